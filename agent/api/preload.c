@@ -348,7 +348,10 @@ static int check_limits(const PreloadMessage *message, Error *reterr) {
             message->ttl_seconds_after_finished < 0 ||
             (message->backoff_limit_presence_case ==
                      INPLACED__V1__PRELOAD_REQUEST__BACKOFF_LIMIT_PRESENCE_BACKOFF_LIMIT &&
-             message->backoff_limit < 0))
+             message->backoff_limit < 0) ||
+            (message->refusal_limit_presence_case ==
+                     INPLACED__V1__PRELOAD_REQUEST__REFUSAL_LIMIT_PRESENCE_REFUSAL_LIMIT &&
+             message->refusal_limit < 0))
                 return error_set(reterr, ERROR_INVALID,
                                  "a number of seconds or of attempts is "
                                  "below zero");
@@ -517,6 +520,9 @@ static void read_limits(const PreloadMessage *message, DesiredImage *desired) {
         if (message->backoff_limit_presence_case ==
             INPLACED__V1__PRELOAD_REQUEST__BACKOFF_LIMIT_PRESENCE_BACKOFF_LIMIT)
                 desired->backoff_limit = message->backoff_limit;
+        if (message->refusal_limit_presence_case ==
+            INPLACED__V1__PRELOAD_REQUEST__REFUSAL_LIMIT_PRESENCE_REFUSAL_LIMIT)
+                desired->refusal_limit = message->refusal_limit;
         if (message->active_deadline_seconds > 0)
                 desired->active_deadline_sec = message->active_deadline_seconds;
         desired->ttl_sec = message->ttl_seconds_after_finished > 0

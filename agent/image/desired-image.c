@@ -101,6 +101,7 @@ int desired_image_init(DesiredImage *desired, const char *name, const char *tag)
                 .policy = PULL_POLICY_ALWAYS,
                 .timeout_sec = DESIRED_IMAGE_TIMEOUT_SEC_DEFAULT,
                 .backoff_limit = DESIRED_IMAGE_NO_LIMIT,
+                .refusal_limit = DESIRED_IMAGE_NO_LIMIT,
                 .active_deadline_sec = DESIRED_IMAGE_NO_LIMIT,
                 .ttl_sec = DESIRED_IMAGE_NO_LIMIT,
         };
@@ -149,6 +150,7 @@ int desired_image_copy(const DesiredImage *desired, DesiredImage *ret) {
         copy.policy = desired->policy;
         copy.timeout_sec = desired->timeout_sec;
         copy.backoff_limit = desired->backoff_limit;
+        copy.refusal_limit = desired->refusal_limit;
         copy.active_deadline_sec = desired->active_deadline_sec;
         copy.ttl_sec = desired->ttl_sec;
         copy.is_complete = desired->is_complete;
@@ -241,7 +243,7 @@ static bool equal_numbers(const DesiredImage *a, const DesiredImage *b) {
         return a->is_hub == b->is_hub && a->version == b->version &&
                a->created_at == b->created_at && a->policy == b->policy &&
                a->is_complete == b->is_complete && a->timeout_sec == b->timeout_sec &&
-               a->backoff_limit == b->backoff_limit &&
+               a->backoff_limit == b->backoff_limit && a->refusal_limit == b->refusal_limit &&
                a->active_deadline_sec == b->active_deadline_sec && a->ttl_sec == b->ttl_sec &&
                a->n_secrets == b->n_secrets && a->n_labels == b->n_labels &&
                a->n_annotations == b->n_annotations && a->n_owners == b->n_owners;
@@ -368,6 +370,7 @@ static int merge_one(DesiredImage *into, const DesiredImage *from) {
         into->created_at = earlier(into->created_at, from->created_at);
         into->timeout_sec = larger(into->timeout_sec, from->timeout_sec);
         into->backoff_limit = wider(into->backoff_limit, from->backoff_limit);
+        into->refusal_limit = wider(into->refusal_limit, from->refusal_limit);
         into->active_deadline_sec = wider(into->active_deadline_sec, from->active_deadline_sec);
         into->ttl_sec = wider(into->ttl_sec, from->ttl_sec);
         if (from->policy == PULL_POLICY_ALWAYS)
@@ -403,6 +406,7 @@ bool desired_image_is_within(const DesiredImage *desired, const DesiredImage *me
 
         return larger(desired->timeout_sec, merged->timeout_sec) == merged->timeout_sec &&
                wider(desired->backoff_limit, merged->backoff_limit) == merged->backoff_limit &&
+               wider(desired->refusal_limit, merged->refusal_limit) == merged->refusal_limit &&
                wider(desired->active_deadline_sec, merged->active_deadline_sec) ==
                        merged->active_deadline_sec;
 }

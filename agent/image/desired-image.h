@@ -52,8 +52,9 @@ typedef struct DesiredImage {
         int64_t created_at; /* since the epoch, 0 if unknown */
         PullPolicy policy;
         bool is_complete; /* all content has to be there, also of layers that are fetched on demand */
-        int64_t timeout_sec;         /* of one attempt, > 0 */
-        int64_t backoff_limit;       /* attempts after the first one, or DESIRED_IMAGE_NO_LIMIT */
+        int64_t timeout_sec;   /* of one attempt, > 0 */
+        int64_t backoff_limit; /* attempts after the first one, or DESIRED_IMAGE_NO_LIMIT */
+        int64_t refusal_limit; /* likewise, of attempts that the registry answers with a plain no */
         int64_t active_deadline_sec; /* of all attempts together, or DESIRED_IMAGE_NO_LIMIT */
         int64_t ttl_sec;             /* kept this long when finished, or DESIRED_IMAGE_NO_LIMIT */
 

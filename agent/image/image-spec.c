@@ -412,6 +412,15 @@ static int check_duplicates(Spec *spec, size_t n_before, const JsonPath *path, E
         return r;
 }
 
+/* Only requests through the socket have it, and the state file keeps it. */
+static int read_refusal_limit(struct json_object *item, const JsonPath *path, DesiredImage *desired,
+                              Error *reterr) {
+        const JsonPath here = { .parent = path, .key = "pullPolicy" };
+
+        return read_number(json_get(item, here.key, json_type_object), &here, "refusalLimit", 0,
+                           DESIRED_IMAGE_NO_LIMIT, &desired->refusal_limit, reterr);
+}
+
 static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
                      const DesiredImage *template, Error *reterr) {
         cleanup(desired_image_done) DesiredImage desired = { .name = NULL };
@@ -423,6 +432,8 @@ static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
                 return r;
 
         r = desired_spec_read_tag(item, path, spec->skipped, &desired, &fault);
+        if (r >= 0 && spec->is_own)
+                r = read_refusal_limit(item, path, &desired, &fault);
         if (r < 0 && !*desired.tag)
                 return spec_skip(spec, r, &fault, reterr);
 

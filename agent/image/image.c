@@ -498,6 +498,7 @@ static bool has_failed(const Image *image, const ImageRequest *request) {
 static bool must_go_on(const Image *image, const ImageRequest *request) {
         return has_failed(image, request) && !has_fault(image, request) &&
                request->desired.backoff_limit == DESIRED_IMAGE_NO_LIMIT &&
+               request->desired.refusal_limit == DESIRED_IMAGE_NO_LIMIT &&
                request->desired.active_deadline_sec == DESIRED_IMAGE_NO_LIMIT &&
                pull_reason_remedy(outcome_of(image, request)->reason) != PULL_REMEDY_NONE;
 }
@@ -684,6 +685,15 @@ static bool is_covered(const Image *image, const ImageRequest *request) {
         return !image->pull || request->is_syncing || pull_covers(image->pull, &request->desired);
 }
 
+/* Its own attempts come at once. Where a few refusals end the request, they follow as soon as those of a new
+ * pull: a caller waits for that end. */
+static void image_hurry(Image *image, const ImageRequest *request) {
+        if (request->desired.refusal_limit == DESIRED_IMAGE_NO_LIMIT)
+                (void) pull_kick(image->pull);
+        else
+                (void) pull_retry(image->pull);
+}
+
 /* A request that comes while a sync runs joins it, unless it asks for more. It does not wait for the end
  * of a pause. */
 static int image_join_sync(Image *image) {
@@ -695,11 +705,11 @@ static int image_join_sync(Image *image) {
 
                 request->is_syncing = true;
                 request->is_late = pull_status(image->pull)->started_at > 0;
-                request->n_missed = pull_n_failures(image->pull);
+                request->missed = pull_failures(image->pull);
                 r = pull_join(image->pull, request->owner);
                 if (r < 0)
                         return r;
-                (void) pull_kick(image->pull);
+                image_hurry(image, request);
         }
 
         return 0;
@@ -719,7 +729,8 @@ static int image_merge_due(const Image *image, DesiredImage *ret) {
         for (const ImageRequest *request = image->requests.first; r >= 0 && request;
              request = request->next)
                 if (request_is_due(request) && request->is_done)
-                        ret->backoff_limit = ret->active_deadline_sec = DESIRED_IMAGE_NO_LIMIT;
+                        ret->backoff_limit = ret->refusal_limit = ret->active_deadline_sec =
+                                DESIRED_IMAGE_NO_LIMIT;
         return r;
 }
 
@@ -756,7 +767,7 @@ static int image_start_sync(Image *image, const PullContext *context) {
 
         for (ImageRequest *request = image->requests.first; request; request = request->next) {
                 request->is_syncing = request_is_due(request);
-                request->n_missed = 0;
+                request->missed = (PullFailures){ .n = 0 };
         }
         return image_start_pull(image);
 }
@@ -817,7 +828,7 @@ static bool has_syncing_requests(const Image *image) {
 /* The request has used up its attempts. */
 static bool is_over(const Image *image, const ImageRequest *request) {
         return request->is_syncing && !request->is_done &&
-               pull_is_over_for(image->pull, &request->desired, request->n_missed);
+               pull_is_over_for(image->pull, &request->desired, request->missed);
 }
 
 static bool has_requests_over(const Image *image) {

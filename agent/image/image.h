@@ -43,8 +43,8 @@ typedef struct ImageRequest {
         bool is_unreported; /* it was done, or refused, and this is not reported yet */
         bool is_alone; /* its outcome is no pull's: it has a fault, or ended before the pull did */
         bool is_syncing;
-        bool is_late;      /* it joined a sync whose pull was under way */
-        unsigned n_missed; /* how many attempts had failed when it joined */
+        bool is_late;        /* it joined a sync whose pull was under way */
+        PullFailures missed; /* those before it joined */
         bool is_expired; /* its time to live is over: it is kept only so as not to be done again */
         RequestKind kind;
         bool is_lost; /* it was done, but something has removed the image: to be pulled again */

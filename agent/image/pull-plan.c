@@ -6,7 +6,6 @@
 #include <stddef.h>
 
 #include "agent/base/backoff.h"
-#include "agent/image/desired-image.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define ANY_RUNNING ((PullState) -1) /* of all that are not final and have no row of their own */
@@ -118,11 +117,34 @@ ImageStep pull_plan_step_shown(PullState state) {
         return states[state].step;
 }
 
-PullEvent pull_plan_judge(PullReason reason, unsigned n_failures, int64_t backoff_limit) {
-        bool is_last = backoff_limit != DESIRED_IMAGE_NO_LIMIT && n_failures > backoff_limit;
+static bool is_beyond(unsigned n, int64_t limit) {
+        return limit != DESIRED_IMAGE_NO_LIMIT && n > limit;
+}
 
-        return is_last || pull_reason_remedy(reason) == PULL_REMEDY_NONE ? PULL_ON_EXHAUSTED
-                                                                         : PULL_ON_REFUSED;
+PullEvent pull_plan_judge(PullReason reason, PullFailures failures, const DesiredImage *limits) {
+        return is_beyond(failures.n, limits->backoff_limit) ||
+                               is_beyond(failures.n_refusals, limits->refusal_limit) ||
+                               pull_reason_remedy(reason) == PULL_REMEDY_NONE
+                       ? PULL_ON_EXHAUSTED
+                       : PULL_ON_REFUSED;
+}
+
+uint64_t pull_plan_n_attempts(PullReason reason, bool is_refusal, PullFailures failures,
+                              const DesiredImage *limits) {
+        uint64_t n = UINT64_MAX;
+
+        if (pull_reason_remedy(reason) == PULL_REMEDY_NONE)
+                return failures.n;
+        if (limits->backoff_limit != DESIRED_IMAGE_NO_LIMIT)
+                n = (uint64_t) limits->backoff_limit + 1;
+        if (is_refusal && limits->refusal_limit != DESIRED_IMAGE_NO_LIMIT) {
+                uint64_t n_others = failures.n - failures.n_refusals;
+                uint64_t n_refused = n_others + (uint64_t) limits->refusal_limit + 1;
+
+                n = n_refused < n ? n_refused : n;
+        }
+
+        return n == UINT64_MAX ? 0 : n;
 }
 
 PullPauses pull_plan_pauses(int64_t backoff_limit) {

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "agent/image/desired-image.h"
 #include "agent/image/image-status.h"
 
 typedef enum PullState {
@@ -97,9 +98,20 @@ unsigned pull_plan_release(PullState from, PullState to);
 /* How a state is shown to people when it begins. */
 ImageStep pull_plan_step_shown(PullState state);
 
-/* After failure number n_failures, with so many attempts allowed after the first one
- * (DESIRED_IMAGE_NO_LIMIT: any): PULL_ON_REFUSED or PULL_ON_EXHAUSTED. */
-PullEvent pull_plan_judge(PullReason reason, unsigned n_failures, int64_t backoff_limit);
+/* How many attempts have failed, and how many of them by a plain no of the registry, see
+ * pull_reason_is_refusal(). */
+typedef struct PullFailures {
+        unsigned n;
+        unsigned n_refusals;
+} PullFailures;
+
+/* The last of these failures is the last one at all for a desired image with such limits, or is not:
+ * PULL_ON_EXHAUSTED or PULL_ON_REFUSED. */
+PullEvent pull_plan_judge(PullReason reason, PullFailures failures, const DesiredImage *limits);
+
+/* How many attempts there are at most, if all others end like the last one; 0: there is no limit. */
+uint64_t pull_plan_n_attempts(PullReason reason, bool is_refusal, PullFailures failures,
+                              const DesiredImage *limits);
 
 /* How long the first pause between two attempts is, and how long they get. What has a limit keeps
  * OpenKruise's pauses; what is tried for ever has those of the kubelet's ImagePullBackOff, or a shorter

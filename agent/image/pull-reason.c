@@ -10,6 +10,8 @@
 
 #include "agent/base/cleanup.h"
 
+#define NO_SUCH_HOST "no such host" /* NXDOMAIN; other words are for a DNS that did not answer */
+
 /* clang-format off */
 static const struct {
         const char *name;
@@ -130,7 +132,7 @@ static const struct {
         { "unsupported schema version",                  PULL_REASON_UNSUPPORTED          },
         { "mismatched image rootfs",                     PULL_REASON_UNSUPPORTED          },
 
-        { "no such host",                                PULL_REASON_REGISTRY_UNREACHABLE },
+        { NO_SUCH_HOST,                                  PULL_REASON_REGISTRY_UNREACHABLE },
         { "name resolution",                             PULL_REASON_REGISTRY_UNREACHABLE },
         { "server misbehaving",                          PULL_REASON_REGISTRY_UNREACHABLE },
         { "connection refused",                          PULL_REASON_REGISTRY_UNREACHABLE },
@@ -342,6 +344,11 @@ PullRemedy pull_reason_remedy(PullReason reason) {
         assert(reason >= PULL_REASON_NONE && reason < _PULL_REASON_MAX);
 
         return reasons[reason].remedy;
+}
+
+bool pull_reason_is_refusal(PullReason reason, const char *text) {
+        return reason == PULL_REASON_NOT_FOUND || reason == PULL_REASON_UNAUTHORIZED ||
+               (reason == PULL_REASON_REGISTRY_UNREACHABLE && strstr(text, NO_SUCH_HOST));
 }
 
 const char *pull_reason_advice(PullReason reason) {

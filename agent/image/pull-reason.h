@@ -9,6 +9,8 @@
  * the table that finds it. The words that it searches for were taken from what containerd and CRI-O say.
  */
 
+#include <stdbool.h>
+
 #include "agent/base/error.h"
 
 typedef enum PullReason {
@@ -56,6 +58,10 @@ typedef enum PullRemedy {
 } PullRemedy;
 
 PullRemedy pull_reason_remedy(PullReason reason);
+
+/* Whether the answer is a plain no, which more attempts seldom change: the registry does not have the
+ * image, does not give it to this node, or its name is that of no host. text: what the runtime said. */
+bool pull_reason_is_refusal(PullReason reason, const char *text);
 
 /* What the operator can do about it, as the end of a sentence, e.g. "check the name and the tag".
  * Never NULL. */

@@ -10,7 +10,6 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/image/pull-plan.h"
 #include "cri/client.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
@@ -32,7 +31,7 @@ struct Pull {
         ImageStatus status;
         bool is_again;         /* what something has removed */
         uint64_t entered_usec; /* when the state began; 0: with the pull */
-        unsigned n_failures;
+        PullFailures failures;
         unsigned n_losses;     /* how often the runtime went away while it pulled this */
         char *answered_id;     /* what PullImage answered */
         PullReason logged;     /* of the pause before */
@@ -71,16 +70,6 @@ static bool pull_runtime_is_away(const Pull *pull) {
         return !runtimes_are_alive(pull->context->runtimes);
 }
 
-/* Of which the failure is one; 0: there is no limit. */
-static uint64_t pull_n_attempts(const Pull *pull, PullReason reason) {
-        if (pull_reason_remedy(reason) == PULL_REMEDY_NONE)
-                return pull->n_failures;
-
-        return pull->desired.backoff_limit == DESIRED_IMAGE_NO_LIMIT
-                       ? 0
-                       : (uint64_t) pull->desired.backoff_limit + 1;
-}
-
 /* What was fetched so far may be removed. */
 static void pull_end_leases(Pull *pull) {
         pull->lease = lease_end(pull->lease);
@@ -89,20 +78,22 @@ static void pull_end_leases(Pull *pull) {
 
 /* Remembers why it failed and finds out whether that was the last time. */
 static int pull_refused(Pull *pull, PullReason reason, const char *text) {
+        bool is_refusal = pull_reason_is_refusal(reason, text);
         int r;
 
         /* What is wrong, or too large, must not be kept. */
         if (pull_reason_remedy(reason) != PULL_REMEDY_NETWORK)
                 pull_end_leases(pull);
 
-        pull->status.attempt = ++pull->n_failures;
-        r = image_status_set_failure(&pull->status, reason, text, pull->n_failures,
-                                     pull_n_attempts(pull, reason));
+        pull->failures.n_refusals += is_refusal;
+        pull->status.attempt = ++pull->failures.n;
+        r = image_status_set_failure(&pull->status, reason, text, pull->failures.n,
+                                     pull_plan_n_attempts(reason, is_refusal, pull->failures,
+                                                          &pull->desired));
         if (r < 0)
                 return r;
 
-        return pull_handle(pull,
-                           pull_plan_judge(reason, pull->n_failures, pull->desired.backoff_limit));
+        return pull_handle(pull, pull_plan_judge(reason, pull->failures, &pull->desired));
 }
 
 static int pull_given_up(Pull *pull, const Error *error) {
@@ -394,8 +385,10 @@ static int pull_keys_failed(Pull *pull, const Error *error) {
                 return pull_refused(pull, PULL_REASON_INVALID_CREDENTIALS, error_message(error));
 
         r = image_status_set_failure(&pull->status, PULL_REASON_INVALID_CREDENTIALS,
-                                     error_message(error), pull->n_failures + 1,
-                                     pull_n_attempts(pull, PULL_REASON_INVALID_CREDENTIALS));
+                                     error_message(error), pull->failures.n + 1,
+                                     pull_plan_n_attempts(PULL_REASON_INVALID_CREDENTIALS,
+                                                          /* is_refusal= */ false, pull->failures,
+                                                          &pull->desired));
         if (r < 0)
                 return r;
 
@@ -414,7 +407,7 @@ static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
         if (r < 0)
                 return r;
 
-        pull->status.attempt = pull->n_failures + 1;
+        pull->status.attempt = pull->failures.n + 1;
         return pull_handle(pull, PULL_ON_KEYS);
 }
 
@@ -448,7 +441,7 @@ static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
         const PullKeysQuestion question = {
                 .desired = &pull->desired,
                 .ref = &pull->ref,
-                .was_denied = pull->n_failures > 0 && keys_may_be_stale(pull->status.reason),
+                .was_denied = pull->failures.n > 0 && keys_may_be_stale(pull->status.reason),
         };
         bool is_low;
         int r;
@@ -500,7 +493,7 @@ static int on_disk_critical(void *userdata) {
 
 /* The next attempts were announced by the end of the one before. */
 static void pull_log_start(const Pull *pull) {
-        log_write(pull->context->log, pull->n_failures > 0 ? LOG_DEBUG : LOG_INFO,
+        log_write(pull->context->log, pull->failures.n > 0 ? LOG_DEBUG : LOG_INFO,
                   LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_STARTED }, { "IMAGE", pull->shown }),
                   "Pulling \"%s\".", pull->shown);
 }
@@ -951,14 +944,18 @@ bool pull_satisfies(const Pull *pull, const DesiredImage *desired) {
         return pull->is_held && !desired->is_complete;
 }
 
-bool pull_is_over_for(const Pull *pull, const DesiredImage *desired, unsigned n_before) {
-        return pull->n_failures > n_before &&
-               pull_plan_judge(pull->status.reason, pull->n_failures - n_before,
-                               desired->backoff_limit) == PULL_ON_EXHAUSTED;
+bool pull_is_over_for(const Pull *pull, const DesiredImage *desired, PullFailures before) {
+        const PullFailures since = {
+                .n = pull->failures.n - before.n,
+                .n_refusals = pull->failures.n_refusals - before.n_refusals,
+        };
+
+        return since.n > 0 &&
+               pull_plan_judge(pull->status.reason, since, desired) == PULL_ON_EXHAUSTED;
 }
 
-unsigned pull_n_failures(const Pull *pull) {
-        return pull->n_failures;
+PullFailures pull_failures(const Pull *pull) {
+        return pull->failures;
 }
 
 bool pull_kick(Pull *pull) {

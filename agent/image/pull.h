@@ -17,6 +17,7 @@
 #include "agent/image/lease.h"
 #include "agent/image/on-demand.h"
 #include "agent/image/progress.h"
+#include "agent/image/pull-plan.h"
 #include "agent/image/pull-request.h"
 #include "agent/image/queue.h"
 #include "agent/image/desired-image.h"
@@ -74,11 +75,10 @@ bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late)
 /* Whether this desired image, which joined it, has all that it asks for, while others ask for more. */
 bool pull_satisfies(const Pull *pull, const DesiredImage *desired);
 
-/* Whether it has failed as often as this desired image allows, without the first n_before failures. */
-bool pull_is_over_for(const Pull *pull, const DesiredImage *desired, unsigned n_before);
+/* Whether it has failed as often as this desired image allows, without the failures before. */
+bool pull_is_over_for(const Pull *pull, const DesiredImage *desired, PullFailures before);
 
-/* How many attempts have failed. */
-unsigned pull_n_failures(const Pull *pull);
+PullFailures pull_failures(const Pull *pull);
 
 /* If it backs off, the next attempt begins in the next turn of the loop; true if so. */
 bool pull_kick(Pull *pull);

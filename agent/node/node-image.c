@@ -87,6 +87,8 @@ static json_object *policy_to_json(const DesiredImage *desired) {
         ok = object && add(object, "timeoutSeconds", json_object_new_int64(desired->timeout_sec)) &&
              (desired->backoff_limit == DESIRED_IMAGE_NO_LIMIT ||
               add(object, "backoffLimit", json_object_new_int64(desired->backoff_limit))) &&
+             (desired->refusal_limit == DESIRED_IMAGE_NO_LIMIT ||
+              add(object, "refusalLimit", json_object_new_int64(desired->refusal_limit))) &&
              (desired->ttl_sec == DESIRED_IMAGE_NO_LIMIT ||
               add(object, "ttlSecondsAfterFinished", json_object_new_int64(desired->ttl_sec))) &&
              (desired->active_deadline_sec == DESIRED_IMAGE_NO_LIMIT ||

@@ -168,6 +168,67 @@ def test_retry_succeeds(start_agent, fake_runtime):
     assert "message" not in agent.wait_status("demo/web:1", "Succeeded")
 
 
+@pytest.mark.parametrize(
+    ("status", "reason"), [(404, "NotFound"), (401, "Unauthorized"), (403, "Unauthorized")]
+)
+def test_registry_says_no(start_agent, runtime, fake_registry, image_name, status, reason):
+    """A request that allows so many plain refusals ends with the last one, though no number of attempts
+    limits it; what a folder requests goes on."""
+    fake_registry.on("manifest", fakes.refuse(status))
+    image = fake_registry.add(image_name, "1", build_image([random_layer(1000)])).reference
+    agent = start_agent(runtime.endpoint)
+    alone = Preload(agent, image, refusal_limit=1).wait_end()
+    assert (alone.phase, alone.reason) == (agent.messages.PHASE_FAILED, reason)
+    assert alone.message.endswith("(attempt 2 of 2)")
+    agent.request(image)
+    agent.wait_status(image, "BackOff")
+    joined = Preload(agent, image, refusal_limit=1).wait_end()
+    assert (joined.phase, joined.reason) == (agent.messages.PHASE_FAILED, reason)
+    assert agent.wait_status(image, "BackOff")["nextAttemptTime"]
+
+
+def test_registry_that_does_not_exist(start_agent, fake_runtime):
+    """That the registry's name is the name of no host is a plain refusal as well."""
+    text = "dial tcp: lookup registry.invalid on 10.0.0.1:53: no such host"
+    fake_runtime.on("PullImage", behaviours.fail("UNKNOWN", text))
+    agent = start_agent(fake_runtime.endpoint)
+    last = Preload(agent, "registry.invalid/web:1", refusal_limit=0).wait_end()
+    assert last.reason == "RegistryUnreachable"
+    assert last.message.endswith("(attempt 1 of 1)")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_registry_that_is_in_trouble(start_agent, runtime, fake_registry, image_name, status):
+    """What is no plain refusal does not count as one: the request goes on until the image is there."""
+    fake_registry.on("manifest", fakes.refuse(status))
+    image = fake_registry.add(image_name, "1", build_image([random_layer(1000)])).reference
+    agent = start_agent(runtime.endpoint)
+    preload = Preload(agent, image, refusal_limit=0)
+    preload.wait_event(lambda event: event.attempt == 2, 60)
+    fake_registry.behave()
+    assert preload.wait_end(120).phase == agent.messages.PHASE_SUCCEEDED
+
+
+def test_refusal_limit_outlives_the_agent(start_agent, fake_runtime):
+    """The limit belongs to the request: one that was left with the agent keeps it over kill -9, and what
+    it has ended stays ended."""
+    fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"))
+    agent = start_agent(fake_runtime.endpoint)
+    Preload(agent, "demo/web:1", refusal_limit=1, detach=True).wait_end()
+    agent.wait_status("demo/web:1", "BackOff")
+    agent.kill9()
+    agent.start()
+    assert "(attempt 2 of 2)" in agent.wait_status("demo/web:1", "Failed", 30)["message"]
+    agent.kill9()
+    n_before = len(fake_runtime.calls("PullImage"))
+    agent.start()
+    agent.wait_runtime()
+    assert Preload(agent, "demo/other:1", backoff_limit=0).wait_end()
+    assert agent.tag_status("demo/web:1")["phase"] == "Failed"
+    calls = [call for call in fake_runtime.calls("PullImage") if "other" not in call.image]
+    assert len(calls) == n_before
+
+
 def test_time_out_of_an_attempt(start_agent, fake_runtime):
     """timeoutSeconds ends one attempt, and the runtime sees the call cancelled."""
     fake_runtime.on("PullImage", behaviours.hang())

@@ -52,6 +52,7 @@ static void test_defaults(void **state) {
         assert_int_equal(desired.policy, PULL_POLICY_ALWAYS);
         assert_int_equal(desired.timeout_sec, 600);
         assert_int_equal(desired.backoff_limit, DESIRED_IMAGE_NO_LIMIT);
+        assert_int_equal(desired.refusal_limit, DESIRED_IMAGE_NO_LIMIT);
         assert_int_equal(desired.active_deadline_sec, DESIRED_IMAGE_NO_LIMIT);
         assert_int_equal(desired.ttl_sec, DESIRED_IMAGE_NO_LIMIT);
         assert_int_equal(desired.version, 0);
@@ -106,11 +107,12 @@ static void change(DesiredImage *desired, unsigned n) {
         case 20: replace(&desired->owners[0].uid, "other"); break;
         case 21: replace(&desired->owners[0].field_path, "spec"); break;
         case 22: assert_int_equal(desired_image_add_owner(desired, &owner), 0); break;
+        case 23: desired->refusal_limit = 4; break;
         default: fail();
         }
 }
 
-#define N_CHANGES 23
+#define N_CHANGES 24
 
 static void test_every_difference_counts(void **state) {
         for (unsigned n = 0; n < N_CHANGES; n++) {

@@ -297,12 +297,18 @@ static void test_failure_is_an_outcome(void **state) {
         assert_false(image_is_syncing(fixture.image));
 }
 
-static void set_limit(Fixture *fixture, const char *owner, int64_t backoff_limit) {
+static void set_limits(Fixture *fixture, const char *owner, int64_t backoff_limit,
+                       int64_t refusal_limit) {
         cleanup(desired_image_done) DesiredImage desired;
 
         assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
         desired.backoff_limit = backoff_limit;
+        desired.refusal_limit = refusal_limit;
         assert_int_equal(image_set_request(fixture->image, owner, &desired, REQUEST_SERVED), 0);
+}
+
+static void set_limit(Fixture *fixture, const char *owner, int64_t backoff_limit) {
+        set_limits(fixture, owner, backoff_limit, DESIRED_IMAGE_NO_LIMIT);
 }
 
 /* One requests all layers, the other one is content with the image. */
@@ -509,6 +515,34 @@ static void test_requests_of_different_patience(void **state) {
         assert_outcome(&fixture, "twice", "nginx", "Failed");
 }
 
+/* One that the registry says no to often enough fails, while the sync goes on. What comes late has pauses as
+ * short as if the pull had just begun. */
+static void test_request_that_takes_a_no(void **state) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture);
+        set_limit(&fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
+        reconcile(&fixture);
+        for (unsigned n = 0; n < 6; n++) {
+                refuse_pull(&fixture);
+                kick(&fixture);
+        }
+        refuse_pull(&fixture);
+        assert_true(image_status(fixture.image)->next_attempt_at > time(NULL) + 60);
+
+        set_limits(&fixture, "caller", DESIRED_IMAGE_NO_LIMIT, 1);
+        reconcile(&fixture);
+        while (queue_n_waiting(fixture.context.inspections) == 0)
+                assert_true(sd_event_run(fixture.event, UINT64_MAX) >= 0);
+        refuse_pull(&fixture);
+        assert_requests(&fixture, "caller:syncing ever:syncing ");
+        assert_true(image_status(fixture.image)->next_attempt_at <= time(NULL) + 7);
+        kick(&fixture);
+        refuse_pull(&fixture);
+        assert_requests(&fixture, "caller:done ever:syncing ");
+        assert_outcome(&fixture, "caller", "nginx", "Failed");
+}
+
 /* The one that goes on leaves: then the failure of the other one is what is left. */
 static void test_the_patient_leaves(void **state) {
         cleanup(fixture_done) Fixture fixture;
@@ -577,17 +611,20 @@ static void test_retry_of_a_fault(void **state) {
         assert_requests(&fixture, "a:done ");
 }
 
+#define NONE DESIRED_IMAGE_NO_LIMIT
+
 /* What a run before this one has given up is tried on, if it has no limit and may ever succeed. */
 static void test_restored_failure(void **state) {
         static const struct {
                 PullReason reason;
-                int64_t backoff_limit;
+                int64_t backoff_limit, refusal_limit;
                 bool goes_on;
         } rows[] = {
-                { PULL_REASON_REGISTRY_UNREACHABLE, DESIRED_IMAGE_NO_LIMIT, true },
-                { PULL_REASON_NOT_FOUND, DESIRED_IMAGE_NO_LIMIT, true },
-                { PULL_REASON_UNSUPPORTED, DESIRED_IMAGE_NO_LIMIT, false },
-                { PULL_REASON_REGISTRY_UNREACHABLE, 3, false },
+                { PULL_REASON_REGISTRY_UNREACHABLE, NONE, NONE, true },
+                { PULL_REASON_NOT_FOUND, NONE, NONE, true },
+                { PULL_REASON_NOT_FOUND, NONE, 4, false },
+                { PULL_REASON_UNSUPPORTED, NONE, NONE, false },
+                { PULL_REASON_REGISTRY_UNREACHABLE, 3, NONE, false },
         };
 
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -599,7 +636,7 @@ static void test_restored_failure(void **state) {
                 fixture_init(&fixture);
                 image_restore_status(fixture.image, &status);
                 assert_int_equal(image_restore_done(fixture.image, "a", 0, false, NULL), 0);
-                set_limit(&fixture, "a", rows[i].backoff_limit);
+                set_limits(&fixture, "a", rows[i].backoff_limit, rows[i].refusal_limit);
                 image_restore_end(fixture.image);
                 reconcile(&fixture);
                 assert_int_equal(image_is_syncing(fixture.image), rows[i].goes_on);
@@ -1181,6 +1218,7 @@ static const struct CMUnitTest stories[] = {
         cmocka_unit_test(test_done_once),
         cmocka_unit_test(test_failure_is_an_outcome),
         cmocka_unit_test(test_requests_of_different_patience),
+        cmocka_unit_test(test_request_that_takes_a_no),
         cmocka_unit_test(test_requests_of_different_completeness),
         cmocka_unit_test(test_the_patient_leaves),
         cmocka_unit_test(test_only_the_impatient_are_left),

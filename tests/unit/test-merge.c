@@ -31,6 +31,7 @@ typedef struct Rule {
 #define CREATED_AT offsetof(DesiredImage, created_at)
 #define TIMEOUT offsetof(DesiredImage, timeout_sec)
 #define BACKOFF_LIMIT offsetof(DesiredImage, backoff_limit)
+#define REFUSAL_LIMIT offsetof(DesiredImage, refusal_limit)
 #define DEADLINE offsetof(DesiredImage, active_deadline_sec)
 #define TTL offsetof(DesiredImage, ttl_sec)
 
@@ -45,6 +46,9 @@ static const Rule rules[] = {
         { "the most patient time-out",        TIMEOUT,       { 60, 600, 10 },          600 },
         { "the most attempts",                BACKOFF_LIMIT, { 0, 3, 1 },              3 },
         { "any number of attempts",           BACKOFF_LIMIT, { 9, DESIRED_IMAGE_NO_LIMIT, 1 },
+          DESIRED_IMAGE_NO_LIMIT },
+        { "the most refusals",                REFUSAL_LIMIT, { 0, 3, 1 },              3 },
+        { "any number of refusals",           REFUSAL_LIMIT, { 9, DESIRED_IMAGE_NO_LIMIT, 1 },
           DESIRED_IMAGE_NO_LIMIT },
         { "the latest deadline",              DEADLINE,      { 10, 30, 20 },           30 },
         { "no deadline, first",               DEADLINE,      { DESIRED_IMAGE_NO_LIMIT, 30, 20 }, DESIRED_IMAGE_NO_LIMIT },

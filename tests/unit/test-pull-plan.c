@@ -161,30 +161,71 @@ static void test_story(void **state) {
         assert_int_equal(action, story->last_action);
 }
 
+#define NONE DESIRED_IMAGE_NO_LIMIT
+
 /* What a failure leads to. */
 static void test_judgement(void **state) {
         static const struct {
                 PullReason reason;
-                unsigned n_failures;
-                int64_t backoff_limit;
+                PullFailures failures;
+                int64_t backoff_limit, refusal_limit;
                 PullEvent event;
         } rows[] = {
-                { PULL_REASON_NOT_FOUND, 1, 0, PULL_ON_EXHAUSTED },
-                { PULL_REASON_NOT_FOUND, 1, 1, PULL_ON_REFUSED },
-                { PULL_REASON_NOT_FOUND, 2, 1, PULL_ON_EXHAUSTED },
-                { PULL_REASON_NOT_FOUND, UINT32_MAX, INT32_MAX, PULL_ON_EXHAUSTED },
-                { PULL_REASON_NOT_FOUND, 1, DESIRED_IMAGE_NO_LIMIT, PULL_ON_REFUSED },
-                { PULL_REASON_UNAUTHORIZED, UINT32_MAX, DESIRED_IMAGE_NO_LIMIT, PULL_ON_REFUSED },
-                { PULL_REASON_REGISTRY_UNREACHABLE, 9999, DESIRED_IMAGE_NO_LIMIT, PULL_ON_REFUSED },
-                { PULL_REASON_UNSUPPORTED, 1, DESIRED_IMAGE_NO_LIMIT, PULL_ON_EXHAUSTED },
-                { PULL_REASON_UNSUPPORTED, 1, 9, PULL_ON_EXHAUSTED },
-                { PULL_REASON_INVALID_REFERENCE, 1, DESIRED_IMAGE_NO_LIMIT, PULL_ON_EXHAUSTED },
+                { PULL_REASON_NOT_FOUND, { 1, 1 }, 0, NONE, PULL_ON_EXHAUSTED },
+                { PULL_REASON_NOT_FOUND, { 1, 1 }, 1, NONE, PULL_ON_REFUSED },
+                { PULL_REASON_NOT_FOUND, { 2, 2 }, 1, NONE, PULL_ON_EXHAUSTED },
+                { PULL_REASON_NOT_FOUND, { UINT32_MAX, 1 }, INT32_MAX, NONE, PULL_ON_EXHAUSTED },
+                { PULL_REASON_NOT_FOUND, { 1, 1 }, NONE, NONE, PULL_ON_REFUSED },
+                { PULL_REASON_UNAUTHORIZED, { UINT32_MAX, 1 }, NONE, NONE, PULL_ON_REFUSED },
+                { PULL_REASON_REGISTRY_UNREACHABLE, { 9999, 0 }, NONE, NONE, PULL_ON_REFUSED },
+                { PULL_REASON_UNSUPPORTED, { 1, 0 }, NONE, NONE, PULL_ON_EXHAUSTED },
+                { PULL_REASON_UNSUPPORTED, { 1, 0 }, 9, NONE, PULL_ON_EXHAUSTED },
+                { PULL_REASON_INVALID_REFERENCE, { 1, 0 }, NONE, NONE, PULL_ON_EXHAUSTED },
+                { PULL_REASON_NOT_FOUND, { 1, 1 }, NONE, 0, PULL_ON_EXHAUSTED },
+                { PULL_REASON_NOT_FOUND, { 4, 4 }, NONE, 4, PULL_ON_REFUSED },
+                { PULL_REASON_NOT_FOUND, { 9, 4 }, NONE, 4, PULL_ON_REFUSED },
+                { PULL_REASON_NOT_FOUND, { 9, 5 }, NONE, 4, PULL_ON_EXHAUSTED },
+                { PULL_REASON_NOT_FOUND, { 3, 3 }, 2, 4, PULL_ON_EXHAUSTED },
+                { PULL_REASON_REGISTRY_UNREACHABLE, { 9999, 4 }, NONE, 4, PULL_ON_REFUSED },
         };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-                assert_int_equal(pull_plan_judge(rows[i].reason, rows[i].n_failures,
-                                                 rows[i].backoff_limit),
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                const DesiredImage limits = { .backoff_limit = rows[i].backoff_limit,
+                                              .refusal_limit = rows[i].refusal_limit };
+
+                assert_int_equal(pull_plan_judge(rows[i].reason, rows[i].failures, &limits),
                                  rows[i].event);
+        }
+}
+
+/* "(attempt 2 of 5)": how many there will be if the next ones end like this one. */
+static void test_number_of_attempts(void **state) {
+        static const struct {
+                PullReason reason;
+                bool is_refusal;
+                PullFailures failures;
+                int64_t backoff_limit, refusal_limit;
+                uint64_t n;
+        } rows[] = {
+                { PULL_REASON_NOT_FOUND, true, { 1, 1 }, NONE, NONE, 0 },
+                { PULL_REASON_NOT_FOUND, true, { 1, 1 }, 3, NONE, 4 },
+                { PULL_REASON_NOT_FOUND, true, { 1, 1 }, NONE, 4, 5 },
+                { PULL_REASON_NOT_FOUND, true, { 3, 1 }, NONE, 4, 7 },
+                { PULL_REASON_NOT_FOUND, true, { 3, 1 }, 3, 4, 4 },
+                { PULL_REASON_NOT_FOUND, true, { 1, 1 }, INT32_MAX, NONE, INT32_MAX + (int64_t) 1 },
+                { PULL_REASON_REGISTRY_UNREACHABLE, false, { 3, 1 }, NONE, 4, 0 },
+                { PULL_REASON_REGISTRY_UNREACHABLE, false, { 3, 1 }, 9, 4, 10 },
+                { PULL_REASON_UNSUPPORTED, false, { 3, 1 }, NONE, 4, 3 },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                const DesiredImage limits = { .backoff_limit = rows[i].backoff_limit,
+                                              .refusal_limit = rows[i].refusal_limit };
+
+                assert_int_equal(pull_plan_n_attempts(rows[i].reason, rows[i].is_refusal,
+                                                      rows[i].failures, &limits),
+                                 rows[i].n);
+        }
 }
 
 static void test_pauses(void **state) {
@@ -351,8 +392,9 @@ static void test_states_have_names(void **state) {
 }
 
 int main(void) {
-        struct CMUnitTest tests[9 + N_STORIES] = {
+        struct CMUnitTest tests[10 + N_STORIES] = {
                 cmocka_unit_test(test_judgement),
+                cmocka_unit_test(test_number_of_attempts),
                 cmocka_unit_test(test_pauses),
                 cmocka_unit_test(test_outcome_is_final),
                 cmocka_unit_test(test_deadline_always_ends_it),
@@ -364,11 +406,11 @@ int main(void) {
         };
 
         for (size_t i = 0; i < N_STORIES; i++)
-                tests[9 + i] = (struct CMUnitTest){
+                tests[10 + i] = (struct CMUnitTest){
                         .name = stories[i].name,
                         .test_func = test_story,
                         .initial_state = (void *) &stories[i],
                 };
 
-        return _cmocka_run_group_tests("an image", tests, 9 + N_STORIES, NULL, NULL);
+        return _cmocka_run_group_tests("an image", tests, 10 + N_STORIES, NULL, NULL);
 }

@@ -200,6 +200,35 @@ static void test_remedies(void **state) {
         }
 }
 
+/* A plain no of the registry, or that there is no such registry. */
+static void test_refusals(void **state) {
+        static const struct {
+                const char *text;
+                bool is_refusal;
+        } rows[] = {
+                { "docker.io/library/helo:1: not found", true },
+                { "pull access denied, repository does not exist", true },
+                { "unexpected status: 401 Unauthorized", true },
+                { "unexpected status: 403 Forbidden", true },
+                { "dial tcp: lookup nosuch.example on 10.0.0.1:53: no such host", true },
+                { "dial tcp: lookup r.example on 10.0.0.1:53: server misbehaving", false },
+                { "lookup r.example: Temporary failure in name resolution", false },
+                { "dial tcp 10.0.0.1:443: connect: connection refused", false },
+                { "429 Too Many Requests", false },
+                { "unexpected status: 503 Service Unavailable", false },
+                { "x509: certificate signed by unknown authority", false },
+                { "no space left on device", false },
+        };
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                Error error = { .kind = ERROR_INTERNAL, .message = (char *) rows[i].text };
+
+                if (pull_reason_is_refusal(pull_reason_from_error(&error), rows[i].text) !=
+                    rows[i].is_refusal)
+                        fail_msg("%s", rows[i].text);
+        }
+}
+
 /* The error is borrowed: finding the reason must not write into its text. */
 static void test_text_is_left_alone(void **state) {
         char text[] = "Failed \"TO\" pull HTTPS://x: 401 Unauthorized";
@@ -212,7 +241,7 @@ static void test_text_is_left_alone(void **state) {
 #define N_CASES (sizeof(cases) / sizeof(cases[0]))
 
 int main(void) {
-        struct CMUnitTest tests[N_CASES + 4];
+        struct CMUnitTest tests[N_CASES + 5];
         size_t n = 0;
 
         for (; n < N_CASES; n++)
@@ -224,6 +253,7 @@ int main(void) {
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_every_reason_is_written_and_read);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_every_kind_has_a_reason);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_remedies);
+        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_refusals);
         tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_text_is_left_alone);
 
         return _cmocka_run_group_tests("pull-reason", tests, n, NULL, NULL);

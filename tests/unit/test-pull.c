@@ -31,7 +31,7 @@ typedef struct Fixture {
         Pull *pull;
         bool is_changed;
         PullKeysReady on_keys; /* while the source of credentials is asked */
-        int64_t backoff_limit;
+        int64_t backoff_limit, refusal_limit;
         bool is_complete;
         unsigned n_answers; /* of the registry */
         bool was_away;      /* it is, before it answers */
@@ -85,6 +85,7 @@ static int set_up(void **state) {
 
         later_usec = 0;
         fixture->backoff_limit = 1;
+        fixture->refusal_limit = DESIRED_IMAGE_NO_LIMIT;
         fixture->context.on_answered = on_answered;
         fixture->context.userdata = fixture;
 
@@ -139,6 +140,7 @@ static void start(Fixture *fixture, const char *owner, int64_t version, PullPoli
 
         make_desired(&desired, version, policy);
         desired.backoff_limit = fixture->backoff_limit;
+        desired.refusal_limit = fixture->refusal_limit;
         desired.is_complete = fixture->is_complete;
         assert_int_equal(image_ref_from_node_image("nginx", "1.25", SHORT_NAMES_HUB, &ref, NULL),
                          0);
@@ -359,7 +361,7 @@ static void test_cannot_be_completed(void **state) {
         find_on_demand(fixture, true, "");
         assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
         assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_INCOMPLETE);
-        assert_int_equal(pull_n_failures(fixture->pull), 1);
+        assert_int_equal(pull_failures(fixture->pull).n, 1);
 }
 
 static void test_fetches_no_more(void **state) {
@@ -584,6 +586,31 @@ static void test_is_refused_without_a_limit(void **state) {
                             "NotFound: no such image; check the name and the tag (attempt 20)");
 }
 
+/* A registry that says no for the last time ends it, one that does not answer never does. */
+static void test_is_refused_by_the_registry(void **state) {
+        Fixture *fixture = *state;
+
+        fixture->backoff_limit = DESIRED_IMAGE_NO_LIMIT;
+        fixture->refusal_limit = 1;
+        begin(fixture, PULL_POLICY_ALWAYS);
+        fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
+        assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
+        assert_string_equal(pull_status(fixture->pull)->message,
+                            "NotFound: no such image; check the name and the tag (attempt 1 of 2)");
+        for (unsigned n = 0; n < 4; n++) {
+                assert_true(pull_kick(fixture->pull));
+                wait_for_the_next_attempt(fixture);
+                fake_runtime_refuse("PullImage", ERROR_INTERNAL, "connection refused");
+                assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
+                assert_null(strstr(pull_status(fixture->pull)->message, " of "));
+        }
+        assert_true(pull_kick(fixture->pull));
+        wait_for_the_next_attempt(fixture);
+        fake_runtime_refuse("PullImage", ERROR_INTERNAL, "lookup nosuch.example: no such host");
+        assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
+        assert_non_null(strstr(pull_status(fixture->pull)->message, "(attempt 6 of 6)"));
+}
+
 /* After a retry the pauses are short again, after a kick they are not. */
 static void test_is_retried(void **state) {
         Fixture *fixture = *state;
@@ -690,35 +717,43 @@ static void test_is_hopeless(void **state) {
         }
 }
 
+#define NONE DESIRED_IMAGE_NO_LIMIT
+
 /* Its own attempts are those since it joined. */
 static void test_is_over_for_another(void **state) {
         static const struct {
-                int64_t backoff_limit;
-                unsigned n_before;
+                int64_t backoff_limit, refusal_limit;
+                PullFailures before;
                 bool is_over;
-        } rows[] = { { 0, 0, true },
-                     { 1, 0, true },
-                     { 2, 0, false },
-                     { 0, 1, true },
-                     { 1, 1, false },
-                     { 0, 2, false },
-                     { DESIRED_IMAGE_NO_LIMIT, 0, false } };
+        } rows[] = { { 0, NONE, { 0, 0 }, true },     { 1, NONE, { 0, 0 }, true },
+                     { 2, NONE, { 0, 0 }, true },     { 3, NONE, { 0, 0 }, false },
+                     { 0, NONE, { 1, 0 }, true },     { 1, NONE, { 1, 0 }, true },
+                     { 1, NONE, { 2, 1 }, false },    { 0, NONE, { 3, 2 }, false },
+                     { NONE, NONE, { 0, 0 }, false }, { NONE, 1, { 0, 0 }, true },
+                     { NONE, 2, { 0, 0 }, false },    { NONE, 1, { 1, 0 }, true },
+                     { NONE, 1, { 2, 1 }, false },    { NONE, 0, { 2, 1 }, true },
+                     { NONE, 0, { 3, 2 }, false } };
         Fixture *fixture = *state;
 
         fixture->backoff_limit = DESIRED_IMAGE_NO_LIMIT;
         begin(fixture, PULL_POLICY_ALWAYS);
+        fake_runtime_refuse("PullImage", ERROR_INTERNAL, "no space left on device");
+        assert_true(pull_kick(fixture->pull));
+        wait_for_the_next_attempt(fixture);
         fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
         assert_true(pull_kick(fixture->pull));
         wait_for_the_next_attempt(fixture);
         fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
-        assert_int_equal(pull_n_failures(fixture->pull), 2);
+        assert_int_equal(pull_failures(fixture->pull).n, 3);
+        assert_int_equal(pull_failures(fixture->pull).n_refusals, 2);
         for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
                 cleanup(desired_image_done) DesiredImage desired;
 
                 make_desired(&desired, 1, PULL_POLICY_ALWAYS);
                 desired.backoff_limit = rows[i].backoff_limit;
-                assert_int_equal(pull_is_over_for(fixture->pull, &desired, rows[i].n_before),
-                                 rows[i].is_over);
+                desired.refusal_limit = rows[i].refusal_limit;
+                if (pull_is_over_for(fixture->pull, &desired, rows[i].before) != rows[i].is_over)
+                        fail_msg("row %zu", i);
         }
 }
 
@@ -940,6 +975,7 @@ int main(void) {
                 TEST(test_runtime_goes_while_it_pulls),
                 TEST(test_runtime_is_back_at_once),
                 TEST(test_is_refused_without_a_limit),
+                TEST(test_is_refused_by_the_registry),
                 TEST(test_is_retried),
                 TEST(test_hints),
                 TEST(test_answers_of_the_registry),
