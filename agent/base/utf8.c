@@ -2,6 +2,7 @@
 
 #include "agent/base/utf8.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,4 +74,29 @@ char *utf8_repair(const char *text) {
 
         *end = '\0';
         return copy;
+}
+
+static bool is_control(const char *text, uint32_t c) {
+        if (c == '\t' || c == '\n' || (c == '\r' && text[1] == '\n'))
+                return false;
+
+        return c < 0x20 || (c >= 0x7F && c < 0xA0);
+}
+
+void utf8_hide_controls(char *text) {
+        char *to = text;
+
+        while (*text) {
+                uint32_t c;
+                size_t n = utf8_decode(text, &c);
+
+                if (n > 0 && is_control(text, c))
+                        *to++ = '?';
+                else
+                        for (size_t i = 0; i < (n ?: 1); i++)
+                                *to++ = text[i];
+                text += n ?: 1;
+        }
+
+        *to = '\0';
 }

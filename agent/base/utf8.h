@@ -22,3 +22,7 @@ size_t utf8_cut(const char *text, size_t size);
 
 /* A copy in which each byte that is not UTF-8 is replaced. NULL if there is no memory. */
 char *utf8_repair(const char *text);
+
+/* Puts "?" in place of each character that steers a terminal: the control characters, but for tabulators and
+ * the ends of lines. */
+void utf8_hide_controls(char *text);

@@ -284,6 +284,7 @@ int event_record_happen(EventRecord *record, const EventDecision *decision, cons
 
         append_message(message, decision->is_combined ? stpcpy(text, COMBINED) : text,
                        text + EVENT_MESSAGE_MAX);
+        utf8_hide_controls(text); /* it may be what a container has said */
         copy = strdup(text);
         if (!copy)
                 return -ENOMEM;

@@ -79,7 +79,7 @@ typedef struct EventRecord {
         const char *type;
         const char *reason;
         char *block;
-        char *message; /* UTF-8, at most EVENT_MESSAGE_MAX bytes */
+        char *message; /* UTF-8 without control characters, at most EVENT_MESSAGE_MAX bytes */
 
         uint64_t stamp; /* makes the name unique */
         uint64_t count;

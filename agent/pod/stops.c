@@ -14,6 +14,7 @@
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
 #include "agent/base/text.h"
+#include "agent/base/utf8.h"
 #include "agent/pod/hook.h"
 #include "agent/pod/runtime-pods.h"
 #include "agent/pod/stop-journal.h"
@@ -515,6 +516,7 @@ static int stop_report_hook_failure(Stop *stop, const char *hook, const char *wh
                 return -ENOMEM;
 
         log_warning(stop->stops->log, STOP_FIELDS(stop), "%s.", event);
+        utf8_hide_controls(message); /* a runtime may repeat what the hook has printed */
         free(stop->hook_message);
         stop->hook_message = take_ptr(message);
         return send_event(stop, "Warning", "FailedPreStopHook", event);

@@ -322,6 +322,7 @@ int probe_result_set_message(ProbeResult *result, const char *text, size_t size)
         if (!repaired)
                 return -ENOMEM;
 
+        utf8_hide_controls(repaired);
         repaired[cut_between_characters(repaired, PROBE_MESSAGE_MAX)] = '\0';
         free(result->message);
         result->message = take_ptr(repaired);
@@ -382,9 +383,38 @@ static int add_time(struct json_object *object, const char *key, int64_t sec) {
         return patch_add_text(object, key, rfc3339_format(sec, text));
 }
 
+/* Bytes of a character in JSON, wherever it is encoded on its way to the store: the API server also escapes
+ * characters of HTML, and two that end a line of JavaScript. */
+static size_t encoded_size(uint32_t c, size_t size) {
+        if (c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t')
+                return 2;
+        if (c < 0x20 || c == '<' || c == '>' || c == '&' || c == 0x2028 || c == 0x2029)
+                return strlen("\\u0000");
+
+        return size;
+}
+
+/* The size of the longest beginning that has at most so many bytes in JSON. */
+static size_t cut_encoded(const char *text, size_t max) {
+        const char *end = text;
+
+        while (*end) {
+                uint32_t c = 0;
+                size_t size = utf8_decode(end, &c) ?: 1;
+                size_t n = encoded_size(c, size);
+
+                if (n > max)
+                        break;
+                max -= n;
+                end += size;
+        }
+
+        return (size_t) (end - text);
+}
+
 /* The message must fit beside those of all others. */
 static int add_message(struct json_object *object, const char *message, size_t max) {
-        const size_t size = cut_between_characters(message, max);
+        const size_t size = cut_encoded(message, max);
 
         if (size == 0) {
                 json_object_object_del(object, "message");

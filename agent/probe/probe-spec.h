@@ -14,8 +14,9 @@
 #include "agent/pod/handler-spec.h"
 
 #define PROBES_MAX 4096
-#define PROBE_MESSAGE_MAX ((size_t) 1024)       /* bytes */
-#define PROBE_MESSAGES_MAX ((size_t) 512 << 10) /* of all probes; an object has 1.5 MiB at most */
+#define PROBE_MESSAGE_MAX ((size_t) 1024) /* bytes */
+/* bytes of all probes in JSON; an object has 1.5 MiB at most */
+#define PROBE_MESSAGES_MAX ((size_t) 512 << 10)
 
 typedef enum ProbeState {
         PROBE_UNKNOWN,
@@ -64,13 +65,13 @@ const char *probe_state_to_string(ProbeState state);
 /* What is known about one probe. */
 typedef struct ProbeResult {
         ProbeState state;
-        char *message;          /* owned; valid UTF-8 of at most PROBE_MESSAGE_MAX bytes */
-        int64_t probe_sec;      /* since 1970: when the state or message was last confirmed */
+        char *message;     /* owned; PROBE_MESSAGE_MAX bytes of UTF-8 without control characters */
+        int64_t probe_sec; /* since 1970: when the state or message was last confirmed */
         int64_t transition_sec; /* when the state began */
 } ProbeResult;
 
-/* Replaces a message by this one: bytes that are no UTF-8 are replaced, and it is cut between two
- * characters. */
+/* Replaces a message by this one: bytes that are no UTF-8 and control characters are replaced, and it is cut
+ * between two characters. */
 int probe_result_set_message(ProbeResult *result, const char *text, size_t size);
 void probe_result_done(ProbeResult *result);
 

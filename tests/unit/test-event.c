@@ -429,6 +429,8 @@ static void test_messages_are_cut(void **state) {
         check_cut("\xED\xA0\x80", false, "\xEF\xBF\xBD", 1023, "\xEF\xBF\xBD"); /* surrogate */
         check_cut("\xC0\x80", false, "\xEF\xBF\xBD", 1023, "\xEF\xBF\xBD");     /* overlong */
         check_cut("\xF4\x90\x80\x80", false, "\xEF\xBF\xBD", 1023, "\xEF\xBF\xBD");
+        check_cut("\x1B", false, "???", 1024, "???"); /* steers a terminal */
+        check_cut("a\n", false, "a\na\n", 1024, "a\n");
 }
 
 static const char *const refusals[] = {
