@@ -434,6 +434,7 @@ static int agent_add_images(Agent *agent, const Options *options, Error *reterr)
                 .runtimes = agent->runtimes,
                 .limits = get_limits(options),
                 .host_root = options->host_root,
+                .is_pod = kube_access_is_pod(NULL),
                 .keys = auth_source(agent->auth),
                 .on_outcome = on_outcome,
                 .on_done = on_done,

@@ -4,10 +4,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
@@ -16,12 +18,15 @@
 #define RUNNING_USEC ((uint64_t) 100 * 1000)
 #define WAITING_USEC ((uint64_t) 2 * 1000000)
 
+#define OWN_ROOT "/ of this container"
+
 #define SNAPSHOTTER_PREFIX "/io.containerd.snapshotter.v1."
 
 struct DiskGuard {
         Log *log;
         const Runtimes *runtimes;
         char *host_root;
+        bool is_pod;
         DiskFloor floor;
         DiskTicket *running; /* the one that began last is the first */
         DiskTicket *waiting;
@@ -48,6 +53,27 @@ static int disk_guard_see(const DiskGuard *guard, const char *path, DiskSpace *r
         return 0;
 }
 
+/* Another root than an overlay may be a device of its own. */
+static bool disk_guard_has_overlay(const DiskGuard *guard) {
+        struct statfs root;
+
+        return guard->is_pod && !guard->host_root && statfs("/", &root) == 0 &&
+               root.f_type == OVERLAYFS_SUPER_MAGIC;
+}
+
+static int disk_guard_see_own_root(const DiskGuard *guard, char **path, DiskSpace *ret) {
+        char *text = strdup(OWN_ROOT);
+        int r;
+
+        if (!text)
+                return -ENOMEM;
+
+        r = disk_guard_see(guard, "/", ret);
+        free(*path);
+        *path = text;
+        return r;
+}
+
 int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret, char **ret_path) {
         const Runtime *chosen = guard->runtimes ? runtimes_chosen(guard->runtimes) : NULL;
         const char *named = chosen ? runtime_image_path(chosen) : NULL, *snapshotter;
@@ -68,6 +94,8 @@ int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret, char **ret_path) 
                 path[snapshotter - path] = '\0';
                 r = disk_guard_see(guard, path, ret);
         }
+        if (r == -ENOENT && disk_guard_has_overlay(guard))
+                r = disk_guard_see_own_root(guard, &path, ret);
         if (r == -ENOMEM)
                 free(path);
         else
@@ -205,6 +233,7 @@ int disk_guard_new(const DiskGuardOptions *options, DiskGuard **ret) {
 
         guard->log = options->log;
         guard->runtimes = options->runtimes;
+        guard->is_pod = options->is_pod;
         guard->floor = options->floor;
         timer_init(&guard->timer, options->event, RUNNING_USEC / 2, on_timer, guard);
         guard->host_root = options->host_root ? strdup(options->host_root) : NULL;

@@ -6,8 +6,11 @@
  *
  * Measures the file system where the runtime keeps its images (ImageFsInfo of CRI names the folder,
  * statvfs() has its free space): when a pull is about to begin, and then only while pulls run, or wait
- * for room. Where the agent does not see that folder, as in a container without it, there is always
- * room, and disk_guard_measure() says why that is not known.
+ * for room. Where the agent does not see that folder, there is always room, and disk_guard_measure() says why
+ * that is not known.
+ *
+ * A pod does not see it, and need not: its root is an overlay whose upper layer the runtime keeps beside the
+ * images, and the space of an overlay is that of its upper layer.
  *
  * containerd names a folder in its own root for each snapshotter, which one that is a program of its own
  * (stargz) does not have: then the root is measured, which holds what containerd downloads. What such a
@@ -38,6 +41,7 @@ typedef struct DiskGuardOptions {
         Log *log;
         const Runtimes *runtimes; /* borrowed, has to outlive the guard */
         const char *host_root;    /* where the host's files are mounted; copied; NULL: at / */
+        bool is_pod;              /* of the node's own runtime */
         DiskFloor floor;
 } DiskGuardOptions;
 
@@ -48,8 +52,8 @@ DiskGuard *disk_guard_free(DiskGuard *guard);
 void disk_guard_set_floor(DiskGuard *guard, const DiskFloor *floor);
 
 /* As of now. 0: measured. -ENODATA: the runtime names no folder. -ENOENT and other negative errnos: why
- * the folder cannot be seen. *ret_path is that folder, as the host names it, owned by the caller; NULL
- * if there is none. */
+ * the folder cannot be seen. *ret_path is that folder, as the host names it, or words for the root of the pod,
+ * owned by the caller; NULL if there is none. */
 int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret, char **ret_path);
 
 /* As of now; ENOUGH if that cannot be seen. *ret_why describes another one, owned by the caller. */

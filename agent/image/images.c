@@ -426,6 +426,7 @@ static int images_share(Images *images, const ImagesOptions *options) {
                 .log = options->log,
                 .runtimes = options->runtimes,
                 .host_root = options->host_root,
+                .is_pod = options->is_pod,
                 .floor = options->limits.disk_floor,
         };
 

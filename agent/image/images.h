@@ -34,6 +34,7 @@ typedef struct ImagesOptions {
         Runtimes *runtimes; /* borrowed, has to outlive the images */
         ImagesLimits limits;
         const char *host_root; /* where the host's files are mounted; copied; NULL: at / */
+        bool is_pod;           /* of the node's own runtime */
         PullKeySource keys;
         ImagesOutcome on_outcome;
         ImagesDone on_done;
