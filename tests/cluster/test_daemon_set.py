@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,7 +34,6 @@ SLOWLY = sanitizers.SLOWNESS
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(240 * SLOWLY)]
 
 CHART = MANIFESTS / "chart"
-CONFIG = "/api/v1/namespaces/inplaced/configmaps/inplaced"
 
 _numbers = itertools.count(1)
 
@@ -93,7 +94,7 @@ def make_pod(cluster) -> Iterator[Callable[..., Pod]]:
 def repaired(cluster, images) -> Iterator[None]:
     """Restores a working agent after a test, whatever the test deployed."""
     yield
-    cluster.kubectl("delete", "--namespace=inplaced", "configmap/inplaced", "daemonset/inplaced")
+    cluster.kubectl("delete", "--namespace=inplaced", "daemonset/inplaced")
     cluster.kubectl("apply", "-k", cluster.write_kustomization(images[0]))
     cluster.wait_rolled_out("inplaced", "inplaced")
 
@@ -240,6 +241,46 @@ def test_rolling_update(
     assert len(fake_registry.requests("manifest", "daemon/done")) == n_asked
 
 
+def test_a_change_of_the_configuration(cluster, images, repaired):
+    """It replaces the pod, whose agent has the new configuration; the same one applied again does not."""
+    before = agent_pod(cluster)
+    configured = cluster.write_kustomization(images[0], config={"logLevel": "debug"})
+    cluster.kubectl("apply", "-k", configured)
+    cluster.wait_rolled_out("inplaced", "inplaced")
+    after = agent_pod(cluster)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    # Without -c: the pod says which container is meant.
+    assert '"level":"debug"' in cluster.kubectl("--namespace=inplaced", "logs", after["metadata"]["name"])
+    cluster.kubectl("apply", "-k", configured)
+    cluster.wait_rolled_out("inplaced", "inplaced")
+    assert agent_pod(cluster)["metadata"]["uid"] == after["metadata"]["uid"]
+
+
+def test_the_disk_of_the_images(cluster, images, node_image, push, repaired):
+    """minFreeDisk is kept, though the pod sees no folder of the runtime but that of its socket."""
+    runtime = cluster.node.runtime
+    if not runtime.has_overlayfs:
+        pytest.skip("no overlayfs here")
+    disk = os.statvfs(runtime.root)
+    facts = json.loads(inplacectl(cluster, "doctor", "-o", "json"))["facts"]
+    (fact,) = [fact["value"] for fact in facts if fact["subject"] == "disk"]
+    print(fact)
+    found = re.fullmatch(r"/ of this container has ([0-9.]+) GB free .*", fact)
+    assert found is not None
+    assert abs(float(found[1]) - disk.f_bavail * disk.f_frsize / 1e9) < 2
+    much = f"{disk.f_blocks * disk.f_frsize * 2}"
+    cluster.kubectl("apply", "-k", cluster.write_kustomization(images[0], config={"minFreeDisk": much}))
+    cluster.wait_rolled_out("inplaced", "inplaced")
+    reference = push()
+    node_image.request(reference)
+    message = node_image.wait_status(reference, "Waiting", 60 * SLOWLY)["message"]
+    print(message)
+    assert message.startswith("DiskPressure: ") and "minFreeDisk" in message
+    assert runtime.image_status(reference) is None
+    cluster.kubectl("apply", "-k", cluster.write_kustomization(images[0]))
+    node_image.wait_status(reference, "Succeeded", 90 * SLOWLY)
+
+
 def test_as_root(cluster, images, node_image, push, make_pod, tools, repaired):
     """The agent runs as root for a socket of root; afterwards the usual user takes over root's files."""
     kustomization = cluster.write_kustomization(images[0], components=["root"])
@@ -275,10 +316,10 @@ def wait_described(cluster: Cluster, text: str) -> str:
     return found[0].strip()
 
 
-def test_configuration_error(cluster, kube, images, repaired):
+def test_configuration_error(cluster, images, repaired):
     """The pod reports the reason in one line, and kubectl shows it."""
-    kube.patch(CONFIG, {"data": {"config.yaml": "maxParallelPulls: many\n"}})
-    cluster.kubectl("--namespace=inplaced", "rollout", "restart", "daemonset/inplaced")
+    configured = cluster.write_kustomization(images[0], config={"maxParallelPulls": "many"})
+    cluster.kubectl("apply", "-k", configured)
     line = wait_described(cluster, "inplaced: ")
     print(line)
     assert "/etc/inplaced/config.yaml" in line and "maxParallelPulls" in line and "many" in line
@@ -383,9 +424,10 @@ def test_helm_install(cluster, images, push, make_pod, tools):
     assert_restarts(make_pod, tools)
     logs = "--namespace=inplaced", "logs", "daemonset/inplaced"
     assert '"level":"info"' in cluster.kubectl(*logs)
+    before = agent_pod(cluster)["metadata"]["uid"]
     cluster.helm("upgrade", "inplaced", CHART, *options, "--set", "config.logLevel=warning")
-    cluster.kubectl("--namespace=inplaced", "rollout", "restart", "daemonset/inplaced")
     cluster.wait_rolled_out("inplaced", "inplaced")
+    assert agent_pod(cluster)["metadata"]["uid"] != before
     assert '"level":"info"' not in cluster.kubectl(*logs)
     cluster.helm("uninstall", "inplaced", "--namespace", "inplaced", "--wait")
     assert node_image.find() is not None

@@ -5,6 +5,8 @@ needed.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.clients import MANIFESTS, render, run_client
+from lab.clients import MANIFESTS, find_clients, render, run_client
 from lab.stubs import REPOSITORY
 
 CHART = MANIFESTS / "chart"
@@ -24,8 +26,39 @@ Documents = dict[tuple[str, str, str], Document]
 _VALUES: dict[str, list[str]] = {
     "standalone": [],
     "openkruise": ["openKruise=true"],
-    "k3s": ["runtimeFolder=/run/k3s/containerd"],
-    "microk8s": ["runtimeFolder=/var/snap/microk8s/common/run"],
+    "k3s": ["runtime=k3s"],
+    "microk8s": ["runtime=microk8s"],
+}
+
+# Each key of the configuration with values that the agent takes, and with others.
+_CONFIG: dict[str, tuple[list[Any], list[Any]]] = {
+    "mode": (["cluster"], ["clusters"]),
+    "kubeconfig": (["/etc/k"], ["k", True]),
+    "kubeconfigContext": (["prod"], [["prod"]]),
+    "registerNode": ([True, False], ["yes", 1]),
+    "podCondition": ([False], ["no"]),
+    "kubeletHealthAddress": (["", "127.0.0.1:10248", "[::1]:1"], ["example.com:1", "127.0.0.1"]),
+    "nodeName": (["worker-1.b"], ["Worker", "-a", "", "a" * 254]),
+    "runtimeEndpoints": ([["unix:///run/a.sock", "/b"]], [["run/a.sock"], ["/a"] * 17]),
+    "hostRoot": (["/host"], ["host"]),
+    "imagesDir": (["/i"], ["i"]),
+    "authDir": (["/a"], ["a"]),
+    "imageCredentialProviderConfig": (["/c"], ["c"]),
+    "imageCredentialProviderBinDir": (["/b"], ["b"]),
+    "stateDir": (["/s"], ["s"]),
+    "socket": (["/run/s"], ["s", "/" + "s" * 107]),
+    "socketGroup": ([""], [[1]]),
+    "restartGroup": (["wheel"], [{"a": 1}]),
+    "metricsAddress": (["", "0.0.0.0:10221", "localhost:1"], ["10221", "a b:1"]),
+    "maxParallelPulls": ([1, 1000], [0, 1001, "many", 1.5]),
+    "stallTimeoutSeconds": ([0, 604800], [-1, 604801]),
+    "minFreeDisk": (
+        [0, 5000000000, "5GB", "10%", "15%,5GB", "512Mi,90%", "7", "1kB"],
+        ["lots", "91%", "10%,20%", "0%,5GB", "5GB,", "5X", -1],
+    ),
+    "keepImages": ([True], ["maybe"]),
+    "logLevel": (["debug"], ["loud"]),
+    "logFormat": (["json"], ["xml"]),
 }
 
 
@@ -67,15 +100,41 @@ def compose(folder: Path, *components: str) -> Documents:
     return by_name(render(folder))
 
 
-def without_namespace(documents: Documents) -> Documents:
-    """helm makes the namespace of a release itself."""
-    return {key: document for key, document in documents.items() if key[0] != "Namespace"}
+def daemon_set(documents: Documents) -> Document:
+    return documents["DaemonSet", "inplaced", "inplaced"]
+
+
+def pod_of(documents: Documents) -> Document:
+    return daemon_set(documents)["spec"]["template"]["spec"]
+
+
+def config_name(documents: Documents) -> str:
+    """The name of the configuration that the pods mount."""
+    (name,) = [one["configMap"]["name"] for one in pod_of(documents)["volumes"] if "configMap" in one]
+    return name
+
+
+def comparable(documents: Documents) -> Documents:
+    """Without what differs by intent.
+
+    helm makes the namespace of a release itself. So that a change of the configuration replaces the pods,
+    kustomize puts its hash into a name, and helm into an annotation.
+    """
+    same = {key: document for key, document in documents.items() if key[0] != "Namespace"}
+    name = config_name(same)
+    config = same.pop(("ConfigMap", "inplaced", name))
+    config["metadata"]["name"] = "inplaced"
+    same["ConfigMap", "inplaced", "inplaced"] = config
+    (volume,) = [volume for volume in pod_of(same)["volumes"] if "configMap" in volume]
+    volume["configMap"]["name"] = "inplaced"
+    daemon_set(same)["spec"]["template"]["metadata"]["annotations"].pop("checksum/config", None)
+    return same
 
 
 @pytest.mark.parametrize("overlay", _VALUES)
 def test_helm_and_kustomize_agree(overlay):
-    expected = without_namespace(read_overlay(overlay))
-    found = template(*_VALUES[overlay])
+    expected = comparable(read_overlay(overlay))
+    found = comparable(template(*_VALUES[overlay]))
     assert found.keys() == expected.keys()
     for key, document in expected.items():
         assert found[key] == document, key
@@ -84,14 +143,74 @@ def test_helm_and_kustomize_agree(overlay):
 @pytest.mark.parametrize(
     ("component", "values"),
     [
-        ("monitoring", ["podMonitor=true", "prometheusRule=true", "dashboard=true"]),
+        (
+            "monitoring",
+            ["podMonitor.enabled=true", "prometheusRule.enabled=true", "dashboard.enabled=true"],
+        ),
         ("root", ["root=true"]),
+        ("k3s", ["runtime=k3s"]),
+        ("microk8s", ["runtime=microk8s"]),
+        ("k0s", ["runtime=k0s"]),
+        ("crio", ["runtime=crio"]),
+        ("cri-dockerd", ["runtime=cri-dockerd"]),
+        ("selinux", ["podSecurityContext.seLinuxOptions.type=spc_t"]),
+        ("openshift", ["openshift=true"]),
+        ("network-policy", ["networkPolicy.enabled=true"]),
     ],
 )
 def test_components_agree(folder, component, values):
-    expected = without_namespace(compose(folder.path, component))
-    assert expected != without_namespace(read_overlay("standalone"))
-    assert template(*values) == expected
+    expected = comparable(compose(folder.path, component))
+    assert expected != comparable(read_overlay("standalone"))
+    assert comparable(template(*values)) == expected
+
+
+def test_each_component_is_compared():
+    (mark,) = [one for one in test_components_agree.pytestmark if one.name == "parametrize"]
+    compared = {component for component, _ in mark.args[1]} | {"registration"}
+    assert compared == {path.name for path in (MANIFESTS / "components").iterdir()}
+
+
+def test_the_socket_of_cri_dockerd_alone(folder):
+    """The pod sees no other file of /run."""
+    pod = pod_of(compose(folder.path, "cri-dockerd"))
+    runtime = pod["volumes"][0]
+    assert runtime["hostPath"] == {"path": "/run/cri-dockerd.sock", "type": "Socket"}
+    mount = pod["containers"][0]["volumeMounts"][0]
+    assert mount == {"name": "runtime", "mountPath": "/run/cri-dockerd.sock", "readOnly": True}
+
+
+def test_what_openshift_admits(folder):
+    """The constraints are as narrow as the pods: each permission is one that they use."""
+    documents = compose(folder.path, "openshift", "crio")
+    constraints = documents["SecurityContextConstraints", "", "inplaced-pods"]
+    pod = pod_of(documents)
+    kinds = {next(key for key in volume if key != "name") for volume in pod["volumes"]}
+    assert set(constraints["volumes"]) == kinds
+    allowed = {key for key, value in constraints.items() if key.startswith("allow") and value is True}
+    assert allowed == {"allowHostDirVolumePlugin"}
+    added = pod["initContainers"][0]["securityContext"]["capabilities"]["add"]
+    assert constraints["allowedCapabilities"] == added
+    containers = pod["initContainers"] + pod["containers"]
+    assert all(one["securityContext"]["readOnlyRootFilesystem"] for one in containers)
+    assert pod["securityContext"]["seLinuxOptions"] == {"type": "spc_t"}
+    (rule,) = documents["ClusterRole", "", "inplaced-scc"]["rules"]
+    assert (rule["resourceNames"], rule["verbs"]) == ([constraints["metadata"]["name"]], ["use"])
+    (subject,) = documents["RoleBinding", "inplaced", "inplaced-scc"]["subjects"]
+    assert subject["name"] == pod["serviceAccountName"]
+
+
+def test_network_policy(folder):
+    """It opens the port that the pods name, and no other one."""
+    documents = compose(folder.path, "network-policy")
+    spec = documents["NetworkPolicy", "inplaced", "inplaced"]["spec"]
+    labels = daemon_set(documents)["spec"]["template"]["metadata"]["labels"]
+    assert spec["podSelector"]["matchLabels"].items() <= labels.items()
+    (rule,) = spec["ingress"]
+    (port,) = pod_of(documents)["containers"][0]["ports"]
+    assert [one["port"] for one in rule["ports"]] == [port["name"]]
+    other = template("networkPolicy.enabled=true", "networkPolicy.from[0].podSelector.matchLabels.a=b")
+    (rule,) = other["NetworkPolicy", "inplaced", "inplaced"]["spec"]["ingress"]
+    assert rule["from"] == [{"podSelector": {"matchLabels": {"a": "b"}}}]
 
 
 def test_another_namespace():
@@ -107,22 +226,24 @@ def test_another_namespace():
 
 
 def test_values():
-    """Each value is described and has an effect; helm refuses a wrong value."""
-    values = (CHART / "values.yaml").read_text()
-    schema = yaml.safe_load((CHART / "values.schema.json").read_text())
-    assert set(schema["properties"]) - {"global"} == set(yaml.safe_load(values))
-    for name in yaml.safe_load(values):
-        described = re.search(rf"((?:^#[^\n]*\n)|(?:^\w[^\n]*\n))+{name}:", values, re.MULTILINE)
-        assert described is not None, name
+    """Each value has an effect; helm refuses a wrong value."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert set(schema["properties"]) - {"global"} == set(values)
 
     usual = template()
-    for value in (
+    effective = (
         "image.repository=registry.example/other",
         "image.tag=next",
+        f"image.digest=sha256:{'0' * 64}",
         "image.pullPolicy=Always",
         "image.pullSecrets={hub}",
         "openKruise=true",
-        "runtimeFolder=/run/crio",
+        "openshift=true",
+        "runtime=crio",
+        "runtimeFolder=/run/other",
+        "mountPropagation=None",
+        "imagesFolder=/var/lib/images",
         "stateFolder=/srv/inplaced",
         "config.maxParallelPulls=2",
         "extraArgs={--log-level=debug}",
@@ -131,28 +252,173 @@ def test_values():
         "extraVolumeMounts[0].name=auth,extraVolumeMounts[0].mountPath=/auth",
         "secretNamespaces={team-a}",
         "policy=false",
+        "resourceQuota=false",
         "root=true",
+        "podSecurityContext.fsGroup=1",
+        "securityContext.procMount=Default",
+        "serviceAccount.annotations.a=b",
         "resources.limits.memory=1Gi",
         "priorityClassName=",
         "maxUnavailable=3",
+        "revisionHistoryLimit=2",
         "nodeSelector.disk=fast",
+        "affinity.podAffinity.a=b",
         "tolerations[0].key=only",
+        "podLabels.a=b",
         "podAnnotations.a=b",
-        "podMonitor=true",
-        "prometheusRule=true",
-        "dashboard=true",
-    ):
+        "networkPolicy.enabled=true",
+        "podMonitor.enabled=true",
+        "prometheusRule.enabled=true",
+        "dashboard.enabled=true",
+    )
+    assert {re.split(r"[.=\[]", value)[0] for value in effective} == set(values)
+    for value in effective:
         assert template(value) != usual, value
     for value in (
         "openKruise=maybe",
         "runtimeFolder=run",
+        "runtime=docker",
         "imagee.tag=x",
+        "image.digest=latest",
         "extraArgs={x}",
         "image.pullPolicy=Sometimes",
         "maxUnavailable=0",
+        "podMonitor=true",
+        "networkPolicy.from={x}",
+        "config.nosuch=1",
     ):
         with pytest.raises(RuntimeError, match="values don't meet the specifications"):
             template(value)
+
+
+def test_values_of_a_part():
+    """What several values make of one object."""
+    digest = f"sha256:{'1' * 64}"
+    pod = pod_of(template("image.tag=next", f"image.digest={digest}"))
+    images = {one["image"] for one in pod["containers"] + pod["initContainers"]}
+    assert images == {f"registry.example/inplaced@{digest}"}
+    pod = pod_of(template("imagesFolder=/srv/images"))
+    assert pod["volumes"][-1]["hostPath"] == {"path": "/srv/images", "type": "Directory"}
+    mount = pod["containers"][0]["volumeMounts"][-1]
+    assert mount == {"name": "images", "mountPath": "/srv/images", "readOnly": True}
+    usual = pod_of(template())
+    pod = pod_of(template("affinity.podAffinity.a=b"))
+    assert pod["affinity"] == usual["affinity"] | {"podAffinity": {"a": "b"}}
+    pod = pod_of(template("affinity.nodeAffinity.a=b"))
+    assert pod["affinity"] == {"nodeAffinity": {"a": "b"}}
+    pod = pod_of(template("securityContext.runAsUser=7", "podSecurityContext.fsGroup=8"))
+    main = usual["containers"][0]["securityContext"]
+    assert pod["containers"][0]["securityContext"] == main | {"runAsUser": 7}
+    assert pod["securityContext"] == usual["securityContext"] | {"fsGroup": 8}
+    metadata = daemon_set(template("podLabels.a=b", "podAnnotations.c=d"))["spec"]["template"]["metadata"]
+    usual = daemon_set(template())["spec"]["template"]["metadata"]
+    assert metadata["labels"] == usual["labels"] | {"a": "b"}
+    assert metadata["annotations"] == usual["annotations"] | {"c": "d"}
+    account = template("serviceAccount.annotations.role=reader")["ServiceAccount", "inplaced", "inplaced"]
+    assert account["metadata"]["annotations"] == {"role": "reader"}
+    quota = template("priorityClassName=mine")["ResourceQuota", "inplaced", "inplaced"]
+    assert quota["spec"]["scopeSelector"]["matchExpressions"][0]["values"] == ["mine"]
+    assert ("ResourceQuota", "inplaced", "inplaced") not in template("priorityClassName=")
+
+
+def test_what_kube_prometheus_stack_reads():
+    """Its selectors want the label of its release."""
+    options = [
+        f"{part}.{option}"
+        for part in ("podMonitor", "prometheusRule", "dashboard")
+        for option in ("enabled=true", "labels.release=stack", "annotations.a=b")
+    ]
+    relabeling = "podMonitor.relabelings[0].action=labelmap", "podMonitor.metricRelabelings[0].action=drop"
+    found = template(*options, *relabeling, "podMonitor.interval=1m")
+    for key in (
+        ("PodMonitor", "inplaced", "inplaced"),
+        ("PrometheusRule", "inplaced", "inplaced"),
+        ("ConfigMap", "inplaced", "inplaced-dashboard"),
+    ):
+        metadata = found[key]["metadata"]
+        assert metadata["labels"]["release"] == "stack"
+        assert metadata["labels"]["app.kubernetes.io/part-of"] == "inplaced"
+        assert metadata["annotations"] == {"a": "b"}
+    dashboard = found["ConfigMap", "inplaced", "inplaced-dashboard"]
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    (endpoint,) = found["PodMonitor", "inplaced", "inplaced"]["spec"]["podMetricsEndpoints"]
+    assert endpoint["interval"] == "1m"
+    assert [one.get("targetLabel", one.get("action")) for one in endpoint["relabelings"]] == ["node", "labelmap"]
+    assert endpoint["metricRelabelings"] == [{"action": "drop"}]
+
+
+# The configuration of the agent
+
+
+def check_config(folder: Path, config: object) -> list[str]:
+    """What the agent itself says is wrong with it."""
+    path = folder / "config.yaml"
+    path.write_text(config if isinstance(config, str) else yaml.safe_dump(config))
+    program = Path(os.environ["INPLACED_BUILD_DIR"]) / "agent" / "inplaced"
+    flags = "--mode=standalone", "--check-config", f"--config={path}"
+    ran = subprocess.run([program, *flags], capture_output=True, text=True, env={})
+    return [line for line in ran.stderr.splitlines() if str(path) in line]
+
+
+def template_config(folder: Path, config: Document) -> Documents:
+    """With the configuration in a file of values."""
+    path = folder / "values.yaml"
+    path.write_text(yaml.safe_dump({"config": config}))
+    options = "--namespace", "inplaced", "--kube-version", "1.34", "--values", path
+    return by_name(run_client("helm", "template", "inplaced", CHART, *options))
+
+
+def test_the_schema_knows_each_key():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert set(schema["properties"]["config"]["properties"]) == set(_CONFIG)
+
+
+def test_helm_takes_what_the_agent_takes(folder):
+    """The agent reads what helm writes, key by key."""
+    n_values = max(len(good) for good, _ in _CONFIG.values())
+    for i in range(n_values):
+        config = {key: good[i] for key, (good, _) in _CONFIG.items() if i < len(good)}
+        assert check_config(folder.path, config) == []
+        (written,) = [
+            document["data"]["config.yaml"]
+            for (kind, _, name), document in template_config(folder.path, config).items()
+            if (kind, name) == ("ConfigMap", "inplaced")
+        ]
+        assert check_config(folder.path, written) == []
+        assert yaml.safe_load(written) == config
+
+
+def test_helm_refuses_what_the_agent_refuses(folder):
+    n_values = max(len(bad) for _, bad in _CONFIG.values())
+    for i in range(n_values):
+        config = {key: bad[i] for key, (_, bad) in _CONFIG.items() if i < len(bad)}
+        with pytest.raises(RuntimeError, match="values don't meet the specifications") as error:
+            template_config(folder.path, config)
+        for key, value in config.items():
+            assert f"config.{key}" in str(error.value).replace("/", "."), (key, value)
+            assert check_config(folder.path, {key: value}), (key, value)
+
+
+def test_a_change_of_the_configuration_replaces_the_pods(folder):
+    """The pods' template differs then, and only then."""
+
+    def template_of(documents: Documents) -> Document:
+        return daemon_set(documents)["spec"]["template"]
+
+    usual = template_of(template())
+    assert template_of(template("config.maxParallelPulls=2")) != usual
+    assert template_of(template("podMonitor.enabled=true")) == usual
+
+    (folder / "config.yaml").write_text("maxParallelPulls: 2\n")
+    usual = template_of(compose(folder.path))
+    path = folder / "kustomization.yaml"
+    kustomization = yaml.safe_load(path.read_text())
+    generator = {"name": "inplaced", "namespace": "inplaced", "behavior": "replace", "files": ["config.yaml"]}
+    path.write_text(yaml.safe_dump(kustomization | {"configMapGenerator": [generator]}))
+    changed = by_name(render(folder.path))
+    assert template_of(changed) != usual
+    config = changed["ConfigMap", "inplaced", config_name(changed)]
+    assert config["data"] == {"config.yaml": "maxParallelPulls: 2\n"}
 
 
 def test_lint():
@@ -174,16 +440,15 @@ def test_versions_agree():
         r"project\(inplaced VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text()
     )
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    daemon_set = read_overlay("standalone")["DaemonSet", "inplaced", "inplaced"]
-    image = daemon_set["spec"]["template"]["spec"]["containers"][0]["image"]
+    image = pod_of(read_overlay("standalone"))["containers"][0]["image"]
     assert chart["version"] == chart["appVersion"] == image.rpartition(":")[2] == version
 
 
 @pytest.mark.parametrize("overlay", _VALUES)
 def test_pods_are_confined(overlay):
     """The pods meet the restricted Pod Security Standard, except for the volumes and the user."""
-    daemon_set = read_overlay(overlay)["DaemonSet", "inplaced", "inplaced"]
-    pod = daemon_set["spec"]["template"]["spec"]
+    documents = read_overlay(overlay)
+    pod = pod_of(documents)
     (main,) = pod["containers"]
     (first,) = pod["initContainers"]
     assert first["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN"]}
@@ -202,7 +467,9 @@ def test_pods_are_confined(overlay):
     assert len(folders) == 2 and not any(folder.endswith(".sock") for folder in folders)
     mounts = {mount["name"]: mount["mountPath"] for mount in main["volumeMounts"]}
     assert folders == [mounts["runtime"], mounts["state"]]
-    assert daemon_set["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0
+    assert daemon_set(documents)["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] == 0
+    annotations = daemon_set(documents)["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["kubectl.kubernetes.io/default-container"] == main["name"]
 
 
 def test_roles_hold_no_more_than_is_used():
@@ -227,21 +494,52 @@ def test_roles_hold_no_more_than_is_used():
         assert "inplaced-secrets" not in bound_everywhere
 
 
+def build(folder: Path, *arguments: str, **environment: str) -> dict[str, Path]:
+    """The artifacts of packaging/kubernetes/build, by name."""
+    program = REPOSITORY / "packaging" / "kubernetes" / "build"
+    done = os.environ | environment
+    subprocess.run([program, *arguments, folder], check=True, capture_output=True, env=done)
+    return {path.name: path for path in folder.iterdir()}
+
+
 def test_artifacts(folder):
     """The artifacts equal the checkout's manifests, and their build is reproducible."""
-    contents = []
-    for number in range(2):
-        directory = folder / f"artifacts-{number}"
-        build = REPOSITORY / "packaging" / "kubernetes" / "build"
-        subprocess.run([build, directory], check=True, capture_output=True)
-        contents.append({path.name: path.read_bytes() for path in directory.iterdir()})
-    assert contents[0] == contents[1]
-    (chart,) = directory.glob("*.tgz")
+    first, made = (build(folder / f"artifacts-{number}") for number in range(2))
+    assert {name: path.read_bytes() for name, path in first.items()} == {
+        name: path.read_bytes() for name, path in made.items()
+    }
+    (chart,) = [path for name, path in made.items() if name.endswith(".tgz")]
     assert template(chart=chart) == template()
     overlays = {path.name for path in (MANIFESTS / "overlays").iterdir()}
-    assert {path.name for path in directory.iterdir()} == {
-        chart.name,
+    assert set(made) == {
+        *(chart.name, "inplaced-rules.yaml", "inplaced-dashboard.json"),
         *(f"inplaced-{overlay}.yaml" for overlay in overlays),
     }
-    rendered = (directory / "inplaced-standalone.yaml").read_text()
+    rendered = made["inplaced-standalone.yaml"].read_text()
     assert by_name(rendered) == read_overlay("standalone")
+    rules = yaml.safe_load((MANIFESTS / "components" / "monitoring" / "rules.yaml").read_text())
+    path = made["inplaced-rules.yaml"]
+    assert yaml.safe_load(path.read_text()) == {"groups": rules["spec"]["groups"]}
+    subprocess.run(["promtool", "check", "rules", path], check=True, capture_output=True)
+
+
+def test_the_chart_is_whole(folder):
+    """helm has nothing to say about the packaged chart, which is made without a program that is built first."""
+    nowhere = str(folder / "no-clients")
+    (chart,) = build(folder / "chart", "--chart", INPLACED_CLIENTS=nowhere, HOME=nowhere).values()
+    argv = [find_clients() / "helm", "template", "inplaced", chart, "--kube-version", "1.34"]
+    ran = subprocess.run(argv, check=True, capture_output=True, text=True, env={})
+    assert ran.stderr == ""
+
+
+def test_the_image_of_the_artifacts(folder):
+    """INPLACED_IMAGE is where manifests and chart look for the image."""
+    repository = "registry.internal:5000/node/inplaced"
+    made = build(folder / "named", INPLACED_IMAGE=repository)
+    (chart,) = [path for name, path in made.items() if name.endswith(".tgz")]
+    for documents in (template(chart=chart), by_name(made["inplaced-standalone.yaml"].read_text())):
+        pod = pod_of(documents)
+        images = {one["image"] for one in pod["containers"] + pod["initContainers"]}
+        assert images == {f"{repository}:0.1.0"}
+    with pytest.raises(subprocess.CalledProcessError):
+        build(folder / "wrong", INPLACED_IMAGE="registry.internal/inplaced:1")

@@ -6,9 +6,10 @@ from __future__ import annotations
 import os
 import random
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -92,11 +93,12 @@ class Cluster(Closing):
         overlay: str = "standalone",
         patches: Sequence[Object] = (),
         components: Sequence[str] = (),
+        config: Mapping[str, Any] | None = None,
     ) -> Path:
         """What an operator writes: our overlay, where the image is, and what is special about the nodes.
 
         Here, that is where the runtime has its socket, and where the state goes. `patches` are more, in the
-        form of JSON patches of the DaemonSet.
+        form of JSON patches of the DaemonSet. `config` is the configuration of the agent.
         """
         folder = self.folder / "deploy"
         folder.mkdir(exist_ok=True)
@@ -116,6 +118,7 @@ class Cluster(Closing):
                 for name in components
             ],
             "images": [{"name": IMAGE, "newName": name, "newTag": tag}],
+            "configMapGenerator": _configure(config),
             "patches": [{"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump(operations)}],
         }
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
@@ -128,6 +131,14 @@ def push_agent_images(registry: Registry, repository: str) -> list[str]:
         registry.push(repository, str(number), build_agent_image(str(number))).reference
         for number in (1, 2)
     ]
+
+
+def _configure(config: Mapping[str, Any] | None) -> list[Object]:
+    if config is None:
+        return []
+    literal = f"config.yaml={yaml.safe_dump(dict(config))}"
+    where = {"name": "inplaced", "namespace": "inplaced"}
+    return [where | {"behavior": "replace", "literals": [literal]}]
 
 
 def _share(folder: Path) -> None:

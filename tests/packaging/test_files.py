@@ -22,6 +22,7 @@ _ARTIFACTS = [
     r"inplaced-[0-9.]*\.oci\.tar",
     r"inplaced-[0-9.]*\.tgz",
     *(rf"inplaced-{path.name}\.yaml" for path in (REPOSITORY / "packaging/kubernetes/overlays").iterdir()),
+    *(r"inplaced-rules\.yaml", r"inplaced-dashboard\.json"),
 ]
 
 COMMANDS = [
