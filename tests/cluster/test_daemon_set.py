@@ -48,6 +48,7 @@ def images(registry) -> list[str]:
 @pytest.fixture(scope="module")
 def cluster(session_folder, registry, images) -> Iterator[Cluster]:
     with Cluster(session_folder / "c", registry) as made:
+        made.prepare()
         made.kubectl("apply", "-k", made.write_kustomization(images[0]))
         made.wait_rolled_out("inplaced", "inplaced")
         yield made
@@ -375,7 +376,7 @@ def test_definitions_are_missing(cluster, kube, images, push, repaired):
     cluster.kubectl("--namespace=inplaced", "rollout", "restart", "daemonset/inplaced")
     wait_until(lambda: "CRDs of packaging" in inplacectl_or_none(cluster), 90 * SLOWLY, "advice", 0.5)
     wait_described(cluster, "statuscode: 503")
-    deploy(cluster, images)
+    cluster.prepare()
     kube.wait_for(definition, lambda made: "status" in made)
     node_image = NodeImage(kube, cluster.node.name)
     wait_until(node_image.find, 120 * SLOWLY, "NodeImage", 0.5)
@@ -401,7 +402,11 @@ def test_overlays_are_accepted(cluster, images):
 
 
 def test_helm_install(cluster, images, push, make_pod, tools):
-    """helm installs the same after the objects of kubectl were deleted; uninstalling leaves the CRDs."""
+    """helm installs the same after the objects of kubectl were deleted; uninstalling leaves the CRDs.
+
+    What kubectl and helm delete are no objects of the users.
+    """
+    before = NodeImage(cluster.admin, cluster.node.name).get()["metadata"]["uid"]
     kustomization = cluster.write_kustomization(images[0])
     cluster.kubectl("delete", "--wait=true", "-k", kustomization)
     folder = cluster.node.runtime.folder
@@ -430,5 +435,5 @@ def test_helm_install(cluster, images, push, make_pod, tools):
     assert agent_pod(cluster)["metadata"]["uid"] != before
     assert '"level":"info"' not in cluster.kubectl(*logs)
     cluster.helm("uninstall", "inplaced", "--namespace", "inplaced", "--wait")
-    assert node_image.find() is not None
+    assert node_image.get()["metadata"]["uid"] == before
     assert cluster.admin.find("/apis/rbac.authorization.k8s.io/v1/clusterroles/inplaced") is None

@@ -13,7 +13,6 @@ import pytest
 from fake.registry import FakeRegistry
 from fixtures import Gate
 from lab import sanitizers
-from lab.clients import MANIFESTS
 from lab.cluster import Cluster, push_agent_images
 from lab.kruise import build_kruise_image
 from lab.kube import Object
@@ -126,8 +125,7 @@ def kruise_image(registry) -> str:
 @pytest.fixture(scope="module")
 def cluster(session_folder, registry, images) -> Iterator[Cluster]:
     with Cluster(session_folder / "k", registry) as made:
-        made.kubectl("apply", "-k", MANIFESTS / "crds")
-        made.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        made.prepare()
         for document in _objects(images[0], str(made.node.runtime.folder)):
             made.admin.create(document)
         yield made

@@ -51,6 +51,7 @@ def kruise(session_folder, registry) -> Iterator[Kruise]:
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     others = {"op": "add", "path": f"{pod}/affinity", "value": {"nodeAffinity": required}}
     with Cluster(session_folder / "m", registry) as cluster, Kruise(cluster, theirs, [others]) as made:
+        cluster.prepare(definitions=False)
         cluster.kubectl("apply", "-k", cluster.write_kustomization(ours, "openkruise", [chosen]))
         yield made
 

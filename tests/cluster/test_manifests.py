@@ -89,12 +89,13 @@ def read_overlay(name: str) -> Documents:
     return by_name(render(MANIFESTS / "overlays" / name))
 
 
-def compose(folder: Path, *components: str) -> Documents:
-    """The overlay `standalone` with components, as an operator writes it."""
+def compose(folder: Path, *components: str, overlay: str = "standalone", **more: object) -> Documents:
+    """An overlay with components and `more`, as an operator writes it."""
     relative = Path("../" * (len(folder.resolve().parts) - 1)) / str(MANIFESTS).lstrip("/")
     kustomization = {
-        "resources": [str(relative / "overlays" / "standalone")],
+        "resources": [str(relative / "overlays" / overlay)],
         "components": [str(relative / "components" / name) for name in components],
+        **more,
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     return by_name(render(folder))
@@ -117,10 +118,12 @@ def config_name(documents: Documents) -> str:
 def comparable(documents: Documents) -> Documents:
     """Without what differs by intent.
 
-    helm makes the namespace of a release itself. So that a change of the configuration replaces the pods,
-    kustomize puts its hash into a name, and helm into an annotation.
+    helm installs the definitions itself. So that a change of the configuration replaces the pods, kustomize puts
+    its hash into a name, and helm into an annotation.
     """
-    same = {key: document for key, document in documents.items() if key[0] != "Namespace"}
+    same = {
+        key: document for key, document in documents.items() if key[0] != "CustomResourceDefinition"
+    }
     name = config_name(same)
     config = same.pop(("ConfigMap", "inplaced", name))
     config["metadata"]["name"] = "inplaced"
@@ -214,15 +217,26 @@ def test_network_policy(folder):
 
 
 def test_another_namespace():
-    """No object keeps the usual name; the policy names the account of this release."""
+    """No object keeps the usual namespace."""
     found = template("policy=true", namespace="team")
     text = yaml.safe_dump_all(list(found.values()))
-    assert "namespace: inplaced" not in text and "system:serviceaccount:inplaced:" not in text
-    assert text.count("system:serviceaccount:team:inplaced") == 2
+    assert "namespace: inplaced" not in text
     subjects = [
         subject for document in found.values() for subject in document.get("subjects", [])
     ]
     assert {subject["namespace"] for subject in subjects} == {"team"}
+
+
+@pytest.mark.parametrize("overlay", [*_VALUES, "kubelet-identity"])
+@pytest.mark.parametrize("folder_of_user", [False, True])
+def test_nothing_of_the_users_is_deleted(folder, overlay, folder_of_user):
+    """No overlay has a kind whose deletion takes other objects along, whatever the namespace is."""
+    documents = (
+        compose(folder.path, overlay=overlay, namespace="monitoring")
+        if folder_of_user
+        else read_overlay(overlay)
+    )
+    assert not {"CustomResourceDefinition", "Namespace"} & {kind for kind, _, _ in documents}
 
 
 def test_values():
@@ -513,7 +527,7 @@ def test_artifacts(folder):
     overlays = {path.name for path in (MANIFESTS / "overlays").iterdir()}
     assert set(made) == {
         *(chart.name, "inplaced-rules.yaml", "inplaced-dashboard.json"),
-        *(f"inplaced-{overlay}.yaml" for overlay in overlays),
+        *(f"inplaced-{folder}.yaml" for folder in {"crds", "namespace", *overlays}),
     }
     rendered = made["inplaced-standalone.yaml"].read_text()
     assert by_name(rendered) == read_overlay("standalone")

@@ -21,10 +21,11 @@ def test_policies_are_not_served(folder):
     """kubectl names the kind that is missing, and applies the rest."""
     with ControlPlane(folder / "cp", apiserver_flags=_WITHOUT) as control_plane:
         with pytest.raises(RuntimeError) as error:
-            run_client(
-                *("kubectl", "apply", "-k", MANIFESTS / "overlays" / "standalone"),
-                kubeconfig=control_plane.admin_kubeconfig,
-            )
+            for folder in ("namespace", "crds", "overlays/standalone"):
+                run_client(
+                    *("kubectl", "apply", "-k", MANIFESTS / folder),
+                    kubeconfig=control_plane.admin_kubeconfig,
+                )
         print(error.value)
         assert 'no matches for kind "ValidatingAdmissionPolicy"' in str(error.value)
         admin = control_plane.admin

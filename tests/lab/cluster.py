@@ -70,6 +70,13 @@ class Cluster(Closing):
     def helm(self, *arguments: str | Path) -> str:
         return run_client("helm", *arguments, kubeconfig=self.control_plane.admin_kubeconfig)
 
+    def prepare(self, *, definitions: bool = True) -> None:
+        """What users apply before an overlay: the namespace and, without OpenKruise, the definitions."""
+        self.kubectl("apply", "-k", MANIFESTS / "namespace")
+        if definitions:
+            self.kubectl("apply", "-k", MANIFESTS / "crds")
+            self.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+
     def wait_rolled_out(self, namespace: str, name: str) -> None:
         """Waits as `kubectl rollout status` does for a DaemonSet, at most 90 s."""
 

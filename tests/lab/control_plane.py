@@ -159,7 +159,7 @@ class ControlPlane(Closing):
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _SECRETS}}
         self.admin.apply(namespace)
         self.apply_files(*sorted((_MANIFESTS / "crds").glob("*.apps.kruise.io.yaml")))
-        self.apply_files(_MANIFESTS / "base" / "namespace.yaml")
+        self.apply_files(_MANIFESTS / "namespace" / "namespace.yaml")
         account = {"name": _UNBOUND, "namespace": _NAMESPACE}
         self.admin.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
         for path in (
