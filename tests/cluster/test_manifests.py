@@ -239,6 +239,40 @@ def test_nothing_of_the_users_is_deleted(folder, overlay, folder_of_user):
     assert not {"CustomResourceDefinition", "Namespace"} & {kind for kind, _, _ in documents}
 
 
+@pytest.mark.parametrize(
+    ("overlay", "components"),
+    [*((overlay, ()) for overlay in [*_VALUES, "kubelet-identity"]), ("standalone", ("openshift",))],
+)
+def test_other_names(folder, overlay, components):
+    """With a prefix, a suffix and another namespace each reference has the new name; no two installations
+    share an object.
+    """
+    names = {"namespace": "own", "namePrefix": "team-", "nameSuffix": "-blue"}
+    documents = compose(folder.path, *components, overlay=overlay, **names)
+    usual = read_overlay(overlay)
+    assert len(documents) >= len(usual) and not documents.keys() & usual.keys()
+    kinds_and_names = {(kind, name) for kind, _, name in documents}
+    for (kind, namespace, name), document in documents.items():
+        assert name.startswith("team-") and "-blue" in name and namespace in ("", "own")
+        if kind == "ValidatingAdmissionPolicyBinding":
+            policy = document["spec"]["policyName"]
+            assert ("ValidatingAdmissionPolicy", policy) in kinds_and_names
+        for rule in document.get("rules", []):
+            found = {other for _, other in kinds_and_names}
+            assert set(rule.get("resourceNames", ())) <= found
+        if "roleRef" in document:
+            role = document["roleRef"]
+            assert (role["kind"], role["name"]) in kinds_and_names
+        for subject in document.get("subjects", []):
+            if subject["kind"] == "ServiceAccount":
+                assert ("ServiceAccount", subject["namespace"], subject["name"]) in documents
+        if kind == "DaemonSet":
+            pod = document["spec"]["template"]["spec"]
+            assert ("ServiceAccount", "own", pod["serviceAccountName"]) in documents
+            (config,) = [one["configMap"] for one in pod["volumes"] if one["name"] == "config"]
+            assert ("ConfigMap", "own", config["name"]) in documents
+
+
 def test_values():
     """Each value has an effect; helm refuses a wrong value."""
     values = yaml.safe_load((CHART / "values.yaml").read_text())

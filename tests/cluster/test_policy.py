@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that an agent can write only what belongs to its own node, whatever its roles allow.
+"""Proves that an agent can write only what belongs to its own node, whatever its roles allow, and however
+it was installed: in its usual namespace, in another one, with other names, by helm, or on the nodes with the
+identity of the kubelet.
 
 The account of the agent may do everything here, so that what is refused is refused by the policies. That
 the whole agent works under them is proved by all tests with pods: their agents have tokens that are bound to
@@ -9,11 +11,16 @@ their Node (`start_node_agent`).
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
+import yaml
 
 from lab import sanitizers
+from lab.clients import MANIFESTS, render, run_client
 from lab.control_plane import ControlPlane
 from lab.kube import Kube, KubeError, Object
 from lab.wait import wait_until
@@ -39,27 +46,107 @@ def meta(**metadata: object) -> Object:
     return {"metadata": metadata}
 
 
-class World:
-    """Two nodes, `mine` and `other`, with a NodeImage, a pod and a request each; all may be changed."""
+@dataclass(frozen=True)
+class Installation:
+    """How users install: by kustomize, with `more` in their own kustomization.yaml, or by helm."""
 
-    def __init__(self, control_plane: ControlPlane) -> None:
+    overlay: str = "standalone"
+    more: Object = field(default_factory=dict)
+    release: str = ""  # helm
+
+    def render(self, folder: Path, namespace: str) -> list[Object]:
+        if self.release:
+            options = ("--namespace", namespace, "--kube-version", "1.34")
+            text = run_client("helm", "template", self.release, MANIFESTS / "chart", *options)
+        else:
+            folder.mkdir()
+            upwards = Path("../" * (len(folder.resolve().parts) - 1))
+            overlay = upwards / str(MANIFESTS / "overlays" / self.overlay).lstrip("/")
+            kustomization = {"resources": [str(overlay)], **self.more}
+            (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+            text = render(folder)
+        return [document for document in yaml.safe_load_all(text) if document]
+
+
+# What may change the names of the account, of the policies and of their bindings.
+_INSTALLATIONS: dict[str, Installation] = {
+    "inplaced": Installation(),
+    "own": Installation(more={"namespace": "own"}),
+    "team": Installation(
+        more={"namespace": "team", "namePrefix": "team-", "nameSuffix": "-blue"}
+    ),
+    "chart": Installation(release="preloader"),
+    "kubelets": Installation(overlay="kubelet-identity"),
+}
+# What the roles of each installation grant and what they do not: the verb, the resource, where.
+_MAY = (
+    ("patch", "apps.kruise.io/nodeimages/status", ""),
+    ("patch", "/pods/status", "default"),
+    ("get", "coordination.k8s.io/leases", "kube-node-lease"),
+    ("get", "/secrets", "OWN"),
+)
+_MAY_NOT = (
+    ("delete", "apps.kruise.io/nodeimages", ""),
+    ("create", "apps.kruise.io/containerrecreaterequests", "default"),
+    ("patch", "/pods", "default"),
+    ("delete", "/pods", "default"),
+    ("create", "/pods/exec", "default"),
+    ("list", "coordination.k8s.io/leases", "kube-node-lease"),
+    ("list", "/secrets", "OWN"),
+    ("get", "/secrets", "kube-system"),
+    ("create", "/serviceaccounts/token", "OWN"),
+    ("patch", "/nodes", ""),
+    ("patch", "admissionregistration.k8s.io/validatingadmissionpolicies", ""),
+    ("create", "rbac.authorization.k8s.io/clusterrolebindings", ""),
+)
+
+
+def prepare(control_plane: ControlPlane) -> None:
+    """Two nodes, `mine` and `other`, with a NodeImage and a NodePodProbe each."""
+    control_plane.apply_files(*sorted((MANIFESTS / "crds").glob("*.apps.kruise.io.yaml")))
+    for node in ("mine", "other"):
+        control_plane.admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+        control_plane.admin.create(node_image(node))
+        control_plane.admin.create(node_probe(node))
+
+
+class World:
+    """One installation, whose account may do everything that the policies do not refuse."""
+
+    def __init__(self, control_plane: ControlPlane, folder: Path, name: str) -> None:
         self.control_plane = control_plane
         self.admin = control_plane.admin
-        for node in ("mine", "other"):
-            self.admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
-            self.admin.create(node_image(node))
-            self.admin.create(node_probe(node))
-        self.everything = {
+        self.namespace = name
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self.documents = [space, *_INSTALLATIONS[name].render(folder, name)]
+        if name == "kubelets":  # it brings none
+            about = {"name": "inplaced", "namespace": name}
+            self.documents.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": about})
+        for document in self.documents:
+            self.admin.apply(document)
+        (self.account,) = [
+            one["metadata"]["name"] for one in self.documents if one["kind"] == "ServiceAccount"
+        ]
+        tokens = control_plane.service_account_token
+        certificate = control_plane.node_certificate("mine")
+        self.who: dict[str, Kube] = {
+            "agent": control_plane.client(tokens(name, self.account, node="mine")),
+            "unbound": control_plane.client(tokens(name, self.account)),
+            "kubelet": control_plane.client(certificate=certificate),
+        }
+        # As the roles grant it, before the account may do everything.
+        self.granted = {right for right in (*_MAY, *_MAY_NOT) if self._may(*right)}
+        everything = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": "everything"},
+            "metadata": {"name": f"everything-{name}"},
             "roleRef": {
                 "apiGroup": "rbac.authorization.k8s.io",
                 "kind": "ClusterRole",
                 "name": "cluster-admin",
             },
             "subjects": [
-                {"kind": "ServiceAccount", "name": "inplaced", "namespace": "inplaced"},
+                {"kind": "ServiceAccount", "name": self.account, "namespace": name},
                 {
                     "apiGroup": "rbac.authorization.k8s.io",
                     "kind": "Group",
@@ -67,14 +154,41 @@ class World:
                 },
             ],
         }
-        self.admin.create(self.everything)
-        tokens = control_plane.service_account_token
-        certificate = control_plane.node_certificate("mine")
-        self.who: dict[str, Kube] = {
-            "agent": control_plane.client(tokens("inplaced", "inplaced", node="mine")),
-            "unbound": control_plane.client(tokens("inplaced", "inplaced")),
-            "kubelet": control_plane.client(certificate=certificate),
+        self.documents.append(self.admin.create(everything))
+
+    def wait_limited(self, is_limited: bool) -> None:
+        """The server begins with roles and policies, and ends, a moment after they were made or deleted."""
+        for path in (f"{IMAGES}/other", self.pod("other")):
+            wait_until(
+                lambda path=path: refuses(self.who["agent"], path) == is_limited,
+                30 * SLOWLY,
+                f"policies that limit: {is_limited}",
+                0.1,
+            )
+
+    def remove(self) -> None:
+        """The next installation is limited by its own policies."""
+        kinds = "ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"
+        for document in self.documents:
+            if document["kind"] in kinds:
+                self.admin.delete(self.admin.path_of(document))
+        self.wait_limited(False)
+        for document in reversed(self.documents):
+            self.admin.delete(self.admin.path_of(document))
+        for kube in self.who.values():
+            kube.close()
+
+    def _may(self, verb: str, resource: str, namespace: str) -> bool:
+        group, name, part = (*resource.split("/"), "")[:3]
+        where = self.namespace if namespace == "OWN" else namespace
+        asked = {"verb": verb, "group": group, "resource": name, "subresource": part}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**asked, "namespace": where}},
         }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        return self.who["agent"].post(path, review)["status"]["allowed"]
 
     def pod(self, node: str) -> str:
         """The path of a new pod."""
@@ -109,10 +223,6 @@ class World:
         )
         return self.admin.path_of(made)
 
-    def close(self) -> None:
-        for kube in self.who.values():
-            kube.close()
-
 
 def node_image(name: str | None, **metadata: str) -> Object:
     about = {"name": name} if name else {}
@@ -134,23 +244,26 @@ def node_probe(name: str) -> Object:
 
 
 @pytest.fixture(scope="module")
-def world(session_folder) -> Iterator[World]:
+def prepared(session_folder) -> Iterator[ControlPlane]:
     with ControlPlane(session_folder / "policy") as control_plane:
-        control_plane.install()
-        made = World(control_plane)
-        agent = made.who["agent"]
+        prepare(control_plane)
+        yield control_plane
 
-        # The server begins with roles and policies a moment after they were made.
-        for path in (f"{IMAGES}/other", made.pod("other")):
-            wait_until(lambda path=path: is_limited(agent, path), 30 * SLOWLY, "policy", 0.1)
+
+@pytest.fixture(scope="module", params=_INSTALLATIONS)
+def world(request, session_folder, prepared) -> Iterator[World]:
+    made = World(prepared, session_folder / f"policy-{request.param}", request.param)
+    try:
+        made.wait_limited(True)
         yield made
-        made.close()
+    finally:
+        made.remove()
 
 
-def is_limited(agent: Kube, path: str) -> bool:
+def refuses(agent: Kube, path: str) -> bool:
     """Whether the policies refuse a request that the roles allow."""
     try:
-        agent.patch(path, meta(labels={"late": "x"}))
+        agent.patch(path, meta(labels={"late": "x"}), dryRun="All")
     except KubeError as error:
         return "ValidatingAdmissionPolicy" in str(error)
     return False
@@ -162,7 +275,7 @@ def refusal(action: Callable[[], object]) -> str | None:
         action()
     except KubeError as error:
         assert (error.code, error.reason) == (403, "Forbidden"), error
-        assert "ValidatingAdmissionPolicy 'inplaced-" in str(error), error
+        assert re.search(r"ValidatingAdmissionPolicy '[^']*inplaced-", str(error)), error
         return str(error).partition("ValidatingAdmissionPolicy ")[2]
     return None
 
@@ -213,6 +326,20 @@ _POD_ROWS: dict[str, tuple[str, str, Callable[[Kube, str], object], str | None]]
         lambda kube, path: kube.patch(f"{path}/status", meta(annotations={META: "{}"})),
         "only the pods of its node",
     ),
+    "nothing-on-another-node": (
+        "agent",
+        "other",
+        lambda kube, path: kube.patch(f"{path}/status", {}),
+        "only the pods of its node",
+    ),
+    "condition-on-another-node": (
+        "agent",
+        "other",
+        lambda kube, path: kube.patch(
+            f"{path}/status", condition("inplaced.io/InPlaceVerified"), "strategic"
+        ),
+        "only the pods of its node",
+    ),
     "token-without-node": (
         "unbound",
         "mine",
@@ -241,6 +368,12 @@ _POD_ROWS: dict[str, tuple[str, str, Callable[[Kube, str], object], str | None]]
         "agent",
         "mine",
         lambda kube, path: kube.patch(f"{path}/status", meta(labels={"app": "api"})),
+        "only its annotation",
+    ),
+    "generate-name": (
+        "agent",
+        "mine",
+        lambda kube, path: kube.patch(f"{path}/status", meta(generateName="evil-")),
         "only its annotation",
     ),
     "finalizers": (
@@ -287,6 +420,45 @@ _POD_ROWS: dict[str, tuple[str, str, Callable[[Kube, str], object], str | None]]
         ),
         "status of a pod",
     ),
+    "replaced": (
+        "agent",
+        "mine",
+        lambda kube, path: kube.put(
+            f"{path}/status", {**kube.get(path), "status": {"phase": "Succeeded"}}
+        ),
+        "of a pod",
+    ),
+    "applied": (
+        "agent",
+        "mine",
+        lambda kube, path: kube.patch(
+            f"{path}/status",
+            {"apiVersion": "v1", "kind": "Pod", **meta(labels={"more": "x"})},
+            "apply",
+            fieldManager="lab",
+        ),
+        "only its annotation",
+    ),
+    "ephemeral-container": (
+        "agent",
+        "mine",
+        lambda kube, path: kube.patch(
+            f"{path}/ephemeralcontainers",
+            {"spec": {"ephemeralContainers": [{"name": "debug", "image": "none"}]}},
+            "strategic",
+        ),
+        "only through their status",
+    ),
+    "resize": (
+        "agent",
+        "mine",
+        lambda kube, path: kube.patch(
+            f"{path}/resize",
+            {"spec": {"containers": [{"name": "main", "resources": {}}]}},
+            "strategic",
+        ),
+        "only through their status",
+    ),
     "the-pod-itself": (
         "agent",
         "mine",
@@ -297,6 +469,16 @@ _POD_ROWS: dict[str, tuple[str, str, Callable[[Kube, str], object], str | None]]
         "agent",
         "mine",
         lambda kube, path: kube.request("DELETE", path),
+        "only through their status",
+    ),
+    "delete-collection": (
+        "agent",
+        "mine",
+        lambda kube, path: kube.request(
+            "DELETE",
+            path.rpartition("/")[0],
+            query={"fieldSelector": f"metadata.name={path.rpartition('/')[2]}"},
+        ),
         "only through their status",
     ),
     "evict": (
@@ -316,6 +498,24 @@ _POD_ROWS: dict[str, tuple[str, str, Callable[[Kube, str], object], str | None]]
         "agent",
         "mine",
         lambda kube, path: kube.get(f"{path}/exec", command="id", stdout="true"),
+        "only through their status",
+    ),
+    "attach": (
+        "agent",
+        "mine",
+        lambda kube, path: kube.get(f"{path}/attach", stdout="true"),
+        "only through their status",
+    ),
+    "port-forward": (
+        "agent",
+        "mine",
+        lambda kube, path: kube.get(f"{path}/portforward", ports="80"),
+        "only through their status",
+    ),
+    "proxy": (
+        "agent",
+        "mine",
+        lambda kube, path: kube.get(f"{path}/proxy/"),
         "only through their status",
     ),
     "create": (
@@ -344,6 +544,39 @@ def test_pods(world, row):
         assert found is None
     else:
         assert found is not None and refused in found
+
+
+def test_other_metadata(world):
+    """What else pods have in their metadata, and owners and controllers act upon, stays as it is."""
+    path = world.pod("mine")
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "mine", "uid": "u"}
+    before = world.admin.get(path)["metadata"]
+    for changed in (
+        {"ownerReferences": [owner]},
+        {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+        {"deletionGracePeriodSeconds": 0},
+        {"creationTimestamp": "2026-01-01T00:00:00Z"},
+        {"generation": 99},
+        {"selfLink": "/api"},
+        {"clusterName": "x"},
+        {"uid": "u"},
+        {"name": "another"},
+        {"namespace": "kube-system"},
+    ):
+        try:
+            world.who["agent"].patch(f"{path}/status", meta(**changed))
+        except KubeError as error:
+            assert error.code in (400, 403, 409, 422), error
+    after = world.admin.get(path)["metadata"]
+    for key in ("managedFields", "resourceVersion"):
+        before.pop(key, None)
+        after.pop(key, None)
+    assert after == before
+
+
+def test_roles_of_the_installation(world):
+    """The roles are bound to the account and reach what is in fixed namespaces, wherever it is."""
+    assert world.granted == (set(_MAY) if world.namespace != "kubelets" else set())
 
 
 def test_others_are_not_limited(world):
@@ -384,8 +617,10 @@ def test_create_and_delete_node_images(world, who):
         path = IMAGES
         found = refusal(lambda document=document: agent.post(path, document))
         assert found is not None and "only the object of that name" in found
-    found = refusal(lambda: agent.request("DELETE", f"{IMAGES}/other"))
-    assert found is not None and "only the object of that name" in found
+    by_name = {"fieldSelector": "metadata.name=other"}
+    for path, query in ((f"{IMAGES}/other", None), (IMAGES, by_name), (f"{PROBES}/other", None)):
+        found = refusal(lambda path=path, query=query: agent.request("DELETE", path, query=query))
+        assert found is not None and "only the object of that name" in found
     world.admin.delete(f"{IMAGES}/mine")
     assert refusal(lambda: agent.post(IMAGES, node_image("mine"))) is None
 
@@ -403,6 +638,15 @@ _REQUEST_ROWS: dict[str, tuple[str | None, Callable[[Kube, str], object], bool]]
     "taken": ("other", lambda kube, path: kube.patch(path, meta(labels={LABEL: "mine"})), False),
     "given": ("mine", lambda kube, path: kube.patch(path, meta(labels={LABEL: "other"})), False),
     "freed": ("mine", lambda kube, path: kube.patch(path, meta(labels={LABEL: None})), False),
+    "other-delete-collection": (
+        "other",
+        lambda kube, path: kube.request(
+            "DELETE",
+            REQUESTS,
+            query={"fieldSelector": f"metadata.name={path.rpartition('/')[2]}"},
+        ),
+        False,
+    ),
     "free-status": (None, lambda kube, path: kube.patch(f"{path}/status", _STATUS), False),
     "free-delete": (None, lambda kube, path: kube.request("DELETE", path), False),
     "free-given": (None, lambda kube, path: kube.patch(path, meta(labels={LABEL: "other"})), False),
@@ -443,10 +687,10 @@ def test_token_of_a_pod(world):
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": "agent", "namespace": "inplaced"},
+            "metadata": {"name": "agent", "namespace": world.namespace},
             "spec": {
                 "nodeName": "mine",
-                "serviceAccountName": "inplaced",
+                "serviceAccountName": world.account,
                 "containers": [{"name": "main", "image": "none"}],
             },
         }
@@ -463,7 +707,7 @@ def test_token_of_a_pod(world):
             }
         },
     }
-    path = "/api/v1/namespaces/inplaced/serviceaccounts/inplaced/token"
+    path = f"/api/v1/namespaces/{world.namespace}/serviceaccounts/{world.account}/token"
     agent = world.control_plane.client(world.admin.post(path, request)["status"]["token"])
     status = {"status": COUNTS}
     assert refusal(lambda: agent.patch(f"{IMAGES}/mine/status", status)) is None

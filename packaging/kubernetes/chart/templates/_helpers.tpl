@@ -5,8 +5,7 @@
 {{- $root := index . 0 -}}
 {{- $namespace := $root.Release.Namespace -}}
 {{- $root.Files.Get (printf "files/%s" (index . 1))
-    | replace "namespace: inplaced\n" (printf "namespace: %s\n" $namespace)
-    | replace "system:serviceaccount:inplaced:" (printf "system:serviceaccount:%s:" $namespace) -}}
+    | replace "namespace: inplaced\n" (printf "namespace: %s\n" $namespace) -}}
 {{- end -}}
 
 {{/* An object with more labels and annotations: those of a value with these two keys. */}}
