@@ -2,6 +2,7 @@
 
 #include "agent/kube/http.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -94,18 +95,22 @@ struct HttpTransfer {
         CURL *easy;
         struct curl_slist *headers;
         struct curl_slist *connect_to;
+        struct sockaddr through; /* of a Unix socket, if the request has one */
+        socklen_t through_size;
         int (*on_head)(int code, void *userdata);
+        int (*on_header)(const char *line, size_t size, void *userdata);
         int (*on_data)(const char *data, size_t size, void *userdata);
         int (*on_end)(const HttpEnd *end, void *userdata);
         void *userdata;
         char trouble[CURL_ERROR_SIZE];
-        char date[40];   /* when the server made the answer, in its words; "": it does not say */
-        bool is_set_up;  /* but for the request */
-        bool is_running; /* curl has it */
-        bool is_freed;   /* by the owner, from inside curl */
-        bool is_cut;     /* by on_head or on_data */
-        bool has_head;   /* on_head was called */
-        bool has_body;   /* the request */
+        size_t head_cost; /* of all headers so far */
+        char date[40];    /* when the server made the answer, in its words; "": it does not say */
+        bool is_set_up;   /* but for the request */
+        bool is_running;  /* curl has it */
+        bool is_freed;    /* by the owner, from inside curl */
+        bool is_cut;      /* by on_head, on_header or on_data */
+        bool has_head;    /* on_head was called */
+        bool has_body;    /* the request */
 };
 
 /* Sets an option of one transfer; true if curl takes it. curl's own macro, which checks the types, needs
@@ -418,6 +423,25 @@ static bool set_up_headers(HttpTransfer *transfer, const HttpRequest *request) {
                http_set(transfer, CURLOPT_HTTPHEADER, transfer->headers);
 }
 
+/* curl connects to whatever the address is by then. */
+static curl_socket_t on_socket_needed(void *userdata, curlsocktype purpose,
+                                      struct curl_sockaddr *address) {
+        const HttpTransfer *transfer = userdata;
+
+        memcpy(&address->addr, &transfer->through, transfer->through_size);
+        address->addrlen = transfer->through_size;
+        address->family = transfer->through.sa_family;
+        return socket(address->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+static bool set_up_through(HttpTransfer *transfer, const HttpRequest *request) {
+        assert(request->through_size <= sizeof(transfer->through));
+        memcpy(&transfer->through, request->through, request->through_size);
+        transfer->through_size = request->through_size;
+        return http_set(transfer, CURLOPT_OPENSOCKETFUNCTION, on_socket_needed) &&
+               http_set(transfer, CURLOPT_OPENSOCKETDATA, (void *) transfer);
+}
+
 static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
         char *url;
         bool is_set;
@@ -431,7 +455,14 @@ static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
 
         transfer->has_body = request->body || strcmp(request->method, "POST") == 0;
         if (is_set && transfer->has_body)
-                is_set = http_set(transfer, CURLOPT_COPYPOSTFIELDS, request->body ?: "");
+                is_set = http_set(transfer, CURLOPT_POSTFIELDSIZE,
+                                  request->body_size > 0 ? (long) request->body_size : -1L) &&
+                         http_set(transfer, CURLOPT_COPYPOSTFIELDS, request->body ?: "");
+        if (is_set && request->is_http2)
+                is_set = http_set(transfer, CURLOPT_HTTP_VERSION,
+                                  (long) CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);
+        if (is_set && request->through)
+                is_set = set_up_through(transfer, request);
 
         return is_set && http_set(transfer, CURLOPT_CUSTOMREQUEST, request->method) &&
                http_set(transfer, CURLOPT_ERRORBUFFER, transfer->trouble) &&
@@ -576,7 +607,8 @@ static void http_transfer_stop(HttpTransfer *transfer) {
         (void) transfer->peer->curl.multi_remove_handle(transfer->peer->multi, transfer->easy);
 }
 
-/* The next request sets up all that this one has, unless there was a body. */
+/* The next request sets up all that this one has, unless there was a body: then it may also have
+ * gone through another socket. */
 static void http_transfer_let_go(HttpTransfer *transfer) {
         HttpPeer *peer = transfer->peer;
 
@@ -629,6 +661,11 @@ static void http_peer_reap(HttpPeer *peer) {
         }
 }
 
+/* curl takes ten times as much, and keeps all of it. */
+static bool http_transfer_has_large_head(const HttpTransfer *transfer) {
+        return transfer->peer->is_for_any && transfer->head_cost > HTTP_HEAD_MAX;
+}
+
 static void http_transfer_describe(HttpTransfer *transfer, CURLcode code, Error *ret) {
         const HttpLibrary *curl = &transfer->peer->curl;
         const char *text = transfer->trouble[0] ? transfer->trouble : curl->easy_strerror(code);
@@ -638,6 +675,9 @@ static void http_transfer_describe(HttpTransfer *transfer, CURLcode code, Error 
         (void) curl->easy_getinfo(transfer->easy, CURLINFO_OS_ERRNO, &os_errno);
         if (transfer->is_cut)
                 (void) error_set(ret, ERROR_CANCELED, "the rest of it is not needed");
+        else if (http_transfer_has_large_head(transfer))
+                (void) error_set(ret, ERROR_INVALID, "%s sends more headers than %zu KiB", server,
+                                 HTTP_HEAD_MAX / 1024);
         else if (code != CURLE_OK)
                 http_error_describe(code, server, text, (int) os_errno, ret);
 }
@@ -721,8 +761,16 @@ static size_t on_header(char *line, size_t size, size_t n, void *userdata) {
         if (transfer->is_freed)
                 return 0;
 
+        transfer->head_cost += n + HTTP_HEADER_COST;
+        if (http_transfer_has_large_head(transfer))
+                return 0;
+
         if (!transfer->has_head)
                 note_date(transfer, line, n);
+        if (transfer->on_header)
+                transfer->is_cut = transfer->on_header(line, n, transfer->userdata) < 0;
+        if (transfer->is_freed || transfer->is_cut)
+                return 0;
         if (transfer->has_head || n != 2 || memcmp(line, "\r\n", 2) != 0)
                 return n;
 
@@ -1011,6 +1059,7 @@ int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret, Er
         *transfer = (HttpTransfer){
                 .peer = peer,
                 .on_head = request->on_head,
+                .on_header = request->on_header,
                 .on_data = request->on_data,
                 .on_end = request->on_end,
                 .userdata = request->userdata,

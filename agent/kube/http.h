@@ -14,10 +14,15 @@
  */
 
 #include <stdbool.h>
+#include <sys/socket.h>
 #include <systemd/sd-event.h>
 
 #include "agent/base/error.h"
 #include "agent/kube/access.h"
+
+/* Of a peer for any server, with HTTP_HEADER_COST for each line. */
+#define HTTP_HEAD_MAX ((size_t) 32 * 1024)
+#define HTTP_HEADER_COST 128
 
 typedef struct HttpPeer HttpPeer;
 typedef struct HttpTransfer HttpTransfer;
@@ -32,7 +37,8 @@ int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer 
                   Error *reterr);
 
 /* For requests to servers of their own, each on a connection of its own, without credentials or a proxy; who the
- * server is is not verified. libcurl is loaded for the first request. */
+ * server is is not verified, and what it sends is not trusted: an answer ends with an error after HTTP_HEAD_MAX.
+ * libcurl is loaded for the first request. */
 int http_peer_new_for_any(sd_event *event, HttpPeer **ret);
 
 /* Transfers that still run keep the peer alive. Returns NULL. */
@@ -57,12 +63,20 @@ typedef struct HttpRequest {
         const char *accept;
         const char *content_type; /* NULL: none */
         const char *body;         /* NULL: none */
+        size_t body_size;         /* 0: it is a text */
         /* More headers, "Name: value" or, with an empty value, "Name;", which also take the place of
          * those that would be sent anyway; "Name:" leaves one of those out. Ends with NULL; NULL: none. */
         const char *const *headers;
 
+        bool is_http2; /* with a body; also without TLS, where nothing else shows whether the server speaks it */
+        const struct sockaddr *through; /* a Unix socket to connect to instead; NULL: none */
+        socklen_t through_size;         /* sizeof(struct sockaddr) at most */
+
         /* The final answer begins. A negative return cuts it. */
         int (*on_head)(int code, void *userdata);
+        /* A line of a head, or of the headers behind the body. NULL: they are not needed. A negative return
+         * cuts the answer. */
+        int (*on_header)(const char *line, size_t size, void *userdata);
         /* A piece of its body. A negative return cuts it. */
         int (*on_data)(const char *data, size_t size, void *userdata);
         /* Once, and last. A negative return is a local failure and ends the loop. */

@@ -13,9 +13,9 @@
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
 #include "agent/kube/http.h"
+#include "agent/pod/health.h"
 #include "agent/pod/tcp-connect.h"
 #include "cri/client.h"
-#include "proto/grpc/health/v1/health.pb-c.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define ACCURACY_USEC 1000
@@ -357,8 +357,6 @@ static int handler_http_new(const HandlerOptions *options, HandlerHttpDone on_do
 
 /* Handlers of all kinds */
 
-#define HEALTH_REPLY_MAX ((size_t) 64 * 1024) /* a reply has two bytes */
-
 struct Handler {
         sd_event *event;
         HandlerDone on_done;
@@ -367,10 +365,11 @@ struct Handler {
         RpcCall *call;
         HandlerHttp *http;
         TcpConnect *connect;
-        CompletionQueue *completions;
-        RpcClient *health; /* the server that is asked for its health */
-        char *address;     /* "10.0.0.7:8080"; of TCP and GRPC */
+        Health *health;
+        char *address;  /* "10.0.0.7:8080"; of TCP and GRPC */
+        HttpPeer *peer; /* borrowed; this and the next ones are of GRPC */
         char *service;
+        char *user_agent;
         Timer timer;      /* of the limit, or of the sleep */
         Deferred refusal; /* reports the error */
         Error error;
@@ -456,50 +455,27 @@ static bool is_local(int number) {
                number == EADDRNOTAVAIL;
 }
 
-/* The kubelet's words. */
-static int on_health(const void *reply, const Error *refusal, void *userdata) {
-        const Grpc__Health__V1__HealthCheckResponse *response = reply;
-        const ProtobufCEnumValue *status;
-        cleanup(error_done) Error error = ERROR_INIT;
-        Handler *handler = userdata;
-
-        handler->call = rpc_call_unref(handler->call);
-        if (refusal) {
-                (void) error_set(&error, refusal->kind, "%s%s",
-                                 refusal->kind == ERROR_UNSUPPORTED
-                                         ? "this server does not implement the grpc health "
-                                           "protocol (grpc.health.v1.Health): "
-                                         : "health rpc failed: ",
-                                 error_message(refusal));
-                return handler_fail(handler, HANDLER_FAILED, &error);
-        }
-        if (response->status == GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING)
-                return handler_succeed(handler);
-
-        status = protobuf_c_enum_descriptor_get_value(
-                &grpc__health__v1__health_check_response__serving_status__descriptor,
-                (int) response->status);
-        (void) error_set(&error, ERROR_UNAVAILABLE, "service unhealthy (responded with \"%s\")",
-                         status ? status->name : "UNKNOWN");
-        return handler_fail(handler, HANDLER_FAILED, &error);
+static int on_health(const Error *error, void *userdata) {
+        return error ? handler_fail(userdata, HANDLER_FAILED, error) : handler_succeed(userdata);
 }
 
 static int handler_ask_health(Handler *handler) {
-        static const RpcMethod check = {
-                .path = "/grpc.health.v1.Health/Check",
-                .reply = &grpc__health__v1__health_check_response__descriptor,
+        cleanup(error_done) Error error = ERROR_INIT;
+        const HealthOptions options = {
+                .event = handler->event,
+                .http = handler->peer,
+                .fd = tcp_connect_take(handler->connect),
+                .authority = handler->address,
+                .service = handler->service,
+                .user_agent = handler->user_agent,
+                .on_done = on_health,
+                .userdata = handler,
         };
-        Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
         int r;
 
-        r = rpc_client_adopt(handler->completions, tcp_connect_take(handler->connect),
-                             handler->address, HEALTH_REPLY_MAX, &handler->health);
-        if (r < 0)
-                return r;
-
-        request.service = handler->service;
-        return rpc_call_unary(handler->health, &check, &request.base, RPC_NO_TIMEOUT, on_health,
-                              handler, &handler->call);
+        r = health_ask(&options, &handler->health, &error);
+        return r < 0 && error.kind != ERROR_NONE ? handler_fail(handler, HANDLER_NOT_RUN, &error)
+                                                 : r;
 }
 
 static int on_connected(int number, void *userdata) {
@@ -519,7 +495,7 @@ static int on_timeout(void *userdata) {
         Handler *handler = userdata;
 
         handler->call = rpc_call_unref(handler->call);
-        handler->health = rpc_client_free(handler->health);
+        handler->health = health_free(handler->health);
         handler->http = handler_http_free(handler->http);
         handler->connect = tcp_connect_free(handler->connect);
         (void) error_set(&error, ERROR_TIMEOUT, "it did not finish within %llu s",
@@ -575,9 +551,12 @@ static int handler_connect(Handler *handler, const HandlerOptions *options) {
 }
 
 static int handler_grpc(Handler *handler, const HandlerOptions *options) {
-        handler->completions = options->completions;
-        handler->service = strdup(options->spec->service);
-        return handler->service ? handler_connect(handler, options) : -ENOMEM;
+        handler->peer = options->http;
+        if (text_copy(options->spec->service, &handler->service) < 0 ||
+            text_copy(options->user_agent, &handler->user_agent) < 0)
+                return -ENOMEM;
+
+        return handler_connect(handler, options);
 }
 
 static int handler_sleep(Handler *handler, const HandlerSpec *spec) {
@@ -635,11 +614,12 @@ Handler *handler_free(Handler *handler) {
                 return NULL;
 
         rpc_call_unref(handler->call);
-        rpc_client_free(handler->health);
+        health_free(handler->health);
         handler_http_free(handler->http);
         tcp_connect_free(handler->connect);
         free(handler->address);
         free(handler->service);
+        free(handler->user_agent);
         timer_done(&handler->timer);
         deferred_done(&handler->refusal);
         error_done(&handler->error);

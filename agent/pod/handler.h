@@ -5,8 +5,7 @@
  * Runs what a hook or a probe consists of
  *
  * exec through the runtime; httpGet without a proxy and without verifying certificates; tcpSocket,
- * which connects and closes; grpc, which asks a server for its health (grpc.health.v1) without TLS;
- * sleep. The result is what happened: what it means for a hook, or after how
+ * which connects and closes; grpc, which asks a server for its health; sleep. The result is what happened: what it means for a hook, or after how
  * many of them a probe has failed, is up to the caller.
  *
  * The other side is not trusted: it gets at most the time that the caller grants, and at most
@@ -53,13 +52,12 @@ typedef int (*HandlerDone)(const HandlerResult *result, void *userdata);
 
 typedef struct HandlerOptions {
         sd_event *event;
-        const HandlerSpec *spec;      /* not of kind NONE */
-        RpcClient *client;            /* of the runtime, for exec; NULL: it is not there */
-        const char *container_id;     /* of the runtime */
-        CompletionQueue *completions; /* for grpc; else it may be NULL */
-        HttpPeer *http;               /* for any server, for httpGet; outlives the handler */
-        const char *address;          /* of the pod, for a spec without a host; NULL: unknown */
-        const char *user_agent;       /* unless the spec has one */
+        const HandlerSpec *spec;  /* not of kind NONE */
+        RpcClient *client;        /* of the runtime, for exec; NULL: it is not there */
+        const char *container_id; /* of the runtime */
+        HttpPeer *http;           /* for any server, for httpGet and grpc; outlives the handler */
+        const char *address;      /* of the pod, for a spec without a host; NULL: unknown */
+        const char *user_agent;   /* unless the spec has one */
         bool allows_plain; /* asks a server again that was asked by https and speaks plain HTTP, without
                               the header Authorization */
         unsigned redirects_max; /* so many are followed, to the same host alone; more are a failure,

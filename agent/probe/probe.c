@@ -248,7 +248,6 @@ static int probe_run(Probe *probe) {
                 .spec = &probe->spec.handler,
                 .client = probe->options.find_client(probe, probe->options.userdata),
                 .container_id = probe->container_id,
-                .completions = probe->options.completions,
                 .http = probe->options.http,
                 .address = probe->options.find_address(probe, probe->options.userdata),
                 .user_agent = USER_AGENT,

@@ -24,7 +24,6 @@ typedef struct Probe Probe;
 /* All is borrowed. */
 typedef struct ProbeOptions {
         sd_event *event;
-        CompletionQueue *completions;
         HttpPeer *http; /* for any server */
         Log *log;
         uint64_t first_delay_usec; /* for the first probe, in which many begin */

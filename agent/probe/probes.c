@@ -467,7 +467,6 @@ static int add_probe(Probes *probes, ProbeSpec *spec, size_t i_new, Probe **ret)
         const uint64_t period = spec->period_sec * USEC_PER_SEC;
         ProbeOptions options = {
                 .event = probes->context->event,
-                .completions = probes->context->completions,
                 .http = probes->http,
                 .log = probes->context->log,
                 .first_delay_usec = i_new * SPREAD_USEC,

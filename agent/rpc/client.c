@@ -380,11 +380,6 @@ int rpc_client_connect(CompletionQueue *queue, const char *path, RpcClosed on_cl
         return 0;
 }
 
-int rpc_client_adopt(CompletionQueue *queue, int fd, const char *authority, size_t reply_max,
-                     RpcClient **ret) {
-        return client_new(queue, fd, authority, reply_max, ret);
-}
-
 RpcClient *rpc_client_free(RpcClient *client) {
         if (!client)
                 return NULL;

@@ -4,7 +4,7 @@
 /*
  * Calling a gRPC server
  *
- * A client is one connection, to a Unix socket unless its owner has one. gRPC does not make it, so that its end is known at once and
+ * A client is one connection to a Unix socket. gRPC does not make it, so that its end is known at once and
  * the owner alone decides when to connect again: a client whose connection has ended stays dead.
  *
  * Starting a call never blocks; what comes back arrives through callbacks, for which four promises
@@ -54,12 +54,6 @@ typedef int (*RpcDone)(const void *reply, const Error *error, void *userdata);
  * ERROR_DENIED, with the reason in words. on_closed may be NULL. */
 int rpc_client_connect(CompletionQueue *queue, const char *path, RpcClosed on_closed,
                        void *userdata, RpcClient **ret, Error *reterr);
-
-/* On a connection to a server that is not trusted, without TLS: fd is taken over, also on failure, and
- * does not block. authority: what the server is called, such as "10.0.0.7:8080". A larger reply than
- * reply_max bytes is an error. */
-int rpc_client_adopt(CompletionQueue *queue, int fd, const char *authority, size_t reply_max,
-                     RpcClient **ret);
 
 /* Calls may go on without their client and then end like any other. Returns NULL. */
 RpcClient *rpc_client_free(RpcClient *client);

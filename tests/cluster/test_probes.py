@@ -5,17 +5,20 @@ reach its status, as OpenKruise's PodProbeMarkers need them.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import socket
+import statistics
 import threading
-from collections.abc import Callable
+import time
 from concurrent import futures
 from datetime import datetime
 
 import grpc
 import pytest
 
-from lab import sanitizers
+from fake import hostile
+from fake.hostile import HostileServer
+from lab import memory_limit, sanitizers
 from lab.node_pod_probe import NodePodProbe, probe, probes_of
 from lab.pod import container, shell, until_term
 from lab.wait import wait_until
@@ -325,42 +328,9 @@ def test_pod_that_is_gone_or_another_one(node_agent, requested, server_pod, make
     assert runs(node_agent, kind="exec") == 0
 
 
-class Listener:
-    """Accepts connections at an address of the node and lets the test say what happens to them."""
-
-    def __init__(self, address: str, serve: Callable[[socket.socket], None]) -> None:
-        self.socket = socket.create_server((address, 0))
-        self.port = self.socket.getsockname()[1]
-        self.n_accepted = 0
-        self._serve = serve
-        self._connections: list[socket.socket] = []
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                connection, _ = self.socket.accept()
-            except OSError:
-                return
-            self.n_accepted += 1
-            self._connections.append(connection)
-            threading.Thread(target=self._handle, args=(connection,), daemon=True).start()
-
-    def _handle(self, connection) -> None:
-        try:
-            self._serve(connection)
-        except OSError:
-            pass
-
-    def close(self) -> None:
-        self.socket.close()
-        for connection in self._connections:
-            connection.close()
-
-
 def test_reaches_no_other_address(node_agent, requested, node, server_pod):
     pod = server_pod
-    target = Listener(node.interface.address, lambda connection: connection.close())
+    target = HostileServer(node.interface.address, lambda connection: connection.close())
     try:
         at = {"host": node.interface.address, "port": target.port}
         requested.request(
@@ -439,7 +409,7 @@ def test_hostile_server(
     node_agent, requested, node, make_pod, tools, server_pod, serve, kind, state, message
 ):
     pod = make_pod(container("main", tools), owner=False, hostNetwork=True)
-    target = Listener(node.interface.address, serve)
+    target = HostileServer(node.interface.address, serve)
     try:
         requested.request(
             probes_of(pod, *(probe(f"m#{i}", **{kind: {"port": target.port}}) for i in range(5))),
@@ -457,6 +427,89 @@ def test_hostile_server(
         assert node_agent.memory().rss < 80_000 * SLOWLY
     finally:
         target.close()
+
+
+class Caller:
+    """Calls the agent's local API all the time, and keeps how long each call took, in seconds."""
+
+    def __init__(self, agent) -> None:
+        self.took: list[float] = []
+        self._agent = agent
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> list[float]:
+        self._thread.start()
+        return self.took
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(0.05):
+            began = time.monotonic()
+            try:
+                self._agent.node.GetVersion(self._agent.messages.GetVersionRequest(), timeout=10)
+            except grpc.RpcError:
+                pass
+            self.took.append(time.monotonic() - began)
+
+
+@pytest.mark.skipif(not memory_limit.is_possible(), reason="no control of memory on this machine")
+@pytest.mark.parametrize(
+    ("servers", "n_probes", "seconds"),
+    [((hostile.endless_data,), 1, 1), (hostile.HTTP2, 48, 1), (hostile.HTTP2, 48, 30)],
+    ids=["one", "many", "many-slow"],
+)
+def test_health_of_hostile_servers(
+    start_node_agent, requested, node, make_pod, tools, server_pod, servers, n_probes, seconds
+):
+    """They cost the agent neither its life, nor its time, nor what it says of other pods."""
+    pod = make_pod(container("main", tools), owner=False, hostNetwork=True)
+    health = Health(node.interface.address)
+    agent = start_node_agent()
+    with contextlib.ExitStack() as stack:
+        stack.callback(health.close)
+        stack.enter_context(memory_limit.MemoryLimit(agent.process.pid, (128 << 20) * SLOWLY))
+        ports = [
+            stack.enter_context(HostileServer(node.interface.address, serve)).port
+            for serve in servers
+        ]
+        honest = probes_of(
+            server_pod,
+            probe("m#good", tcpSocket={"port": 8080}),
+            probe("m#page", httpGet={"port": 8080}, timeoutSeconds=10),
+        )
+        good = probe("m#health", grpc={"port": health.port}, timeoutSeconds=10)
+        requested.request(honest, probes_of(pod, good))
+        requested.wait_state(pod, "m#health", "Succeeded")
+        before = agent.memory().anonymous
+        bad = [
+            probe(f"m#{i}", grpc={"port": ports[i % len(ports)]}, timeoutSeconds=seconds)
+            for i in range(n_probes)
+        ]
+        most = 0
+        with Caller(agent) as took:
+            requested.request(honest, probes_of(pod, *bad))
+            runs_before = runs(agent, kind="tcpSocket")
+
+            def has_gone_on() -> bool:
+                nonlocal most
+                agent.process.check_alive()
+                most = max(most, agent.memory().anonymous)
+                return runs(agent, kind="tcpSocket") >= runs_before + 12
+
+            wait_until(has_gone_on, 60 * SLOWLY, "runs of the good probe")
+            # What is found out meanwhile is written.
+            write(server_pod, "index.html", "changed")
+            requested.wait_state(server_pod, "m#page", "Succeeded", "changed")
+        if seconds == 1:
+            for i in range(n_probes):
+                requested.wait_state(pod, f"m#{i}", "Failed")
+        assert most - before <= 8 * 1024 * SLOWLY, f"{before} kB before, at most {most} kB"
+        # A busy machine may be late by itself now and then.
+        assert statistics.quantiles(took, n=20)[-1] < 0.5 * SLOWLY, sorted(took)[-10:]
 
 
 def test_hostile_commands_and_ports(node_agent, requested, server_pod):

@@ -104,8 +104,6 @@ struct FakeRuntime {
         FakeContainer containers[FAKE_CONTAINERS_MAX];
         FakeImage images[FAKE_IMAGES_MAX];
         const char *address;   /* of all sandboxes */
-        bool is_adopted;       /* a connection to another gRPC server, */
-        char authority[64];    /* which is called so */
         bool refuses_status;   /* of containers */
         RpcMessage on_removed; /* of the subscriber to removed images */
         bool lacks_info;       /* a verbose status is without what it should have, */
@@ -298,32 +296,6 @@ Program *program_free(Program *program) {
         if (program)
                 fake_runtime.on_files = NULL;
         return NULL;
-}
-
-int rpc_client_adopt(CompletionQueue *queue, int fd, const char *authority, size_t reply_max,
-                     RpcClient **ret) {
-        assert_int_equal(close(fd), 0);
-        fake_runtime.is_adopted = true;
-        snprintf(fake_runtime.authority, sizeof(fake_runtime.authority), "%s", authority);
-        *ret = (RpcClient *) &fake_runtime.authority;
-        return 0;
-}
-
-RpcClient *rpc_client_free(RpcClient *client) {
-        if (client)
-                fake_runtime.is_adopted = false;
-        return NULL;
-}
-
-int rpc_call_unary(RpcClient *client, const RpcMethod *method, const ProtobufCMessage *request,
-                   uint64_t timeout_usec, RpcDone done, void *userdata, RpcCall **ret) {
-        int r = fake_runtime_call(strrchr(method->path, '/') + 1, fake_runtime.authority, done,
-                                  userdata, ret);
-
-        (*ret)->path = method->path;
-        assert_in_range(protobuf_c_message_get_packed_size(request), 0, sizeof((*ret)->request));
-        (*ret)->request_size = protobuf_c_message_pack(request, (*ret)->request);
-        return r;
 }
 
 /* The only one there is. */

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Asks a server for its health (grpc.health.v1), on a connection that was made to it
+ *
+ * Without TLS, by one POST over HTTP/2, behind a relay that bounds what the server can send. No time limit is
+ * kept here.
+ */
+
+#include <systemd/sd-event.h>
+
+#include "agent/base/error.h"
+#include "agent/kube/http.h"
+
+typedef struct Health Health;
+
+/* error: NULL if the server says that it is SERVING. Runs once, not from within health_ask(). It may be freed
+ * here. */
+typedef int (*HealthDone)(const Error *error, void *userdata);
+
+typedef struct HealthOptions {
+        sd_event *event;
+        HttpPeer *http;        /* for any server; outlives it */
+        int fd;                /* the connection; taken over, also on failure */
+        const char *authority; /* what the server is called: "10.0.0.7:8080" */
+        const char *service;   /* empty: the server as a whole */
+        const char *user_agent;
+        HealthDone on_done;
+        void *userdata;
+} HealthOptions;
+
+/* Copies what it needs. Refused with one line if libcurl cannot be loaded, or there are no descriptors left. */
+int health_ask(const HealthOptions *options, Health **ret, Error *reterr);
+
+/* Ends it if it still runs; no callback then. Returns NULL. */
+Health *health_free(Health *health);

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/pod/relay.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <linux/sockios.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
+
+#define PIECE_SIZE 4096 /* carried in one turn of the loop */
+#define SETTLE_USEC ((uint64_t) 10 * 1000)
+#define ACCURACY_USEC 1000
+#define BACKLOG 4 /* of connections to the reader's end, where one is to come */
+
+typedef struct RelayEnd {
+        int fd;
+        sd_event_source *source;
+        size_t n_carried; /* from here to the other end */
+} RelayEnd;
+
+struct Relay {
+        sd_event *event;
+        RelayEnd server, reader; /* the reader's is a listening socket until it is there */
+        struct sockaddr_un address;
+        socklen_t address_size;
+        Timer settling; /* until the reader gets the end of what the server sends */
+        bool is_cut;
+};
+
+DEFINE_CLEANUP(Relay *, relay_free)
+
+/* What the server has sent last has to be read before that. */
+static int on_settled(void *userdata) {
+        Relay *relay = userdata;
+        int n_unread = 0;
+
+        if (ioctl(relay->reader.fd, SIOCOUTQ, &n_unread) == 0 && n_unread > 0)
+                return timer_start(&relay->settling, SETTLE_USEC);
+
+        (void) shutdown(relay->reader.fd, SHUT_WR);
+        return 0;
+}
+
+/* Nothing more comes from there. curl 7.88 forgets the headers behind a body if the connection's end is there when
+ * it looks for them: it gets that a moment later. */
+static int relay_end(Relay *relay, RelayEnd *from) {
+        int r;
+
+        r = sd_event_source_set_enabled(from->source, SD_EVENT_OFF);
+        if (r < 0 || from == &relay->server)
+                return r < 0 ? r : timer_start(&relay->settling, SETTLE_USEC);
+
+        (void) shutdown(relay->server.fd, SHUT_WR);
+        return 0;
+}
+
+static int relay_cut(Relay *relay) {
+        int r;
+
+        relay->is_cut = true;
+        (void) shutdown(relay->server.fd, SHUT_RDWR);
+        (void) shutdown(relay->reader.fd, SHUT_RDWR);
+        r = sd_event_source_set_enabled(relay->server.source, SD_EVENT_OFF);
+        return r < 0 ? r : sd_event_source_set_enabled(relay->reader.source, SD_EVENT_OFF);
+}
+
+/* Neither end keeps what the other one does not take at once: both have room for all that may come. */
+static int on_bytes(sd_event_source *source, int fd, uint32_t events, void *userdata) {
+        Relay *relay = userdata;
+        RelayEnd *from = fd == relay->server.fd ? &relay->server : &relay->reader;
+        RelayEnd *to = from == &relay->server ? &relay->reader : &relay->server;
+        char piece[PIECE_SIZE];
+        ssize_t n;
+
+        n = recv(from->fd, piece, sizeof(piece), MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                return 0;
+        if (n <= 0)
+                return relay_end(relay, from);
+
+        from->n_carried += (size_t) n;
+        if (from->n_carried > RELAY_BYTES_MAX ||
+            send(to->fd, piece, (size_t) n, MSG_DONTWAIT | MSG_NOSIGNAL) != n)
+                return relay_cut(relay);
+
+        return 0;
+}
+
+static bool is_own(int fd) {
+        struct ucred peer;
+        socklen_t size = sizeof(peer);
+
+        return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == getpid();
+}
+
+/* Others of this network namespace might find the socket; they are sent away. */
+static int on_reader(sd_event_source *source, int listening, uint32_t events, void *userdata) {
+        Relay *relay = userdata;
+        int fd, r;
+
+        fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+                return 0;
+        if (!is_own(fd)) {
+                (void) close(fd);
+                return 0;
+        }
+
+        relay->reader.source = sd_event_source_disable_unref(relay->reader.source);
+        close_p(&relay->reader.fd);
+        relay->reader.fd = fd;
+        r = loop_add_io(relay->event, &relay->reader.source, fd, EPOLLIN, on_bytes, relay);
+        return r < 0 ? r
+                     : loop_add_io(relay->event, &relay->server.source, relay->server.fd, EPOLLIN,
+                                   on_bytes, relay);
+}
+
+/* Unix sockets have numbers from the kernel for names, if they have no other. */
+static int relay_listen(Relay *relay) {
+        socklen_t size = sizeof(relay->address.sun_family);
+
+        relay->address.sun_family = AF_UNIX;
+        relay->reader.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (relay->reader.fd < 0 ||
+            bind(relay->reader.fd, (struct sockaddr *) &relay->address, size) < 0 ||
+            listen(relay->reader.fd, BACKLOG) < 0)
+                return -errno;
+
+        relay->address_size = sizeof(relay->address);
+        return getsockname(relay->reader.fd, (struct sockaddr *) &relay->address,
+                           &relay->address_size) < 0
+                       ? -errno
+                       : loop_add_io(relay->event, &relay->reader.source, relay->reader.fd, EPOLLIN,
+                                     on_reader, relay);
+}
+
+int relay_new(sd_event *event, int server, Relay **ret) {
+        const int room = RELAY_BYTES_MAX;
+        cleanup(relay_free_p) Relay *relay = NULL;
+        cleanup(close_p) int owned = server;
+        int r;
+
+        relay = malloc(sizeof(*relay));
+        if (!relay)
+                return -ENOMEM;
+
+        *relay = (Relay){
+                .event = sd_event_ref(event),
+                .server.fd = take_fd(&owned),
+                .reader.fd = -1,
+        };
+        timer_init(&relay->settling, event, ACCURACY_USEC, on_settled, relay);
+        /* The kernel need not hold more, either. */
+        (void) setsockopt(server, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+        r = relay_listen(relay);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(relay);
+        return 0;
+}
+
+const struct sockaddr *relay_address(const Relay *relay, socklen_t *ret_size) {
+        *ret_size = relay->address_size;
+        return (const struct sockaddr *) &relay->address;
+}
+
+bool relay_is_cut(const Relay *relay) {
+        return relay->is_cut;
+}
+
+Relay *relay_free(Relay *relay) {
+        if (!relay)
+                return NULL;
+
+        sd_event_source_disable_unref(relay->server.source);
+        sd_event_source_disable_unref(relay->reader.source);
+        close_p(&relay->server.fd);
+        close_p(&relay->reader.fd);
+        timer_done(&relay->settling);
+        sd_event_unref(relay->event);
+        free(relay);
+        return NULL;
+}
