@@ -77,6 +77,7 @@ struct Agent {
         Folder *folder; /* NULL in a cluster */
         Kubelet *kubelet;
         Stops *stops;
+        Places *places;
         PodContext pod_context; /* of the three after pods */
         Pods *pods;             /* these four are NULL if the node stands alone */
         InPlace *inplace;
@@ -580,7 +581,12 @@ static int agent_add_stops(Agent *agent, const Options *options, Error *reterr) 
         if (r < 0)
                 return r;
 
+        r = places_new(agent->event, places_choose_max(), &agent->places);
+        if (r < 0)
+                return r;
+
         stops.kubelet = agent->kubelet;
+        stops.places = agent->places;
         return stops_new(&stops, &agent->stops);
 }
 
@@ -612,6 +618,7 @@ static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
                 .pods = agent->pods,
                 .runtimes = agent->runtimes,
                 .stops = agent->stops,
+                .places = agent->places,
                 .node_name = agent->node_name,
                 .on_changed = on_changed,
                 .userdata = agent,
@@ -880,6 +887,7 @@ Agent *agent_free(Agent *agent) {
         agent->inplace = inplace_free(agent->inplace);
         agent->pods = pods_free(agent->pods);
         agent->stops = stops_free(agent->stops);
+        agent->places = places_free(agent->places);
         agent->kubelet = kubelet_free(agent->kubelet);
         folder_free(agent->folder);
         state_file_free(agent->state_file);

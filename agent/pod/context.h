@@ -8,6 +8,7 @@
  */
 
 #include "agent/kube/event.h"
+#include "agent/pod/places.h"
 #include "agent/pod/pods.h"
 #include "agent/pod/stops.h"
 #include "cri/runtimes.h"
@@ -22,6 +23,7 @@ typedef struct PodContext {
         Pods *pods;
         Runtimes *runtimes;
         Stops *stops;
+        Places *places;
         const char *node_name;
 
         void (*on_changed)(void *userdata); /* what one of them reports as its error may differ */

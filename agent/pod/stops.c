@@ -48,6 +48,7 @@ struct Stops {
         Runtimes *runtimes;
         Kubelet *kubelet;
         KubeEvents *events;
+        Places *places;
         StopJournal *journal;
         bool is_journal_broken; /* and that has been logged */
         Metrics *metrics;
@@ -107,6 +108,8 @@ struct Stop {
         RpcCall *call;
         KubeletQuestion *question;
         Hook *hook;
+        Place place;   /* of a hook that connects */
+        Timer waiting; /* for it */
 
         /* What is reported. */
         char *message;
@@ -126,6 +129,8 @@ static void stop_destroy(Stop *stop) {
         rpc_call_unref(stop->call);
         kubelet_question_free(stop->question);
         hook_free(stop->hook);
+        place_release(&stop->place);
+        timer_done(&stop->waiting);
         handler_spec_done(&stop->hook_spec);
 
         char *const texts[] = {
@@ -557,15 +562,51 @@ static int on_hook_done(const Error *error, const char *plain_host, void *userda
         else if (plain_host)
                 r = stop_report_fallback(stop, plain_host);
         stop->hook = hook_free(stop->hook);
+        place_release(&stop->place);
         return r < 0 ? r : stop_handle(stop, STOP_ON_HOOKED);
 }
 
-static int stop_run_hook(Stop *stop, StopEvent *ret_event) {
+static int stop_start_hook(void *userdata) {
+        Stop *stop = userdata;
         const HookTarget target = {
                 .client = stop_client(stop),
                 .container_id = stop->container_id,
                 .address = stop->address,
         };
+        uint64_t now = stop_now_usec(stop);
+
+        timer_stop(&stop->waiting);
+        return hook_run(stop->stops->event, &stop->hook_spec, &target,
+                        stop->deadline_usec > now ? stop->deadline_usec - now : 0, on_hook_done,
+                        stop, &stop->hook);
+}
+
+static int on_waited(void *userdata) {
+        Stop *stop = userdata;
+        int r;
+
+        place_release(&stop->place);
+        r = stop_handle_hook_failure(stop, "it could not be run in time: too many probes and hooks "
+                                           "are under way on this node");
+        return r < 0 ? r : stop_handle(stop, STOP_ON_HOOKED);
+}
+
+/* Waiting for a place is part of the grace period, as the hook itself is. */
+static int stop_run_hook_in_turn(Stop *stop) {
+        bool connects = stop->hook_spec.kind == HANDLER_HTTP || stop->hook_spec.kind == HANDLER_TCP;
+        int r;
+
+        if (!connects)
+                return stop_start_hook(stop);
+
+        r = place_take(&stop->place, stop->stops->places, stop->uid ?: "", stop_start_hook, stop);
+        if (r < 0)
+                return r;
+
+        return r > 0 ? stop_start_hook(stop) : timer_start_at(&stop->waiting, stop->deadline_usec);
+}
+
+static int stop_run_hook(Stop *stop, StopEvent *ret_event) {
         int r;
 
         r = stop_begin(stop, STOP_PHASE_HOOK);
@@ -577,8 +618,7 @@ static int stop_run_hook(Stop *stop, StopEvent *ret_event) {
                 return stop_handle_hook_failure(stop, stop->hook_refusal);
         }
 
-        return hook_run(stop->stops->event, &stop->hook_spec, &target,
-                        stop->deadline_usec - stop->began_usec, on_hook_done, stop, &stop->hook);
+        return stop_run_hook_in_turn(stop);
 }
 
 static int stop_read_hook(Stop *stop, const char *handler, const char *ports) {
@@ -1143,6 +1183,7 @@ static int stop_new(Stops *stops, const StopOptions *options, Stop **ret) {
         deferred_init(&stop->turn, stops->event, on_turn, stop);
         timer_init(&stop->timer, stops->event, ACCURACY_USEC, on_timer, stop);
         timer_init(&stop->settling, stops->event, ACCURACY_USEC, on_settled, stop);
+        timer_init(&stop->waiting, stops->event, ACCURACY_USEC, on_waited, stop);
         if (text_copy(options->runtime, &stop->runtime) < 0 ||
             text_copy(options->container_id, &stop->container_id) < 0 ||
             text_copy(options->owner, &stop->owner) < 0 ||
@@ -1317,6 +1358,7 @@ int stops_new(const StopsOptions *options, Stops **ret) {
                 .kubelet = options->kubelet,
                 .events = options->events,
                 .metrics = options->metrics,
+                .places = options->places,
         };
         r = stops_open_journal(stops, options->state_dir);
         if (r < 0)

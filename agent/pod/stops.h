@@ -19,6 +19,7 @@
 #include "agent/base/log.h"
 #include "agent/kube/event.h"
 #include "agent/pod/kubelet.h"
+#include "agent/pod/places.h"
 #include "cri/runtimes.h"
 
 typedef struct Stops Stops;
@@ -83,6 +84,7 @@ typedef struct StopsOptions {
         Runtimes *runtimes;
         Kubelet *kubelet;      /* NULL: one is taken to be there */
         KubeEvents *events;    /* NULL: there is no API server */
+        Places *places;        /* of hooks that connect; NULL: there is no limit */
         const char *state_dir; /* where the journal is; copied */
 } StopsOptions;
 

@@ -38,6 +38,7 @@ struct Probe {
         uint64_t due_usec;
         bool is_begun;    /* the container has had its initial delay */
         Handler *handler; /* that runs now */
+        Place place;      /* of a handler that connects */
         uint64_t started_usec;
         uint64_t duration_usec;
         uint64_t n_runs;
@@ -117,6 +118,7 @@ static uint64_t period_usec(const Probe *probe) {
 static void probe_forget_runs(Probe *probe) {
         timer_stop(&probe->due);
         probe->handler = handler_free(probe->handler);
+        place_release(&probe->place);
         probe->count = (Count){ .n = 0 };
         probe->ended_usec = 0;
         probe_result_done(&probe->candidate);
@@ -225,6 +227,7 @@ static int on_handled(const HandlerResult *from, void *userdata) {
         probe->options.on_run(probe, from->outcome, probe->options.userdata);
         r = probe_read(probe, from, &result);
         probe->handler = handler_free(probe->handler);
+        place_release(&probe->place);
         if (r >= 0)
                 r = probe_set_problem(probe, result.state == PROBE_UNKNOWN ? result.message : NULL);
         if (r < 0)
@@ -242,7 +245,9 @@ static int on_handled(const HandlerResult *from, void *userdata) {
         return probe->options.on_doubt(has_new_state, probe->options.userdata);
 }
 
-static int probe_run(Probe *probe) {
+/* Its limit of time begins now, however long it has waited for a place. */
+static int probe_run(void *userdata) {
+        Probe *probe = userdata;
         const HandlerOptions options = {
                 .event = probe->options.event,
                 .spec = &probe->spec.handler,
@@ -259,6 +264,17 @@ static int probe_run(Probe *probe) {
 
         probe->started_usec = clock_monotonic_usec();
         return handler_run(&options, &probe->handler);
+}
+
+/* A command runs in the runtime, and connects to nothing. */
+static int probe_run_in_turn(Probe *probe) {
+        int r;
+
+        if (probe->spec.handler.kind == HANDLER_EXEC)
+                return probe_run(probe);
+
+        r = place_take(&probe->place, probe->options.places, probe->spec.uid, probe_run, probe);
+        return r > 0 ? probe_run(probe) : r;
 }
 
 /* How much of the initial delay is left: since the container's start where the kubelet has reported it, else
@@ -284,7 +300,9 @@ static int on_due(void *userdata) {
 
         probe->is_begun = true;
         r = probe_schedule(probe, next > now ? next : now + period_usec(probe));
-        return r < 0 || probe->handler ? r : probe_run(probe);
+        return r < 0 || probe->handler || place_is_waiting(&probe->place)
+                       ? r
+                       : probe_run_in_turn(probe);
 }
 
 /* The first one, after the container has had the time that it needs to begin. */

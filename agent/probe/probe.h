@@ -11,6 +11,7 @@
 
 #include "agent/base/log.h"
 #include "agent/pod/handler.h"
+#include "agent/pod/places.h"
 #include "agent/pod/runtime-pods.h"
 #include "agent/probe/probe-spec.h"
 
@@ -25,6 +26,7 @@ typedef struct Probe Probe;
 typedef struct ProbeOptions {
         sd_event *event;
         HttpPeer *http; /* for any server */
+        Places *places; /* NULL: there is no limit */
         Log *log;
         uint64_t first_delay_usec; /* for the first probe, in which many begin */
 

@@ -468,6 +468,7 @@ static int add_probe(Probes *probes, ProbeSpec *spec, size_t i_new, Probe **ret)
         ProbeOptions options = {
                 .event = probes->context->event,
                 .http = probes->http,
+                .places = probes->context->places,
                 .log = probes->context->log,
                 .first_delay_usec = i_new * SPREAD_USEC,
                 .find_client = find_client,

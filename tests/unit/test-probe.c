@@ -30,6 +30,7 @@ static struct Fixture {
         Probe *probe;
         unsigned n_doubts, n_recorded, n_runs;
         int64_t started_sec;
+        Places *places; /* NULL: there is no limit */
 } f;
 
 static RpcClient *find_client(const Probe *probe, void *userdata) {
@@ -37,7 +38,7 @@ static RpcClient *find_client(const Probe *probe, void *userdata) {
 }
 
 static const char *find_address(const Probe *probe, void *userdata) {
-        return NULL;
+        return "127.0.0.1";
 }
 
 static int64_t find_started_sec(const Probe *probe, void *userdata) {
@@ -96,6 +97,7 @@ static void start(ProbeSpec spec, ProbeResult *known) {
         const ProbeOptions options = {
                 .event = f.event,
                 .log = f.log,
+                .places = f.places,
                 .find_client = find_client,
                 .find_address = find_address,
                 .find_started_sec = find_started_sec,
@@ -273,6 +275,49 @@ static void test_refused(void **state) {
         assert_string_equal(probe_activity(f.probe).problem, "no");
 }
 
+static ProbeSpec make_tcp_spec(void) {
+        ProbeSpec spec = make_spec("none");
+
+        handler_spec_done(&spec.handler);
+        spec.handler = (HandlerSpec){ .kind = HANDLER_TCP, .port = 1 };
+        return spec;
+}
+
+static void run_for_a_while(void) {
+        for (int i = 0; i < 5; i++)
+                assert_true(sd_event_run(f.event, 20000) >= 0);
+}
+
+/* A probe that connects waits while too many do, and is not run if it is not wanted any more. */
+static void test_waits(void **state) {
+        Place held[2] = { { .owner = NULL }, { .owner = NULL } };
+
+        assert_int_equal(places_new(f.event, 2, &f.places), 0);
+        assert_int_equal(place_take(&held[0], f.places, "a", NULL, NULL), 1);
+        assert_int_equal(place_take(&held[1], f.places, "b", NULL, NULL), 1);
+        start(make_tcp_spec(), NULL);
+        list_running("a");
+        run_for_a_while();
+        assert_int_equal(f.n_runs, 0);
+        place_release(&held[0]);
+        while (f.n_runs == 0)
+                assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
+        /* It has given its place back. */
+        assert_int_equal(place_take(&held[0], f.places, "a", NULL, NULL), 1);
+        f.probe = probe_free(f.probe);
+
+        start(make_tcp_spec(), NULL);
+        list_running("a");
+        run_for_a_while();
+        list(NULL, ' ');
+        place_release(&held[0]);
+        run_for_a_while();
+        assert_int_equal(f.n_runs, 1);
+        f.probe = probe_free(f.probe);
+        place_release(&held[1]);
+        f.places = places_free(f.places);
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test_setup_teardown(test_later_listing, set_up, tear_down),
@@ -283,6 +328,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_other_handler, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_known, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_waits, set_up, tear_down),
         };
 
         return cmocka_run_group_tests_name("probe", tests, NULL, NULL);

@@ -67,6 +67,7 @@ typedef struct Fixture {
         KubeEvents *events;
         char folder[32];
         Metrics *metrics;
+        Places *places; /* NULL: there is no limit */
 } Fixture;
 
 /* What the container's annotations say; NULL: nothing. */
@@ -245,6 +246,7 @@ static void open_stops(Fixture *f) {
                 .events = f->events,
                 .state_dir = f->folder,
                 .metrics = f->metrics,
+                .places = f->places,
         };
 
         assert_int_equal(stops_new(&options, &f->stops), 0);
@@ -591,6 +593,52 @@ static void test_hook_address(void **state) {
         assert_int_equal(n_ended(f, "metadata", "stopped"), 4);
         for (unsigned last = 1; last < 4; last++)
                 plain_server_close(&servers[last]);
+}
+
+/* One that connects waits until there is a place for it, for as long as its container has. */
+static void test_hook_waits(void **state) {
+        Fixture *f = *state;
+
+        f->stops = stops_free(f->stops);
+        assert_int_equal(places_new(fake_kube.event, 2, &f->places), 0);
+        open_stops(f);
+        for (int is_given = 0; is_given < 2; is_given++) {
+                Place held[2] = { { .owner = NULL }, { .owner = NULL } };
+                Owner owner = { .says = 1 };
+                PlainServer server;
+                char hook[64];
+
+                assert_int_equal(place_take(&held[0], f->places, "a", NULL, NULL), 1);
+                assert_int_equal(place_take(&held[1], f->places, "b", NULL, NULL), 1);
+                plain_server_open(&server, fake_kube.event, 1, 0);
+                snprintf(hook, sizeof(hook), "{\"tcpSocket\":{\"port\":%u}}", server.port);
+                annotations.hook = hook;
+                add(f, &owner);
+                answer_list(RUNNING);
+                answer_sandbox("127.0.0.1");
+                fake_clock_pass(fake_kube.event, 8000000);
+                assert_int_equal(fake_runtime_count("StopContainer"), 0);
+                fake_clock.is_real = is_given;
+                if (is_given)
+                        place_release(&held[1]);
+                else
+                        fake_clock_pass(fake_kube.event, 1000001);
+                (void) wait_for_call("StopContainer");
+                assert_int_equal(server.n_connections, is_given);
+                answer_stop();
+                answer_status(EXITED, now_nsec());
+                assert_done(&owner, STOP_STOPPED, "");
+                if (is_given)
+                        assert_string_equal(owner.hook_message, "");
+                else
+                        assert_non_null(strstr(owner.hook_message, "too many probes and hooks"));
+                assert_int_equal(stops_forget(f->stops, "metadata", "c1"), 0);
+                place_release(&held[0]);
+                place_release(&held[1]);
+                plain_server_close(&server);
+        }
+        f->stops = stops_free(f->stops);
+        f->places = places_free(f->places);
 }
 
 static void assert_starts_with(const char *text, const char *start) {
@@ -1502,6 +1550,7 @@ int main(void) {
                 TEST(test_no_grace),
                 TEST(test_bad_hook),
                 TEST(test_hook_address),
+                TEST(test_hook_waits),
                 TEST(test_kubelet),
                 TEST(test_runtime_away),
                 TEST(test_runtime_silent),
