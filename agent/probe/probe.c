@@ -93,7 +93,8 @@ static int probe_record_text(Probe *probe, ProbeState state, const char *message
         return r < 0 ? r : probe_record(probe, &result);
 }
 
-/* Logged once for as long as it lasts: runtimes put the IDs of their attempts into the reasons. */
+/* Logged once for as long as it lasts: runtimes put the IDs of their attempts into the reasons. A runtime that
+ * does not answer in time has not said that it is over. */
 static int probe_set_problem(Probe *probe, const char *why) {
         if (why && !probe->problem)
                 log_warning(probe->options.log, NULL,
@@ -219,16 +220,17 @@ static int probe_read(const Probe *probe, const HandlerResult *from, ProbeResult
 static int on_handled(const HandlerResult *from, void *userdata) {
         Probe *probe = userdata;
         cleanup(probe_result_done) ProbeResult result = { .message = NULL };
-        bool has_new_state;
+        bool has_new_state, is_late;
         int r;
 
         probe->duration_usec = clock_monotonic_usec() - probe->started_usec;
         probe->n_runs++;
         probe->options.on_run(probe, from->outcome, probe->options.userdata);
+        is_late = from->error && from->error->kind == ERROR_TIMEOUT;
         r = probe_read(probe, from, &result);
         probe->handler = handler_free(probe->handler);
         place_release(&probe->place);
-        if (r >= 0)
+        if (r >= 0 && !is_late)
                 r = probe_set_problem(probe, result.state == PROBE_UNKNOWN ? result.message : NULL);
         if (r < 0)
                 return r;

@@ -275,6 +275,31 @@ static void test_refused(void **state) {
         assert_string_equal(probe_activity(f.probe).problem, "no");
 }
 
+/* A problem lasts until the container has answered: that it did not in time is no answer. */
+static void test_problem(void **state) {
+        Error missing = { .kind = ERROR_NOT_FOUND, .message = (char *) "no such program" };
+        Error late = { .kind = ERROR_TIMEOUT, .message = (char *) "timed out" };
+        const struct {
+                const Error *error;
+                bool is_problem;
+        } runs[] = { { &late, false }, { &missing, true }, { &late, true }, { NULL, false } };
+
+        start(make_spec("check"), NULL);
+        list_running("a");
+        for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+                unsigned n = f.n_runs;
+
+                await_exec();
+                if (runs[i].error)
+                        fake_runtime_answer("ExecSync", NULL, runs[i].error);
+                else
+                        fake_runtime_answer_exec(1, "", "no");
+                while (f.n_runs == n)
+                        assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
+                assert_int_equal(!!probe_activity(f.probe).problem, runs[i].is_problem);
+        }
+}
+
 static ProbeSpec make_tcp_spec(void) {
         ProbeSpec spec = make_spec("none");
 
@@ -328,6 +353,7 @@ int main(void) {
                 cmocka_unit_test_setup_teardown(test_other_handler, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_known, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
+                cmocka_unit_test_setup_teardown(test_problem, set_up, tear_down),
                 cmocka_unit_test_setup_teardown(test_waits, set_up, tear_down),
         };
 
