@@ -27,7 +27,8 @@
 #include "agent/options.h"
 
 #define EXIT_USAGE 2
-#define DESCRIPTORS_WANTED 4096 /* two for each of 256 callers, and room */
+#define DESCRIPTORS_WANTED 4096      /* two for each of 256 callers, and room */
+#define FREE_AT_END_MAX (128 * 1024) /* as glibc begins with */
 
 /* What main() and the handlers of signals share. */
 typedef struct Program {
@@ -155,11 +156,13 @@ static void prevent_core_dumps(void) {
         (void) prctl(PR_SET_DUMPABLE, 0);
 }
 
-/* Each thread would keep an arena of its own; ours do not allocate much at the same time. */
+/* Each thread would keep an arena of its own; ours do not allocate much at the same time. And once glibc has freed a
+ * large block, it would leave twice as much at the end of an arena, where malloc_trim() does not look. */
 static void limit_resources(void) {
         struct rlimit limit;
 
         (void) mallopt(M_ARENA_MAX, 2);
+        (void) mallopt(M_TRIM_THRESHOLD, FREE_AT_END_MAX);
         if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur >= DESCRIPTORS_WANTED)
                 return;
 

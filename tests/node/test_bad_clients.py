@@ -135,7 +135,7 @@ def test_clients_that_never_read(agent, fake_runtime):
         with ExitStack() as stack:
             for _ in range(20):
                 stack.enter_context(connect(agent.socket, PREFACE + settings(window=0) + calls))
-            wait_until(lambda: fake_runtime.calls("PullImage", "good/slow:1"), 10, "call")
+            wait_until(lambda: fake_runtime.calls("PullImage", "good/slow:1"), 10 * SLOWLY, "call")
             assert_prompt(agent)
             with node_stub(agent) as node:
                 request = agent.messages.PreloadRequest(images=["good/slow:1"])
