@@ -88,16 +88,22 @@ static PreloadPhase phase_of(json_object *status) {
         return json_is(status, "phase", "Succeeded") ? PRELOAD_SUCCEEDED : PRELOAD_FAILED;
 }
 
-/* After the last one there is the first one again: only that it is another one matters. */
-static int64_t version_after(int64_t version) {
-        return version < INT64_MAX ? version + 1 : 1;
+/* Of the versions in spec and status; -1: there is none. After the last one there are small ones again: only
+ * that it is neither of them matters. */
+static int64_t version_after(int64_t spec, int64_t status) {
+        int64_t last = spec > status ? spec : status;
+        int64_t next = last < 0 ? 0 : last < INT64_MAX ? last + 1 : 1;
+
+        while (next == spec || next == status)
+                next++;
+        return next;
 }
 
 static int read_status(json_object *status, PreloadEntry *entry) {
         int64_t version = json_get_integer(status, "version");
 
-        if (status && version >= entry->next_version)
-                entry->next_version = version_after(version);
+        entry->next_version = version_after(entry->phase == PRELOAD_ABSENT ? -1 : entry->version,
+                                            status ? version : -1);
         if (entry->phase == PRELOAD_ABSENT || !status || version != entry->version)
                 return 0;
 
@@ -129,7 +135,6 @@ int preload_entry_read(json_object *node_image, const PreloadImage *image,
         if (tag) {
                 entry.phase = PRELOAD_WAITING;
                 entry.version = json_get_integer(tag, "version");
-                entry.next_version = version_after(entry.version);
                 entry.owners = json_object_get(json_get(tag, "ownerReferences", json_type_array));
         }
         if (r >= 0)

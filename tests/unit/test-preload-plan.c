@@ -90,6 +90,18 @@ static const struct {
           PRELOAD_SUCCEEDED, 1, 2, RAISE("0", "2"), "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
         { "failed", "{" SPEC("{'tag':'1'},{'tag':'2'}") STATUS("{'tag':'2','phase':'Failed','completionTime':'x'}") "}",
           PRELOAD_FAILED, 0, 1, RAISE("1", "1"), "[" GUARD ",{'op':'remove','path':'" PATH "/tags/1'}]" },
+        { "the last version", "{" SPEC("{'tag':'2','version':9223372036854775807}")
+          STATUS("{'tag':'2','version':9223372036854775807,'phase':'Failed','completionTime':'x'}") "}", PRELOAD_FAILED, INT64_MAX, 1, RAISE("0", "1"),
+          "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+        { "the last version, after the one before", "{" SPEC("{'tag':'2','version':9223372036854775807}")
+          STATUS("{'tag':'2','version':9223372036854775806,'phase':'Failed','completionTime':'x'}") "}", PRELOAD_WAITING, INT64_MAX, 1, NULL,
+          "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+        { "the status of the last version", "{" SPEC("{'tag':'2','version':1}")
+          STATUS("{'tag':'2','version':9223372036854775807,'phase':'Failed','completionTime':'x'}") "}", PRELOAD_WAITING, 1, 2, NULL,
+          "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+        { "versions below zero", "{" SPEC("{'tag':'2','version':-5}")
+          STATUS("{'tag':'2','version':-5,'phase':'Failed','completionTime':'x'}") "}", PRELOAD_FAILED, -5, 0, RAISE("0", "0"),
+          "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
         { "other types", "{'spec':{'images':{'r.io/app':[]}},'status':7}", PRELOAD_ABSENT, 0, 0,
           "[" GUARD ",{'op':'add','path':'" PATH "','value':{}},"
           "{'op':'add','path':'" PATH "/tags','value':[]},{'op':'add','path':'" PATH "/tags/-','value':" NEW("0") "}]", NULL },
