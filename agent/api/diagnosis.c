@@ -153,7 +153,7 @@ static int visit_disk(const DiagnosisSubject *subject, const DiagnosisVisitor *v
         if (r < 0)
                 return visit_hidden_disk(path, -r, visitor);
 
-        r = disk_guard_room(disk, &room, &why);
+        r = disk_guard_room(disk, NULL, 0, &room, &why);
         if (r < 0)
                 return r;
         if (why)

@@ -106,6 +106,20 @@ DiskRoom disk_room(const DiskFloor *floor, const DiskSpace *space) {
         return space->n_free >= bytes / 3 ? DISK_ROOM_LOW : DISK_ROOM_CRITICAL;
 }
 
+DiskRoom disk_room_for(const DiskFloor *floor, const DiskSpace *space, const DiskNeed *need) {
+        uint64_t kept = disk_floor_bytes(floor, space->n_total) / 3;
+        DiskRoom room = disk_room(floor, space);
+        uint64_t n_needed;
+
+        if (room == DISK_ROOM_CRITICAL || need->n_bytes == 0)
+                return room;
+        if (__builtin_add_overflow(need->n_bytes, need->n_others, &n_needed) ||
+            __builtin_add_overflow(n_needed, kept, &n_needed))
+                return DISK_ROOM_SCARCE;
+
+        return space->n_free >= n_needed ? room : DISK_ROOM_SCARCE;
+}
+
 static const char *format_bytes(uint64_t bytes, char text[static 32]) {
         double n = (double) bytes;
 
@@ -124,6 +138,24 @@ char *disk_describe(const DiskFloor *floor, const DiskSpace *space, const char *
                      format_bytes(space->n_free, n_free), format_bytes(space->n_total, n_total),
                      path, disk_room(floor, space) == DISK_ROOM_CRITICAL ? "a third of " : "",
                      format_bytes(disk_floor_bytes(floor, space->n_total), least)) < 0)
+                return NULL;
+
+        return text;
+}
+
+char *disk_describe_need(const DiskFloor *floor, const DiskSpace *space, const DiskNeed *need,
+                         const char *path) {
+        uint64_t kept = disk_floor_bytes(floor, space->n_total) / 3;
+        char n_needed[32], n_free[32], n_total[32], n_others[32], n_kept[32];
+        char *text;
+
+        if (asprintf(&text, "needs %s, %s of %s are free in %s%s%s%s%s%s",
+                     format_bytes(need->n_bytes, n_needed), format_bytes(space->n_free, n_free),
+                     format_bytes(space->n_total, n_total), path,
+                     need->n_others > 0 ? ", other pulls need " : "",
+                     need->n_others > 0 ? format_bytes(need->n_others, n_others) : "",
+                     kept > 0 ? ", " : "", kept > 0 ? format_bytes(kept, n_kept) : "",
+                     kept > 0 ? " stay free (a third of minFreeDisk)" : "") < 0)
                 return NULL;
 
         return text;

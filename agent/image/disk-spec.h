@@ -23,9 +23,17 @@ typedef struct DiskSpace {
         uint64_t n_total;
 } DiskSpace;
 
+/* What is still to be downloaded: compressed, as the manifests say. Unpacked it takes more, which none of them
+ * says. */
+typedef struct DiskNeed {
+        uint64_t n_bytes;  /* by a pull */
+        uint64_t n_others; /* by others that run */
+} DiskNeed;
+
 typedef enum DiskRoom {
         DISK_ROOM_ENOUGH,
         DISK_ROOM_LOW,      /* below the floor: no pull begins */
+        DISK_ROOM_SCARCE,   /* a certain pull would make it critical */
         DISK_ROOM_CRITICAL, /* below a third of it: a running pull is canceled */
         _DISK_ROOM_MAX,
 } DiskRoom;
@@ -38,6 +46,13 @@ uint64_t disk_floor_bytes(const DiskFloor *floor, uint64_t n_total);
 
 DiskRoom disk_room(const DiskFloor *floor, const DiskSpace *space);
 
+/* For a pull that needs this; if it needs nothing, the same as disk_room(). */
+DiskRoom disk_room_for(const DiskFloor *floor, const DiskSpace *space, const DiskNeed *need);
+
 /* "1.2 GB of 50 GB are free in PATH, less than minFreeDisk (5.0 GB)", for a room that is not enough.
  * NULL: no memory. The caller owns it. */
 char *disk_describe(const DiskFloor *floor, const DiskSpace *space, const char *path);
+
+/* The same for DISK_ROOM_SCARCE: "needs 401 MB, 293 MB of 340 MB are free in PATH". */
+char *disk_describe_need(const DiskFloor *floor, const DiskSpace *space, const DiskNeed *need,
+                         const char *path);

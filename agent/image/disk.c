@@ -30,6 +30,7 @@ struct DiskGuard {
         DiskFloor floor;
         DiskTicket *running; /* the one that began last is the first */
         DiskTicket *waiting;
+        bool is_low; /* so that no pull begins, which was logged */
         Timer timer;
 };
 
@@ -103,7 +104,18 @@ int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret, char **ret_path) 
         return r;
 }
 
-int disk_guard_room(const DiskGuard *guard, DiskRoom *ret, char **ret_why) {
+static uint64_t disk_guard_others(const DiskGuard *guard, const DiskTicket *ticket) {
+        uint64_t n = 0;
+
+        for (const DiskTicket *other = guard->running; other; other = other->next)
+                if (other != ticket && __builtin_add_overflow(n, other->n_needed, &n))
+                        return UINT64_MAX;
+        return n;
+}
+
+int disk_guard_room(const DiskGuard *guard, const DiskTicket *ticket, uint64_t n_needed,
+                    DiskRoom *ret, char **ret_why) {
+        const DiskNeed need = { .n_bytes = n_needed, .n_others = disk_guard_others(guard, ticket) };
         cleanup(free_p) char *path = NULL;
         DiskRoom room = DISK_ROOM_ENOUGH;
         DiskSpace space;
@@ -114,9 +126,11 @@ int disk_guard_room(const DiskGuard *guard, DiskRoom *ret, char **ret_why) {
         if (r == -ENOMEM)
                 return r;
         if (r >= 0)
-                room = disk_room(&guard->floor, &space);
+                room = disk_room_for(&guard->floor, &space, &need);
         if (room != DISK_ROOM_ENOUGH) {
-                why = disk_describe(&guard->floor, &space, path);
+                why = room == DISK_ROOM_SCARCE
+                              ? disk_describe_need(&guard->floor, &space, &need, path)
+                              : disk_describe(&guard->floor, &space, path);
                 if (!why)
                         return -ENOMEM;
                 *ret_why = why;
@@ -149,17 +163,29 @@ static int disk_guard_call(DiskTicket *ticket) {
         return call(userdata);
 }
 
+/* Calls it if the room is enough for what it needs. */
+static int disk_guard_try(DiskTicket *ticket) {
+        cleanup(free_p) char *why = NULL;
+        DiskRoom room;
+        int r;
+
+        r = disk_guard_room(ticket->guard, ticket, ticket->n_needed, &room, &why);
+        return r < 0 || room != DISK_ROOM_ENOUGH ? r : disk_guard_call(ticket);
+}
+
 /* A pull that goes on may wait again at once: each that waits now is called once. */
 static int disk_guard_admit(DiskGuard *guard) {
         DiskTicket *last = guard->waiting; /* the newest one is the first */
         int r = 0;
 
-        log_info(guard->log, NULL, "There is room for images again, pulls go on.");
+        if (guard->is_low)
+                log_info(guard->log, NULL, "There is room for images again, pulls go on.");
+        guard->is_low = false;
         while (last->next)
                 last = last->next;
         for (DiskTicket *ticket = last, *previous; r >= 0 && ticket; ticket = previous) {
                 previous = ticket->previous;
-                r = disk_guard_call(ticket);
+                r = disk_guard_try(ticket);
         }
 
         return r;
@@ -175,7 +201,7 @@ static int on_timer(void *userdata) {
         DiskRoom room;
         int r;
 
-        r = disk_guard_room(guard, &room, &why);
+        r = disk_guard_room(guard, NULL, 0, &room, &why);
         if (r >= 0 && room == DISK_ROOM_ENOUGH && guard->waiting)
                 r = disk_guard_admit(guard);
         if (r >= 0 && room == DISK_ROOM_CRITICAL && guard->running)
@@ -187,13 +213,14 @@ static int on_timer(void *userdata) {
 }
 
 static int disk_guard_enter(DiskGuard *guard, DiskTicket *ticket, DiskTicket **list,
-                            int (*call)(void *userdata), void *userdata) {
+                            uint64_t n_needed, int (*call)(void *userdata), void *userdata) {
         bool is_idle = !guard->running;
 
         disk_guard_leave(ticket);
         *ticket = (DiskTicket){
                 .guard = guard,
                 .is_waiting = list == &guard->waiting,
+                .n_needed = n_needed,
                 .call = call,
                 .userdata = userdata,
         };
@@ -201,16 +228,31 @@ static int disk_guard_enter(DiskGuard *guard, DiskTicket *ticket, DiskTicket **l
         return is_idle || !timer_is_running(&guard->timer) ? disk_guard_start_timer(guard) : 0;
 }
 
-int disk_guard_wait(DiskGuard *guard, DiskTicket *ticket, const char *why,
+int disk_guard_wait(DiskGuard *guard, DiskTicket *ticket, uint64_t n_needed, const char *why,
                     int (*call)(void *userdata), void *userdata) {
-        if (!guard->waiting)
+        cleanup(free_p) char *low = NULL;
+        DiskRoom room;
+        int r;
+
+        r = disk_guard_room(guard, NULL, 0, &room, &low);
+        if (r < 0)
+                return r;
+
+        if (low && !guard->is_low)
                 log_warning(guard->log, NULL, "Pulls wait: %s.", why);
-        return disk_guard_enter(guard, ticket, &guard->waiting, call, userdata);
+        guard->is_low |= low != NULL;
+        return disk_guard_enter(guard, ticket, &guard->waiting, n_needed, call, userdata);
 }
 
-int disk_guard_run(DiskGuard *guard, DiskTicket *ticket, int (*call)(void *userdata),
-                   void *userdata) {
-        return ticket->guard ? 0 : disk_guard_enter(guard, ticket, &guard->running, call, userdata);
+int disk_guard_run(DiskGuard *guard, DiskTicket *ticket, uint64_t n_needed,
+                   int (*call)(void *userdata), void *userdata) {
+        return ticket->guard
+                       ? 0
+                       : disk_guard_enter(guard, ticket, &guard->running, n_needed, call, userdata);
+}
+
+void disk_guard_need(DiskTicket *ticket, uint64_t n_needed) {
+        ticket->n_needed = n_needed;
 }
 
 size_t disk_guard_n_waiting(const DiskGuard *guard) {

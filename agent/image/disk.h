@@ -32,6 +32,7 @@ typedef struct DiskTicket {
         LIST_LINKS(struct DiskTicket); /* this and what follows are private to disk.c */
         DiskGuard *guard;
         bool is_waiting;
+        uint64_t n_needed; /* bytes that are still to be downloaded; 0: not known, or none */
         int (*call)(void *userdata);
         void *userdata;
 } DiskTicket;
@@ -56,14 +57,19 @@ void disk_guard_set_floor(DiskGuard *guard, const DiskFloor *floor);
  * owned by the caller; NULL if there is none. */
 int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret, char **ret_path);
 
-/* As of now; ENOUGH if that cannot be seen. *ret_why describes another one, owned by the caller. */
-int disk_guard_room(const DiskGuard *guard, DiskRoom *ret, char **ret_why);
+/* As of now, for a pull that needs so many bytes beside the others that run; ENOUGH if that cannot be
+ * seen. *ret_why describes another one, owned by the caller. */
+int disk_guard_room(const DiskGuard *guard, const DiskTicket *ticket, uint64_t n_needed,
+                    DiskRoom *ret, char **ret_why);
 
 /* The call is made, once, when there is room again (wait), or if it becomes critical (run; the pull
- * that began last comes first). The ticket has left by then. why is for the log. */
-int disk_guard_wait(DiskGuard *guard, DiskTicket *ticket, const char *why,
+ * that began last comes first). The ticket has left by then. why is for the log, where it concerns all
+ * pulls. */
+int disk_guard_wait(DiskGuard *guard, DiskTicket *ticket, uint64_t n_needed, const char *why,
                     int (*call)(void *userdata), void *userdata);
 size_t disk_guard_n_waiting(const DiskGuard *guard);
-int disk_guard_run(DiskGuard *guard, DiskTicket *ticket, int (*call)(void *userdata),
-                   void *userdata);
+int disk_guard_run(DiskGuard *guard, DiskTicket *ticket, uint64_t n_needed,
+                   int (*call)(void *userdata), void *userdata);
+/* What a pull that runs still needs. */
+void disk_guard_need(DiskTicket *ticket, uint64_t n_needed);
 void disk_guard_leave(DiskTicket *ticket);

@@ -68,6 +68,7 @@ typedef struct ProgressFind {
         char *manifest_digest; /* NULL until it is found */
         bool is_old;           /* it was there before the pull: it counts only if it lacks a blob */
         bool is_used;    /* by this pull: it, or one of its blobs, has come since the pull began */
+        bool is_leased;  /* by this pull */
         bool is_checked; /* its blobs were asked for at least once */
         char *text;      /* of the manifest, as far as it was read */
         size_t text_size;
@@ -201,6 +202,7 @@ static void progress_find_forget(ProgressFind *find) {
         find->text_size = 0;
         find->is_checked = false;
         find->is_used = false;
+        find->is_leased = false;
 }
 
 static void progress_find_done(ProgressFind *find) {
@@ -274,25 +276,34 @@ static int progress_find_fail(ProgressFind *find) {
 /* All is known of the blobs. */
 static int progress_report_counted(Progress *progress);
 
+/* Asks for the ingests of all pulls, if the runtime is there and they are not being asked for. */
+static int tracker_ask(ProgressTracker *tracker);
+
 /* An image that was whole before the pull began is not the one that is being pulled. */
-static void progress_find_accept(ProgressFind *find) {
-        if (!find->is_checked && find->is_old && !find->is_used && is_all_complete(find))
+static int progress_find_accept(ProgressFind *find) {
+        if (find->is_checked)
+                return 0;
+        if (find->is_old && !find->is_used && is_all_complete(find)) {
                 progress_find_forget(find);
-        else
-                find->is_checked = true;
+                return 0;
+        }
+
+        find->is_checked = true;
+        return tracker_ask(find->progress->tracker); /* what does not fit is to stop at once */
 }
 
-/* Unless the pull has come across it, as its lease shows: an earlier attempt has fetched it. */
+/* Unless the pull has come across it, as its lease shows: an earlier attempt has fetched it. No other pull
+ * has that lease. */
 static int on_leased(const void *reply, const Error *error, void *userdata) {
         const Leased *leased = reply;
         ProgressFind *find = userdata;
 
         find->call = rpc_call_unref(find->call);
         for (size_t i = 0; !error && i < leased->n_resources; i++)
-                find->is_used |= strcmp(leased->resources[i]->id, find->manifest_digest) == 0;
+                find->is_leased |= strcmp(leased->resources[i]->id, find->manifest_digest) == 0;
 
-        progress_find_accept(find);
-        return 0;
+        find->is_used |= find->is_leased;
+        return progress_find_accept(find);
 }
 
 static int on_checked(const void *reply, const Error *error, void *userdata) {
@@ -305,11 +316,10 @@ static int on_checked(const void *reply, const Error *error, void *userdata) {
                 return error ? progress_find_fail(find) : progress_report_counted(find->progress);
         if (error)
                 return 0;
-        if (client && lease_id && !find->is_used)
+        if (client && lease_id && (!find->is_used || !find->is_checked))
                 return leases_list(client, lease_id, on_leased, find, &find->call);
 
-        progress_find_accept(find);
-        return 0;
+        return progress_find_accept(find);
 }
 
 static void free_filters(char ***filters) {
@@ -743,6 +753,38 @@ static ImageStep progress_step(const Progress *progress) {
         return IMAGE_STEP_DOWNLOADING;
 }
 
+/* Another pull, which began before, fetches it. */
+static bool is_awaited_by_older(const Progress *progress, const char *digest) {
+        for (const Progress *older = progress->next; older; older = older->next) {
+                size_t blob = older->find.blobs ? find_blob(&older->find, digest) : 0;
+
+                if (older->report.bytes_needed > 0 && blob < older->find.manifest.n_blobs &&
+                    !older->find.blobs[blob].is_complete)
+                        return true;
+        }
+
+        return false;
+}
+
+/* Only what certainly will be fetched: see the header. */
+static uint64_t progress_needed(const Progress *progress, const ContentIngests *ingests) {
+        const ProgressFind *find = &progress->find;
+        bool is_fetched = false;
+        uint64_t needed = 0;
+
+        for (size_t i = MANIFEST_CONFIG + 1; find->is_leased && i < find->manifest.n_blobs; i++) {
+                const ManifestBlob *blob = &find->manifest.blobs[i];
+                const BlobState *state = &find->blobs[i];
+                const ContentIngest *ingest = ingest_of(blob->digest, ingests);
+
+                is_fetched |= ingest || (state->is_complete && !state->was_there);
+                if (is_fetched && !is_awaited_by_older(progress, blob->digest))
+                        needed += blob->size - bytes_of(blob, state, ingest);
+        }
+
+        return needed;
+}
+
 static int progress_compute(Progress *progress, const ContentIngests *ingests,
                             ProgressReport *ret) {
         ProgressReport report = { .step = IMAGE_STEP_RESOLVING };
@@ -765,6 +807,7 @@ static int progress_compute(Progress *progress, const ContentIngests *ingests,
 
         progress->n_quiet = progress->n_ingests > 0 ? 0 : progress->n_quiet + 1;
         report.step = progress_step(progress);
+        report.bytes_needed = progress_needed(progress, ingests);
         if (arrived != progress->arrived)
                 progress->silent_usec = 0;
         progress->arrived = arrived;
@@ -792,7 +835,8 @@ static int progress_update(Progress *progress, const ContentIngests *ingests) {
                 progress->silent_usec = 0;
         }
         if (report.step == old->step && report.bytes_done == old->bytes_done &&
-            report.bytes_total == old->bytes_total && report.bytes_fetched == old->bytes_fetched)
+            report.bytes_total == old->bytes_total && report.bytes_fetched == old->bytes_fetched &&
+            report.bytes_needed == old->bytes_needed)
                 return 0;
 
         progress->silent_usec = 0;
@@ -921,9 +965,17 @@ static int on_ingests(const void *reply, const Error *error, void *userdata) {
 
 static int tracker_poll_later(ProgressTracker *tracker);
 
+static int tracker_ask(ProgressTracker *tracker) {
+        RpcClient *client = runtimes_client(tracker->runtimes);
+
+        if (!tracker->items || !client || tracker->call || tracker_is_blind(tracker))
+                return 0;
+
+        return content_list_ingests(client, on_ingests, tracker, &tracker->call);
+}
+
 static int on_poll(void *userdata) {
         ProgressTracker *tracker = userdata;
-        RpcClient *client = runtimes_client(tracker->runtimes);
         Progress *next;
         int r;
 
@@ -934,13 +986,8 @@ static int on_poll(void *userdata) {
                         return r;
         }
 
-        if (tracker->items && client && !tracker->call && !tracker_is_blind(tracker)) {
-                r = content_list_ingests(client, on_ingests, tracker, &tracker->call);
-                if (r < 0)
-                        return r;
-        }
-
-        return tracker_poll_later(tracker);
+        r = tracker_ask(tracker);
+        return r < 0 ? r : tracker_poll_later(tracker);
 }
 
 /* Polls only while images are pulled from a runtime that has a content store. */

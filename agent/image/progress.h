@@ -21,6 +21,9 @@
  * counted once more when it has ended, since the last bytes, and all of a quick pull, arrive between
  * two questions. Of a blob that several pulls need, each byte counts for the first that sees it.
  *
+ * How much a pull needs is said only of a manifest in its lease, thus certainly its own, and from the first
+ * layer on that is on its way: containerd fetches that one and all after it, but none before it.
+ *
  * With a runtime that has no such store the tracker stays silent: no bytes, and no stall either.
  */
 
@@ -39,9 +42,11 @@ typedef struct ProgressReport {
         uint64_t bytes_done;    /* that are there, of bytes_total */
         uint64_t bytes_total;   /* that were missing when the pull began; 0: not known, or none */
         uint64_t bytes_fetched; /* by this pull and no other */
+        uint64_t
+                bytes_needed; /* still, for layers that no pull before this one fetches; 0: none or not known */
 } ProgressReport;
 
-/* NULL: the runtime shows no bytes, of any pull. */
+/* NULL: the runtime shows no bytes, of any pull. May end the progress. */
 typedef int (*ProgressChanged)(const ProgressReport *report, void *userdata);
 
 /* NULL: the runtime does not say what was fetched. May end the progress. */

@@ -37,6 +37,8 @@ static const struct Rule {
         { PULL_AUTHENTICATING, PULL_ON_DISK_LOW,     PULL_DO_WAIT_FOR_ROOM, PULL_CRAMPED       },
         { PULL_CRAMPED,        PULL_ON_ROOM,         PULL_DO_QUEUE,        PULL_QUEUED         },
         { PULL_PULLING,        PULL_ON_DISK_CRITICAL, PULL_DO_BACK_OFF,    PULL_BACKING_OFF    },
+        { PULL_PULLING,        PULL_ON_TOO_LARGE,    PULL_DO_WAIT_FOR_ROOM, PULL_CRAMPED       },
+        { PULL_CRAMPED,        PULL_ON_TIMER,        PULL_DO_QUEUE,        PULL_QUEUED         },
 
         /* Without the runtime nothing can be asked, but a pause goes on. */
         { PULL_BACKING_OFF,    PULL_ON_RUNTIME_AWAY, PULL_DO_NOTHING,      PULL_BACKING_OFF    },
@@ -77,7 +79,7 @@ static const struct StateRow {
         [PULL_IDENTIFYING]    = { "identifying",    IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | CALL     },
         [PULL_ASSESSING]      = { "assessing",      IMAGE_STEP_UNPACKING,           DEADLINE | QUEUE | SLOT | LAYERS },
         [PULL_COMPLETING]     = { "completing",     IMAGE_STEP_DOWNLOADING,         DEADLINE | RETRY           },
-        [PULL_CRAMPED]        = { "cramped",        IMAGE_STEP_WAITING_FOR_DISK,    DEADLINE | DISK            },
+        [PULL_CRAMPED]        = { "cramped",        IMAGE_STEP_WAITING_FOR_DISK,    DEADLINE | DISK | RETRY    },
         [PULL_BACKING_OFF]    = { "backing-off",    IMAGE_STEP_BACKING_OFF,         DEADLINE | RETRY           },
         [PULL_PARKED]         = { "parked",         IMAGE_STEP_WAITING_FOR_RUNTIME, DEADLINE                   },
         [PULL_SUCCEEDED]      = { "succeeded",      IMAGE_STEP_NONE,                0                          },

@@ -48,6 +48,7 @@ typedef enum PullEvent {
         PULL_ON_EXHAUSTED,     /* and that was the last attempt */
         PULL_ON_DISK_LOW,      /* no pull may begin */
         PULL_ON_DISK_CRITICAL, /* it is about to be full */
+        PULL_ON_TOO_LARGE,     /* for what is free on it, as the manifest says */
         PULL_ON_ROOM,
         PULL_ON_TIMER,
         PULL_ON_RUNTIME_AWAY,

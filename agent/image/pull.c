@@ -15,6 +15,10 @@
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define LAYERS_POLL_USEC USEC_PER_SEC
 
+/* A tag that moves to a smaller image, or layers that others bring, are only found by asking the registry,
+ * which may bring some bytes of a layer as well. */
+#define NEED_EXPIRES_USEC (3600 * USEC_PER_SEC)
+
 struct Pull {
         Ticket ticket; /* first, see serve() */
         const PullContext *context;
@@ -32,13 +36,15 @@ struct Pull {
         bool is_again;         /* what something has removed */
         uint64_t entered_usec; /* when the state began; 0: with the pull */
         PullFailures failures;
-        unsigned n_losses;     /* how often the runtime went away while it pulled this */
-        char *answered_id;     /* what PullImage answered */
-        PullReason logged;     /* of the pause before */
-        uint64_t bytes_before; /* fetched by earlier attempts */
-        bool has_fetched;      /* the last attempt got beyond the registry's first answer */
-        bool is_held;          /* the runtime has the image, though not yet all of its layers */
-        uint64_t arrived_usec; /* when bytes of its layers were last seen to arrive */
+        unsigned n_losses;      /* how often the runtime went away while it pulled this */
+        char *answered_id;      /* what PullImage answered */
+        PullReason logged;      /* of the pause before */
+        uint64_t bytes_before;  /* fetched by earlier attempts */
+        uint64_t bytes_missing; /* the most that turned out to be missing before this attempt */
+        uint64_t bytes_needed;  /* the same of the last one, if it had no room; or 0 */
+        bool has_fetched;       /* the last attempt got beyond the registry's first answer */
+        bool is_held;           /* the runtime has the image, though not yet all of its layers */
+        uint64_t arrived_usec;  /* when bytes of its layers were last seen to arrive */
 
         /* What pull-plan.h calls holdings; the ticket is one as well. */
         PullKeysAsk *ask;
@@ -318,13 +324,51 @@ static void pull_take_bytes(Pull *pull, const ProgressReport *report) {
         pull->status.is_counted = true;
 }
 
+/* Once it is known how much is missing, and whenever that turns out to be more. What has arrived so far is
+ * missing again if it has to wait. */
+static int pull_weigh(Pull *pull, const ProgressReport *report, bool *ret_is_too_large) {
+        uint64_t bytes_missing = report->bytes_needed + report->bytes_done;
+        cleanup(free_p) char *why = NULL;
+        DiskRoom room;
+        int r;
+
+        disk_guard_need(&pull->disk, report->bytes_needed);
+        if (report->bytes_needed == 0 || bytes_missing <= pull->bytes_missing)
+                return 0;
+
+        pull->bytes_missing = bytes_missing;
+        r = disk_guard_room(pull->context->disk, &pull->disk, report->bytes_needed, &room, &why);
+        if (r < 0 || room != DISK_ROOM_SCARCE)
+                return r;
+
+        r = image_status_set_pause(&pull->status, PULL_REASON_DISK_PRESSURE, why);
+        if (r < 0)
+                return r;
+
+        log_write(pull->context->log, pull->status.reason == pull->logged ? LOG_DEBUG : LOG_WARNING,
+                  LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_DELAYED }, { "IMAGE", pull->shown },
+                             { "REASON", pull_reason_to_string(pull->status.reason) }),
+                  "Cannot pull \"%s\" yet: %s.", pull->shown, pull->status.message);
+        pull->logged = pull->status.reason;
+        pull->bytes_needed = bytes_missing;
+        *ret_is_too_large = true;
+        return 0;
+}
+
 static int on_progress(const ProgressReport *report, void *userdata) {
+        bool is_too_large = false;
         Pull *pull = userdata;
+        int r = 0;
 
         pull->status.step = report ? report->step : IMAGE_STEP_DOWNLOADING;
         if (report)
                 pull_take_bytes(pull, report);
         pull->has_fetched |= report && report->step != IMAGE_STEP_RESOLVING;
+        if (report && (report->bytes_needed > 0 || report->step == IMAGE_STEP_UNPACKING))
+                r = pull_weigh(pull, report, &is_too_large);
+        if (r < 0 || is_too_large)
+                return r < 0 ? r : pull_handle(pull, PULL_ON_TOO_LARGE);
+
         pull->on_changed(pull, pull->userdata);
         return 0;
 }
@@ -418,12 +462,12 @@ static bool keys_may_be_stale(PullReason reason) {
 }
 
 /* Pulls leave room on the disk for everything else. */
-static int pull_check_disk(Pull *pull, bool *ret_is_low) {
+static int pull_check_disk(Pull *pull, uint64_t bytes_needed, bool *ret_is_low) {
         cleanup(free_p) char *why = NULL;
         DiskRoom room;
         int r;
 
-        r = disk_guard_room(pull->context->disk, &room, &why);
+        r = disk_guard_room(pull->context->disk, &pull->disk, bytes_needed, &room, &why);
         if (r < 0)
                 return r;
 
@@ -451,7 +495,7 @@ static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
                 return 0;
         }
 
-        r = pull_check_disk(pull, &is_low);
+        r = pull_check_disk(pull, pull->bytes_needed, &is_low);
         if (r < 0)
                 return r;
         if (is_low) {
@@ -472,9 +516,15 @@ static int on_room(void *userdata) {
 }
 
 static int pull_wait_for_room(Pull *pull) {
+        int r;
+
         pull_end_leases(pull);
-        return disk_guard_wait(pull->context->disk, &pull->disk, pull->status.message, on_room,
-                               pull);
+        r = disk_guard_wait(pull->context->disk, &pull->disk, pull->bytes_needed,
+                            pull->status.message, on_room, pull);
+        if (r < 0 || pull->bytes_needed == 0)
+                return r;
+
+        return timer_start(&pull->retry.timer, NEED_EXPIRES_USEC);
 }
 
 static int on_disk_critical(void *userdata) {
@@ -482,10 +532,11 @@ static int on_disk_critical(void *userdata) {
         bool is_low;
         int r;
 
-        r = pull_check_disk(pull, &is_low);
+        r = pull_check_disk(pull, 0, &is_low);
         if (r < 0)
                 return r;
 
+        pull->bytes_needed = pull->bytes_missing;
         r = pull_handle(pull, PULL_ON_DISK_CRITICAL);
         pull_end_leases(pull);
         return r;
@@ -508,10 +559,12 @@ static int pull_call(Pull *pull) {
                         return r;
         }
 
-        r = disk_guard_run(pull->context->disk, &pull->disk, on_disk_critical, pull);
+        r = disk_guard_run(pull->context->disk, &pull->disk, pull->bytes_needed, on_disk_critical,
+                           pull);
         if (r < 0)
                 return r;
 
+        pull->bytes_needed = 0;
         return cri_pull_image(runtimes_client(pull->context->runtimes),
                               pull_request_message(&pull->request), lease_id(pull->lease),
                               (uint64_t) pull->desired.timeout_sec * USEC_PER_SEC, on_pulled, pull,
@@ -559,6 +612,7 @@ static int pull_pull(Pull *pull, PullEvent *ret_event) {
 
         pull_log_start(pull);
         pull->status.bytes_done = pull->status.bytes_total = 0;
+        pull->bytes_missing = 0;
         return pull_lease(pull);
 }
 
@@ -573,7 +627,11 @@ static int pull_count(Pull *pull, PullEvent *ret_event) {
 }
 
 static int on_retry(void *userdata) {
-        return pull_handle(userdata, PULL_ON_TIMER);
+        Pull *pull = userdata;
+
+        if (pull->state == PULL_CRAMPED)
+                pull->bytes_needed = 0;
+        return pull_handle(pull, PULL_ON_TIMER);
 }
 
 /* Rounded up: at the time that is shown the attempt has begun. */
@@ -964,6 +1022,8 @@ bool pull_kick(Pull *pull) {
 
 bool pull_retry(Pull *pull) {
         pull->retry.n_failures = 0;
+        if (pull->state == PULL_CRAMPED && pull->bytes_needed > 0)
+                return retry_kick(&pull->retry) >= 0;
         return pull_kick(pull);
 }
 

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fake.registry import Connection, FakeRegistry, Reply, Request
 from fixtures import Gate
 from lab import sanitizers
 from lab.runtime import Runtime
@@ -48,6 +51,30 @@ def wait_pressure(agent, reference: str) -> dict:
         return status if status and status.get("message", "").startswith("DiskPressure: ") else None
 
     return wait_until(found, 20 * SLOWLY, lambda: f"DiskPressure, but {agent.tag_status(reference)}")
+
+
+class SlowLayers:
+    """Sends the layers of a repository at 40 MB/s each, and counts the bytes."""
+
+    STEP = 400_000
+
+    def __init__(self, registry: FakeRegistry, name: str) -> None:
+        self.n_sent = 0
+        registry.on("layer", self._send, name)
+
+    def _send(self, connection: Connection, request: Request, reply: Reply) -> None:
+        connection.send_head(reply)
+        for start in range(0, len(reply.body), self.STEP):
+            piece = reply.body[start : start + self.STEP]
+            connection.send_body(piece)
+            self.n_sent += len(piece)
+            if connection.wait_gone(self.STEP / 40e6):
+                return
+
+
+def n_asked(registry: FakeRegistry, name: str) -> int:
+    """How often a runtime has begun with an image of the repository."""
+    return len([one for one in registry.requests("manifest", name) if one.method == "GET"])
 
 
 def n_pulls(agent) -> float:
@@ -189,3 +216,82 @@ def test_runtime_goes_while_a_pull_waits(start_agent, small, registry, image_nam
     wait_until(lambda: "disk" in problems(agent), 20 * SLOWLY, "runtime")
     filler.unlink()
     agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+
+
+def test_what_cannot_fit_is_not_downloaded(start_agent, small, registry, fake_registry, image_name):
+    """As soon as the sizes are known; not again before there is room; others go on meanwhile."""
+    layers = [random_layer(40 * MB, seed=n) for n in (81, 82, 83)]
+    image = fake_registry.add(image_name, "1", build_image(layers))
+    sent = SlowLayers(fake_registry, image_name)
+    agent = start_agent(small.endpoint, min_free_disk="9MB")
+    asked = agent.start_ctl("pull", image.reference)
+    status = wait_pressure(agent, image.reference)
+    assert re.search(r": needs 1[012]\d MB, \d+ MB of 101 MB are free in ", status["message"]), status
+    assert "(a third of minFreeDisk); waits for room: remove images" in status["message"]
+    assert sent.n_sent < 80 * MB, "about as much as fits was sent"
+    wait_until(lambda: n_free(small) > 95 * MB, 20 * SLOWLY, "the end of what was fetched")
+    so_far = sent.n_sent
+
+    one = registry.push_image(image_name, "small", [1000])
+    agent.request(one.reference)
+    agent.wait_status(one.reference, "Succeeded", 20 * SLOWLY)
+    filler = fill(small, 50 * MB)
+    filler.unlink()
+    two = registry.push_image(image_name, "other", [1000], seed=2)
+    agent.request(one.reference, two.reference)
+    agent.wait_status(two.reference, "Succeeded", 20 * SLOWLY)
+    assert (sent.n_sent, n_asked(fake_registry, image_name)) == (so_far, 1)
+    assert list(problems(agent)) == [image.reference]
+
+    assert agent.ctl("retry", image.reference).returncode == 0
+    wait_until(
+        lambda: n_asked(fake_registry, image_name) == 2, 20 * SLOWLY, "attempt that was asked for"
+    )
+    wait_pressure(agent, image.reference)
+    asked.send_signal(signal.SIGINT)
+    assert "waiting for free disk space: DiskPressure: needs 1" in asked.communicate()[1]
+
+
+def test_what_fits_again_is_downloaded(start_agent, small, fake_registry, image_name):
+    """It goes on by itself, without having asked the registry in between."""
+    image = fake_registry.add(image_name, "1", build_image([random_layer(30 * MB, seed=84)]))
+    sent = SlowLayers(fake_registry, image_name)
+    filler = fill(small, 25 * MB)
+    agent = start_agent(small.endpoint, min_free_disk="6MB")
+    agent.request(image.reference, backoffLimit=0)
+    assert "DiskPressure: needs " in wait_pressure(agent, image.reference)["message"]
+    assert sent.n_sent < 20 * MB, "about as much as fits was sent"
+    filler.unlink()
+    assert "message" not in agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    assert n_asked(fake_registry, image_name) == 2
+
+
+def test_layers_that_are_there_need_no_room(start_agent, small, fake_registry, image_name):
+    """What is compared is what is missing, not the size of the image."""
+    base = random_layer(30 * MB, seed=85)
+    agent = start_agent(small.endpoint, min_free_disk="3MB")
+    for tag, layers in (("1", [base]), ("2", [base, random_layer(4 * MB, seed=86)])):
+        image = fake_registry.add(image_name, tag, build_image(layers))
+        SlowLayers(fake_registry, image_name)
+        agent.request(image.reference, file=f"{tag}.yaml")
+        agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+        fill(small, 20 * MB)
+    assert not [line for line in agent.logs() if "needs" in line["message"]]
+
+
+def test_room_is_promised_once(start_agent, small, fake_registry, image_name):
+    """What a pull that runs still needs is not free for another one, until it ends."""
+    gate = Gate(fake_registry, f"{image_name}-first", 24 * MB)
+    other = fake_registry.add(image_name, "1", build_image([random_layer(20 * MB, seed=87)]))
+    SlowLayers(fake_registry, image_name)
+    filler = fill(small, 40 * MB)
+    agent = start_agent(small.endpoint, min_free_disk="3MB")
+    agent.request(gate.reference, file="first.yaml")
+    wait_until(lambda: n_free(small) < 30 * MB, 20 * SLOWLY, "half of the first image")
+    agent.request(other.reference)
+    status = wait_pressure(agent, other.reference)
+    assert re.search(r"needs [12]\d MB, 2\d MB of .*, other pulls need 1\d MB, 1 MB ", status["message"])
+    (agent.images_dir / "first.yaml").unlink()
+    wait_until(lambda: n_free(small) > 35 * MB, 20 * SLOWLY, "room")
+    filler.unlink()
+    agent.wait_status(other.reference, "Succeeded", 20 * SLOWLY)

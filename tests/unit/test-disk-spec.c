@@ -118,6 +118,51 @@ static void test_cases(void **state) {
         }
 }
 
+/* The floor is 30 MB, of which 10 are kept from what runs. */
+static const struct NeedRow {
+        const char *name;
+        uint64_t n_free;
+        DiskNeed need;
+        DiskRoom room;
+} needs[] = {
+        { "nothing is known", 40 * MB, { 0, 90 * MB }, DISK_ROOM_ENOUGH },
+        { "just enough", 40 * MB, { 30 * MB, 0 }, DISK_ROOM_ENOUGH },
+        { "a byte short", 40 * MB, { 30 * MB + 1, 0 }, DISK_ROOM_SCARCE },
+        { "just enough for all", 40 * MB, { 20 * MB, 10 * MB }, DISK_ROOM_ENOUGH },
+        { "others need it", 40 * MB, { 20 * MB, 10 * MB + 1 }, DISK_ROOM_SCARCE },
+        { "low, and enough for one that runs", 20 * MB, { 10 * MB, 0 }, DISK_ROOM_LOW },
+        { "low, and too little for it", 20 * MB, { 11 * MB, 0 }, DISK_ROOM_SCARCE },
+        { "critical", 9 * MB, { 90 * MB, 0 }, DISK_ROOM_CRITICAL },
+        { "a manifest that lies", 40 * MB, { UINT64_MAX, UINT64_MAX }, DISK_ROOM_SCARCE },
+        { "a manifest that lies a little", 40 * MB, { UINT64_MAX, 0 }, DISK_ROOM_SCARCE },
+};
+
+static void test_needs(void **state) {
+        const DiskFloor floor = { 0, 30 * MB };
+
+        for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++) {
+                const DiskSpace space = { needs[i].n_free, 100 * MB };
+
+                if (disk_room_for(&floor, &space, &needs[i].need) != needs[i].room)
+                        fail_msg("%s", needs[i].name);
+        }
+}
+
+static void assert_need(DiskFloor floor, DiskNeed need, const char *expected) {
+        const DiskSpace space = { 293 * MB, 340 * MB };
+        cleanup(free_p) char *text = disk_describe_need(&floor, &space, &need, "/images");
+
+        assert_string_equal(text, expected);
+}
+
+static void test_describe_need(void **state) {
+        assert_need((DiskFloor){ 0 }, (DiskNeed){ 401 * MB, 0 },
+                    "needs 401 MB, 293 MB of 340 MB are free in /images");
+        assert_need((DiskFloor){ 0, 30 * MB }, (DiskNeed){ 290 * MB, 120 * MB },
+                    "needs 290 MB, 293 MB of 340 MB are free in /images, other pulls need 120 MB, "
+                    "10 MB stay free (a third of minFreeDisk)");
+}
+
 static void assert_described(DiskFloor floor, DiskSpace space, const char *expected) {
         cleanup(free_p) char *text = disk_describe(&floor, &space, "/images");
 
@@ -134,9 +179,9 @@ static void test_describe(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_texts),
-                cmocka_unit_test(test_cases),
-                cmocka_unit_test(test_describe),
+                cmocka_unit_test(test_texts),         cmocka_unit_test(test_cases),
+                cmocka_unit_test(test_describe),      cmocka_unit_test(test_needs),
+                cmocka_unit_test(test_describe_need),
         };
 
         return cmocka_run_group_tests_name("disk-spec", tests, NULL, NULL);
