@@ -105,6 +105,20 @@ static struct json_object *make_owners(const char *name, const char *uid) {
         return take_ptr(list);
 }
 
+/* NULL: no memory. */
+static struct json_object *make_annotations(void) {
+        return patch_wrap(REGISTRATION_VERSION_ANNOTATION,
+                          json_object_new_string(INPLACED_VERSION));
+}
+
+static bool has_version(struct json_object *object) {
+        const char *version =
+                get_text(json_get(get_metadata(object), "annotations", json_type_object),
+                         REGISTRATION_VERSION_ANNOTATION);
+
+        return version && strcmp(version, INPLACED_VERSION) == 0;
+}
+
 static int add_metadata(struct json_object *body, struct json_object *node, const char *name,
                         const char *uid) {
         cleanup(json_object_put_p) json_object *metadata = json_object_new_object();
@@ -115,6 +129,7 @@ static int add_metadata(struct json_object *body, struct json_object *node, cons
         return patch_add_text(metadata, "name", name)
                ?: make_labels(node, &labels)
                ?: patch_add(metadata, "labels", labels)
+               ?: patch_add(metadata, "annotations", make_annotations())
                ?: patch_add(metadata, "ownerReferences", make_owners(name, uid))
                ?: patch_add(body, "metadata", take_ptr(metadata));
 }
@@ -176,11 +191,12 @@ static int diff_labels(struct json_object *labels, struct json_object *desired,
         return 0;
 }
 
-int registration_spec_patch_labels(struct json_object *object, struct json_object *node,
-                                   struct json_object **ret) {
+int registration_spec_patch_metadata(struct json_object *object, struct json_object *node,
+                                     struct json_object **ret) {
         cleanup(json_object_put_p) json_object *changes = json_object_new_object();
         cleanup(json_object_put_p) json_object *desired = NULL;
         struct json_object *metadata, *patch = NULL;
+        bool is_versioned = has_version(object);
         int r;
 
         if (!changes)
@@ -192,10 +208,13 @@ int registration_spec_patch_labels(struct json_object *object, struct json_objec
         if (r < 0)
                 return r;
 
-        if (json_object_object_length(changes) > 0) {
+        if (json_object_object_length(changes) > 0 || !is_versioned) {
                 metadata = make_guard(object);
                 patch = metadata ? patch_wrap("metadata", metadata) : NULL;
-                if (!patch || patch_add(metadata, "labels", take_ptr(changes)) < 0) {
+                if (!patch ||
+                    (json_object_object_length(changes) > 0 &&
+                     patch_add(metadata, "labels", take_ptr(changes)) < 0) ||
+                    (!is_versioned && patch_add(metadata, "annotations", make_annotations()) < 0)) {
                         json_object_put(patch);
                         return -ENOMEM;
                 }

@@ -5,7 +5,8 @@
  * What is written into a NodeImage of our own
  *
  * Bodies for the API server, made from what it says: the Node, and our object as it is now. A Node
- * may be the whole object or its metadata alone. Pure.
+ * may be the whole object or its metadata alone. An annotation has the version of the agent that keeps
+ * the object. Pure.
  */
 
 #include <json-c/json_types.h>
@@ -14,6 +15,8 @@
 #include <stdint.h>
 
 #include "agent/base/error.h"
+
+#define REGISTRATION_VERSION_ANNOTATION "inplaced.io/agent-version"
 
 /* A NodeImage as it is created: named like the node, owned by it, with its labels and ours, and
  * without images. version: of apps.kruise.io. The caller owns *ret. Refuses what is no Node. */
@@ -26,11 +29,11 @@ bool registration_spec_is_virtual(struct json_object *node);
 /* The object carries our label. */
 bool registration_spec_is_ours(struct json_object *object);
 
-/* Gives the object the labels of the Node, and takes all others away but our own. *ret is a merge
- * patch, which the server refuses if the object has changed, owned by the caller; NULL if the labels
- * are as they should be. */
-int registration_spec_patch_labels(struct json_object *object, struct json_object *node,
-                                   struct json_object **ret);
+/* Gives the object the labels of the Node, and takes all others away but our own; and our annotation. *ret is
+ * a merge patch, which the server refuses if the object has changed, owned by the caller; NULL if all is as
+ * it should be. */
+int registration_spec_patch_metadata(struct json_object *object, struct json_object *node,
+                                     struct json_object **ret);
 
 /* Which tags may leave the spec: those that are finished, in the version that is asked for, since longer
  * than their ttlSecondsAfterFinished. */

@@ -194,7 +194,8 @@ static int on_patched(const KubePatchAnswer *answer, void *userdata) {
                 return keep_reconcile(keep);
         }
 
-        log_info(keep->log, NULL, "Gave the NodeImage \"%s\" the labels of its Node.",
+        log_info(keep->log, NULL,
+                 "Gave the NodeImage \"%s\" the labels of its Node and the version of its agent.",
                  keep->api->node_name);
         r = keep_labels_done(keep);
         return r < 0 ? r : keep_reconcile(keep);
@@ -212,7 +213,7 @@ static int keep_compare_labels(RegistrationKeep *keep, struct json_object *node)
         cleanup(json_object_put_p) json_object *patch = NULL;
         int r;
 
-        r = registration_spec_patch_labels(keep->object, node, &patch);
+        r = registration_spec_patch_metadata(keep->object, node, &patch);
         if (r < 0)
                 return r;
         if (patch)

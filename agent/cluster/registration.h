@@ -5,8 +5,8 @@
  * A NodeImage of our own, where no controller makes them
  *
  * When none appears for this node for a while, one is created, with the Node as its owner and the
- * Node's labels. As long as it is ours (it carries our label) the labels are kept the same and what
- * a controller would do is done: tags whose time to live is over leave the spec. An object that
+ * Node's labels. As long as it is ours (it carries our label) the labels are kept the same, an
+ * annotation says which version of the agent keeps it, and what a controller would do is done: tags whose time to live is over leave the spec. An object that
  * another author made is never changed.
  */
 

@@ -17,6 +17,8 @@
 #define AGENT_LABELS "app.kubernetes.io/name=inplaced"
 #define AGENT_CONTAINER "inplaced"
 #define AGENT_MANAGER "inplaced" /* of what it writes, by its user agent */
+#define AGENT_VERSION_ANNOTATION "inplaced.io/agent-version"
+#define AGENT_VERSION_MAX 64
 
 static void node_agent_free(NodeAgent *agent) {
         if (!agent)
@@ -165,6 +167,20 @@ static int64_t written_at(json_object *object) {
         return latest;
 }
 
+/* Who may write NodeImages may write anything there: what can be no version is none. */
+static const char *version_of(json_object *object) {
+        static const char characters[] =
+                "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+~-";
+        const char *version = json_get_filled(object_at(object, "metadata.annotations"),
+                                              AGENT_VERSION_ANNOTATION);
+
+        return version && strlen(version) <= AGENT_VERSION_MAX &&
+                               strspn(version, characters) == strlen(version)
+                       ? version
+                       : NULL;
+}
+
+/* After the pods, which say themselves which version they are. */
 static int on_node_image(json_object *object, void *userdata) {
         int64_t time = written_at(object);
         NodeAgent *agent;
@@ -178,7 +194,7 @@ static int on_node_image(json_object *object, void *userdata) {
                 return r;
 
         agent->wrote_at = time;
-        return 0;
+        return agent->has_pod ? 0 : text_set(&agent->version, version_of(object));
 }
 
 /* What may not be read is not known; the first reason is kept. */
@@ -236,7 +252,7 @@ const char *node_agent_describe(const NodeAgent *agent, char *buffer, size_t siz
         if (!agent)
                 return "-";
         if (!agent->has_pod)
-                return "yes";
+                return agent->version ?: "yes";
 
         (void) snprintf(buffer, size, "%s%s", agent->version ?: "yes",
                         agent->is_ready ? "" : " (not ready)");

@@ -6,7 +6,8 @@
  *
  * An agent that runs as a pod is known by that pod: its version is the image's tag, and it is ready if the
  * pod is. One that runs as a service of the node is known by its trace alone: it has written the status
- * of the node's NodeImage. That says neither which version it is nor whether it still runs.
+ * of the node's NodeImage, and its version into an annotation of it if it has made the NodeImage by itself.
+ * That does not say whether it still runs.
  */
 
 #include <stdbool.h>

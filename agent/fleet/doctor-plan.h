@@ -61,7 +61,7 @@ typedef struct DoctorGroups {
         DoctorGroup *items;
         size_t n_items;
         size_t n_with_agent;
-        size_t n_of_unknown_version; /* services of their nodes, which write it nowhere */
+        size_t n_of_unknown_version; /* services of nodes whose NodeImage a controller has made */
         const char *version;         /* that most agents have; NULL: none is known */
 } DoctorGroups;
 

@@ -210,7 +210,9 @@ def n_of_unknown_version(inplace) -> int:
 
 
 def test_doctor_of_services(inplace, agents, kube, hollow):
-    """An agent that is no pod is known by what it writes, its version is not; kruise-daemon is no agent."""
+    """An agent that is no pod is known by what it writes, its version by an annotation of a NodeImage of its own;
+    kruise-daemon is no agent.
+    """
     before = n_of_unknown_version(inplace)  # of other tests' nodes
     hollow("doctor-bare", tag("1", "Succeeded", 100))
     status = {"desired": 1, **dict.fromkeys(("succeeded", "failed", "pulling"), 0)}
@@ -232,6 +234,13 @@ def test_doctor_of_services(inplace, agents, kube, hollow):
         assert n_of_unknown_version(inplace) == before + 1
         (missing,) = (name for name, message in problems(ran).items() if message == "there is no agent")
         assert "doctor-kruise" in missing and "doctor-bare" not in missing
+        for version, n_unknown in (("0.1.0", 0), ("0.1.0\n", 1), ("1" * 65, 1), ("", 1), ("0.0.7+x~1-2", 0)):
+            annotations = {"inplaced.io/agent-version": version}
+            kube.patch(f"{_NODE_IMAGES}/doctor-bare", {"metadata": {"annotations": annotations}})
+            assert n_of_unknown_version(inplace) == before + n_unknown, version
+        assert "the agent is of version 0.0.7+x~1-2, most others are of 0.1.0" in (
+            problems(inplace.run("doctor", "-o", "json")).values()
+        )
     finally:
         kube.delete(kube.path_of(node))
         kube.delete(path)

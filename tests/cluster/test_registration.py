@@ -18,6 +18,7 @@ from lab.wait import wait_until
 SLOWLY = sanitizers.SLOWNESS
 
 OURS = {"app.kubernetes.io/managed-by": "inplaced"}
+_ANNOTATIONS = {"inplaced.io/agent-version": "0.1.0"}
 _LABELS = {"kubernetes.io/hostname": "host", "disk": "ssd"}
 
 # The agent waits so many seconds for a controller to create the object.
@@ -65,6 +66,7 @@ def test_makes_and_keeps_it(make_registrar, kube, node, object_of_node, push):
     agent.start()
     made = wait_made(object_of_node)
     assert made["metadata"]["labels"] == {**_LABELS, **OURS}
+    assert made["metadata"]["annotations"] == _ANNOTATIONS
     (owner,) = made["metadata"]["ownerReferences"]
     assert (owner["apiVersion"], owner["kind"], owner["name"], owner["uid"]) == (
         "v1",
@@ -94,7 +96,33 @@ def test_labels_are_mirrored_at_start(make_registrar, kube, node, object_of_node
     kube.patch(path, {"metadata": {"labels": {"disk": None, "zone": "a"}}})
     make_registrar().start()
     labels = {"kubernetes.io/hostname": "host", "zone": "a", **OURS}
-    kube.wait_for(object_of_node.path, lambda made: made["metadata"]["labels"] == labels)
+    made = kube.wait_for(object_of_node.path, lambda made: made["metadata"]["labels"] == labels)
+    assert made["metadata"]["annotations"] == _ANNOTATIONS
+
+
+def test_version_is_written_once(make_registrar, kube, node, object_of_node, push):
+    """After an update of the agent; not by a restart of the same one, nor into an object of a controller."""
+    old = {"annotations": {"inplaced.io/agent-version": "0.0.9", "kept": "yes"}}
+    object_of_node.create(labels={**_LABELS, **OURS})
+    kube.patch(object_of_node.path, {"metadata": old})
+
+    def run_agent(tag: str) -> int:
+        """How often one says that it has written, which has pulled an image since."""
+        agent = make_registrar()
+        agent.start()
+        image = push(tag=tag)
+        object_of_node.request(image.reference)
+        object_of_node.wait_status(image.reference, "Succeeded")
+        agent.terminate()
+        return len([line for line in agent.logs() if "version of its agent" in line["message"]])
+
+    assert run_agent("1") == 1
+    assert object_of_node.get()["metadata"]["annotations"] == {**_ANNOTATIONS, "kept": "yes"}
+    assert run_agent("2") == 0
+    changed = {"labels": {"app.kubernetes.io/managed-by": "x"}, **old}
+    kube.patch(object_of_node.path, {"metadata": changed})
+    assert run_agent("3") == 0
+    assert object_of_node.get()["metadata"]["annotations"] == old["annotations"]
 
 
 def test_is_made_again(make_registrar, node, object_of_node):

@@ -20,6 +20,7 @@
 #include "tests/unit/merge-patch.h"
 
 #define NOW 1769904059 /* 2026-02-01T00:00:59Z */
+#define ANNOTATED "'annotations':{'inplaced.io/agent-version':'" INPLACED_VERSION "'}"
 #define OURS "'app.kubernetes.io/managed-by':'inplaced'"
 #define IDENTITY "'uid':'u-2','resourceVersion':'41'"
 
@@ -54,10 +55,11 @@ static void test_body(void **state) {
         cleanup(error_done) Error error = ERROR_INIT;
 
         assert_int_equal(registration_spec_body(node, "v1beta1", &body, &error), 0);
-        assert_json(body, "{'apiVersion':'apps.kruise.io/v1beta1','kind':'NodeImage','spec':{},"
-                          "'metadata':{'name':'node-1','labels':{'zone':'a'," OURS "},"
-                          "'ownerReferences':[{'apiVersion':'v1','kind':'Node','name':'node-1',"
-                          "'uid':'u-1'}]}}");
+        assert_json(body,
+                    "{'apiVersion':'apps.kruise.io/v1beta1','kind':'NodeImage','spec':{},"
+                    "'metadata':{'name':'node-1','labels':{'zone':'a'," OURS "}," ANNOTATED ","
+                    "'ownerReferences':[{'apiVersion':'v1','kind':'Node','name':'node-1',"
+                    "'uid':'u-1'}]}}");
         assert_true(registration_spec_is_ours(body));
 }
 
@@ -135,34 +137,56 @@ static const struct Labels {
 
 /* clang-format on */
 
-static json_object *wrap_labels(const char *text) {
+static json_object *wrap_labels(const char *text, const char *more) {
         cleanup(free_p) char *whole = NULL;
 
-        if (asprintf(&whole, "{'metadata':{%s,'labels':%s},'kind':'x'}", IDENTITY, text) < 0)
+        if (asprintf(&whole, "{'metadata':{%s,'labels':%s%s},'kind':'x'}", IDENTITY, text, more) <
+            0)
                 abort();
         return parse(whole);
 }
 
 static void test_labels(void **state) {
         const struct Labels *test = *state;
-        cleanup(json_object_put_p) json_object *object = wrap_labels(test->object);
-        cleanup(json_object_put_p) json_object *node = wrap_labels(test->node);
+        cleanup(json_object_put_p) json_object *object = wrap_labels(test->object, "," ANNOTATED);
+        cleanup(json_object_put_p) json_object *node = wrap_labels(test->node, "");
         cleanup(json_object_put_p) json_object *patch = NULL, *expected = NULL, *again = NULL;
 
-        assert_int_equal(registration_spec_patch_labels(object, node, &patch), 0);
+        assert_int_equal(registration_spec_patch_metadata(object, node, &patch), 0);
         if (!test->patch) {
                 assert_null(patch);
                 return;
         }
 
-        expected = wrap_labels(test->patch);
+        expected = wrap_labels(test->patch, "");
         json_object_object_del(expected, "kind");
         assert_true(json_object_equal(patch, expected));
 
         object = apply_merge_patch(object, patch);
         assert_true(registration_spec_is_ours(object));
-        assert_int_equal(registration_spec_patch_labels(object, node, &again), 0);
+        assert_int_equal(registration_spec_patch_metadata(object, node, &again), 0);
         assert_null(again);
+}
+
+/* The version of the agent is written with the labels, and where it alone has changed. */
+static void test_version(void **state) {
+        static const char *const others[] = {
+                "", ",'annotations':{'a':'b'}", ",'annotations':7",
+                ",'annotations':{'inplaced.io/agent-version':'0.0.9'}"
+        };
+
+        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+                cleanup(json_object_put_p) json_object *object =
+                        wrap_labels("{'a':'1'," OURS "}", others[i]);
+                cleanup(json_object_put_p) json_object *same = wrap_labels("{'a':'1'}", "");
+                cleanup(json_object_put_p) json_object *other = wrap_labels("{'a':'2'}", "");
+                cleanup(json_object_put_p) json_object *patch = NULL, *both = NULL;
+
+                assert_int_equal(registration_spec_patch_metadata(object, same, &patch), 0);
+                assert_json(patch, "{'metadata':{" IDENTITY "," ANNOTATED "}}");
+                assert_int_equal(registration_spec_patch_metadata(object, other, &both), 0);
+                assert_json(both, "{'metadata':{" IDENTITY ",'labels':{'a':'2'}," ANNOTATED "}}");
+        }
 }
 
 #define TAG(tag, more) "{'tag':'" tag "'" more "}"
@@ -256,6 +280,7 @@ int main(void) {
                 cmocka_unit_test(test_body_of_no_node),
                 cmocka_unit_test(test_virtual),
                 cmocka_unit_test(test_ours),
+                cmocka_unit_test(test_version),
         };
 
         for (size_t i = 0; i < N_LABELS; i++)

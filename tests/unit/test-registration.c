@@ -31,6 +31,7 @@
 #define NODE_PATH "/api/v1/nodes/node-1"
 #define OBJECTS_PATH "/apis/apps.kruise.io/v1beta1/nodeimages"
 #define OBJECT_PATH OBJECTS_PATH "/node-1"
+#define ANNOTATED "\"annotations\":{\"inplaced.io/agent-version\":\"" INPLACED_VERSION "\"}"
 #define NODE "{\"metadata\":{\"name\":\"node-1\",\"uid\":\"u-1\",\"labels\":{\"zone\":\"a\"}}}"
 #define VIRTUAL_NODE                                                     \
         "{\"metadata\":{\"name\":\"node-1\",\"uid\":\"u-1\",\"labels\":" \
@@ -135,7 +136,7 @@ static void show(Fixture *fixture, const char *version, const char *labels, cons
 
         assert_true(asprintf(&text,
                              "{\"metadata\":{\"name\":\"node-1\",\"uid\":\"u-2\","
-                             "\"resourceVersion\":\"%s\",\"labels\":{%s}}%s}",
+                             "\"resourceVersion\":\"%s\"," ANNOTATED ",\"labels\":{%s}}%s}",
                              version, labels, more) > 0);
         json = json_tokener_parse(text);
         assert_non_null(json);
@@ -173,7 +174,7 @@ static void test_creates_one(void **state) {
         expect_body(fixture, KUBE_JSON,
                     "{\"apiVersion\":\"apps.kruise.io/v1beta1\",\"kind\":\"NodeImage\","
                     "\"spec\":{},\"metadata\":{\"name\":\"node-1\",\"labels\":{\"zone\":\"a\"," OURS
-                    "},\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"Node\","
+                    "}," ANNOTATED ",\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"Node\","
                     "\"name\":\"node-1\",\"uid\":\"u-1\"}]}}");
         answer(fixture, 201, "{}");
         expect_nothing(fixture);
