@@ -274,8 +274,11 @@ static int on_problem(const char *subject, const char *message, const char *advi
         return 0;
 }
 
+/* An option or the configuration file is distinguished from what they name: only those keep a running agent
+ * from reloading. */
 static int check_config(const Options *options, const DiagnosisVisitor *visitor,
                         const size_t *n_problems) {
+        bool is_invalid = *n_problems > 0;
         const Error none = ERROR_INIT;
         int r;
 
@@ -283,7 +286,7 @@ static int check_config(const Options *options, const DiagnosisVisitor *visitor,
         if (r < 0)
                 return fail(&none, r);
         if (*n_problems > 0)
-                return EXIT_FAILURE;
+                return is_invalid ? EXIT_USAGE : EXIT_FAILURE;
 
         return puts("The configuration, the documents and the credentials are valid.") < 0
                        ? EXIT_FAILURE

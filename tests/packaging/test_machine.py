@@ -278,10 +278,13 @@ def test_reload(node):
     node.run("systemctl", "reload", AGENT)
     wait_until(lambda: "Reloaded the configuration." in node.log(), 30, node.log, 0.1)
     node.write(CONFIG, node.default_config + "logLevel: loud\n")
-    node.run("systemctl", "reload", AGENT)
+    assert "failed" in node.run("systemctl", "reload", AGENT, check=False)
     wait_until(lambda: "Cannot reload the configuration" in node.log(), 30, node.log, 0.1)
+    assert node.show(AGENT, "ActiveState") == "active"
     node.write(CONFIG, node.default_config)
+    node.write("/etc/inplaced/images.d/bad.yaml", "a: [")
     node.run("systemctl", "reload", AGENT)
+    node.run("rm", "/etc/inplaced/images.d/bad.yaml")
     assert node.pid() == pid and node.show(AGENT, "ActiveState") == "active"
 
 
