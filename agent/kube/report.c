@@ -33,12 +33,18 @@ static int on_delay_over(void *userdata) {
         return 0;
 }
 
+/* The newest reason counts, from when the first one came. */
 static int report_wait(KubeReport *report) {
+        uint64_t delay_usec = report->delay_usec ?: KUBE_REPORT_DELAY_USEC;
+
         if (!report->delay.event)
                 timer_init(&report->delay, kube_client_event(report->client),
                            /* accuracy_usec= */ 0, on_delay_over, report);
-
-        return timer_start(&report->delay, report->delay_usec ?: KUBE_REPORT_DELAY_USEC);
+        if (!timer_is_running(&report->delay))
+                report->since_usec = loop_now_usec(kube_client_event(report->client));
+        if (report->waiting.kind == ERROR_TIMEOUT)
+                delay_usec *= KUBE_REPORT_TIMEOUT_FACTOR;
+        return timer_start_at(&report->delay, report->since_usec + delay_usec);
 }
 
 int kube_report_trouble(KubeReport *report, const Error *error) {
@@ -50,7 +56,7 @@ int kube_report_trouble(KubeReport *report, const Error *error) {
 
         error_done(&report->waiting);
         (void) error_copy(&report->waiting, error);
-        return timer_is_running(&report->delay) ? 0 : report_wait(report);
+        return report_wait(report);
 }
 
 void kube_report_answered(KubeReport *report) {

@@ -5,7 +5,8 @@
  * What is logged about trouble with something that is watched
  *
  * Each reason once, and no reason that passes by itself: a watch that was cut goes on with a new one,
- * and a server that has just started refuses all requests until it has read its access rules. Nothing
+ * and a server that has just started refuses all requests until it has read its access rules, or until its
+ * cache has caught up with its store ("Too large resource version", after 3 s of trying). Nothing
  * is logged while the server does not answer at all, which the client's owner hears of (KubeReachable).
  */
 
@@ -15,6 +16,7 @@
 #include "agent/kube/client.h"
 
 #define KUBE_REPORT_DELAY_USEC ((uint64_t) 3 * 1000 * 1000)
+#define KUBE_REPORT_TIMEOUT_FACTOR 3 /* for a time-out, since the next attempt may take as long */
 
 /* The first lines are set by the owner, the others are zero at first. */
 typedef struct KubeReport {
@@ -25,7 +27,8 @@ typedef struct KubeReport {
         uint64_t delay_usec; /* 0: KUBE_REPORT_DELAY_USEC */
 
         Timer delay;
-        Error waiting; /* what will be logged if it lasts, or unset */
+        uint64_t since_usec; /* it has waited */
+        Error waiting;       /* what will be logged if it lasts, or unset */
         LogOnce logged;
 } KubeReport;
 

@@ -171,6 +171,26 @@ static void test_trouble_outlasts_that_of_all(void **state) {
         assert_int_equal(fixture_close(&f, SUBJECT ": forbidden."), 1);
 }
 
+/* The next attempt may take as long, and succeed. */
+static void test_time_outs_have_longer(void **state) {
+        Fixture f;
+
+        fixture_open(&f);
+        trouble(&f, ERROR_TIMEOUT, "Too large resource version");
+        fake_clock_pass(fake_kube.event, 2999);
+        assert_true(timer_is_running(&f.report.delay));
+        assert_false(kube_report_well(&f.report));
+
+        trouble(&f, ERROR_TIMEOUT, "Too large resource version");
+        fake_clock_pass(fake_kube.event, 2000);
+        trouble(&f, ERROR_TIMEOUT, "Too large resource version");
+        fake_clock_pass(fake_kube.event, 999);
+        assert_true(timer_is_running(&f.report.delay));
+        fake_clock_pass(fake_kube.event, 1);
+        assert_false(timer_is_running(&f.report.delay));
+        assert_int_equal(fixture_close(&f, SUBJECT ": Too large resource version."), 1);
+}
+
 /* What was to be said is outdated by what is said at once. */
 static void test_worse_trouble_comes_meanwhile(void **state) {
         Fixture f;
@@ -192,6 +212,7 @@ int main(void) {
                 cmocka_unit_test(test_trouble_of_all_is_said_by_one),
                 cmocka_unit_test(test_trouble_outlasts_that_of_all),
                 cmocka_unit_test(test_worse_trouble_comes_meanwhile),
+                cmocka_unit_test(test_time_outs_have_longer),
         };
 
         return cmocka_run_group_tests(tests, NULL, NULL);
