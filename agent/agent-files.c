@@ -188,6 +188,13 @@ static int ignore_changed(ImagesDir *dir, void *userdata) {
         return 0;
 }
 
+const char *agent_files_access(const Options *options) {
+        if (options->kubeconfig)
+                return "--kubeconfig";
+
+        return kube_access_is_pod(NULL) ? "the pod's service account" : "--mode";
+}
+
 static int check_kubeconfig(sd_event *event, const Options *options,
                             const DiagnosisVisitor *visitor) {
         const KubeAccessOptions access = {
@@ -204,9 +211,8 @@ static int check_kubeconfig(sd_event *event, const Options *options,
         if (error.kind == ERROR_NONE)
                 return r;
 
-        return visitor->on_problem(options->kubeconfig ? "--kubeconfig" : "--mode",
-                                   error_message(&error), "correct the file, or name another one",
-                                   visitor->userdata);
+        return visitor->on_problem(agent_files_access(options), error_message(&error),
+                                   "correct the file, or name another one", visitor->userdata);
 }
 
 static int check_providers(sd_event *event, const Options *options,

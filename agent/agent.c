@@ -356,7 +356,7 @@ static int refuse_access(const Options *options, const Error *error, Error *rete
         bool is_missing = options->kubeconfig && access(options->kubeconfig, F_OK) < 0;
 
         return error_set(reterr, is_missing ? ERROR_NOT_FOUND : error->kind, "%s: %s",
-                         options->kubeconfig ? "--kubeconfig" : "--mode", error_message(error));
+                         agent_files_access(options), error_message(error));
 }
 
 /* The API server is not asked yet, see agent_add_source(). */

@@ -14,9 +14,9 @@
 
 #define IMAGES_MAX 100 /* that are listed */
 
-#define NO_RUNTIME                                                                               \
-        "no container runtime was found at the usual places; start it, or name its socket with " \
-        "--runtime-endpoint"
+#define NO_RUNTIME                                                                             \
+        "no container runtime was found at the usual places; start it, or name its socket in " \
+        "runtimeEndpoints of the configuration, or with --runtime-endpoint"
 
 /* Of those that are not ready, one that answers is more telling than one that is not there. */
 static const Runtime *most_telling(const Runtimes *runtimes) {
