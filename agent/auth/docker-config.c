@@ -80,6 +80,14 @@ static int is_auth_file(const struct dirent *entry) {
                strcmp(entry->d_name + size - strlen(SUFFIX), SUFFIX) == 0;
 }
 
+/* ".JSON", say. */
+static int is_almost_auth_file(const struct dirent *entry) {
+        size_t size = strlen(entry->d_name);
+
+        return entry->d_name[0] != '.' && size > strlen(SUFFIX) && !is_auth_file(entry) &&
+               strcasecmp(entry->d_name + size - strlen(SUFFIX), SUFFIX) == 0;
+}
+
 /* What is done with each file. */
 typedef struct Visit {
         Keyring *keyring;
@@ -164,6 +172,24 @@ int auth_dir_add_all(AuthDir *dir, Keyring *keyring, AuthDirProblem on_problem, 
         return visit_all(dir, &visit);
 }
 
+/* A folder that cannot be read was reported. */
+static int report_almost(AuthDir *dir, const Visit *visit) {
+        cleanup(free_names_p) struct dirent **names = NULL;
+        int n = scandir(dir->path, &names, is_almost_auth_file, alphasort), r = 0;
+
+        for (int i = 0; i < n; i++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                (void) error_set(&error, ERROR_INVALID,
+                                 "not read: its name does not end with \"" SUFFIX "\"");
+                if (r >= 0)
+                        r = report(visit, names[i]->d_name, &error);
+                free(names[i]);
+        }
+
+        return r;
+}
+
 int auth_dir_check(AuthDir *dir, AuthDirProblem on_problem, void *userdata, size_t *ret_n_files) {
         Visit visit = { .on_problem = on_problem, .userdata = userdata, .is_check = true };
         cleanup(keyring_free_p) Keyring *keyring = NULL;
@@ -175,6 +201,8 @@ int auth_dir_check(AuthDir *dir, AuthDirProblem on_problem, void *userdata, size
 
         visit.keyring = keyring;
         r = visit_all(dir, &visit);
+        if (r >= 0)
+                r = report_almost(dir, &visit);
         *ret_n_files = visit.n_files;
         return r;
 }

@@ -94,29 +94,34 @@ static int describe(const Walk *walk, const JsonPath *path, const KnownKey *know
         return ret->kind == ERROR_NONE ? r : 0;
 }
 
-static int report(Walk *walk, const JsonPath *path, const KnownKey *known, unsigned line) {
-        cleanup(error_done) Error text = ERROR_INIT;
-        UnknownKeys *unknown = &walk->unknown;
-        int r;
-
+int unknown_keys_add(UnknownKeys *unknown, const char *text) {
         if (unknown->n_found++ >= UNKNOWN_KEYS_MAX)
                 return 0;
-
-        r = describe(walk, path, known, &text);
-        if (r < 0)
-                return r;
 
         if (!unknown->texts) {
                 unknown->texts = calloc(UNKNOWN_KEYS_MAX, sizeof(*unknown->texts));
                 if (!unknown->texts)
                         return -ENOMEM;
         }
-        if (asprintf(&unknown->texts[unknown->n_texts], "line %u: %s", line, error_message(&text)) <
-            0)
-                return -ENOMEM;
 
-        unknown->n_texts++;
-        return 0;
+        unknown->texts[unknown->n_texts] = strdup(text);
+        return unknown->texts[unknown->n_texts++] ? 0 : -ENOMEM;
+}
+
+static int report(Walk *walk, const JsonPath *path, const KnownKey *known, unsigned line) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        r = describe(walk, path, known, &error);
+        if (r < 0)
+                return r;
+        if (asprintf(&text, "line %u: %s", line, error_message(&error)) < 0) {
+                text = NULL;
+                return -ENOMEM;
+        }
+
+        return unknown_keys_add(&walk->unknown, text);
 }
 
 /* Passes each key, also where all of them are known: the lines are counted. */

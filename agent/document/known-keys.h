@@ -39,4 +39,7 @@ int known_keys_check(const Documents *documents,
                      const KnownKey *(*known_in)(struct json_object *document), bool is_secret,
                      UnknownKeys *ret);
 
+/* Something else that is worth a line; the text is copied. */
+int unknown_keys_add(UnknownKeys *unknown, const char *text);
+
 void unknown_keys_done(UnknownKeys *unknown);

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <resolv.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -308,8 +309,46 @@ static const KnownKey *known_in(json_object *document) {
         return json_get(document, "auths", json_type_object) ? config_keys : map_keys;
 }
 
+/* docker writes such an entry beside the name of the program that has its credentials. */
+static bool is_held_by_helper(json_object *document, const char *key, json_object *entry) {
+        json_object *helpers = json_get(document, "credHelpers", json_type_object);
+
+        return (!entry || (json_object_is_type(entry, json_type_object) &&
+                           json_object_object_length(entry) == 0)) &&
+               (json_get_filled(document, "credsStore") || json_get_filled(helpers, key));
+}
+
+static int check_helpers(json_object *document, UnknownKeys *unknown) {
+        json_object *auths = json_get(document, "auths", json_type_object);
+
+        if (!auths)
+                return 0;
+
+        json_object_object_foreach(auths, key, entry) {
+                cleanup(free_p) char *text = NULL;
+                char quoted[QUOTE_SIZE];
+                int r;
+
+                if (!is_held_by_helper(document, key, entry))
+                        continue;
+                if (asprintf(&text,
+                             "the entry %s holds no credentials: a helper program keeps them "
+                             "(\"credsStore\" or \"credHelpers\"), which is not run here",
+                             quote_key(key, quoted)) < 0) {
+                        text = NULL;
+                        return -ENOMEM;
+                }
+                r = unknown_keys_add(unknown, text);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
 int credentials_spec_check_keys(const char *text, size_t size, UnknownKeys *ret) {
         cleanup(documents_wipe) Documents documents = DOCUMENTS_INIT;
+        cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
@@ -319,7 +358,16 @@ int credentials_spec_check_keys(const char *text, size_t size, UnknownKeys *ret)
                 return 0;
         }
 
-        return r < 0 ? r : known_keys_check(&documents, known_in, /* is_secret= */ true, ret);
+        if (r >= 0)
+                r = known_keys_check(&documents, known_in, /* is_secret= */ true, &unknown);
+        for (size_t i = 0; r >= 0 && i < documents.n_items; i++)
+                r = check_helpers(documents.items[i], &unknown);
+        if (r < 0)
+                return r;
+
+        *ret = unknown;
+        unknown = UNKNOWN_KEYS_INIT;
+        return 0;
 }
 
 void credentials_entry_done(CredentialsEntry *entry) {

@@ -53,7 +53,8 @@ int credentials_spec_parse_config(const char *text, size_t size, CredentialsSpec
 /* The same of a map that stands in another document. */
 int credentials_spec_read(struct json_object *map, CredentialsSpec *ret, Error *reterr);
 
-/* The keys of such a text that mean nothing; one that cannot be parsed has none. */
+/* The keys of such a text that mean nothing, and the entries whose credentials a helper program keeps, so
+ * that they hold nothing; one that cannot be parsed has none. */
 int credentials_spec_check_keys(const char *text, size_t size, UnknownKeys *ret);
 
 void credentials_entry_done(CredentialsEntry *entry);

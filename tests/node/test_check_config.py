@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 
 import pytest
@@ -134,6 +135,41 @@ def test_cannot_work(agent, folder, case):
     if case != "socket-folder":  # a check makes no socket
         status = 1 if case in ("no-pod", "kubeconfig") else 2
         assert [f"inplaced: {line}" for line in find(agent, flag, status=status)] == lines
+
+
+def test_credentials_that_are_not_there(agent):
+    """What docker leaves to a helper program, and files that are not read, are said, each in a line."""
+    config = {
+        "auths": {"a.example": {}, "u:p@b.example": None, "c.example": {"auth": "dTpw"}, "d.example": {"email": "x"}},
+        "credsStore": "desktop",
+    }
+    write_whole(agent.auth_dir / "a.json", json.dumps(config))
+    config = {"auths": {"a.example": {}, "b.example": {}}, "credHelpers": {"b.example": "ecr-login"}}
+    write_whole(agent.auth_dir / "b.json", json.dumps(config))
+    write_whole(agent.auth_dir / "c.json", json.dumps({"auths": {"a.example": {}}}))
+    for name in ("z.JSON", "README", "a.json.bak"):
+        write_whole(agent.auth_dir / name, "{}")
+    why = "a helper program keeps them (\"credsStore\" or \"credHelpers\"), which is not run here"
+    assert find(agent) == [
+        f'{agent.auth_dir}/a.json: the entry "a.example" holds no credentials: {why}',
+        f'{agent.auth_dir}/a.json: the entry "b.example" holds no credentials: {why}',
+        f'{agent.auth_dir}/b.json: the entry "b.example" holds no credentials: {why}',
+        f'{agent.auth_dir}/z.JSON: not read: its name does not end with ".json"',
+    ]
+
+
+def test_account_of_a_pod(agent):
+    """What is wrong with it is not said of an option that was not given."""
+    account = "/run/secrets/kubernetes.io/serviceaccount"
+    made = f"mount -t tmpfs tmpfs /run && mkdir -p {account} && echo t > {account}/token && : > {account}/ca.crt"
+    pod = ["env", "KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=1", "unshare", "--mount", "sh", "-ec"]
+    program = shlex.join(agent.argv)
+    for more, code in (("--check-config", 1), ("", 2)):
+        done = subprocess.run([*pod, f"{made} && exec {program} {more}"], capture_output=True, text=True, check=False)
+        (line,) = [line for line in done.stderr.splitlines() if not line.startswith("{")]
+        assert line.startswith("inplaced: the pod's service account: /var/run/secrets/"), line
+        assert line.endswith("ca.crt: is empty"), line
+        assert done.returncode == code
 
 
 def test_kubeconfig_is_not_there_yet(agent, folder):
