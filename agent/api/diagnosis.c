@@ -210,9 +210,12 @@ static int visit_file(const ImagesFile *file, const DiagnosisSubject *subject,
         }
 
         if (file->error.kind != ERROR_NONE)
-                r = visitor->on_problem(path, error_message(&file->error),
-                                        "correct the file; until then its last good content counts",
-                                        visitor->userdata);
+                r = visitor->on_problem(
+                        path, error_message(&file->error),
+                        file->n_contents > 0 ? "correct the file; until then its last good "
+                                               "content counts"
+                                             : "correct the file; until then it asks for nothing",
+                        visitor->userdata);
         return r < 0 ? r : visit_unknown_keys(path, file, visitor);
 }
 

@@ -775,7 +775,18 @@ static int builder_handle(Builder *builder, const yaml_event_t *event) {
         abort();
 }
 
-static int refuse_syntax(const yaml_parser_t *parser, const char *text, Error *reterr) {
+static bool is_tab_at(const char *text, size_t size, size_t n_characters) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < size; i++)
+                if (((unsigned char) text[i] & 0xc0) != 0x80 && n++ == n_characters)
+                        return text[i] == '\t';
+
+        return false;
+}
+
+static int refuse_syntax(const yaml_parser_t *parser, const char *text, size_t size,
+                         Error *reterr) {
         const char *problem = parser->problem ?: "this is not YAML";
 
         if (parser->error == YAML_MEMORY_ERROR)
@@ -783,11 +794,14 @@ static int refuse_syntax(const yaml_parser_t *parser, const char *text, Error *r
         if (parser->error == YAML_READER_ERROR)
                 return refuse_at(text, parser->problem_offset, problem, reterr);
 
-        return error_set(reterr, ERROR_INVALID, "line %zu, column %zu: %s",
-                         parser->problem_mark.line + 1, parser->problem_mark.column + 1, problem);
+        return error_set(reterr, ERROR_INVALID, "line %zu, column %zu: %s%s",
+                         parser->problem_mark.line + 1, parser->problem_mark.column + 1, problem,
+                         is_tab_at(text, size, parser->problem_mark.index)
+                                 ? "; YAML allows no tab here"
+                                 : "");
 }
 
-static int read_events(Builder *builder, yaml_parser_t *parser, const char *text) {
+static int read_events(Builder *builder, yaml_parser_t *parser, const char *text, size_t size) {
         bool is_end = false;
         int r = 0;
 
@@ -795,7 +809,7 @@ static int read_events(Builder *builder, yaml_parser_t *parser, const char *text
                 yaml_event_t event;
 
                 if (!yaml_parser_parse(parser, &event))
-                        return refuse_syntax(parser, text, builder->reterr);
+                        return refuse_syntax(parser, text, size, builder->reterr);
 
                 r = builder_handle(builder, &event);
                 is_end = event.type == YAML_STREAM_END_EVENT;
@@ -819,7 +833,7 @@ static int read_yaml(const char *text, size_t size, Documents *ret, Error *reter
                 return -ENOMEM;
         yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
         yaml_parser_set_input_string(&parser, (const unsigned char *) text, size);
-        r = read_events(builder, &parser, text);
+        r = read_events(builder, &parser, text, size);
         yaml_parser_delete(&parser);
         if (r < 0)
                 return r;

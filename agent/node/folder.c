@@ -126,8 +126,10 @@ static int folder_take_file(Folder *folder, const ImagesFile *file) {
                 log_warning(folder->log,
                             LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED },
                                        { "FILE", file->name }),
-                            "Cannot use \"%s/%s\": %s, keeping its last good content.",
-                            folder->path, file->name, error_message(&file->error));
+                            "Cannot use \"%s/%s\": %s, %s.", folder->path, file->name,
+                            error_message(&file->error),
+                            file->n_contents > 0 ? "keeping its last good content"
+                                                 : "it has had no good content yet");
 
         folder_log_unknown(folder, source, &file->unknown);
         if (source->n_contents == file->n_contents)

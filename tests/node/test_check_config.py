@@ -137,6 +137,15 @@ def test_cannot_work(agent, folder, case):
         assert [f"inplaced: {line}" for line in find(agent, flag, status=status)] == lines
 
 
+def test_number_in_the_place_of_a_text(agent):
+    """It is said with as many digits as it has."""
+    for tag, shown in (("1.10", "1.1"), ("-1.5", "-1.5"), ("12", "12"), ("yes", "true")):
+        document = f"apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\nspec:\n  images:\n    a/b:\n      tags:\n      - tag: {tag}\n"
+        write_whole(agent.images_dir / "a.yaml", document)
+        (line,) = find(agent)
+        assert line.endswith(f"expected a string (in quotes), got {shown}"), line
+
+
 def test_credentials_that_are_not_there(agent):
     """What docker leaves to a helper program, and files that are not read, are said, each in a line."""
     config = {

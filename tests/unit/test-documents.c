@@ -103,7 +103,13 @@ static const struct Story {
         { "a wrong indentation", TEXT("a:\n  b: 1\n c: 2\n"),
           .refusal = "line 3, column 2: did not find expected key" },
         { "a tab as indentation", TEXT("a:\n\tb: 1\n"),
-          .refusal = "line 2, column 1: found character that cannot start any token" },
+          .refusal = "line 2, column 1: found character that cannot start any token; YAML allows "
+                     "no tab here" },
+        { "a tab behind other characters", TEXT("\303\244: 1\nb:\n\tc: 1\n"),
+          .refusal = "line 3, column 1: found character that cannot start any token; YAML allows "
+                     "no tab here" },
+        { "another character in its place", TEXT("a: 1\nb: @\n"),
+          .refusal = "line 2, column 4: found character that cannot start any token" },
         { "an open bracket", TEXT("a: [1, 2\n"),
           .refusal = "line 2, column 1: did not find expected ',' or ']'" },
         { "JSON that ends early", TEXT("{\"a\":{\"b\":1}"),

@@ -137,7 +137,10 @@ static void test_files(void **state) {
         await("");
 }
 
-/* Its last good content counts, and each reason is logged once. */
+#define KEPT ", keeping its last good content."
+#define NONE ", it has had no good content yet."
+
+/* Its last good content counts, if there is any, and each reason is logged once. */
 static void test_malformed_file(void **state) {
         cleanup(free_p) char *line = NULL;
         const char *said, *at;
@@ -149,6 +152,7 @@ static void test_malformed_file(void **state) {
         while (images_dir_get_file(folder_dir(f.folder), 0)->error.kind == ERROR_NONE)
                 assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
         assert_int_equal(folder_rescan(f.folder), 0);
+        put("never.yaml", "{");
         put("b.yaml", DESIRED("two"));
         await("one file/a.yaml, two file/b.yaml, ");
         said = stderr_restore(&f.captured);
@@ -156,6 +160,11 @@ static void test_malformed_file(void **state) {
         at = strstr(said, line);
         assert_non_null(at);
         assert_null(strstr(at + 1, line));
+        assert_memory_equal(strchr(at, '\n') - strlen(KEPT), KEPT, strlen(KEPT));
+        at = strstr(said, "/never.yaml\": ");
+        assert_non_null(at);
+        assert_memory_equal(strchr(at, '\n') - strlen(NONE), NONE, strlen(NONE));
+        delete ("never.yaml");
         stderr_pipe(&f.captured);
         put("a.yaml", DESIRED("three"));
         await("three file/a.yaml, two file/b.yaml, ");
