@@ -9,8 +9,7 @@
 # on the way and may be kept for the next time. The same sources make the same files, byte by byte, wherever
 # and whenever they are built. To be sourced; leaves the shell in the root of the checkout.
 #
-# INPLACED_ARCHITECTURES="amd64" builds for fewer than these two; INPLACED_MAINTAINER="NAME <ADDRESS>" is who
-# packages it.
+# INPLACED_ARCHITECTURES="amd64" builds for fewer than these two; packaging/build --help has the other variables.
 
 # shellcheck source=packaging/packages.sh
 . "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
@@ -36,6 +35,9 @@ export SOURCE_DATE_EPOCH
 # shellcheck disable=SC2034 # for the scripts that source this
 architectures=${INPLACED_ARCHITECTURES:-amd64 arm64}
 
+# shellcheck disable=SC2034 # likewise
+version=$(sed -n 's/^project(inplaced VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+
 # What CMake is to know for each package; an empty one is the default in packaging/CMakeLists.txt.
 package_options=(-DCMAKE_INSTALL_PREFIX=/usr "-DINPLACED_MAINTAINER=${INPLACED_MAINTAINER-}")
 
@@ -57,4 +59,17 @@ build_static() {
         "-DINPLACED_ARCHITECTURE=$1" "-DINPLACED_LIBRARIES=$libraries" >&2 || return
     cmake --build "$build" >&2 || return
     echo "$build"
+}
+
+# write_documents BUILD: the bills of materials of its static programs, and the licences of what is linked, where
+# packages take them from.
+write_documents() {
+    rm -rf "$1/documents"
+    packaging/image/write --version "$version" --documents "$1/documents" "$1"
+}
+
+# make_tar FOLDER NAME [OPTION]...: prints a tar archive of NAME, which is in FOLDER.
+make_tar() {
+    tar --create --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+        --mode=u=rwX,go=rX --directory="$1" "${@:3}" "$2"
 }

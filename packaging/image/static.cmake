@@ -19,8 +19,8 @@ add_link_options(-static-pie -Wl,-z,relro,-z,now -Wl,-z,pack-relative-relocs -Wl
 # The source packages of what is linked, with their versions. packaging/image/write compares these with
 # what the linker has used.
 set(names
-  abseil c-ares curl gcc-12 glibc grpc json-c libcap2 libmicrohttpd libyaml nghttp2 openssl protobuf-c
-  re2 systemd upb util-linux zlib)
+  abseil c-ares curl gcc-12 glibc grpc json-c libmicrohttpd libyaml nghttp2 openssl protobuf-c systemd
+  util-linux zlib)
 file(STRINGS "${INPLACED_LIBRARIES}/packages" packages)
 file(STRINGS "${INPLACED_LIBRARIES}/sources" sources)
 list(TRANSFORM packages REPLACE "^[^ ]+ [^ ]+ " "")

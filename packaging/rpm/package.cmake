@@ -4,10 +4,10 @@
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/inplaced)
 # The bill of materials, and the licences of what is linked, by packaging/image/write.
-install(DIRECTORY ${PROJECT_BINARY_DIR}/documents/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY ${PROJECT_BINARY_DIR}/documents/inplaced/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE COMPONENT kubectl
   DESTINATION ${CMAKE_INSTALL_DATADIR}/licenses/kubectl-inplace)
-install(DIRECTORY ${PROJECT_BINARY_DIR}/documents/ COMPONENT kubectl
+install(DIRECTORY ${PROJECT_BINARY_DIR}/documents/kubectl-inplace/ COMPONENT kubectl
   DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kubectl-inplace)
 
 set(CPACK_GENERATOR RPM)
@@ -17,8 +17,9 @@ set(CPACK_RPM_PACKAGE_ARCHITECTURE ${CMAKE_SYSTEM_PROCESSOR})
 set(CPACK_PACKAGE_RELOCATABLE OFF)
 set(CPACK_PACKAGE_VENDOR ${INPLACED_MAINTAINER})
 # Its own, and those of what is linked; the files beside the bill of materials have them word by word.
-set(CPACK_RPM_PACKAGE_LICENSE
-  "Apache-2.0 AND LGPL-2.1-or-later AND BSD-3-Clause AND MIT AND curl AND Zlib")
+string(CONCAT CPACK_RPM_PACKAGE_LICENSE
+  "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND GPL-3.0-or-later WITH GCC-exception-3.1 AND "
+  "LGPL-2.1-or-later AND MIT AND Zlib AND curl")
 set(CPACK_RPM_AGENT_PACKAGE_NAME inplaced)
 set(CPACK_RPM_AGENT_PACKAGE_SUMMARY ${PROJECT_DESCRIPTION})
 set(CPACK_RPM_AGENT_PACKAGE_DESCRIPTION ${INPLACED_DESCRIPTION})

@@ -15,6 +15,8 @@ import pytest
 _ROOT = Path(__file__).resolve().parents[2]
 _LABELS = {"created", "description", "licenses", "revision", "title", "version"}
 _MEGABYTES_MAX = 16
+_BILL = "usr/share/doc/inplaced/sbom.spdx.json"
+_READER = _ROOT / "tests/image/reader/build"
 
 
 @pytest.fixture(scope="module")
@@ -79,23 +81,30 @@ def test_contents(images, record_property):
         labels = config["config"]["Labels"]
         prefix = "org.opencontainers.image."
         assert {name.removeprefix(prefix) for name in labels} >= _LABELS - {"revision"}
+        assert labels.get(f"{prefix}vendor") == os.environ.get("INPLACED_MAINTAINER")
         assert len(layer) <= _MEGABYTES_MAX * 1e6
         record_property(f"megabytes-{architecture}", len(layer) / 1e6)
         print(f"{architecture}: {len(layer) / 1e6:.1f} MB")
 
 
-def test_bill_of_materials(images, record_property):
-    """What the program says that it was made of is what the document lists, and each licence is there."""
+@pytest.fixture(scope="module")
+def versions():
+    """What the program says that it was made of."""
     program = Path(os.environ["INPLACED_BUILD_DIR"]) / "agent/inplaced"
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
-    versions = dict(line.split() for line in said.splitlines()[1:])
+    return dict(line.split() for line in said.splitlines()[1:])
+
+
+def test_bill_of_materials(images, versions):
+    """What the program says that it was made of is what the document lists, and each licence is there."""
     for _, layer in images.values():
         inside = files(layer)
-        document = json.loads(inside["usr/share/doc/inplaced/sbom.spdx.json"])
+        document = json.loads(inside[_BILL])
         sources = {}
         for package in document["packages"]:
             if "sourceInfo" in package:
-                name, version = package["sourceInfo"].removeprefix("built from ").split()
+                name, version = package["sourceInfo"].removeprefix("built package from: ").split()
+                assert (package["name"], package["versionInfo"]) == (name, version)
                 sources[name] = version
                 assert inside[f"usr/share/doc/{name}/copyright"]
         assert sources.pop("ca-certificates")
@@ -103,6 +112,32 @@ def test_bill_of_materials(images, record_property):
         assert {"openssl", "curl", "glibc", "grpc", "systemd"} <= set(sources)
         ids = {package["SPDXID"] for package in document["packages"]}
         assert {r["relatedSpdxElement"] for r in document["relationships"]} == ids
+
+
+@pytest.mark.timeout(900)  # the library is compiled once
+def test_scanners_read_it(images, versions):
+    """The library of the scanner Grype, which looks in its list for the sources of one release."""
+    built = subprocess.run([_READER], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    for _, layer in images.values():
+        done = subprocess.run([f"{built}/reader"], input=files(layer)[_BILL], stdout=subprocess.PIPE, check=True)
+        found = json.loads(done.stdout)
+        assert found["distribution"] == "debian 12"
+        assert found["packages"].pop("ca-certificates")
+        assert found["packages"] == versions
+        assert set(found["licenses"]) == {*versions, "ca-certificates"}
+        assert found["licenses"]["openssl"] == "Apache-2.0"
+
+
+def test_release(images):
+    """A scanner of the image finds the release where it looks first; Trivy looks in the document as well."""
+    for _, layer in images.values():
+        inside = files(layer)
+        release = dict(line.split("=", 1) for line in inside["etc/os-release"].decode().splitlines())
+        assert (release["ID"], release["VERSION_ID"]) == ("debian", '"12"')
+        packages = json.loads(inside[_BILL])["packages"]
+        (system,) = [p for p in packages if p["SPDXID"].startswith("SPDXRef-OperatingSystem")]
+        assert (system["name"], system["versionInfo"]) == ("debian", "12")
+        assert system["primaryPackagePurpose"] == "OPERATING-SYSTEM"
 
 
 def test_same_again(archive, folder):

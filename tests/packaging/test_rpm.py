@@ -38,10 +38,10 @@ def query(package, *options):
 
 
 @pytest.fixture(scope="module")
-def unpacked(packages, session_folder):
-    """{architecture: folder}"""
+def unpacked(packages, kubectl_packages, session_folder):
+    """{architecture: folder with the files of both}"""
     folders = {}
-    for architecture, package in packages.items():
+    for architecture, package in (*packages.items(), *kubectl_packages.items()):
         folder = folders[architecture] = session_folder / f"rpm-{architecture}"
         with package.open("rb") as file:
             archive = subprocess.run(["rpm2archive", "-"], stdin=file, stdout=subprocess.PIPE, check=True).stdout
@@ -124,15 +124,28 @@ def test_program(unpacked):
         assert "\nExecStart=/usr/bin/inplaced\n" in unit
 
 
-def test_bill_of_materials(unpacked):
+@pytest.mark.parametrize("program", ["inplaced", "kubectl-inplace"])
+def test_bill_of_materials(unpacked, program):
     """It has a licence for each source package that something in the program is of."""
     for folder in unpacked.values():
-        documents = folder / "usr/share/doc/inplaced"
+        documents = folder / "usr/share/doc" / program
         packages = json.loads((documents / "sbom.spdx.json").read_text())["packages"]
-        sources = {p["sourceInfo"].split()[2] for p in packages if "sourceInfo" in p}
-        assert {"openssl", "curl", "glibc", "grpc", "systemd"} <= sources
+        sources = {p["name"] for p in packages if "sourceInfo" in p}
+        assert {"openssl", "curl", "glibc", "systemd"} <= sources
+        assert ("grpc" in sources) == (program == "inplaced")
         for source in sources:
             assert (documents / source / "copyright").stat().st_size > 0
+
+
+def test_licences(packages, kubectl_packages, unpacked):
+    """Those in the bill of materials of the agent are the package's; the other program has no more."""
+    for program, group in (("inplaced", packages), ("kubectl-inplace", kubectl_packages)):
+        for architecture, package in group.items():
+            bill = unpacked[architecture] / "usr/share/doc" / program / "sbom.spdx.json"
+            declared = {p["licenseDeclared"] for p in json.loads(bill.read_text())["packages"]} - {"NOASSERTION"}
+            terms = {term for licence in declared for term in licence.split(" AND ")}
+            stated = set(query(package, "--queryformat", "%{LICENSE}").split(" AND "))
+            assert terms == stated if program == "inplaced" else terms < stated
 
 
 def test_scripts(packages):
