@@ -483,13 +483,18 @@ def test_older_servers():
 
 
 def test_versions_agree():
-    """The program, the chart and the image in the manifests have one version."""
+    """The program, the chart, the image in the manifests and the commands in the pages have one version."""
     (version,) = re.findall(
         r"project\(inplaced VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text()
     )
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     image = pod_of(read_overlay("standalone"))["containers"][0]["image"]
     assert chart["version"] == chart["appVersion"] == image.rpartition(":")[2] == version
+    pattern = r"inplaced[-:]([0-9]+\.[0-9.]*[0-9])|newTag: (\S+)|kubectl-inplace-([0-9]+\.[0-9.]*[0-9])"
+    for page in ("README.md", "docs/OPERATING.md", "packaging/kubernetes/README.md"):
+        for found in re.findall(pattern, (REPOSITORY / page).read_text()):
+            assert "".join(found) == version, page
+    assert len(re.findall(pattern, (REPOSITORY / "README.md").read_text())) >= 3
 
 
 @pytest.mark.parametrize("overlay", _VALUES)
