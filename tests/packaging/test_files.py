@@ -21,6 +21,8 @@ _ARTIFACTS = [
     *(rf"kubectl-inplace-.*\.{machine}\.rpm" for machine in ("x86_64", "aarch64")),
     r"inplaced-[0-9.]*\.oci\.tar",
     r"inplaced-[0-9.]*\.tgz",
+    *(rf"kubectl-inplace-[0-9.]*-linux-{architecture}\.tar\.gz" for architecture in ("amd64", "arm64")),
+    r"kubectl-inplace-krew\.yaml",
     *(rf"inplaced-{path.name}\.yaml" for path in (REPOSITORY / "packaging/kubernetes/overlays").iterdir()),
     *(r"inplaced-rules\.yaml", r"inplaced-dashboard\.json"),
 ]
