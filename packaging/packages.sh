@@ -61,9 +61,12 @@ fuzz_packages=(clang-14 libclang-rt-14-dev)
 # For a control plane and a kubelet, which the tests build themselves.
 cluster_packages=(containernetworking-plugins etcd-server iproute2 prometheus)
 
+# To build CRI-O, the rest of which is Go.
+crio_packages=(gcc libc6-dev)
+
 # For the runtimes that the tests build themselves: what CRI-O starts, and what makes images of layers that are
 # fetched while they are read.
-runtime_packages=(gcc libc6-dev conmon jq stargz-snapshotter)
+runtime_packages=("${crio_packages[@]}" conmon jq stargz-snapshotter)
 
 # To build those on a machine without Go.
 go_packages=(ca-certificates python3-pip python3-venv)
