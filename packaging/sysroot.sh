@@ -31,22 +31,31 @@ choose_architecture() {
     esac
 }
 
-# An apt of our own for that architecture, with nothing installed. It asks where the machine's own apt
-# gets Debian's packages, and checks the same signatures.
-_write_apt_configuration() {
-    local key=/usr/share/keyrings/debian-archive-keyring.gpg uri suite component
-
+_list_archives() {
     # shellcheck disable=SC2016 # expanded by apt
     apt-get indextargets --format '$(REPO_URI) $(CODENAME) $(COMPONENT)' \
-        'Created-By: Packages' 'Origin: Debian' | sort -u |
-        while read -r uri suite component; do
-            printf '%s [signed-by=%s] %s %s %s\n' \
-                deb "$key" "$uri" "$suite" "$component" deb-src "$key" "$uri" "$suite" "$component"
-        done >"$apt/sources.list"
-    if [ ! -s "$apt/sources.list" ]; then
-        echo "${0##*/}: apt knows of no Debian archive; call apt-get update" >&2
+        'Created-By: Packages' 'Origin: Debian' | sort -u
+}
+
+# An apt of our own for that architecture, with nothing installed. It asks where the machine's own apt
+# gets Debian's packages, and checks the same signatures. That one may never have been asked for its lists, or they
+# were removed to keep an image small.
+_write_apt_configuration() {
+    local key=/usr/share/keyrings/debian-archive-keyring.gpg archives uri suite component
+
+    archives=$(_list_archives)
+    if [ -z "$archives" ]; then
+        as_root "asking for the lists of packages" apt-get -q update 9<&- >&2
+        archives=$(_list_archives)
+    fi
+    if [ -z "$archives" ]; then
+        echo "${0##*/}: apt knows of no Debian archive; see /etc/apt/sources.list.d" >&2
         return 1
     fi
+    while read -r uri suite component; do
+        printf '%s [signed-by=%s] %s %s %s\n' \
+            deb "$key" "$uri" "$suite" "$component" deb-src "$key" "$uri" "$suite" "$component"
+    done <<<"$archives" >"$apt/sources.list"
 
     : >"$apt/status"
     cat >"$apt/apt.conf" <<CONF

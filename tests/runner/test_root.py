@@ -144,3 +144,22 @@ def test_crio_is_built_from_empty_caches(scripts, folder, write_script, run):
     done = run("tests/runtimes/build", "crio", cwd=scripts, **environment)
     assert done.returncode == 0, done.stdout
     assert (Path(done.stdout.splitlines()[-1]) / "pinns").is_file()
+
+
+FAKE_APT = """
+case $1 in
+indextargets) [ ! -e $0.lists ] || echo "http://archive/debian bookworm main" ;;
+*) touch $0.lists ;;
+esac"""
+
+
+@only_root
+def test_archives_are_asked_where_apt_has_no_lists(scripts, folder, write_script, run):
+    """As in images from which they were removed: what builds for another architecture reads them."""
+    write_script("tools/apt-get", FAKE_APT)
+    begin = f". packaging/sysroot.sh; apt={folder}; arch=arm64; _write_apt_configuration"
+    done = run("bash", "-euc", begin, cwd=scripts, PATH=f"{folder}/tools:/usr/bin:/bin")
+    assert done.returncode == 0, done.stdout
+    lines = (folder / "sources.list").read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["deb", "deb-src"]
+    assert all(line.endswith("http://archive/debian bookworm main") for line in lines)
