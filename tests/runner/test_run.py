@@ -184,6 +184,26 @@ def test_what_is_built_in_the_background_ends_with_it(checkout, run_late_stages)
     assert not list(Path("/proc").glob(f"{group}"))
 
 
+BUILT = """import os
+def test_it():
+    assert os.path.exists("build/stargz")
+"""
+
+
+@only_root
+def test_what_the_stage_cluster_needs_is_built(checkout, write_script, run):
+    """Alone it finds nothing that the stage node has built."""
+    (checkout / "CMakeLists.txt").write_text(CMAKE.format(tests=""))
+    for name in ("cluster/control-plane/build", "cluster/clients/build"):
+        write_script(f"checkout/tests/{name}", "true")
+    write_script("checkout/tests/runtimes/build", 'touch "build/$1"')
+    (checkout / "tests/cluster/test_x.py").write_text(BUILT)
+    (checkout / "tests/cluster/conftest.py").write_text(
+        "def pytest_configure(config):\n    config.addinivalue_line('markers', 'slow: x')\n")
+    done = run("tests/run", "--quick", "--only", "cluster", cwd=checkout)
+    assert done.stdout.splitlines()[-1] == "1 passed, 0 failed", done.stdout
+
+
 CACHES = ("XDG_CACHE_HOME", "GOPATH", "GOMODCACHE", "GOCACHE", "PIP_CACHE_DIR")
 FILLS = f"""
 [ "$CI" = true ] || exit 9
