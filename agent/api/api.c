@@ -72,6 +72,19 @@ static void on_refused(ListenerRefusal refusal, void *userdata) {
         api->on_changed(api->userdata);
 }
 
+/* Once for each reason: callers come and go, and so may the reason. */
+static void on_short(int number, void *userdata) {
+        Api *api = userdata;
+        bool has_limit = number == EMFILE;
+
+        if (log_once(&api->shortage, strerror(number)))
+                log_warning(api->log, NULL, "The local API cannot serve a connection: %s%s.",
+                            strerror(number),
+                            has_limit ? "; raise the limit of file descriptors (LimitNOFILE, "
+                                        "ulimit -n)"
+                                      : "");
+}
+
 int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
         cleanup(api_free_p) Api *api = NULL;
         ListenerOptions listener;
@@ -119,6 +132,7 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
         listener.on_accepted = on_accepted;
         listener.on_left = on_left;
         listener.on_refused = on_refused;
+        listener.on_short = on_short;
         listener.userdata = api;
         r = listener_new(completion_queue_get_event(options->completions), &listener,
                          &api->listener, reterr);

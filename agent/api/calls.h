@@ -9,6 +9,7 @@
 
 #include "agent/api/diagnosis.h"
 #include "agent/base/list.h"
+#include "agent/base/log-once.h"
 #include "agent/inplace/inplace.h"
 #include "agent/observe/metrics.h"
 #include "agent/pod/pods.h"
@@ -41,6 +42,7 @@ struct Api {
         char *node_name;
         gid_t restart_group;
         char *restart_group_name;
+        LogOnce shortage; /* why no connection could be accepted */
         void (*on_changed)(void *userdata);
         void *userdata;
 

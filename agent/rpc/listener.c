@@ -58,6 +58,7 @@ struct Listener {
         ListenerAccepted on_accepted;
         ListenerLeft on_left;
         ListenerRefused on_refused;
+        ListenerShort on_short;
         void *userdata;
 
         Client *clients;
@@ -123,6 +124,7 @@ static int listener_drop(Listener *listener, int fd, Peer *peer, int r) {
         if (r == -ENOMEM)
                 return r;
 
+        listener->on_short(-r, listener->userdata);
         listener->on_refused(LISTENER_REFUSED_LIMIT, listener->userdata);
         return 0;
 }
@@ -192,7 +194,8 @@ static bool is_passing(int error) {
 }
 
 /* New connections wait in the backlog until what was missing may be there. */
-static int listener_pause(Listener *listener) {
+static int listener_pause(Listener *listener, int number) {
+        listener->on_short(number, listener->userdata);
         (void) sd_event_source_set_enabled(listener->io, SD_EVENT_OFF);
         return timer_start(&listener->pause, PAUSE_USEC);
 }
@@ -206,7 +209,7 @@ static int on_connection(sd_event_source *source, int fd, uint32_t revents, void
 
         peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (peer < 0)
-                return is_passing(errno) ? 0 : listener_pause(listener);
+                return is_passing(errno) ? 0 : listener_pause(listener, errno);
 
         r = peer_read(peer, &who);
         if (r == -ENOMEM)
@@ -384,6 +387,7 @@ int listener_new(sd_event *event, const ListenerOptions *options, Listener **ret
                 .on_accepted = options->on_accepted,
                 .on_left = options->on_left,
                 .on_refused = options->on_refused,
+                .on_short = options->on_short,
                 .userdata = options->userdata,
         };
         timer_init(&listener->pause, event, /* accuracy_usec= */ 0, on_pause_over, listener);

@@ -33,6 +33,8 @@ typedef int (*ListenerAccepted)(int fd, Peer *peer, const Error *refusal, void *
 /* The same connection has ended. Not called for those that are left at listener_free(). */
 typedef void (*ListenerLeft)(void *connection, void *userdata);
 typedef void (*ListenerRefused)(ListenerRefusal refusal, void *userdata);
+/* A connection cannot be accepted now, or not be kept, for this errno. */
+typedef void (*ListenerShort)(int number, void *userdata);
 
 typedef struct ListenerOptions {
         const char *path; /* borrowed during the call */
@@ -41,6 +43,7 @@ typedef struct ListenerOptions {
         ListenerAccepted on_accepted;
         ListenerLeft on_left;
         ListenerRefused on_refused;
+        ListenerShort on_short;
         void *userdata;
 } ListenerOptions;
 

@@ -323,4 +323,6 @@ def test_descriptors_run_out(make_agent, fake_runtime):
                 pass
         pull_another(agent, "good/after:1")
         assert_prompt(agent, 5)
+    [said] = [line for line in agent.logs() if "cannot serve a connection" in line["message"]]
+    assert "Too many open files; raise the limit" in said["message"]
     assert len(complaints(agent)) <= 1

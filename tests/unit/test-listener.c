@@ -103,6 +103,7 @@ typedef struct Fixture {
         pid_t pid;
         unsigned n_refused;
         unsigned refusals[_LISTENER_REFUSAL_MAX];
+        int short_of; /* the last errno */
 } Fixture;
 
 static int on_accepted(int fd, Peer *peer, const Error *refusal, void **ret, void *userdata) {
@@ -126,6 +127,12 @@ static void on_left(void *connection, void *userdata) {
         assert_true((int *) connection >= fixture->accepted);
         assert_true((int *) connection < fixture->accepted + fixture->n_accepted);
         fixture->n_left++;
+}
+
+static void on_short(int number, void *userdata) {
+        Fixture *fixture = userdata;
+
+        fixture->short_of = number;
 }
 
 static void on_refused(ListenerRefusal refusal, void *userdata) {
@@ -175,6 +182,7 @@ static int try_to_listen(Fixture *fixture, ListenerOptions options, Error *reter
         options.on_accepted = on_accepted;
         options.on_left = on_left;
         options.on_refused = on_refused;
+        options.on_short = on_short;
         options.userdata = fixture;
         return listener_new(fixture->event, &options, &fixture->listener, reterr);
 }
@@ -487,6 +495,7 @@ static void test_accept_that_fails(void **state) {
                 assert_true(n_accepts <= 2);
 
                 accept_error = 0;
+                assert_int_equal(fixture->short_of, errors[i]);
                 wait_for(fixture, &fixture->n_accepted, i + 1);
         }
         assert_int_equal(fixture->n_refused, 0);
@@ -506,6 +515,7 @@ static void test_out_of_descriptors_for_a_second_one(void **state) {
 
         assert_int_equal(fixture->n_accepted, 0);
         assert_int_equal(fixture->refusals[LISTENER_REFUSED_LIMIT], 1);
+        assert_int_equal(fixture->short_of, EMFILE);
         assert_true(is_closed(fixture, 0));
 }
 
