@@ -10,8 +10,8 @@
 
 #include "agent/base/cleanup.h"
 
-/* What servers of pods may cost is bounded for each of them, so this bounds it in all. */
-#define PLACES_MAX 64
+/* A server of a pod may cost a fifth of a megabyte, and all of them together 8. */
+#define PLACES_MAX 40
 
 /* A probe has up to four descriptors, and they take at most half of those that there are. */
 #define DESCRIPTORS_PER_PLACE 8

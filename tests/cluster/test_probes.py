@@ -19,6 +19,7 @@ import pytest
 from fake import hostile
 from fake.hostile import HostileServer
 from lab import memory_limit, sanitizers
+from lab.agent import Agent
 from lab.node_pod_probe import NodePodProbe, probe, probes_of
 from lab.pod import container, shell, until_term
 from lab.wait import wait_until
@@ -458,12 +459,17 @@ class Caller:
 
 @pytest.mark.skipif(not memory_limit.is_possible(), reason="no control of memory on this machine")
 @pytest.mark.parametrize(
-    ("servers", "n_probes", "seconds"),
-    [((hostile.endless_data,), 1, 1), (hostile.HTTP2, 48, 1), (hostile.HTTP2, 48, 30)],
-    ids=["one", "many", "many-slow"],
+    ("kind", "servers", "n_probes", "seconds"),
+    [
+        ("grpc", (hostile.endless_data,), 1, 1),
+        ("grpc", hostile.HTTP2, 48, 1),
+        ("grpc", (hostile.bomb,), 160, 30),
+        ("httpGet", hostile.HTTP1, 160, 30),
+    ],
+    ids=["grpc-1", "grpc-48", "grpc-slow", "http-slow"],
 )
-def test_health_of_hostile_servers(
-    start_node_agent, requested, node, make_pod, tools, server_pod, servers, n_probes, seconds
+def test_cost_of_hostile_servers(
+    start_node_agent, requested, node, make_pod, tools, server_pod, kind, servers, n_probes, seconds
 ):
     """They cost the agent neither its life, nor its time, nor what it says of other pods."""
     pod = make_pod(container("main", tools), owner=False, hostNetwork=True)
@@ -486,7 +492,7 @@ def test_health_of_hostile_servers(
         requested.wait_state(pod, "m#health", "Succeeded")
         before = agent.memory().anonymous
         bad = [
-            probe(f"m#{i}", grpc={"port": ports[i % len(ports)]}, timeoutSeconds=seconds)
+            probe(f"m#{i}", **{kind: {"port": ports[i % len(ports)]}}, timeoutSeconds=seconds)
             for i in range(n_probes)
         ]
         most = 0
@@ -510,6 +516,35 @@ def test_health_of_hostile_servers(
         assert most - before <= 8 * 1024 * SLOWLY, f"{before} kB before, at most {most} kB"
         # A busy machine may be late by itself now and then.
         assert statistics.quantiles(took, n=20)[-1] < 0.5 * SLOWLY, sorted(took)[-10:]
+
+
+def test_hanging_probes_leave_descriptors(
+    control_plane, requested, node, folder, make_pod, tools, server_pod
+):
+    """More of them than there are descriptors, each for a minute."""
+    pod = make_pod(container("main", tools), owner=False, hostNetwork=True)
+    agent = Agent(
+        folder / "few-descriptors",
+        node.runtime.endpoint,
+        kubeconfig=control_plane.write_agent_kubeconfig(folder / "few.conf", node=node.name),
+        node_name=node.name,
+        flags=[f"--kubelet-health-address={node.health_address}"],
+    )
+    agent.argv[:0] = ["prlimit", "--nofile=64:64", "--"]
+    with agent, HostileServer(node.interface.address, hostile.silent) as silent:
+        hanging = (
+            probe(f"m#{i}", **{kind: {"port": silent.port}}, timeoutSeconds=60)
+            for i in range(250)
+            for kind in ("httpGet", "grpc")
+        )
+        requested.request(
+            probes_of(pod, *hanging), probes_of(server_pod, probe("m#good", tcpSocket={"port": 8080}))
+        )
+        wait_until(lambda: silent.n_accepted >= 4, 30, "probes that hang")
+        requested.wait_state(server_pod, "m#good", "Succeeded")
+        wait_runs(agent, 5, kind="tcpSocket")
+        assert agent.ctl("status").returncode == 0
+        assert agent.descriptors() < 64
 
 
 def test_hostile_commands_and_ports(node_agent, requested, server_pod):

@@ -196,6 +196,51 @@ def silent(connection: socket.socket) -> None:
     _hold(connection)
 
 
+# In HTTP/1.1
+
+
+def many_headers(connection: socket.socket) -> None:
+    """As many as are taken, and then nothing."""
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 200 OK\r\n" + b"a:b\r\n" * 240)
+    _hold(connection)
+
+
+def endless_short_headers(connection: socket.socket) -> None:
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 200 OK\r\n")
+    _forever(connection, b"a:\r\n")
+
+
+def long_header(connection: socket.socket) -> None:
+    """One line that is nearly as long as any may be, and does not end."""
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 200 OK\r\na: " + b"b" * 100_000)
+    _hold(connection)
+
+
+def endless_body(connection: socket.socket) -> None:
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+    _forever(connection, b"z")
+
+
+def endless_chunks(connection: socket.socket) -> None:
+    """Each of one byte, with an extension."""
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    _forever(connection, b"1;x\r\nz\r\n")
+
+
+def endless_continue(connection: socket.socket) -> None:
+    connection.recv(4096)
+    _forever(connection, b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+HTTP1 = (
+    many_headers, endless_short_headers, long_header, endless_body, endless_chunks, endless_continue, silent,
+)  # fmt: skip
+
 HTTP2 = (
     endless_data, endless_empty_data, endless_continuation, endless_pings, endless_settings,
     endless_windows, endless_early_hints, endless_headers, bomb, endless_trailers, huge_message,

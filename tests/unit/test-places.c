@@ -148,7 +148,7 @@ static void test_no_limit(void **state) {
         assert_int_equal(place_take(&place, NULL, "p", on_given, NULL), 1);
         assert_false(place_is_waiting(&place));
         place_release(&place);
-        assert_in_range(places_choose_max(), 2, 64);
+        assert_in_range(places_choose_max(), 2, 40);
 }
 
 int main(void) {
