@@ -95,7 +95,7 @@ int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret, char **ret_path) 
                 path[snapshotter - path] = '\0';
                 r = disk_guard_see(guard, path, ret);
         }
-        if (r == -ENOENT && disk_guard_has_overlay(guard))
+        if (r < 0 && r != -ENOMEM && disk_guard_has_overlay(guard))
                 r = disk_guard_see_own_root(guard, &path, ret);
         if (r == -ENOMEM)
                 free(path);

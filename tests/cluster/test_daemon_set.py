@@ -278,8 +278,20 @@ def test_the_disk_of_the_images(cluster, images, node_image, push, repaired):
     print(message)
     assert message.startswith("DiskPressure: ") and "minFreeDisk" in message
     assert runtime.image_status(reference) is None
-    cluster.kubectl("apply", "-k", cluster.write_kustomization(images[0]))
+    # A folder that is mounted comes first. The agent may not enter it, and measures its disk.
+    folder = runtime.cri.image_folder()
+    assert Path(folder).stat().st_mode & 0o077 == 0
+    volume = {"name": "images", "hostPath": {"path": folder, "type": "Directory"}}
+    mount = {"name": "images", "mountPath": folder, "readOnly": True}
+    pod = "/spec/template/spec"
+    patches = [
+        {"op": "add", "path": f"{pod}/volumes/-", "value": volume},
+        {"op": "add", "path": f"{pod}/containers/0/volumeMounts/-", "value": mount},
+    ]
+    deploy(cluster, images, *patches)
+    cluster.wait_rolled_out("inplaced", "inplaced")
     node_image.wait_status(reference, "Succeeded", 90 * SLOWLY)
+    assert f"{folder} has " in inplacectl(cluster, "doctor")
 
 
 def test_as_root(cluster, images, node_image, push, make_pod, tools, repaired):
@@ -297,6 +309,25 @@ def test_as_root(cluster, images, node_image, push, make_pod, tools, repaired):
     assert {path.stat().st_uid for path in cluster.state.iterdir()} == {65532}
     assert_preloads(node_image, push())
     assert json.loads(inplacectl(cluster, "doctor", "-o", "json"))["problems"] == []
+
+
+def test_the_socket_alone(cluster, images, node_image, push, repaired):
+    """As cri-dockerd needs it: root, and the file of the socket. A socket that is made anew is another one, until
+    the pod is.
+    """
+    socket = replace("/spec/template/spec/volumes/0/hostPath/path", str(cluster.node.runtime.socket))
+    kustomization = cluster.write_kustomization(images[0], patches=[socket], components=["cri-dockerd"])
+    cluster.kubectl("apply", "-k", kustomization)
+    cluster.wait_rolled_out("inplaced", "inplaced")
+    mounts = (process_of(cluster) / "mountinfo").read_text()
+    assert " /run/cri-dockerd.sock " in mounts and " /run/containerd " not in mounts
+    assert_preloads(node_image, push())
+    cluster.node.runtime.restart()
+    line = wait_described(cluster, "Readiness probe failed: HTTP probe failed with statuscode: 503")
+    print(line)
+    cluster.kubectl("--namespace=inplaced", "rollout", "restart", "daemonset/inplaced")
+    cluster.wait_rolled_out("inplaced", "inplaced")
+    assert_preloads(node_image, push())
 
 
 # Bad cases
@@ -399,6 +430,10 @@ def test_overlays_are_accepted(cluster, images):
         folder = cluster.write_kustomization(images[0], overlay)
         shown = cluster.kubectl("apply", "--dry-run=server", "-k", folder)
         assert "daemonset.apps/inplaced" in shown
+    for component in ("k0s", "crio", "cri-dockerd", "selinux", "network-policy"):
+        folder = cluster.write_kustomization(images[0], components=[component])
+        shown = cluster.kubectl("apply", "--dry-run=server", "-k", folder)
+        assert "daemonset.apps/inplaced" in shown, component
 
 
 def test_helm_install(cluster, images, push, make_pod, tools):
@@ -416,6 +451,8 @@ def test_helm_install(cluster, images, push, make_pod, tools):
         "image.tag": tag,
         "runtimeFolder": folder,
         "stateFolder": cluster.state,
+        # Without SELinux it means nothing.
+        "podSecurityContext.seLinuxOptions.type": "spc_t",
         "extraArgs[0]": f"--runtime-endpoint=unix://{folder}/containerd.sock",
     }
     options = [part for key, value in values.items() for part in ("--set-string", f"{key}={value}")]
@@ -429,10 +466,10 @@ def test_helm_install(cluster, images, push, make_pod, tools):
     assert_restarts(make_pod, tools)
     logs = "--namespace=inplaced", "logs", "daemonset/inplaced"
     assert '"level":"info"' in cluster.kubectl(*logs)
-    before = agent_pod(cluster)["metadata"]["uid"]
+    pod = agent_pod(cluster)["metadata"]["uid"]
     cluster.helm("upgrade", "inplaced", CHART, *options, "--set", "config.logLevel=warning")
     cluster.wait_rolled_out("inplaced", "inplaced")
-    assert agent_pod(cluster)["metadata"]["uid"] != before
+    assert agent_pod(cluster)["metadata"]["uid"] != pod
     assert '"level":"info"' not in cluster.kubectl(*logs)
     cluster.helm("uninstall", "inplaced", "--namespace", "inplaced", "--wait")
     assert node_image.get()["metadata"]["uid"] == before

@@ -61,7 +61,7 @@ _ROWS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         {'up{job="inplaced",node="n"}': "1x30"},
     ),
     "InplacedPodsMissing": (  # the pod of one of three nodes is refused, or is not ready
-        {_desired("inplaced"): "3x30", _ready("inplaced"): "3 3 2x30", _ready("other"): "3x30"},
+        {_desired("a-inplaced"): "3x30", _ready("a-inplaced"): "3 3 2x30", _ready("other"): "3x30"},
         "20m",
         {
             _desired("inplaced"): "3x30",

@@ -77,6 +77,11 @@ class Cri:
         request = self.messages.ListImagesRequest()
         return list(self.images.ListImages(request, timeout=self.timeout).images)
 
+    def image_folder(self) -> str:
+        """Where the runtime says that it keeps images."""
+        answer = self.images.ImageFsInfo(self.messages.ImageFsInfoRequest(), timeout=self.timeout)
+        return answer.image_filesystems[0].fs_id.mountpoint
+
     def ingests(self) -> list[Any]:
         """What containerd is fetching just now: `ref`, `offset` and `total` of each blob."""
         content = stubs.load("containerd.services.content.v1.content")

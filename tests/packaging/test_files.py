@@ -24,6 +24,7 @@ _ARTIFACTS = [
     *(rf"kubectl-inplace-[0-9.]*-linux-{architecture}\.tar\.gz" for architecture in ("amd64", "arm64")),
     r"kubectl-inplace-krew\.yaml",
     *(rf"inplaced-{path.name}\.yaml" for path in (REPOSITORY / "packaging/kubernetes/overlays").iterdir()),
+    *(r"inplaced-crds\.yaml", r"inplaced-namespace\.yaml"),
     *(r"inplaced-rules\.yaml", r"inplaced-dashboard\.json"),
 ]
 
