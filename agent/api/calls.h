@@ -52,6 +52,7 @@ struct Api {
         size_t status_size; /* of the last answer to GetStatus, in bytes */
         Preload *preloads;
         ImageListing *listings;
+        size_t n_listings;
         Restarting *restartings;
         size_t n_restartings;
         Verification *verifications;

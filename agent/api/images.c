@@ -8,6 +8,9 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
 
+/* More than all users but root have calls. Each holds the runtime's list of images once it comes. */
+#define LISTINGS_MAX 256
+
 typedef Inplaced__V1__Image ImageMessage;
 
 /* A caller that waits until the runtime has listed its images. */
@@ -20,6 +23,7 @@ struct ImageListing {
 
 void listing_drop(ImageListing *listing) {
         list_remove(&listing->api->listings, listing);
+        listing->api->n_listings--;
         rpc_call_unref(listing->call);
         rpc_request_unref(listing->request);
         free(listing);
@@ -164,6 +168,9 @@ int api_list_images(RpcRequest *request, const void *message, void *userdata) {
         Api *api = userdata;
         ImageListing *listing;
 
+        if (api->n_listings == LISTINGS_MAX)
+                return api_refuse(api, request, ERROR_UNAVAILABLE,
+                                  "too many callers ask at the same time; try again later");
         if (!runtimes_are_alive(api->runtimes))
                 return api_refuse(api, request, ERROR_UNAVAILABLE,
                                   diagnosis_runtime_sentence(api->runtimes));
@@ -175,5 +182,6 @@ int api_list_images(RpcRequest *request, const void *message, void *userdata) {
         listing->api = api;
         listing->request = request;
         list_prepend(&api->listings, listing);
+        api->n_listings++;
         return cri_list_images(runtimes_client(api->runtimes), on_listed, listing, &listing->call);
 }

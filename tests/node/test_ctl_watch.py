@@ -10,9 +10,11 @@ import signal
 import subprocess
 import threading
 
+import grpc
 import pytest
 
 from fake import behaviours
+from lab import stubs
 from lab.documents import split_reference
 from lab.wait import wait_until
 
@@ -173,6 +175,30 @@ def test_runtime_change_is_pushed(start_agent, fake_runtime):
         pass
     assert not tags_of(event)
     call.cancel()
+
+
+def test_too_many_lists_of_images(start_agent, fake_runtime):
+    """Each would hold the runtime's list: what comes beyond 256 is refused, and later ones are answered."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.wait_runtime()
+    release = threading.Event()
+    fake_runtime.on("ListImages", behaviours.when(release))
+    node = stubs.load("inplaced.v1.node")
+    options = [("grpc.use_local_subchannel_pool", 1)]  # a connection each
+    channels = [grpc.insecure_channel(f"unix:{agent.socket}", options=options) for _ in range(26)]
+    ask = lambda channel: node.services.NodeStub(channel).ListImages.future(  # noqa: E731
+        agent.messages.ListImagesRequest(), timeout=120
+    )
+    calls = [ask(channel) for channel in channels for _ in range(10)]
+    wait_until(lambda: any(call.done() for call in calls), 30, "refusal")
+    refused = [call for call in calls if call.done()]
+    assert "too many callers ask at the same time" in refused[0].exception().details()
+    release.set()
+    answered = [call for call in calls if call.exception() is None]
+    assert len(answered) == 256
+    assert ask(channels[0]).exception() is None
+    for channel in channels:
+        channel.close()
 
 
 def test_too_many_watches(start_agent, fake_runtime):
