@@ -34,6 +34,13 @@ static bool may_be_retried(const ImageRequest *request, const void *userdata) {
         return !request->is_done || !owner_is_node_image(request->owner);
 }
 
+/* Nor is what ended for a caller that waited for it, and that knows: nothing waits for it any more. One that
+ * names the image wants it anew. */
+static bool is_awaited(const ImageRequest *request, const void *userdata) {
+        return may_be_retried(request, userdata) &&
+               (!request->is_done || !owner_is_call(request->owner));
+}
+
 /* Takes the image's name over, also when it fails. The message is borrowed. */
 static int results_add(Results *results, char *image, bool is_retried, const char *message) {
         ResultMessage **items =
@@ -66,6 +73,14 @@ static bool is_of_node_image(const Image *image) {
         return true;
 }
 
+static bool is_of_call(const Image *image) {
+        for (const ImageRequest *request = image_requests(image); request; request = request->next)
+                if (!owner_is_call(request->owner))
+                        return false;
+
+        return true;
+}
+
 /* Why there is no other attempt now. */
 static const char *why_not(const Image *image) {
         if (!image || !image_is_desired(image))
@@ -73,6 +88,8 @@ static const char *why_not(const Image *image) {
 
         switch (image_status(image)->phase) {
         case IMAGE_FAILED:
+                if (is_of_call(image))
+                        return "its caller knows, and waits no longer; name it to try it again";
                 return is_of_node_image(image)
                                ? "its NodeImage has to request it with a new version"
                                : "it would fail again; correct what requests it";
@@ -132,7 +149,7 @@ static int retry_failed(Api *api, Results *results) {
                 bool has_failed =
                         image_is_desired(image) && image_status(image)->phase == IMAGE_FAILED;
 
-                r = image_retry(image, may_be_retried, NULL);
+                r = image_retry(image, is_awaited, NULL);
                 if (r > 0 || (r == 0 && has_failed))
                         r = results_add(results, reference_of(image), r > 0,
                                         r > 0 ? "" : why_not(image));

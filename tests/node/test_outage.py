@@ -280,6 +280,29 @@ def test_retry_of_all_that_failed(start_agent, fake_runtime):
         agent.wait_status(reference, "Succeeded")
 
 
+def test_retry_of_what_nothing_waits_for(start_agent, fake_runtime):
+    """What ended for a caller that waited for it is tried again only if it is named; what was left with the
+    agent is not.
+    """
+    for image in ("demo/waited:1", "demo/left:1"):
+        fake_runtime.on("PullImage", _UNREACHABLE, image)
+    agent = start_agent(fake_runtime.endpoint)
+    assert agent.ctl("pull", "--attempts=1", "demo/waited:1").returncode == 1
+    assert agent.ctl("pull", "--attempts=1", "--no-wait", "demo/left:1").returncode == 0
+    agent.wait_status("demo/left:1", "Failed")
+    for image in ("demo/waited:1", "demo/left:1"):
+        fake_runtime.on("PullImage", behaviours.normal(), image)
+    done = agent.ctl("retry", "--failed", "-o", "json")
+    results = {row["image"]: row for row in json.loads(done.stdout)["results"]}
+    assert results["demo/left:1"]["retried"]
+    if "demo/waited:1" in results:
+        assert not results["demo/waited:1"]["retried"] and "name it" in results["demo/waited:1"]["message"]
+    agent.wait_status("demo/left:1", "Succeeded")
+    assert len(fake_runtime.calls("PullImage")) == 3
+    assert agent.ctl("retry", "demo/waited:1").returncode == 0
+    agent.wait_status("demo/waited:1", "Succeeded")
+
+
 @pytest.mark.parametrize("words", [(), ("--failed", "a:1")])
 def test_retry_of_nothing_in_particular(agent, words):
     done = agent.ctl("retry", *words)
