@@ -23,6 +23,11 @@ static bool is_request_id(const char *text) {
                strspn(text, "0123456789abcdef") == REQUEST_ID_SIZE;
 }
 
+/* For sure; without these it may be a short name, or a request's ID that was cut. */
+static bool is_image(const char *text) {
+        return strpbrk(text, ":/@") != NULL;
+}
+
 static const char *advice_for(const char *requested_by) {
         if (strncmp(requested_by, "folder:", strlen("folder:")) == 0)
                 return "remove it from that document";
@@ -39,8 +44,11 @@ static void complain_of_rest(const Response *reply, const char *target) {
                          reply->requested_by[i], advice_for(reply->requested_by[i]));
 
         if (reply->canceled == 0 && reply->n_requested_by == 0)
-                complain("%s %s is not requested, or is finished",
-                         is_request_id(target) ? "request" : "image", target);
+                complain(is_image(target)        ? "image %s is not requested, or is finished"
+                         : is_request_id(target) ? "request %s is not there, or is finished"
+                                                 : "%s is no request, which has 16 hexadecimal "
+                                                   "digits, and no image of this name is requested",
+                         target);
 }
 
 static int print_document(const Response *reply, const char *target, OutputFormat format) {

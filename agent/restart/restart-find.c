@@ -104,14 +104,27 @@ static int refuse_ambiguous(const RuntimePods *running, const RestartQuestion *q
                          question->pod, namespaces);
 }
 
-static int refuse_missing(const RestartQuestion *question, Error *reterr) {
-        if (question->container[0])
-                return error_set(reterr, ERROR_NOT_FOUND,
-                                 "no container %s of pod %s runs on this node", question->container,
-                                 question->pod);
+/* The runtime keeps containers that have ended for a while, at least the last one of each. */
+static bool has_ended(const RuntimePods *pods, const RestartQuestion *question) {
+        for (size_t i = 0; i < pods->n_items; i++) {
+                const RuntimePod *pod = &pods->items[i];
 
-        return error_set(reterr, ERROR_NOT_FOUND, "no container of pod %s runs on this node",
-                         question->pod);
+                for (size_t j = 0; j < pod->n_containers && is_meant(pod, question); j++)
+                        if (!question->container[0] ||
+                            strcmp(pod->containers[j].name, question->container) == 0)
+                                return true;
+        }
+
+        return false;
+}
+
+static int refuse_missing(const RuntimePods *pods, const RestartQuestion *question, Error *reterr) {
+        return error_set(reterr, ERROR_NOT_FOUND, "no container %s%sof pod %s runs on this node%s",
+                         question->container, question->container[0] ? " " : "", question->pod,
+                         has_ended(pods, question)
+                                 ? ": it has ended; if it is to run again, the kubelet starts it, "
+                                   "at the latest after its pause of 5 minutes"
+                                 : "");
 }
 
 /* When the youngest container that runs was made; -1: none runs. */
@@ -153,7 +166,7 @@ static int choose_pod(const RuntimePods *running, const Pods *pods, const Restar
         }
 
         if (!chosen)
-                return refuse_missing(question, reterr);
+                return refuse_missing(running, question, reterr);
 
         *ret = chosen;
         return 0;
@@ -195,7 +208,7 @@ int restart_find(const RuntimePods *running, const Pods *known, const RestartQue
         }
 
         if (found.n_containers == 0)
-                return refuse_missing(question, reterr);
+                return refuse_missing(running, question, reterr);
 
         *ret = found;
         return 0;

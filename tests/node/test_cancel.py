@@ -208,6 +208,11 @@ def test_cancel_command(start_agent, fake_runtime):
     again = agent.ctl("cancel", "demo/other:1")
     assert (again.returncode, again.stdout) == (1, "")
     assert "image demo/other:1 is not requested, or is finished" in again.stderr
+    unknown = agent.ctl("cancel", "deadbeef")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert "deadbeef is no request, which has 16 hexadecimal digits, and no image of this" in unknown.stderr
+    gone = agent.ctl("cancel", request_id)
+    assert f"request {request_id} is not there, or is finished" in gone.stderr
     malformed = agent.ctl("cancel", "UPPER X")
     assert malformed.returncode == 1 and len(malformed.stderr.splitlines()) == 1
 

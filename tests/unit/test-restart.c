@@ -322,6 +322,10 @@ static void test_without_a_runtime(void **state) {
         assert_int_equal(stops_n_running(world.stops), 0);
 }
 
+#define ENDED                                                                                \
+        ": it has ended; if it is to run again, the kubelet starts it, at the latest after " \
+        "its pause of 5 minutes"
+
 static void test_nothing_runs(void **state) {
         RestartOptions options = plain_options;
 
@@ -329,7 +333,7 @@ static void test_nothing_runs(void **state) {
         assert_string_equal(list_call()->target, "io.kubernetes.pod.name=web");
         list(LIST({ "old", .name = "app" }));
         assert_int_equal(reported.kind, ERROR_NOT_FOUND);
-        assert_string_equal(reported.message, "no container of pod web runs on this node");
+        assert_string_equal(reported.message, "no container of pod web runs on this node" ENDED);
 
         options.namespace = "default";
         options.container = "db";
@@ -339,6 +343,11 @@ static void test_nothing_runs(void **state) {
         list(LIST({ "1", .name = "app", .is_running = true }));
         assert_int_equal(reported.kind, ERROR_NOT_FOUND);
         assert_string_equal(reported.message, "no container db of pod web runs on this node");
+
+        start(&options);
+        list(LIST({ "1", .name = "app", .is_running = true }, { "old", .name = "db" }));
+        assert_int_equal(reported.kind, ERROR_NOT_FOUND);
+        assert_string_equal(reported.message, "no container db of pod web runs on this node" ENDED);
         assert_int_equal(stops_n_running(world.stops), 0);
 }
 
