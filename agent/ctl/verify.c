@@ -174,7 +174,9 @@ static ExitStatus conclude(const Inplaced__V1__VerifyResponse *reply) {
         if (n_unknown > 0)
                 complain("the state of %zu of %zu containers is unknown; see -o wide", n_unknown,
                          reply->n_containers);
-        return n_stale > 0 ? EXIT_STATUS_PARTLY : EXIT_STATUS_DONE;
+        if (n_stale > 0)
+                return EXIT_STATUS_PARTLY;
+        return n_unknown > 0 ? EXIT_STATUS_FAILED : EXIT_STATUS_DONE;
 }
 
 static int print_verdicts(const void *message, const Options *options) {

@@ -237,11 +237,11 @@ def _verified(node, container, verdict, **more):
         ([("CURRENT", "Current")], 0, ""),
         ([("CURRENT", "Stale")], 3, "1 of 1 containers are stale"),
         ([("CURRENT", ""), ("STALE", "")], 3, "1 of 2 containers are stale"),
-        ([("CURRENT", ""), ("UNKNOWN", "")], 0, "the state of 1 of 2 containers"),
+        ([("CURRENT", ""), ("UNKNOWN", "")], 1, "the state of 1 of 2 containers"),
     ],
 )
 def test_exit_status_of_verify(ctl, node, rows, status, said):
-    """3 if an image or an environment is stale; what is unknown is no proof of that."""
+    """3 if an image or an environment is stale; 1 if that is not known of all of them."""
     node.verified = [
         _verified(node, f"c{n}", verdict, environment=environment)
         for n, (verdict, environment) in enumerate(rows)
