@@ -610,7 +610,6 @@ static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
 
         agent->pod_context = (PodContext){
                 .event = agent->event,
-                .completions = agent->completions,
                 .log = agent->log,
                 .metrics = agent->metrics,
                 .client = pods.client,

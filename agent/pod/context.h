@@ -15,7 +15,6 @@
 
 typedef struct PodContext {
         sd_event *event;
-        CompletionQueue *completions;
         Log *log;
         Metrics *metrics; /* may be NULL */
         KubeClient *client;

@@ -20,6 +20,7 @@ from fake import hostile
 from fake.hostile import HostileServer
 from lab import memory_limit, sanitizers
 from lab.agent import Agent
+from lab.certificates import Authority
 from lab.node_pod_probe import NodePodProbe, probe, probes_of
 from lab.pod import container, shell, until_term
 from lab.wait import wait_until
@@ -125,16 +126,21 @@ def test_each_kind_reports_what_it_finds(node_agent, requested, server_pod):
 class Health:
     """A gRPC server at the node's address, where pods with the node's network are."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, credentials: grpc.ServerCredentials | None = None) -> None:
         self.answers: dict[bytes, bytes] = {b"": b"\x08\x01"}
+        self.delay_seconds = 0.0
         self.server = grpc.server(futures.ThreadPoolExecutor(2))
         handler = grpc.unary_unary_rpc_method_handler(self._check)
         service = grpc.method_handlers_generic_handler("grpc.health.v1.Health", {"Check": handler})
         self.server.add_generic_rpc_handlers((service,))
-        self.port = self.server.add_insecure_port(f"{address}:0")
+        if credentials is None:
+            self.port = self.server.add_insecure_port(f"{address}:0")
+        else:
+            self.port = self.server.add_secure_port(f"{address}:0", credentials)
         self.server.start()
 
     def _check(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        time.sleep(self.delay_seconds)
         answer = self.answers.get(request)
         if answer is None:
             context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
@@ -167,6 +173,41 @@ def test_grpc(node_agent, requested, node, make_pod, tools):
     finally:
         health.close()
     requested.wait_state(pod, "m#all", "Failed", "Connection refused")
+
+
+def test_grpc_server_that_does_not_answer(
+    node_agent, requested, node, folder, make_pod, tools, request
+):
+    pod = make_pod(container("main", tools), owner=False, hostNetwork=True)
+    address = node.interface.address
+    keys = folder / "health-keys"
+    keys.mkdir()
+    certificate, key = Authority(keys).issue("health", "/CN=health", address)
+    tls = grpc.ssl_server_credentials([(key.read_bytes(), certificate.read_bytes())])
+    slow, encrypted = Health(address), Health(address, tls)
+    request.addfinalizer(slow.close)
+    request.addfinalizer(encrypted.close)
+    slow.delay_seconds = 1.5
+    # A server of gRPC, but of nothing in it.
+    other = grpc.server(futures.ThreadPoolExecutor(1))
+    other_port = other.add_insecure_port(f"{address}:0")
+    other.start()
+    request.addfinalizer(lambda: other.stop(0).wait())
+    requested.request(
+        probes_of(
+            pod,
+            probe("m#late", grpc={"port": slow.port}),
+            probe("m#slow", grpc={"port": slow.port}, timeoutSeconds=20),
+            probe("m#tls", grpc={"port": encrypted.port}),
+            probe("m#other", grpc={"port": other_port}),
+        )
+    )
+    requested.wait_state(pod, "m#late", "Failed", "it did not finish within 1 s")
+    requested.wait_state(pod, "m#slow", "Succeeded")
+    requested.wait_state(pod, "m#tls", "Failed", "does not speak HTTP/2 without TLS")
+    requested.wait_state(
+        pod, "m#other", "Failed", "this server does not implement the grpc health protocol"
+    )
 
 
 def test_results_belong_to_one_container(node_agent, requested, make_pod, tools):
