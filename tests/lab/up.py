@@ -22,9 +22,17 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 sys.dont_write_bytecode = True
 
-from lab.containerd import Containerd  # noqa: E402
-from lab.folder import LabFolder  # noqa: E402
-from lab.registry import Registry  # noqa: E402
+try:
+    from lab.containerd import Containerd
+    from lab.folder import LabFolder
+    from lab.registry import Registry
+except ModuleNotFoundError as error:
+    if __package__:
+        raise
+    sys.exit(
+        f"{sys.executable} has no module {error.name!r}; run this as: /usr/bin/python3 {sys.argv[0]} "
+        "(Debian's modules are listed in packaging/packages.sh)"
+    )
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
