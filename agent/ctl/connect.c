@@ -383,7 +383,7 @@ static int question_run(Question *question, const RpcMethod *method,
 
         r = sd_event_loop(node_client_event(question->client));
         if (r >= 0 && question->call) /* no answer: a signal ended the loop */
-                complain("canceled");
+                complain("interrupted");
         question->call = rpc_call_unref(question->call);
         return r;
 }

@@ -87,7 +87,7 @@ static int print_facts(const Inplaced__V1__DiagnoseResponse *reply, bool is_wide
 static int print_text(const Inplaced__V1__DiagnoseResponse *reply, bool is_wide) {
         int r;
 
-        r = print_runtimes(reply, is_wide);
+        r = reply->n_runtimes > 0 ? print_runtimes(reply, is_wide) : 0;
         if (r < 0)
                 return r;
 
@@ -215,11 +215,9 @@ void doctor_local_diagnose(const char *const *sockets, const Error *unreachable,
 
 static int diagnose_alone(const Error *error, const Options *options) {
         LocalDiagnosis diagnosis;
-        int r;
 
         doctor_local_diagnose(discover_usual_sockets, error, &diagnosis);
-        r = print_diagnosis(&diagnosis.response, options);
-        return r < 0 ? r : EXIT_STATUS_FAILED;
+        return print_diagnosis(&diagnosis.response, options);
 }
 
 int command_doctor(const Options *options) {

@@ -102,13 +102,14 @@ static int command_help(const Options *options);
 static const Command commands[] = {
         { "pull", 1, INT_MAX, command_pull, OPTION_GROUP_PULL, "pull IMAGE...",
           "Gets images onto this node and shows the progress. Ctrl-C withdraws the request.\n"
-          "An image is tried until it is there, unless that is limited.\n"
+          "An image is tried until it is there, or until the registry has said no five times: not\n"
+          "found, not allowed, no such host. The options limit that.\n"
           "\n"
           "  --pull-policy Always|IfNotPresent   default IfNotPresent\n"
           "  --complete                          wait for layers that are fetched on demand\n"
-          "  --timeout DURATION                  of one attempt, such as 30s or 10m\n"
-          "  --deadline DURATION                 of all attempts together\n"
-          "  --attempts NUMBER                   at most\n"
+          "  --timeout DURATION                  of all attempts together, such as 30s or 10m\n"
+          "  --attempts NUMBER                   at most; 0 tries for ever\n"
+          "  --attempt-timeout DURATION          of one attempt, default 10m\n"
           "  --no-wait                           leave the request with the agent\n"
           "  -q, --quiet                         print nothing but image IDs\n" },
         { "cancel", 1, 1, command_cancel, OPTION_GROUP_NONE, "cancel REQUEST|IMAGE",
@@ -178,7 +179,8 @@ static void print_options(void) {
                "  --version\n"
                "\n"
                "Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly done,\n"
-               "124 timed out (wait), 128 + N ended by signal N. See inplacectl(1).\n");
+               "124 timed out, 128 + N ended by signal N. See inplacectl(1).\n"
+               "A DURATION is a number of seconds, or such as 30s, 10m or 1h30m.\n");
 }
 
 static void print_overview(void) {

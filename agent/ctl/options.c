@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/suggest.h"
@@ -20,7 +21,7 @@ enum {
         OPTION_COMPLETE,
         OPTION_NO_WAIT,
         OPTION_TIMEOUT,
-        OPTION_DEADLINE,
+        OPTION_ATTEMPT_TIMEOUT,
         OPTION_ATTEMPTS,
         OPTION_WAIT,
         OPTION_GRACE,
@@ -40,8 +41,8 @@ static const struct option long_options[] = {
         { "complete",    no_argument,       NULL, OPTION_COMPLETE    },
         { "no-wait",     no_argument,       NULL, OPTION_NO_WAIT     },
         { "timeout",     required_argument, NULL, OPTION_TIMEOUT     },
-        { "deadline",    required_argument, NULL, OPTION_DEADLINE    },
         { "attempts",    required_argument, NULL, OPTION_ATTEMPTS    },
+        { "attempt-timeout", required_argument, NULL, OPTION_ATTEMPT_TIMEOUT },
         { "quiet",       no_argument,       NULL, 'q'                },
         { "wait",        no_argument,       NULL, OPTION_WAIT        },
         { "grace",       required_argument, NULL, OPTION_GRACE       },
@@ -60,8 +61,8 @@ static const struct {
         { OPTION_PULL_POLICY, { [OPTION_GROUP_PULL]    = true } },
         { OPTION_COMPLETE,    { [OPTION_GROUP_PULL]    = true } },
         { OPTION_NO_WAIT,     { [OPTION_GROUP_PULL]    = true } },
-        { OPTION_DEADLINE,    { [OPTION_GROUP_PULL]    = true } },
         { OPTION_ATTEMPTS,    { [OPTION_GROUP_PULL]    = true } },
+        { OPTION_ATTEMPT_TIMEOUT, { [OPTION_GROUP_PULL] = true } },
         { 'q',                { [OPTION_GROUP_PULL]    = true } },
         { OPTION_TIMEOUT,     { [OPTION_GROUP_PULL]    = true, [OPTION_GROUP_RESTART] = true,
                                 [OPTION_GROUP_WAIT]    = true } },
@@ -93,8 +94,8 @@ static int parse_format(const char *text, OutputFormat *ret, Error *reterr) {
 }
 
 static int parse_policy(const char *text, bool *ret_always, Error *reterr) {
-        *ret_always = strcmp(text, "Always") == 0;
-        if (*ret_always || strcmp(text, "IfNotPresent") == 0)
+        *ret_always = strcasecmp(text, "Always") == 0;
+        if (*ret_always || strcasecmp(text, "IfNotPresent") == 0)
                 return 0;
 
         return error_set(reterr, ERROR_INVALID,
@@ -111,11 +112,11 @@ static int parse_duration(const char *option, const char *text, int64_t max_sec,
         return 0;
 }
 
-static int parse_timeout(const char *text, int32_t *ret, Error *reterr) {
+static int parse_timeout(const char *option, const char *text, int32_t *ret, Error *reterr) {
         int64_t seconds;
         int r;
 
-        r = parse_duration("--timeout", text, INT32_MAX, &seconds, reterr);
+        r = parse_duration(option, text, INT32_MAX, &seconds, reterr);
         if (r < 0)
                 return r;
 
@@ -123,15 +124,18 @@ static int parse_timeout(const char *text, int32_t *ret, Error *reterr) {
         return 0;
 }
 
-static int parse_attempts(const char *text, int32_t *ret, Error *reterr) {
+static int parse_attempts(const char *text, Options *options, Error *reterr) {
         char *end;
         long n = strtol(text, &end, 10);
 
-        if (*text < '0' || *text > '9' || *end || n < 1 || n > INT32_MAX)
+        if (*text < '0' || *text > '9' || *end || n > INT32_MAX)
                 return error_set(reterr, ERROR_INVALID,
-                                 "--attempts: \"%s\" is no number of attempts, such as 3", text);
+                                 "--attempts: \"%s\" is no number of attempts, such as 3, or 0 for "
+                                 "any",
+                                 text);
 
-        *ret = (int32_t) n;
+        options->has_attempts = true;
+        options->n_attempts = (int32_t) n;
         return 0;
 }
 
@@ -175,11 +179,12 @@ static int parse_one(int option, const char *argument, Options *options, Error *
         case OPTION_PULL_POLICY: return parse_policy(argument, &options->always_pull, reterr);
         case OPTION_COMPLETE: options->complete = true; return 0;
         case OPTION_NO_WAIT: options->no_wait = true; return 0;
-        case OPTION_TIMEOUT: return parse_timeout(argument, &options->timeout_sec, reterr);
-        case OPTION_DEADLINE:
-                return parse_duration("--deadline", argument, INT32_MAX, &options->deadline_sec,
-                                      reterr);
-        case OPTION_ATTEMPTS: return parse_attempts(argument, &options->n_attempts, reterr);
+        case OPTION_TIMEOUT:
+                return parse_timeout("--timeout", argument, &options->timeout_sec, reterr);
+        case OPTION_ATTEMPT_TIMEOUT:
+                return parse_timeout("--attempt-timeout", argument, &options->attempt_timeout_sec,
+                                     reterr);
+        case OPTION_ATTEMPTS: return parse_attempts(argument, options, reterr);
         case 'q': options->quiet = true; return 0;
         case OPTION_WAIT: options->wait = true; return 0;
         case OPTION_GRACE: return parse_grace(argument, options, reterr);
@@ -193,8 +198,12 @@ static int parse_one(int option, const char *argument, Options *options, Error *
 }
 
 static int refuse_long(const char *text, Error *reterr) {
-        Suggestion suggestion = suggest_for(text + strspn(text, "-"));
+        const char *name = text + strspn(text, "-");
+        Suggestion suggestion = suggest_for(name);
 
+        /* What others call it, as in activeDeadlineSeconds. */
+        if (strncmp(name, "deadline", strlen("deadline")) == 0)
+                suggestion.word = "timeout";
         for (const struct option *o = long_options; o->name; o++)
                 suggest(&suggestion, o->name);
 

@@ -59,11 +59,11 @@ typedef struct Options {
         bool complete; /* also the content of layers that are fetched on demand */
         bool no_wait;
         bool quiet;
-        int64_t deadline_sec; /* of all attempts together; 0: none */
-        int32_t n_attempts;   /* at most; 0: until the image is there */
+        int32_t attempt_timeout_sec; /* 0: the agent's default */
+        bool has_attempts;
+        int32_t n_attempts; /* at most, if has_attempts; 0: until the image is there */
 
-        /* of "pull": of one attempt, and 0 is the agent's default; of "restart": of everything, and
-         * 0 is no limit, as of "wait" */
+        /* of "pull", "restart" and "wait": time limit of everything together; 0: none */
         int32_t timeout_sec;
 
         /* of "restart" */

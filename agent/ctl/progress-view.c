@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/ctl/failure.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/terminal.h"
 
@@ -17,9 +18,12 @@
 #define LEFT_WIDTH 6   /* "59m59s" */
 #define BAR_WIDTH_MIN 10
 #define BAR_WIDTH_MAX 42
+#define IDLE_SEC_MIN 5
 #define LEFT_SEC_MAX (24 * 3600) /* a longer estimate says nothing */
 #define NAME_WIDTH_MIN 16
 #define BLOCK "<=>"
+#define HINT_ROWS_MIN 4 /* a screen with as few has no line to spare */
+#define USEC_PER_SEC ((uint64_t) 1000000)
 
 /* Which parts a line has, and how many columns the bar takes with its brackets. */
 typedef struct Layout {
@@ -136,6 +140,14 @@ static void put_left(FILE *line, const Bar *bar) {
                 fprintf(line, "  %s", format_duration(left, FORMAT_BUFFER));
 }
 
+/* In place of rate and time left, or of the rate alone. */
+static void put_idle(FILE *line, const Bar *bar, bool has_left) {
+        if (has_left)
+                fprintf(line, "  no byte for %s", format_duration(bar->idle_sec, FORMAT_BUFFER));
+        else
+                fprintf(line, "  %*s", RATE_WIDTH, "0 B/s");
+}
+
 static void put_padded(FILE *line, const char *text, size_t width) {
         size_t used = terminal_text_width(text);
 
@@ -166,6 +178,11 @@ static int write_line(FILE *line, const Bar *bar, size_t name_width, size_t widt
                 put_bar(line, bar, layout.bar_width);
         if (layout.has_share)
                 put_share(line, bar);
+        if (layout.has_rate && bar->idle_sec > 0) {
+                put_idle(line, bar, layout.has_left);
+                return 0;
+        }
+
         if (layout.has_rate)
                 put_rate(line, bar);
         if (layout.has_left)
@@ -216,12 +233,42 @@ static BarKind bar_kind(const PullItem *item) {
         }
 }
 
-int pull_report_bar(const PullItem *item, bool is_agent_away, unsigned tick, Bar *ret,
-                    char **ret_note) {
-
+/* Numbers of the disk are worth more than advice about it. */
+static char *note_of(const PullItem *item, uint64_t now_usec) {
+        cleanup(free_p) char *summary = failure_summary(item->message);
+        uint64_t rest_usec = item->retry_usec > now_usec ? item->retry_usec - now_usec : 0;
         char *note;
 
-        note = terminal_text_escape(is_agent_away ? "connecting again" : item->message);
+        if (item->step == INPLACED__V1__STEP__STEP_WAITING_FOR_DISK)
+                return strdup(item->message);
+        if (!summary || item->step != INPLACED__V1__STEP__STEP_BACKING_OFF)
+                return take_ptr(summary);
+
+        return asprintf(&note, "next attempt in %s; %s",
+                        format_age((rest_usec + USEC_PER_SEC - 1) / USEC_PER_SEC, FORMAT_BUFFER),
+                        summary) < 0
+                       ? NULL
+                       : note;
+}
+
+/* Only while bytes are awaited. */
+static uint64_t idle_sec_of(const PullItem *item, uint64_t now_usec) {
+        uint64_t idle_sec = (now_usec - item->moved_usec) / USEC_PER_SEC;
+
+        return bar_kind(item) == BAR_BYTES && item->bytes_done < item->bytes_total &&
+                               item->moved_usec > 0 && idle_sec >= IDLE_SEC_MIN
+                       ? idle_sec
+                       : 0;
+}
+
+int pull_report_bar(const PullItem *item, bool is_agent_away, unsigned tick, uint64_t now_usec,
+                    Bar *ret, char **ret_note) {
+
+        cleanup(free_p) char *text =
+                is_agent_away ? strdup("connecting again") : note_of(item, now_usec);
+        char *note;
+
+        note = text ? terminal_text_escape(text) : NULL;
         if (!note)
                 return -ENOMEM;
 
@@ -233,6 +280,7 @@ int pull_report_bar(const PullItem *item, bool is_agent_away, unsigned tick, Bar
                 .bytes_done = item->bytes_done,
                 .bytes_total = item->bytes_total,
                 .bytes_per_sec = rate_get(&item->rate),
+                .idle_sec = idle_sec_of(item, now_usec),
                 .tick = tick,
         };
         *ret_note = note;
@@ -244,6 +292,7 @@ struct ProgressView {
         size_t rows;
         size_t columns;
         bool has_full_ids;
+        const char *retry_hint;
         unsigned tick;
         size_t *widths; /* of the lines that were drawn and can be drawn over */
         size_t n_lines;
@@ -251,14 +300,18 @@ struct ProgressView {
 };
 
 int progress_view_new(FILE *file, size_t rows, size_t columns, bool has_full_ids,
-                      ProgressView **ret) {
+                      const char *retry_hint, ProgressView **ret) {
 
         ProgressView *view = malloc(sizeof(*view));
 
         if (!view)
                 return -ENOMEM;
 
-        *view = (ProgressView){ .file = file, .has_full_ids = has_full_ids };
+        *view = (ProgressView){
+                .file = file,
+                .has_full_ids = has_full_ids,
+                .retry_hint = retry_hint,
+        };
         progress_view_resize(view, rows, columns);
 
         *ret = view;
@@ -339,14 +392,14 @@ static int put_finished(ProgressView *view, PullList *list, size_t name_width) {
 }
 
 /* One column stays free: a terminal that has written into the last one may be on the next line. */
-static int put_item(ProgressView *view, const PullItem *item, bool is_agent_away,
-                    size_t name_width) {
+static int put_item(ProgressView *view, const PullItem *item, bool is_agent_away, size_t name_width,
+                    uint64_t now_usec) {
 
         cleanup(free_p) char *note = NULL, *line = NULL;
         Bar bar;
         int r;
 
-        r = pull_report_bar(item, is_agent_away, view->tick, &bar, &note);
+        r = pull_report_bar(item, is_agent_away, view->tick, now_usec, &bar, &note);
         if (r < 0)
                 return r;
 
@@ -357,36 +410,34 @@ static int put_item(ProgressView *view, const PullItem *item, bool is_agent_away
         return put_line(view, line);
 }
 
-static int put_rest(ProgressView *view, size_t n) {
-        cleanup(free_p) char *text = NULL, *line = NULL;
+static int put_text(ProgressView *view, const char *text) {
+        cleanup(free_p) char *line = terminal_text_fit_end(text, view->columns - 1);
 
-        if (asprintf(&text, "and %zu more", n) < 0)
-                return -ENOMEM;
-
-        line = terminal_text_fit_end(text, view->columns - 1);
         return line ? put_line(view, line) : -ENOMEM;
+}
+
+static int put_rest(ProgressView *view, size_t n) {
+        char text[40];
+
+        (void) snprintf(text, sizeof(text), "and %zu more", n);
+        return put_text(view, text);
 }
 
 static bool is_moving(const PullItem *item) {
         return item->phase == INPLACED__V1__PHASE__PHASE_PULLING;
 }
 
-/* How many lines there may be: the cursor needs one, and the number of the rest, if there is one. */
-static size_t n_lines_for(const ProgressView *view, size_t n_unfinished) {
-        size_t available = view->rows - 1;
+/* How many lines there may be: the cursor needs one, and so do the hint and the number of the rest, if there
+ * are such. */
+static size_t n_lines_for(const ProgressView *view, size_t n_unfinished, bool has_hint) {
+        size_t available = view->rows - 1 - has_hint;
 
         return n_unfinished <= available ? n_unfinished : available - 1;
 }
 
-static int put_unfinished(ProgressView *view, const PullList *list, bool is_agent_away,
-                          size_t name_width) {
+static int put_items(ProgressView *view, const PullList *list, bool is_agent_away,
+                     size_t name_width, uint64_t now_usec, size_t n_lines) {
 
-        size_t n_unfinished = 0, n_lines;
-
-        for (size_t i = 0; i < list->n_items; i++)
-                n_unfinished += !pull_item_is_finished(&list->items[i]);
-
-        n_lines = n_lines_for(view, n_unfinished);
         for (int turn = 0; turn < 2; turn++)
                 for (size_t i = 0; i < list->n_items && view->n_lines < n_lines; i++) {
                         const PullItem *item = &list->items[i];
@@ -395,12 +446,30 @@ static int put_unfinished(ProgressView *view, const PullList *list, bool is_agen
                         if (pull_item_is_finished(item) || is_moving(item) != (turn == 0))
                                 continue;
 
-                        r = put_item(view, item, is_agent_away, name_width);
+                        r = put_item(view, item, is_agent_away, name_width, now_usec);
                         if (r < 0)
                                 return r;
                 }
 
-        return n_lines < n_unfinished ? put_rest(view, n_unfinished - n_lines) : 0;
+        return 0;
+}
+
+static int put_unfinished(ProgressView *view, const PullList *list, bool is_agent_away,
+                          size_t name_width, uint64_t now_usec) {
+
+        bool has_hint = view->retry_hint && view->rows > HINT_ROWS_MIN && !is_agent_away &&
+                        pull_list_count_step(list, INPLACED__V1__STEP__STEP_BACKING_OFF) > 0;
+        size_t n_unfinished = 0, n_lines;
+        int r;
+
+        for (size_t i = 0; i < list->n_items; i++)
+                n_unfinished += !pull_item_is_finished(&list->items[i]);
+
+        n_lines = n_lines_for(view, n_unfinished, has_hint);
+        r = put_items(view, list, is_agent_away, name_width, now_usec, n_lines);
+        if (r >= 0 && n_lines < n_unfinished)
+                r = put_rest(view, n_unfinished - n_lines);
+        return r >= 0 && has_hint ? put_text(view, view->retry_hint) : r;
 }
 
 static size_t longest_label(const PullList *list) {
@@ -439,7 +508,7 @@ int progress_view_draw(ProgressView *view, PullList *list, bool is_agent_away, u
         if (r < 0)
                 return r;
 
-        r = put_unfinished(view, list, is_agent_away, name_width);
+        r = put_unfinished(view, list, is_agent_away, name_width, now_usec);
         if (r < 0)
                 return r;
 

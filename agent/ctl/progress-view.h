@@ -44,6 +44,7 @@ typedef struct Bar {
         uint64_t bytes_total;   /* 0: not known */
         uint64_t bytes_per_sec; /* 0: not known */
         unsigned tick;          /* grows by one with each drawing: moves the moving bar */
+        uint64_t idle_sec;      /* since the last byte arrived; 0: bytes arrive */
 } Bar;
 
 /* How many columns the names of several bars should take, the longest name having so many. */
@@ -54,14 +55,15 @@ char *bar_draw(const Bar *bar, size_t name_width, size_t width);
 
 /* What the bar of an image that is not finished shows. The texts are borrowed from the item, and
  * from *note, which the caller frees. */
-int pull_report_bar(const PullItem *item, bool is_agent_away, unsigned tick, Bar *ret,
-                    char **ret_note);
+int pull_report_bar(const PullItem *item, bool is_agent_away, unsigned tick, uint64_t now_usec,
+                    Bar *ret, char **ret_note);
 
 typedef struct ProgressView ProgressView;
 
-/* Writes to the file, which is borrowed, and flushes it. */
+/* Writes to the file, which is borrowed, and flushes it. retry_hint: the line below the images while one of
+ * them waits for its next attempt; borrowed; NULL: there is none. */
 int progress_view_new(FILE *file, size_t rows, size_t columns, bool has_full_ids,
-                      ProgressView **ret);
+                      const char *retry_hint, ProgressView **ret);
 ProgressView *progress_view_free(ProgressView *view);
 
 void progress_view_resize(ProgressView *view, size_t rows, size_t columns);

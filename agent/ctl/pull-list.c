@@ -9,12 +9,16 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
+#include "agent/ctl/failure.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define DEADLINE_EXCEEDED "DeadlineExceeded" /* the reason, in the words of the agent */
+#define CANCELED "Canceled"                  /* likewise */
+#define TIMEOUT "--timeout"
+#define ATTEMPT_TIMEOUT "--attempt-timeout"
 #define SMOOTHING_SEC 2.0
 #define SAMPLE_USEC_MIN 50000
 #define SHORT_ID_WIDTH 19 /* "sha256:" and 12 digits */
@@ -82,10 +86,10 @@ static int pull_item_init(PullItem *item, const char *image, uint64_t now_usec) 
                        : -ENOMEM;
 }
 
-int pull_list_init(PullList *list, char *const *images, size_t n_images, int64_t deadline_sec,
+int pull_list_init(PullList *list, char *const *images, size_t n_images, int64_t timeout_sec,
                    uint64_t now_usec) {
         *list = (PullList){
-                .deadline_sec = deadline_sec,
+                .timeout_sec = timeout_sec,
                 .items = calloc(n_images ?: 1, sizeof(PullItem)),
                 .request_id = strdup(""),
         };
@@ -143,15 +147,14 @@ static const char *step_in_words(Inplaced__V1__Step step) {
         }
 }
 
-static int item_expire(PullItem *item, const char *option, int64_t limit_sec, uint64_t now_usec) {
+/* We end it before the agent does. What was known of it is kept behind that. */
+static int item_end(PullItem *item, const char *reason, const char *why, uint64_t now_usec) {
         bool has_failed = item->message[0] &&
                           item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME &&
                           item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_DISK;
-        FormatBuffer limit;
         char *message;
 
-        if (asprintf(&message, "not pulled within the %s of %s; %s%s%s",
-                     format_duration((uint64_t) limit_sec, &limit), option,
+        if (asprintf(&message, "%s; %s%s%s", why,
                      has_failed ? "the last attempt failed with " : step_in_words(item->step),
                      item->message[0] && !has_failed ? ": " : "", item->message) < 0)
                 return -ENOMEM;
@@ -163,23 +166,45 @@ static int item_expire(PullItem *item, const char *option, int64_t limit_sec, ui
                 item->cause = take_ptr(item->reason);
         }
         free(item->reason);
-        item->reason = strdup(DEADLINE_EXCEEDED);
+        item->reason = strdup(reason);
         item->phase = INPLACED__V1__PHASE__PHASE_FAILED;
-        item->option = option;
         item->ended_usec = now_usec;
         return item->reason ? 0 : -ENOMEM;
 }
 
+static int item_expire(PullItem *item, const char *option, int64_t limit_sec, uint64_t now_usec) {
+        cleanup(free_p) char *why = NULL;
+
+        if (asprintf(&why, "not pulled within the %s of %s",
+                     format_duration((uint64_t) limit_sec, FORMAT_BUFFER), option) < 0) {
+                why = NULL;
+                return -ENOMEM;
+        }
+
+        item->option = option;
+        return item_end(item, DEADLINE_EXCEEDED, why, now_usec);
+}
+
 /* The agent's clock runs from a later time than ours. */
-static bool is_past_deadline(const PullList *list, const PullItem *item,
-                             const Inplaced__V1__PreloadEvent *event, uint64_t now_usec) {
-        return list->deadline_sec > 0 && event->phase == INPLACED__V1__PHASE__PHASE_FAILED &&
+static bool is_past_timeout(const PullList *list, const PullItem *item,
+                            const Inplaced__V1__PreloadEvent *event, uint64_t now_usec) {
+        return list->timeout_sec > 0 && event->phase == INPLACED__V1__PHASE__PHASE_FAILED &&
                strcmp(event->reason, DEADLINE_EXCEEDED) == 0 &&
-               now_usec - item->begun_usec >= (uint64_t) list->deadline_sec * USEC_PER_SEC;
+               now_usec - item->begun_usec >= (uint64_t) list->timeout_sec * USEC_PER_SEC;
+}
+
+static uint64_t retry_usec_of(const Inplaced__V1__PreloadEvent *event, uint64_t now_usec,
+                              int64_t now_sec) {
+        if (event->next_attempt_time == 0)
+                return 0;
+
+        return now_usec + (event->next_attempt_time > now_sec
+                                   ? (uint64_t) (event->next_attempt_time - now_sec) * USEC_PER_SEC
+                                   : 0);
 }
 
 int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uint64_t now_usec,
-                    PullItem **ret_item) {
+                    int64_t now_sec, PullItem **ret_item) {
 
         PullItem *item;
         int r;
@@ -194,9 +219,9 @@ int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uin
         item = pull_list_find(list, event->image);
         if (!item || pull_item_is_finished(item))
                 return 0;
-        if (is_past_deadline(list, item, event, now_usec)) {
+        if (is_past_timeout(list, item, event, now_usec)) {
                 *ret_item = item;
-                return item_expire(item, "--deadline", list->deadline_sec, now_usec);
+                return item_expire(item, TIMEOUT, list->timeout_sec, now_usec);
         }
 
         if (text_set(&item->image_id, event->image_id) < 0 ||
@@ -205,12 +230,15 @@ int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uin
                 return -ENOMEM;
 
         item->phase = event->phase;
-        item->step = event->step;
         item->attempt = event->attempt;
         if (!is_waiting(event->step))
                 item->waits_usec = 0;
         else if (item->waits_usec == 0)
                 item->waits_usec = now_usec;
+        if (item->bytes_done != event->bytes_done || item->step != event->step)
+                item->moved_usec = now_usec;
+        item->step = event->step;
+        item->retry_usec = retry_usec_of(event, now_usec, now_sec);
         item->bytes_done = event->bytes_done;
         item->bytes_total = event->bytes_total;
         item->is_counted = event->bytes_fetched_presence_case ==
@@ -243,19 +271,27 @@ int pull_list_fail_rest(PullList *list, const char *reason, const char *message,
         return 0;
 }
 
+int pull_list_cancel(PullList *list, uint64_t now_usec) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < list->n_items; i++)
+                if (!pull_item_is_finished(&list->items[i]))
+                        r = item_end(&list->items[i], CANCELED, "interrupted", now_usec);
+        return r;
+}
+
 void pull_list_wait(PullList *list, uint64_t now_usec) {
         for (size_t i = 0; i < list->n_items; i++)
                 if (list->items[i].waits_usec == 0)
                         list->items[i].waits_usec = now_usec;
 }
 
-int pull_list_end_at_deadline(PullList *list, uint64_t now_usec) {
+int pull_list_end_at_timeout(PullList *list, uint64_t now_usec) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < list->n_items; i++)
                 if (!pull_item_is_finished(&list->items[i]))
-                        r = item_expire(&list->items[i], "--deadline", list->deadline_sec,
-                                        now_usec);
+                        r = item_expire(&list->items[i], TIMEOUT, list->timeout_sec, now_usec);
         return r;
 }
 
@@ -272,7 +308,7 @@ int pull_list_end_waits(PullList *list, int64_t timeout_sec, uint64_t now_usec,
                 if (pull_item_is_finished(item) || item->waits_usec == 0)
                         continue;
                 if (end_usec <= now_usec)
-                        r = item_expire(item, "--timeout", timeout_sec, now_usec);
+                        r = item_expire(item, ATTEMPT_TIMEOUT, timeout_sec, now_usec);
                 else if (end_usec < next_usec)
                         next_usec = end_usec;
         }
@@ -309,6 +345,10 @@ bool pull_list_is_finished(const PullList *list) {
 
 ExitStatus pull_list_exit_status(const PullList *list) {
         size_t n_failed = pull_list_count(list, INPLACED__V1__PHASE__PHASE_FAILED);
+
+        for (size_t i = 0; i < list->n_items; i++)
+                if (list->items[i].option && strcmp(list->items[i].option, TIMEOUT) == 0)
+                        return EXIT_STATUS_TIMEOUT;
 
         if (n_failed == 0)
                 return EXIT_STATUS_DONE;
@@ -365,6 +405,28 @@ char *pull_item_failure(const PullItem *item) {
                 return NULL;
 
         return text;
+}
+
+char *pull_item_retry(const PullItem *item, const Options *options, uint64_t now_usec) {
+        const char *limit = "";
+        FormatBuffer wait;
+        char *text;
+
+        if (!options->n_attempts && !options->timeout_sec)
+                limit = failure_has_limit(item->message)
+                                ? " (--attempts, --timeout)"
+                                : ", until it is there (--attempts, --timeout)";
+
+        if (item->retry_usec <= now_usec)
+                return asprintf(&text, "trying again%s", limit) < 0 ? NULL : text;
+
+        return asprintf(&text, "trying again in %s%s",
+                        format_duration((item->retry_usec - now_usec + USEC_PER_SEC - 1) /
+                                                USEC_PER_SEC,
+                                        &wait),
+                        limit) < 0
+                       ? NULL
+                       : text;
 }
 
 static char *failed_text(const PullItem *item) {

@@ -52,11 +52,13 @@ typedef struct PullItem {
         char *image_id;                   /* "" while it is not known, as are the next two */
         char *reason;
         char *message;
-        const char *option; /* the time limit of ours that has ended it, "--deadline"; or NULL */
-        char *cause; /* the reason of the last attempt, where a time limit of ours has ended it; or "" */
+        const char *option; /* the time limit of ours that has ended it, "--timeout"; or NULL */
+        char *cause;        /* the reason of the last attempt, where we have ended it; or "" */
         uint32_t reported_attempt; /* the last one whose failure was printed while it goes on */
 
         uint64_t waits_usec; /* since when no attempt can be made; 0: one can */
+        uint64_t retry_usec; /* when the next attempt begins; 0: none is planned */
+        uint64_t moved_usec; /* when the bytes that are there were last seen to change */
         uint64_t begun_usec; /* of CLOCK_MONOTONIC, as is now_usec below */
         uint64_t ended_usec; /* valid once it is finished */
         Rate rate;
@@ -66,22 +68,22 @@ typedef struct PullItem {
 typedef struct PullList {
         PullItem *items;
         size_t n_items;
-        int64_t deadline_sec; /* of --deadline; 0: none */
-        char *request_id;     /* "" until the agent has sent it */
+        int64_t timeout_sec; /* of --timeout; 0: none */
+        char *request_id;    /* "" until the agent has sent it */
 } PullList;
 
 #define PULL_LIST_INIT ((PullList){ .items = NULL })
 
 /* One item for each image; what was named twice is asked for once. */
-int pull_list_init(PullList *list, char *const *images, size_t n_images, int64_t deadline_sec,
+int pull_list_init(PullList *list, char *const *images, size_t n_images, int64_t timeout_sec,
                    uint64_t now_usec);
 void pull_list_done(PullList *list);
 
-/* Takes in what the agent says; where that is the end by the deadline, in the words of
- * pull_list_end_at_deadline(). Sets *ret_item to the item that it is about, or to NULL if it is
- * about none or the item is finished already. */
+/* Takes in what the agent says; where that is the end by the time limit, in the words of
+ * pull_list_end_at_timeout(). now_sec: the same time since the epoch. Sets *ret_item to the item that it is
+ * about, or to NULL if it is about none or the item is finished already. */
 int pull_list_apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uint64_t now_usec,
-                    PullItem **ret_item);
+                    int64_t now_sec, PullItem **ret_item);
 
 /* Makes everything that is not finished a failure. */
 int pull_list_fail_rest(PullList *list, const char *reason, const char *message, uint64_t now_usec);
@@ -89,12 +91,16 @@ int pull_list_fail_rest(PullList *list, const char *reason, const char *message,
 /* No attempt can be made from now on: the agent is away. */
 void pull_list_wait(PullList *list, uint64_t now_usec);
 
-/* The time of --deadline is over: the same as DeadlineExceeded, with what the last attempt failed with, or
- * what is waited for. */
-int pull_list_end_at_deadline(PullList *list, uint64_t now_usec);
+/* The caller was interrupted: everything that is not finished fails as Canceled, with what the last attempt
+ * failed with, or what is waited for. */
+int pull_list_cancel(PullList *list, uint64_t now_usec);
 
-/* The same for the images that have waited for so long, since no attempt could be made: the runtime
- * or the agent does not answer. *ret_next_usec is when the next one will have, at the latest. */
+/* The time of --timeout is over: the same as DeadlineExceeded. */
+int pull_list_end_at_timeout(PullList *list, uint64_t now_usec);
+
+/* The same for the images that have waited for so long, the --attempt-timeout, since no attempt could be
+ * made: the runtime or the agent does not answer. *ret_next_usec is when the next one will have, at the
+ * latest. */
 int pull_list_end_waits(PullList *list, int64_t timeout_sec, uint64_t now_usec,
                         uint64_t *ret_next_usec);
 
@@ -104,8 +110,12 @@ bool pull_item_is_finished(const PullItem *item);
 size_t pull_list_count(const PullList *list, Inplaced__V1__Phase phase);
 bool pull_list_is_finished(const PullList *list);
 
-/* Of the finished ones. */
+/* Of the finished ones: that of a time-out if --timeout has ended any. */
 ExitStatus pull_list_exit_status(const PullList *list);
+
+/* When the next attempt begins, and what limits the attempts: "trying again in 5s, until it is there (--attempts,
+ * --timeout)". NULL if there is no memory. */
+char *pull_item_retry(const PullItem *item, const Options *options, uint64_t now_usec);
 
 /* Why it failed: "NotFound: no such tag", safe for a terminal. NULL if there is no memory. */
 char *pull_item_failure(const PullItem *item);

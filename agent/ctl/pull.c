@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/base/clock.h"
@@ -19,8 +20,10 @@
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define GOODBYE_USEC (2 * USEC_PER_SEC)
 #define QUEUED_USEC USEC_PER_SEC
-#define DEADLINE_MARGIN_USEC USEC_PER_SEC
+#define TIMEOUT_MARGIN_USEC USEC_PER_SEC
 #define REDRAW_USEC (USEC_PER_SEC / 8)
+#define RETRY_HINT "--attempts and --timeout limit the attempts; Ctrl-C withdraws the request"
+#define REFUSALS_MAX 5 /* with their pauses they take about a minute */
 
 typedef struct Pull {
         const Options *options;
@@ -30,12 +33,12 @@ typedef struct Pull {
         ProgressView *view; /* NULL unless progress is shown */
         Timer redraw;
         sd_event_source *resize;
-        Timer deadline; /* of --deadline */
+        Timer timeout;  /* of --timeout */
         Timer queued;   /* what is still queued then is worth a line */
-        Timer waits;    /* --timeout, for what is no attempt yet */
+        Timer waits;    /* --attempt-timeout, for what is no attempt yet */
         Timer goodbye;  /* when it is over, the end is not awaited any longer */
         bool was_heard; /* the agent has said something */
-        bool is_past_deadline;
+        bool is_past_timeout;
         int signal;    /* that canceled it; 0: none */
         Error refused; /* why the request ended before its images did */
 } Pull;
@@ -68,13 +71,14 @@ static int on_resize(sd_event_source *source, const struct signalfd_siginfo *inf
 }
 
 static int show_progress(Pull *pull) {
+        bool is_limited = pull->options->n_attempts > 0 || pull->options->timeout_sec > 0;
         sd_event *event = node_client_event(pull->client);
         size_t rows, columns;
         int r;
 
         terminal_get_size(STDOUT_FILENO, &rows, &columns);
         r = progress_view_new(stdout, rows, columns, pull->options->format == OUTPUT_WIDE,
-                              &pull->view);
+                              is_limited ? NULL : RETRY_HINT, &pull->view);
         if (r < 0)
                 return r;
 
@@ -198,20 +202,41 @@ static const PullItem *failed_item(const PullList *list, bool *ret_is_same) {
         return first;
 }
 
+/* It ended because the registry said no too often. */
+static bool has_given_up(const PullItem *failed, const Options *options) {
+        PullReason reason = pull_reason_from_string(failed->reason);
+
+        return !options->has_attempts && !failed->option && failed->attempt > 1 &&
+               pull_reason_is_refusal(reason, failed->message);
+}
+
 /* What to do about it, with the option that was typed where it was that one. */
 static const char *advice_for(const PullItem *failed, const Options *options) {
         PullReason reason = pull_reason_from_string(failed->reason);
 
         if (failed->cause[0])
                 return pull_reason_advice(pull_reason_from_string(failed->cause));
-        if (failed->option && strcmp(failed->option, "--deadline") == 0)
-                return "allow more with --deadline, or see what it waited for";
-        if (failed->option)
+        if (failed->option && strcmp(failed->option, "--timeout") == 0)
                 return "allow more with --timeout, or see what it waited for";
-        if (reason == PULL_REASON_DEADLINE && options->timeout_sec > 0)
-                return "allow more with --timeout, or check the network between node and registry";
+        if (failed->option)
+                return "allow more with --attempt-timeout, or see what it waited for";
+        if (reason == PULL_REASON_DEADLINE && options->attempt_timeout_sec > 0)
+                return "allow more with --attempt-timeout, or check the network between node and "
+                       "registry";
 
         return pull_reason_advice(reason);
+}
+
+static void complain_of_one(const PullItem *failed, const char *advice, bool has_ended) {
+        char attempts[40] = "";
+
+        if (has_ended)
+                (void) snprintf(attempts, sizeof(attempts), " in %u attempts",
+                                (unsigned) failed->attempt);
+        complain("cannot pull %s: %s%s%s%s%s%s%s; %s%s", failed->image, failed->reason, attempts,
+                 failed->option ? " (" : "", failed->option ?: "", failed->option ? ")" : "",
+                 failed->cause[0] ? " after " : "", failed->cause, advice,
+                 has_ended ? "; --attempts 0 tries for ever" : "");
 }
 
 /* Says on stderr in one line that images failed, if some did. */
@@ -227,12 +252,11 @@ static void print_summary(const PullList *list, const Options *options) {
 
         advice = is_same ? advice_for(failed, options) : "see the reason of each";
         if (n_failed == 1)
-                complain("cannot pull %s: %s%s%s%s%s%s; %s", failed->image, failed->reason,
-                         failed->option ? " (" : "", failed->option ?: "",
-                         failed->option ? ")" : "", failed->cause[0] ? " after " : "",
-                         failed->cause, advice);
+                complain_of_one(failed, advice, has_given_up(failed, options));
         else
-                complain("%zu of %zu images failed; %s", n_failed, list->n_items, advice);
+                complain("%zu of %zu images failed; %s%s", n_failed, list->n_items, advice,
+                         is_same && has_given_up(failed, options) ? "; --attempts 0 tries for ever"
+                                                                  : "");
 }
 
 static int pull_ask(Pull *pull);
@@ -281,7 +305,9 @@ static int pull_lost(Pull *pull) {
 
 /* Where no line is drawn anew, what is waited for is printed once: that the runtime is away or the disk
  * full, and each attempt that failed. */
-static void print_wait(const Pull *pull, PullItem *item) {
+static int print_wait(const Pull *pull, PullItem *item) {
+        cleanup(free_p) char *retry = NULL;
+
         if (item->step == INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME &&
             pull_list_count_step(&pull->list, item->step) == 1)
                 complain("waiting for the container runtime%s%s", item->message[0] ? ": " : "",
@@ -291,11 +317,17 @@ static void print_wait(const Pull *pull, PullItem *item) {
             pull_list_count_step(&pull->list, item->step) == 1)
                 complain("%s: waiting for free disk space: %s", item->image, item->message);
 
-        if (item->step == INPLACED__V1__STEP__STEP_BACKING_OFF &&
-            item->attempt != item->reported_attempt) {
-                item->reported_attempt = item->attempt;
-                complain("%s: %s; trying again", item->image, item->message);
-        }
+        if (item->step != INPLACED__V1__STEP__STEP_BACKING_OFF ||
+            item->attempt == item->reported_attempt)
+                return 0;
+
+        retry = pull_item_retry(item, pull->options, clock_monotonic_usec());
+        if (!retry)
+                return -ENOMEM;
+
+        item->reported_attempt = item->attempt;
+        complain("%s: %s; %s", item->image, item->message, retry);
+        return 0;
 }
 
 /* Each image is queued for a moment. */
@@ -312,19 +344,19 @@ static int on_queued(void *userdata) {
         return 0;
 }
 
-/* The agent ends the pulls at the deadline, too, if it can, and then its status says so: one that has
+/* The agent ends the pulls at that time, too, if it can, and then its status says so: one that has
  * answered gets a moment. But it may be away or hang, its clock runs from each image's turn, and another
  * request may have more time. */
-static int on_deadline(void *userdata) {
+static int on_timeout(void *userdata) {
         Pull *pull = userdata;
         int r;
 
-        if (pull->was_heard && !pull->is_past_deadline) {
-                pull->is_past_deadline = true;
-                return timer_start(&pull->deadline, DEADLINE_MARGIN_USEC);
+        if (pull->was_heard && !pull->is_past_timeout) {
+                pull->is_past_timeout = true;
+                return timer_start(&pull->timeout, TIMEOUT_MARGIN_USEC);
         }
 
-        r = pull_list_end_at_deadline(&pull->list, clock_monotonic_usec());
+        r = pull_list_end_at_timeout(&pull->list, clock_monotonic_usec());
         return r < 0 ? r : pull_end(pull);
 }
 
@@ -334,7 +366,8 @@ static int on_waits(void *userdata) {
         Pull *pull = userdata;
         int r;
 
-        r = pull_list_end_waits(&pull->list, pull->options->timeout_sec, now_usec, &next_usec);
+        r = pull_list_end_waits(&pull->list, pull->options->attempt_timeout_sec, now_usec,
+                                &next_usec);
         if (r < 0)
                 return r;
         if (pull_list_is_finished(&pull->list))
@@ -348,12 +381,13 @@ static int pull_start_limits(Pull *pull) {
         const Options *options = pull->options;
         int r = 0;
 
-        if (options->deadline_sec > 0)
-                r = timer_start(&pull->deadline, (uint64_t) options->deadline_sec * USEC_PER_SEC);
+        if (options->timeout_sec > 0)
+                r = timer_start(&pull->timeout, (uint64_t) options->timeout_sec * USEC_PER_SEC);
         if (r >= 0 && !pull->view && !options->no_wait)
                 r = timer_start(&pull->queued, QUEUED_USEC);
-        if (r >= 0 && options->timeout_sec > 0)
-                r = timer_start(&pull->waits, (uint64_t) options->timeout_sec * USEC_PER_SEC);
+        if (r >= 0 && options->attempt_timeout_sec > 0)
+                r = timer_start(&pull->waits,
+                                (uint64_t) options->attempt_timeout_sec * USEC_PER_SEC);
         return r;
 }
 
@@ -369,14 +403,11 @@ static int on_event(const void *message, void *userdata) {
         node_client_heard(pull->client);
         pull->was_heard = true;
 
-        r = pull_list_apply(&pull->list, message, clock_monotonic_usec(), &item);
+        r = pull_list_apply(&pull->list, message, clock_monotonic_usec(), time(NULL), &item);
         if (r < 0 || !item)
                 return r;
-        if (!pull_item_is_finished(item)) {
-                if (!pull->view && !pull->options->no_wait)
-                        print_wait(pull, item);
-                return 0;
-        }
+        if (!pull_item_is_finished(item))
+                return pull->view || pull->options->no_wait ? 0 : print_wait(pull, item);
 
         r = print_update(pull);
         if (r < 0 || !pull_list_is_finished(&pull->list))
@@ -411,6 +442,20 @@ static int on_end(const void *reply, const Error *error, void *userdata) {
         return pull_refused(pull, &explained);
 }
 
+static void set_limits(Inplaced__V1__PreloadRequest *request, const Options *options) {
+        request->timeout_seconds = options->attempt_timeout_sec;
+        request->active_deadline_seconds = options->timeout_sec;
+        if (!options->has_attempts) {
+                request->refusal_limit_presence_case =
+                        INPLACED__V1__PRELOAD_REQUEST__REFUSAL_LIMIT_PRESENCE_REFUSAL_LIMIT;
+                request->refusal_limit = REFUSALS_MAX - 1;
+        } else if (options->n_attempts > 0) {
+                request->backoff_limit_presence_case =
+                        INPLACED__V1__PRELOAD_REQUEST__BACKOFF_LIMIT_PRESENCE_BACKOFF_LIMIT;
+                request->backoff_limit = options->n_attempts - 1;
+        }
+}
+
 static int pull_ask(Pull *pull) {
         Inplaced__V1__PreloadRequest request = INPLACED__V1__PRELOAD_REQUEST__INIT;
         cleanup(free_p) char **images = calloc(pull->list.n_items, sizeof(*images));
@@ -433,15 +478,9 @@ static int pull_ask(Pull *pull) {
         request.pull_policy = pull->options->always_pull
                                       ? INPLACED__V1__PULL_POLICY__PULL_POLICY_ALWAYS
                                       : INPLACED__V1__PULL_POLICY__PULL_POLICY_IF_NOT_PRESENT;
-        request.timeout_seconds = pull->options->timeout_sec;
-        request.active_deadline_seconds = pull->options->deadline_sec;
         request.complete = pull->options->complete;
         request.detach = pull->options->no_wait;
-        if (pull->options->n_attempts > 0) {
-                request.backoff_limit_presence_case =
-                        INPLACED__V1__PRELOAD_REQUEST__BACKOFF_LIMIT_PRESENCE_BACKOFF_LIMIT;
-                request.backoff_limit = pull->options->n_attempts - 1;
-        }
+        set_limits(&request, pull->options);
 
         return rpc_call_stream(node_client_rpc(pull->client), &preload_method, &request.base,
                                RPC_NO_TIMEOUT, on_event, on_end, pull, &pull->call);
@@ -456,8 +495,7 @@ static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *
         pull->call = rpc_call_unref(pull->call); /* the agent notices, and withdraws the request */
         pull->signal = (int) info->ssi_signo;
 
-        r = pull_list_fail_rest(&pull->list, pull_reason_to_string(PULL_REASON_CANCELED), "",
-                                clock_monotonic_usec());
+        r = pull_list_cancel(&pull->list, clock_monotonic_usec());
         if (r < 0)
                 return r;
 
@@ -466,7 +504,7 @@ static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *
 
 static void pull_done(Pull *pull) {
         rpc_call_unref(pull->call);
-        timer_done(&pull->deadline);
+        timer_done(&pull->timeout);
         timer_done(&pull->waits);
         timer_done(&pull->queued);
         timer_done(&pull->goodbye);
@@ -500,7 +538,7 @@ static int pull_run(Pull *pull) {
 
 static int pull_conclude(const Pull *pull) {
         if (pull->signal > 0) {
-                complain("canceled");
+                complain("interrupted");
                 return EXIT_STATUS_SIGNAL + pull->signal;
         }
 
@@ -520,15 +558,15 @@ int command_pull(const Options *options) {
         int r;
 
         r = pull_list_init(&pull.list, options->arguments, (size_t) options->n_arguments,
-                           options->deadline_sec, clock_monotonic_usec());
+                           options->timeout_sec, clock_monotonic_usec());
         if (r < 0)
                 return r;
 
         r = node_client_new(options->socket_path, on_interrupt, &pull, &pull.client);
         if (r < 0)
                 return r;
-        timer_init(&pull.deadline, node_client_event(pull.client), /* accuracy_usec= */ 1000,
-                   on_deadline, &pull);
+        timer_init(&pull.timeout, node_client_event(pull.client), /* accuracy_usec= */ 1000,
+                   on_timeout, &pull);
         timer_init(&pull.queued, node_client_event(pull.client), /* accuracy_usec= */ 0, on_queued,
                    &pull);
         timer_init(&pull.waits, node_client_event(pull.client), /* accuracy_usec= */ 1000, on_waits,

@@ -429,7 +429,7 @@ static void complain_of_undone(const RestartCommand *command) {
 
 static int conclude(const RestartCommand *command) {
         if (command->signal > 0) {
-                complain("canceled; what has begun goes on, the rest is dropped");
+                complain("interrupted; what has begun goes on, the rest is dropped");
                 return EXIT_STATUS_SIGNAL + command->signal;
         }
         if (command->refused.kind == ERROR_NONE) {
@@ -438,7 +438,9 @@ static int conclude(const RestartCommand *command) {
         }
 
         complain("%s", error_message(&command->refused));
-        return command->refused.kind == ERROR_INVALID ? EXIT_STATUS_USAGE : EXIT_STATUS_FAILED;
+        return command->refused.kind == ERROR_INVALID   ? EXIT_STATUS_USAGE
+               : command->refused.kind == ERROR_TIMEOUT ? EXIT_STATUS_TIMEOUT
+                                                        : EXIT_STATUS_FAILED;
 }
 
 static void command_done(RestartCommand *command) {

@@ -10,9 +10,32 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-reader.h"
-#include "agent/image/pull-reason.h"
 
-#define EARLIER "; before that: " /* what a deadline has ended */
+/* In the order in which they are counted. */
+typedef enum Kind {
+        KIND_SUCCEEDED,
+        KIND_FAILED,
+        KIND_PULLING,
+        KIND_BACKING_OFF,
+        KIND_MISSING,
+        KIND_WAITING,
+        _KIND_MAX,
+} Kind;
+
+/* clang-format off */
+static const struct {
+        const char *phase;
+        const char *counted;
+        int urgency; /* place among the others where not all can be shown, first 0 */
+} kinds[_KIND_MAX] = {
+        [KIND_SUCCEEDED]   = { "Succeeded", "pulled",   5 },
+        [KIND_FAILED]      = { "Failed",    "failed",   3 },
+        [KIND_PULLING]     = { "Pulling",   "pulling",  0 },
+        [KIND_BACKING_OFF] = { "BackOff",   "retrying", 1 },
+        [KIND_MISSING]     = { "Missing",   "missing",  2 },
+        [KIND_WAITING]     = { "Waiting",   "waiting",  4 },
+};
+/* clang-format on */
 
 static const char *text_or_empty(json_object *object, const char *key) {
         return json_get_text(object, key) ?: "";
@@ -90,20 +113,6 @@ char *status_row_requested_by(const StatusRow *row) {
         return text;
 }
 
-/* A reference names the version that is done. */
-bool status_row_is_left(const StatusRow *row) {
-        size_t n = row->owners ? json_object_array_length(row->owners) : 0;
-
-        for (size_t i = 0; i < n; i++) {
-                json_object *owner = json_object_array_get_idx(row->owners, i);
-
-                if (!is_request(owner) || !text_or_empty(owner, "resourceVersion")[0])
-                        return false;
-        }
-
-        return n > 0 && (strcmp(row->phase, "Succeeded") == 0 || strcmp(row->phase, "Failed") == 0);
-}
-
 static void read_status(StatusRow *row, json_object *tag) {
         int64_t progress = json_get_integer(tag, "progress");
         const char *phase = text_or_empty(tag, "phase");
@@ -142,11 +151,57 @@ static int read_images(StatusRows *rows, json_object *images,
         return 0;
 }
 
-static int compare_rows(const void *a, const void *b) {
+/* A phase that is none of these is that of a newer agent, and counts as waiting. */
+static Kind kind_of(const StatusRow *row) {
+        for (Kind kind = 0; kind < _KIND_MAX; kind++)
+                if (strcmp(row->phase, kinds[kind].phase) == 0)
+                        return kind;
+
+        return KIND_WAITING;
+}
+
+static int by_name(const void *a, const void *b) {
         const StatusRow *x = a, *y = b;
         int order = strcmp(x->image, y->image);
 
         return order != 0 ? order : strcmp(x->tag, y->tag);
+}
+
+static int by_urgency(const void *a, const void *b) {
+        int order = kinds[kind_of(a)].urgency - kinds[kind_of(b)].urgency;
+
+        return order != 0 ? order : by_name(a, b);
+}
+
+void status_rows_sort_by_urgency(StatusRows *rows) {
+        if (rows->n_items > 0)
+                qsort(rows->items, rows->n_items, sizeof(*rows->items), by_urgency);
+}
+
+char *status_rows_count(const StatusRows *rows) {
+        size_t n[_KIND_MAX] = { 0 }, size;
+        const char *comma = "";
+        char *text = NULL;
+        FILE *file;
+
+        for (size_t i = 0; i < rows->n_items; i++)
+                n[kind_of(&rows->items[i])]++;
+
+        file = open_memstream(&text, &size);
+        if (!file)
+                return NULL;
+
+        for (Kind kind = 0; kind < _KIND_MAX; kind++)
+                if (n[kind] > 0) {
+                        fprintf(file, "%s%zu %s", comma, n[kind], kinds[kind].counted);
+                        comma = ", ";
+                }
+        if (rows->n_items == 0)
+                fputs("none", file);
+
+        if (fclose(file) != 0)
+                free(take_ptr(text));
+        return text;
 }
 
 int status_rows_read(json_object *node_image, StatusRows *ret) {
@@ -164,7 +219,7 @@ int status_rows_read(json_object *node_image, StatusRows *ret) {
                 return r;
 
         if (rows.n_items > 0)
-                qsort(rows.items, rows.n_items, sizeof(*rows.items), compare_rows);
+                qsort(rows.items, rows.n_items, sizeof(*rows.items), by_name);
 
         *ret = rows;
         rows = STATUS_ROWS_INIT;
@@ -174,46 +229,6 @@ int status_rows_read(json_object *node_image, StatusRows *ret) {
 void status_rows_done(StatusRows *rows) {
         free(rows->items);
         *rows = STATUS_ROWS_INIT;
-}
-
-/* The reason that a message begins with, as a slice of it; false if it is none. */
-static bool find_reason(const char *message, PullReason *ret, int *ret_size) {
-        size_t size = strcspn(message, ":");
-        cleanup(free_p) char *word = strndup(message, size);
-
-        *ret = word ? pull_reason_from_string(word) : PULL_REASON_UNKNOWN;
-        *ret_size = (int) size;
-        return word && message[size] && strcmp(pull_reason_to_string(*ret), word) == 0;
-}
-
-/* " (attempt 2 of 4)" at the end of the message, or "". */
-static const char *attempt_of(const char *message) {
-        const char *attempt = strrchr(message, '(');
-
-        return attempt && attempt > message && strncmp(attempt, "(attempt ", 9) == 0 &&
-                               message[strlen(message) - 1] == ')'
-                       ? attempt - 1
-                       : "";
-}
-
-char *status_row_summary(const StatusRow *row) {
-        const char *message = row->message, *earlier = strstr(message, EARLIER);
-        int size, earlier_size = 0;
-        PullReason reason, ignored;
-        char *summary;
-
-        if (!find_reason(message, &reason, &size))
-                return strdup(message);
-
-        if (earlier)
-                earlier += strlen(EARLIER);
-        if (!earlier || !find_reason(earlier, &ignored, &earlier_size))
-                earlier = "";
-        if (asprintf(&summary, "%.*s%s%.*s%s: %s", size, message, earlier_size > 0 ? " after " : "",
-                     earlier_size, earlier, attempt_of(message), pull_reason_advice(reason)) < 0)
-                return NULL;
-
-        return summary;
 }
 
 int64_t status_row_since(const StatusRow *row) {

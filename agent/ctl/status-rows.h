@@ -36,20 +36,19 @@ typedef struct StatusRows {
 
 #define STATUS_ROWS_INIT ((StatusRows){ .items = NULL })
 
-/* The object is borrowed as long as the rows live. */
+/* By name. The object is borrowed as long as the rows live. */
 int status_rows_read(json_object *node_image, StatusRows *ret);
 void status_rows_done(StatusRows *rows);
+
+/* Those that are being pulled come first, those that are present last. */
+void status_rows_sort_by_urgency(StatusRows *rows);
+
+/* "3 pulled, 1 failed, 1 waiting"; "none" of no rows. NULL if there is no memory. */
+char *status_rows_count(const StatusRows *rows);
 
 /* Who requests it, as in the list of images: "folder:web.yaml", "job team/warm", "jo (uid 1000, pid
  * 4242), request 7f3a", joined with "; ". "" if that is not known; NULL if there is no memory. */
 char *status_row_requested_by(const StatusRow *row);
-
-/* It has ended, and only requests of users named it, which are over: nothing desires it any more. */
-bool status_row_is_left(const StatusRow *row);
-
-/* The message in few words, without those of the runtime: "NotFound (attempt 2 of 4): check the name
- * and the tag". One that begins with no reason is left as it is. NULL if there is no memory. */
-char *status_row_summary(const StatusRow *row);
 
 /* When the phase of the image began; 0 if unknown. */
 int64_t status_row_since(const StatusRow *row);

@@ -12,6 +12,7 @@
 #include "agent/base/sorted.h"
 #include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
+#include "agent/ctl/failure.h"
 #include "agent/ctl/follow.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/status-rows.h"
@@ -61,7 +62,8 @@ static const char *progress_text(const StatusRow *row, bool is_wide, FormatBuffe
 
 /* The message, and before it when the next attempt is. NULL if there is no memory. */
 static char *message_of(const StatusRow *row, bool is_wide, int64_t now) {
-        cleanup(free_p) char *message = is_wide ? strdup(row->message) : status_row_summary(row);
+        cleanup(free_p) char *message =
+                is_wide ? strdup(row->message) : failure_summary(row->message);
         FormatBuffer wait;
         char *text;
 
@@ -111,76 +113,25 @@ static int status_table_new(bool is_wide, Table **ret) {
         return table_new(columns, sizeof(columns) / sizeof(columns[0]), is_wide, ret);
 }
 
-static int print_table(json_object *node_image, bool is_wide) {
-        cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
+static int print_table(const StatusRows *rows, size_t n, bool is_wide) {
         cleanup(table_free_p) Table *table = NULL;
         int r;
 
-        r = status_rows_read(node_image, &rows);
-        if (r < 0)
-                return r;
-
         r = status_table_new(is_wide, &table);
-        if (r < 0)
-                return r;
-
-        for (size_t i = 0; i < rows.n_items; i++) {
-                r = status_table_add(table, &rows.items[i], is_wide);
-                if (r < 0)
-                        return r;
-        }
-
-        return table_print(table);
+        for (size_t i = 0; r >= 0 && i < n; i++)
+                r = status_table_add(table, &rows->items[i], is_wide);
+        return r < 0 ? r : table_print(table);
 }
 
-typedef struct Counts {
-        int64_t desired, succeeded, failed, pulling, waiting;
-        int64_t left; /* by requests that are over; not among the others */
-} Counts;
-
-/* Of all images of the node. */
-static int count_images(json_object *node_image, Counts *ret) {
-        json_object *status = json_get(node_image, "status", json_type_object);
-        cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
-        int64_t n_succeeded = 0, n_failed = 0;
-        int r;
-
-        r = status_rows_read(node_image, &rows);
-        if (r < 0)
-                return r;
-
-        for (size_t i = 0; i < rows.n_items; i++)
-                if (status_row_is_left(&rows.items[i]))
-                        ++*(strcmp(rows.items[i].phase, "Failed") == 0 ? &n_failed : &n_succeeded);
-        *ret = (Counts){
-                .desired = json_get_integer(status, "desired") - n_succeeded - n_failed,
-                .succeeded = json_get_integer(status, "succeeded") - n_succeeded,
-                .failed = json_get_integer(status, "failed") - n_failed,
-                .pulling = json_get_integer(status, "pulling"),
-                .waiting = json_get_integer(status, "waiting"),
-                .left = n_succeeded + n_failed,
-        };
-        return 0;
-}
-
-static int print_counts(const Counts *counts) {
-        char left[64] = "";
-
-        if (counts->left > 0)
-                (void) snprintf(left, sizeof(left), "; %lld of finished requests",
-                                (long long) counts->left);
-        return print_safe("Images: %lld desired, %lld succeeded, %lld failed, %lld pulling, "
-                          "%lld waiting%s",
-                          (long long) counts->desired, (long long) counts->succeeded,
-                          (long long) counts->failed, (long long) counts->pulling,
-                          (long long) counts->waiting, left);
-}
-
-/* Two or three lines about the node. Without a runtime none is chosen; the address of the API server
+/* Two or three lines about the node, and how many images follow. Without a runtime none is chosen; the address of the API server
  * may be "". */
-static int status_print_header(json_object *node_image, const Counts *counts,
+static int status_print_header(json_object *node_image, const StatusRows *rows,
                                const Inplaced__V1__Runtime *runtime, const char *api_server) {
+        cleanup(free_p) char *counts = status_rows_count(rows);
         int r;
+
+        if (!counts)
+                return -ENOMEM;
 
         r = print_safe("Node %s, %s%s%s%s%s%s",
                        json_get_text(json_get(node_image, "metadata", json_type_object), "name")
@@ -201,19 +152,20 @@ static int status_print_header(json_object *node_image, const Counts *counts,
                         return r;
         }
 
-        return print_counts(counts);
+        return print_safe("Images: %s", counts);
 }
 
 static int print_for_person(const Inplaced__V1__GetStatusResponse *reply, json_object *node_image,
-                            const Counts *counts, bool is_wide) {
+                            bool is_wide) {
 
+        cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
         int r;
 
-        r = status_print_header(node_image, counts, reply->runtime, reply->api_server);
-        if (r < 0)
-                return r;
-
-        r = print_table(node_image, is_wide);
+        r = status_rows_read(node_image, &rows);
+        if (r >= 0)
+                r = status_print_header(node_image, &rows, reply->runtime, reply->api_server);
+        if (r >= 0)
+                r = print_table(&rows, rows.n_items, is_wide);
         if (r < 0)
                 return r;
 
@@ -240,7 +192,6 @@ static int print_status(const void *message, const Options *options) {
         const Inplaced__V1__GetStatusResponse *reply = message;
         cleanup(json_put_p) json_object *node_image = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
-        Counts counts;
         int r;
 
         r = output_parse(reply->node_image_json, &node_image, &error);
@@ -249,10 +200,6 @@ static int print_status(const void *message, const Options *options) {
                          error_message(&error));
                 return EXIT_STATUS_FAILED;
         }
-        if (r < 0)
-                return r;
-
-        r = count_images(node_image, &counts);
         if (r < 0)
                 return r;
 
@@ -265,7 +212,7 @@ static int print_status(const void *message, const Options *options) {
                 return r;
 
         r = options_wants_table(options)
-                    ? print_for_person(reply, node_image, &counts, options->format == OUTPUT_WIDE)
+                    ? print_for_person(reply, node_image, options->format == OUTPUT_WIDE)
                     : output_tree(options->format, node_image);
         return r < 0 ? r : EXIT_STATUS_DONE;
 }
@@ -420,50 +367,29 @@ static int append(StatusWatch *watch, json_object *selected, const Event *event)
         return r < 0 ? r : table_print_more(watch->table);
 }
 
-/* As many images as the screen has lines for. */
-static int draw_rows(const StatusWatch *watch, json_object *selected, size_t n_max) {
+/* What was on the screen is drawn over, with as many images as there are lines for. */
+static int draw(const StatusWatch *watch, json_object *selected, const Event *event) {
+        size_t n_used = event->api_server[0] ? 5 : 4; /* with the cursor's line */
         cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
-        cleanup(table_free_p) Table *table = NULL;
-        size_t n;
+        size_t height, width, n_max, n;
         int r;
 
         r = status_rows_read(selected, &rows);
         if (r < 0)
                 return r;
 
-        r = status_table_new(watch->is_wide, &table);
-        if (r < 0)
-                return r;
-
+        status_rows_sort_by_urgency(&rows);
+        terminal_get_size(STDOUT_FILENO, &height, &width);
+        n_max = height > n_used + ROWS_MIN ? height - n_used : ROWS_MIN;
         n = rows.n_items > n_max ? n_max - 1 : rows.n_items;
-        for (size_t i = 0; r >= 0 && i < n; i++)
-                r = status_table_add(table, &rows.items[i], watch->is_wide);
+
+        fputs("\x1b[H\x1b[J", stdout);
+        r = status_print_header(selected, &rows, event->runtime, event->api_server);
         if (r >= 0)
-                r = table_print(table);
+                r = print_table(&rows, n, watch->is_wide);
         if (r >= 0 && n < rows.n_items)
                 r = print_safe("%zu more", rows.n_items - n);
         return r;
-}
-
-/* What was on the screen is drawn over. */
-static int draw(const StatusWatch *watch, json_object *node_image, json_object *selected,
-                const Event *event) {
-
-        size_t n_used = event->api_server[0] ? 5 : 4, rows, width; /* and the cursor's line */
-        Counts counts;
-        int r;
-
-        r = count_images(node_image, &counts);
-        if (r < 0)
-                return r;
-
-        terminal_get_size(STDOUT_FILENO, &rows, &width);
-        fputs("\x1b[H\x1b[J", stdout);
-        r = status_print_header(selected, &counts, event->runtime, event->api_server);
-        if (r < 0)
-                return r;
-
-        return draw_rows(watch, selected, rows > n_used + ROWS_MIN ? rows - n_used : ROWS_MIN);
 }
 
 static int print_document(const StatusWatch *watch, json_object *selected) {
@@ -501,7 +427,7 @@ static int on_changed(json_object *node_image, json_object *changes, const Event
         if (r < 0)
                 return r;
 
-        r = watch->is_drawn                       ? draw(watch, node_image, selected, event)
+        r = watch->is_drawn                       ? draw(watch, selected, event)
             : options_wants_table(watch->options) ? append(watch, selected, event)
                                                   : print_document(watch, selected);
         watch->has_begun = true;

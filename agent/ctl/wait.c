@@ -204,7 +204,7 @@ static int on_timeout(void *userdata) {
 static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *info,
                         void *userdata) {
 
-        complain("canceled");
+        complain("interrupted");
         return wait_end(userdata, EXIT_STATUS_SIGNAL + (int) info->ssi_signo);
 }
 

@@ -16,6 +16,7 @@
 
 #include "agent/base/text.h"
 #include "agent/base/rfc3339.h"
+#include "agent/ctl/failure.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/status-rows.h"
 #include "agent/ctl/status-select.h"
@@ -70,7 +71,7 @@ static char *reference_of(const StatusRow *row) {
 static int add_row(Images *images, const char *node, const StatusRow *row) {
         const bool is_wide = images->flags->format == OUTPUT_WIDE;
         cleanup(free_p) char *reference = reference_of(row);
-        cleanup(free_p) char *message = status_row_summary(row);
+        cleanup(free_p) char *message = failure_summary(row->message);
         const int64_t since = status_row_since(row), age = (int64_t) time(NULL) - since;
         FormatBuffer age_buffer;
         char progress[16];

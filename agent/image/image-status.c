@@ -342,7 +342,9 @@ int image_status_set_past_deadline(ImageStatus *status, int64_t deadline_sec) {
         const char *earlier = status->message;
         char *message;
 
-        if (asprintf(&message, "%s: pulling exceeds the activeDeadlineSeconds (%" PRId64 ")%s%s",
+        if (asprintf(&message,
+                     "%s: pulling exceeds the activeDeadlineSeconds (%" PRId64
+                     "), --timeout of inplacectl%s%s",
                      pull_reason_to_string(PULL_REASON_DEADLINE), deadline_sec,
                      earlier ? "; before that: " : "", earlier ?: "") < 0)
                 return -ENOMEM;

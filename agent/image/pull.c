@@ -392,7 +392,13 @@ static int on_stalled(void *userdata) {
 
 static int on_deadline(void *userdata) {
         Pull *pull = userdata;
-        int r;
+        int r = 0;
+
+        if (pull->state == PULL_PARKED)
+                r = image_status_set_pause(&pull->status, PULL_REASON_RUNTIME_UNAVAILABLE,
+                                           "no container runtime answers");
+        if (r < 0)
+                return r;
 
         r = image_status_set_past_deadline(&pull->status, pull->desired.active_deadline_sec);
         if (r < 0)

@@ -362,7 +362,7 @@ def test_secret_in_a_refusal(agent, fake_runtime):
     message = request_and_fail(agent)
     assert 'Get "https://blob.example/v2/blob": dial tcp' in message
     shown = str(agent.node.GetStatus(agent.messages.GetStatusRequest()))
-    asked = agent.ctl("-o", "json", "pull", "--deadline=1", BAD)
+    asked = agent.ctl("-o", "json", "pull", "--attempts=1", BAD)
     assert asked.returncode == 1 and "blob.example" in asked.stdout
     said = agent.ctl("-o", "json", "images")
     kept = (agent.state_dir / "nodeimage.json").read_text()

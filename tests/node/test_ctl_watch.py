@@ -273,6 +273,6 @@ def test_wait_is_interrupted(start_agent, fake_runtime):
     agent.wait_status("demo/web:1", "Pulling")
     with agent.start_ctl("wait", "demo/web:1") as child:
         child.stderr.readline()
-        assert end(child) == (130, "inplacectl: canceled\n")
+        assert end(child) == (130, "inplacectl: interrupted\n")
     (call,) = fake_runtime.calls("PullImage")
     assert not call.over.is_set()

@@ -95,9 +95,10 @@ def test_pull_waits_for_room(start_agent, small, registry, image_name):
     assert "DiskPressure" in agent.ctl("status").stdout
     assert "less than minFreeDisk (30 MB)" in problems(agent)["disk"]
     assert the_complaint(agent).startswith("Pulls wait: DiskPressure: 20 MB of 101 MB")
-    asked = agent.ctl("pull", "--timeout=1s", image.reference)
+    asked = agent.ctl("pull", "--attempt-timeout=1s", image.reference)
     assert asked.returncode == 1
-    assert "within the 1s of --timeout; still waiting for free disk space: Disk" in asked.stdout
+    waited = "within the 1s of --attempt-timeout; still waiting for free disk space: Disk"
+    assert waited in asked.stdout
     assert "waiting for free disk space: DiskPressure: 20 MB" in asked.stderr.splitlines()[0]
     assert n_pulls(agent) == 0
 

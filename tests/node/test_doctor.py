@@ -145,20 +145,21 @@ def test_runtime_refuses_the_agent(make_agent, fake_runtime, open_program):
 
 
 def test_agent_refuses_the_caller(start_agent, fake_runtime, open_program):
-    """A caller without the right to use the socket reads so, and what would help; exit status 1."""
+    """A caller without the right to use the socket reads so, and what would help; exit status 3."""
     agent = start_agent(fake_runtime.endpoint)
     agent.folder.chmod(0o711)
     program = [str(open_program / "inplacectl"), f"--socket={agent.socket}", "doctor"]
     ran = subprocess.run(
         program, user=NOBODY, group=NOBODY, extra_groups=[], capture_output=True, text=True, timeout=60
     )
-    assert ran.returncode == 1
+    assert ran.returncode == 3
     (problem, *_) = [line for line in ran.stdout.splitlines() if line.startswith("problem: inplaced: ")]
     assert "permission denied" in problem and "run it as root" in problem
 
 
 def test_agent_is_not_there(make_agent, fake_runtime):
-    """An agent that cannot be asked is exit status 1, and what can be found without it is shown."""
+    """An agent that cannot be asked is a problem, exit status 3, and what can be found without it is shown."""
     agent = make_agent(fake_runtime.endpoint)
     ran = agent.ctl("doctor")
-    assert ran.returncode == 1 and "problem: inplaced: " in ran.stdout
+    assert ran.returncode == 3 and "problem: inplaced: " in ran.stdout
+    assert "RUNTIME SOCKET" not in ran.stdout, "a table of nothing"

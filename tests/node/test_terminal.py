@@ -10,8 +10,9 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from fake import behaviours
 from lab import sanitizers
-from lab.terminal import Terminal
+from lab.terminal import Terminal, screen
 from lab.wait import wait_until
 
 _BYTES = re.compile(r"([\d.]+)\s*/\s*([\d.]+) ([kMG]?B)")
@@ -49,9 +50,54 @@ def test_ctrl_c(start_agent, runtime, gate):
     wait_until(lambda: "downloading" in terminal.text, 20, lambda: f"bar: {terminal.text!r}")
     terminal.press(b"\x03")
     assert terminal.wait_end(10) == 130
-    assert "canceled" in terminal.text.lower()
+    assert "interrupted" in terminal.text
     assert terminal.text.count("\x1b[?25l") == terminal.text.count("\x1b[?25h")
     gate.wait_left()
+
+
+def test_attempt_that_failed(agent, registry, image_name):
+    """What is tried again is a line in few words, with the time that is left; below is how
+    to limit that. What was known stays when Ctrl-C ends it."""
+    absent = f"{registry.host}/{image_name}:none"
+    terminal = open_terminal(agent, "pull", absent, columns=160)
+    wait_until(lambda: "(attempt 1 of 5)" in terminal.text, 20, lambda: f"{terminal.text!r}")
+    seen = screen(terminal.text)
+    (line,) = [line for line in seen if "retrying" in line]
+    note = r"retrying +next attempt in \ds; NotFound \(attempt 1 of 5\): check the name and the tag$"
+    assert re.search(note, line), line
+    assert seen[seen.index(line) + 1].startswith("--attempts and --timeout limit the attempts; Ctrl-C")
+    terminal.press(b"\x03")
+    assert terminal.wait_end(10) == 130
+    assert "Canceled: interrupted; the last attempt failed with NotFound: " in terminal.text
+
+
+def test_download_that_stands_still(start_agent, runtime, gate):
+    """Where no byte arrives the line says since when, and neither a rate nor the time left."""
+    agent = start_agent(runtime.endpoint)
+    terminal = open_terminal(agent, "pull", gate.reference)
+    wait_until(lambda: "no byte for 6s" in terminal.text, 30, lambda: f"{terminal.text!r}")
+    (line,) = [line for line in screen(terminal.text) if "no byte for" in line]
+    assert "B/s" not in line
+    gate.open()
+    assert terminal.wait_end() == 0
+
+
+def test_watch_shows_what_is_to_come(start_agent, fake_runtime):
+    """Of more images than lines, status --watch shows those first that are not present yet."""
+    fake_runtime.on("PullImage", behaviours.hang(), "zz/late:1")
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request(*(f"demo/web{number:02}:1" for number in range(40)), "zz/late:1")
+    agent.wait_status("zz/late:1", "Pulling")
+    for number in range(40):
+        agent.wait_status(f"demo/web{number:02}:1", "Succeeded")
+    terminal = open_terminal(agent, "status", "--watch", rows=12)
+    wait_until(lambda: "more" in terminal.text, 20, lambda: f"{terminal.text!r}")
+    terminal.press(b"\x03")
+    terminal.wait_end(10)
+    shown = terminal.text.replace("\r", "").split("\x1b[H\x1b[J")[-1].splitlines()
+    head = next(number for number, line in enumerate(shown) if line.startswith("Images: "))
+    assert shown[head] == "Images: 40 pulled, 1 pulling"
+    assert shown[head + 2].startswith("zz/late "), shown
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])

@@ -14,7 +14,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/ctl/options.h"
 
-#define ARGUMENTS_MAX 12
+#define ARGUMENTS_MAX 16
 
 static int parse(const char *const *words, Options *ret, Error *reterr) {
         char *argv[ARGUMENTS_MAX + 2] = { "inplacectl" };
@@ -39,6 +39,7 @@ static void test_defaults(void **state) {
         assert_int_equal(options.format, OUTPUT_TABLE);
         assert_int_equal(options.n_arguments, 0);
         assert_false(options.always_pull);
+        assert_false(options.has_attempts);
         assert_int_equal(options.timeout_sec, 0);
         assert_null(options.misplaced[OPTION_GROUP_NONE]);
 }
@@ -48,7 +49,7 @@ static void test_options_stand_anywhere(void **state) {
 
         assert_int_equal(parse(WORDS("--socket", "unix:///run/s", "pull", "--timeout=10m", "a",
                                      "-o", "json", "b", "--pull-policy", "Always", "--complete",
-                                     "-q"),
+                                     "--attempts=0", "--attempt-timeout", "90", "-q"),
                                &options, NULL),
                          0);
         assert_string_equal(options.socket_path, "/run/s");
@@ -58,12 +59,25 @@ static void test_options_stand_anywhere(void **state) {
         assert_string_equal(options.arguments[1], "b");
         assert_int_equal(options.format, OUTPUT_JSON);
         assert_int_equal(options.timeout_sec, 600);
+        assert_int_equal(options.attempt_timeout_sec, 90);
+        assert_true(options.has_attempts);
+        assert_int_equal(options.n_attempts, 0);
         assert_true(options.always_pull);
         assert_true(options.complete);
         assert_true(options.quiet);
         assert_string_equal(options.misplaced[OPTION_GROUP_NONE], "quiet");
         assert_null(options.misplaced[OPTION_GROUP_PULL]);
         assert_string_equal(options.misplaced[OPTION_GROUP_RESTART], "quiet");
+}
+
+static void test_case_of_the_policy(void **state) {
+        Options options;
+
+        assert_int_equal(parse(WORDS("pull", "--pull-policy=always", "a"), &options, NULL), 0);
+        assert_true(options.always_pull);
+        assert_int_equal(parse(WORDS("pull", "--pull-policy=ifnotpresent", "a"), &options, NULL),
+                         0);
+        assert_false(options.always_pull);
 }
 
 static void test_options_of_restart(void **state) {
@@ -105,7 +119,9 @@ static void test_wrong_usage_is_refused_in_words(void **state) {
                 const char *part; /* of the message */
         } rows[] = {
                 { { "restart", "--grace=99h" }, "--grace: \"99h\" is longer than 24h" },
-                { { "pull", "--deadline=soon" }, "--deadline: \"soon\" is not" },
+                { { "pull", "--deadline=5s" }, "\"--deadline=5s\" (did you mean --timeout?)" },
+                { { "pull", "--deadline", "5s" }, "\"--deadline\" (did you mean --timeout?)" },
+                { { "pull", "--attempt-timeout=soon" }, "--attempt-timeout: \"soon\" is not" },
                 { { "pull", "--timeout=0" }, "--timeout: a duration has to be" },
                 { { "status", "--socket=" }, "--socket: the path is empty" },
                 { { "--bogus" }, "\"--bogus\"" },
@@ -116,8 +132,7 @@ static void test_wrong_usage_is_refused_in_words(void **state) {
                 { { "-o", "xml" }, "\"xml\"" },
                 { { "--timeout", "soon" }, "\"soon\"" },
                 { { "--timeout", "999999h" }, "\"999999h\"" },
-                { { "--deadline", "0" }, "zero" },
-                { { "--attempts", "0" }, "--attempts: \"0\" is no number" },
+                { { "--attempt-timeout", "0" }, "zero" },
                 { { "--attempts", "-1" }, "--attempts: \"-1\" is no number" },
                 { { "--attempts", "3x" }, "--attempts: \"3x\" is no number" },
                 { { "--attempts", "" }, "--attempts: \"\" is no number" },
@@ -141,6 +156,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_defaults),
                 cmocka_unit_test(test_options_stand_anywhere),
+                cmocka_unit_test(test_case_of_the_policy),
                 cmocka_unit_test(test_options_of_restart),
                 cmocka_unit_test(test_options_are_arguments_after_two_dashes),
                 cmocka_unit_test(test_wrong_usage_is_refused_in_words),

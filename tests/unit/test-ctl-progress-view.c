@@ -131,7 +131,7 @@ static int set_up(void **state) {
         *state = f;
         if (pull_list_init(&f->list, images, sizeof(images) / sizeof(images[0]), 0, f->now) < 0)
                 return -1;
-        return progress_view_new(f->file, 24, 80, false, &f->view);
+        return progress_view_new(f->file, 24, 80, false, "hint", &f->view);
 }
 
 static int tear_down(void **state) {
@@ -255,6 +255,32 @@ static void test_nothing_is_left_behind_by_a_narrower_terminal(void **state) {
         assert_int_equal(screen_count(&f->screen, "img"), 6);
 }
 
+/* Below the images, while one of them is tried again. */
+static void test_hint(void **state) {
+        Fixture *f = *state;
+
+        draw(f);
+        assert_int_equal(screen_count(&f->screen, "hint"), 0);
+        f->list.items[2].phase = INPLACED__V1__PHASE__PHASE_PULLING;
+        f->list.items[2].step = INPLACED__V1__STEP__STEP_BACKING_OFF;
+        draw(f);
+        assert_int_equal(f->screen.n_lines, 8);
+        assert_string_equal(f->screen.lines[6], "hint");
+
+        resize(f, 6, 80);
+        draw(f);
+        draw(f);
+        assert_int_equal(screen_count(&f->screen, "hint"), 1);
+        assert_int_equal(screen_count(&f->screen, "and 3 more"), 1);
+        resize(f, 4, 80); /* no line to spare */
+        draw(f);
+        assert_int_equal(screen_count(&f->screen, "hint"), 0);
+        finish(f, 2);
+        resize(f, 24, 80);
+        draw(f);
+        assert_int_equal(screen_count(&f->screen, "hint"), 0);
+}
+
 static void test_clear_takes_only_the_unfinished(void **state) {
         Fixture *f = *state;
 
@@ -277,6 +303,7 @@ int main(void) {
                 VIEW_TEST(test_the_last_one_is_drawn_in_place),
                 VIEW_TEST(test_what_does_not_fit_is_a_number),
                 VIEW_TEST(test_nothing_is_left_behind_by_a_narrower_terminal),
+                VIEW_TEST(test_hint),
                 VIEW_TEST(test_clear_takes_only_the_unfinished),
         };
 

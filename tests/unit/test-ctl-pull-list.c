@@ -18,6 +18,7 @@
 #define SEC ((uint64_t) 1000000)
 #define ID "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
+#define NOW_SEC 1700000000 /* the time of each event */
 #define SUCCEEDED INPLACED__V1__PHASE__PHASE_SUCCEEDED
 #define FAILED INPLACED__V1__PHASE__PHASE_FAILED
 #define PULLING INPLACED__V1__PHASE__PHASE_PULLING
@@ -48,7 +49,7 @@ static int free_list(void **state) {
 static PullItem *apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uint64_t now) {
         PullItem *item;
 
-        assert_int_equal(pull_list_apply(list, event, now, &item), 0);
+        assert_int_equal(pull_list_apply(list, event, now, NOW_SEC, &item), 0);
         return item;
 }
 
@@ -111,53 +112,149 @@ static void apply_step(PullList *list, const char *image, Inplaced__V1__Step ste
         assert_non_null(apply(list, &event, now));
 }
 
-static void test_deadline(void **state) {
+static void test_timeout(void **state) {
         PullList *list = *state;
 
-        list->deadline_sec = 65;
+        list->timeout_sec = 65;
         apply_step(list, "a:1", INPLACED__V1__STEP__STEP_BACKING_OFF, "NotFound",
                    "NotFound: no such image", 20 * SEC);
         apply_step(list, "b:1", INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME, "",
                    "no runtime is ready", 20 * SEC);
         assert_int_equal(pull_list_count_step(list, INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME),
                          1);
-        assert_int_equal(pull_list_end_at_deadline(list, 75 * SEC), 0);
+        assert_int_equal(pull_list_end_at_timeout(list, 75 * SEC), 0);
 
         assert_true(pull_list_is_finished(list));
         assert_string_equal(list->items[0].reason, "DeadlineExceeded");
         assert_string_equal(list->items[0].cause, "NotFound");
         assert_string_equal(
                 list->items[0].message,
-                "not pulled within the 1m05s of --deadline; the last attempt failed with "
+                "not pulled within the 1m05s of --timeout; the last attempt failed with "
                 "NotFound: no such image");
         assert_string_equal(list->items[1].cause, "");
         assert_string_equal(list->items[1].message,
-                            "not pulled within the 1m05s of --deadline; still waiting for the "
+                            "not pulled within the 1m05s of --timeout; still waiting for the "
                             "container runtime: no runtime is ready");
-        assert_string_equal(
-                list->items[2].message,
-                "not pulled within the 1m05s of --deadline; still waiting for inplaced");
+        assert_string_equal(list->items[2].message,
+                            "not pulled within the 1m05s of --timeout; still waiting for inplaced");
 }
 
-/* The agent's message is about its own clock. One attempt that was too long is not the deadline. */
-static void test_deadline_of_the_agent(void **state) {
+/* The agent's message is about its own clock. One attempt that was too long is not the end. */
+static void test_timeout_of_the_agent(void **state) {
         Inplaced__V1__PreloadEvent event = event_about("a:1", FAILED);
         PullList *list = *state;
 
         event.reason = (char *) "DeadlineExceeded";
         event.message = (char *) "DeadlineExceeded: pulling exceeds the activeDeadlineSeconds (5)";
-        list->deadline_sec = 5;
+        list->timeout_sec = 5;
         apply_step(list, "a:1", INPLACED__V1__STEP__STEP_DOWNLOADING, "Unauthorized",
                    "Unauthorized: 401", 11 * SEC);
         apply(list, &event, 15 * SEC);
         assert_int_equal(list->items[0].phase, FAILED);
         assert_string_equal(list->items[0].message,
-                            "not pulled within the 5s of --deadline; the last attempt failed with "
+                            "not pulled within the 5s of --timeout; the last attempt failed with "
                             "Unauthorized: 401");
 
         event.image = (char *) "b:1";
         apply(list, &event, 14 * SEC);
         assert_string_equal(list->items[1].message, event.message);
+}
+
+/* What was known when the caller was interrupted is kept. */
+static void test_interrupt(void **state) {
+        PullList *list = *state;
+
+        apply_step(list, "a:1", INPLACED__V1__STEP__STEP_BACKING_OFF, "NotFound",
+                   "NotFound: no such image (attempt 3)", 20 * SEC);
+        apply_step(list, "b:1", INPLACED__V1__STEP__STEP_DOWNLOADING, "", "", 20 * SEC);
+        assert_int_equal(pull_list_cancel(list, 21 * SEC), 0);
+        assert_true(pull_list_is_finished(list));
+        assert_string_equal(list->items[0].reason, "Canceled");
+        assert_string_equal(list->items[0].cause, "NotFound");
+        assert_string_equal(list->items[0].message,
+                            "interrupted; the last attempt failed with NotFound: no such image "
+                            "(attempt 3)");
+        assert_string_equal(list->items[1].message, "interrupted; still downloading");
+        assert_string_equal(list->items[2].message, "interrupted; still waiting for inplaced");
+        assert_int_equal(pull_list_exit_status(list), EXIT_STATUS_FAILED);
+}
+
+/* The line of a failed attempt says when the next one begins, and how to limit that. */
+static void test_retry(void **state) {
+        static const struct {
+                int64_t wait_sec;
+                const char *message;
+                Options options;
+                const char *text;
+        } rows[] = {
+                { 5,
+                  "TLS: x (attempt 1)",
+                  { .n_attempts = 0 },
+                  "trying again in 5s, until it is there (--attempts, --timeout)" },
+                { 65,
+                  "NotFound: no (attempt 1 of 5)",
+                  { .n_attempts = 0 },
+                  "trying again in 1m05s (--attempts, --timeout)" },
+                { 5,
+                  "TLS: x (attempt 1)",
+                  { .has_attempts = true },
+                  "trying again in 5s, until it is there (--attempts, --timeout)" },
+                { 5,
+                  "TLS: x (attempt 1 of 3)",
+                  { .has_attempts = true, .n_attempts = 3 },
+                  "trying again in 5s" },
+                { 5, "TLS: x (attempt 1)", { .timeout_sec = 60 }, "trying again in 5s" },
+                { 0, "TLS: x (attempt 1)", { .timeout_sec = 60 }, "trying again" },
+                { -9, "TLS: x (attempt 1)", { .timeout_sec = 60 }, "trying again" },
+        };
+        PullList *list = *state;
+
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+                Inplaced__V1__PreloadEvent event = event_about("a:1", PULLING);
+                cleanup(free_p) char *text = NULL;
+
+                event.step = INPLACED__V1__STEP__STEP_BACKING_OFF;
+                event.message = (char *) rows[i].message;
+                event.next_attempt_time = NOW_SEC + rows[i].wait_sec;
+                apply(list, &event, 20 * SEC);
+                text = pull_item_retry(&list->items[0], &rows[i].options, 20 * SEC + 1);
+                assert_string_equal(text, rows[i].text);
+        }
+}
+
+/* On a terminal as in the status: in few words, with the time that is left. A download that stands still
+ * says so. */
+static void test_notes(void **state) {
+        Inplaced__V1__PreloadEvent event = event_about("a:1", PULLING);
+        cleanup(free_p) char *note = NULL, *still = NULL, *moving = NULL, *disk = NULL;
+        PullList *list = *state;
+        Bar bar;
+
+        event.step = INPLACED__V1__STEP__STEP_BACKING_OFF;
+        event.message = (char *) "NotFound: failed to pull and unpack image \"x\": not found; "
+                                 "check the name and the tag (attempt 2 of 5)";
+        event.next_attempt_time = NOW_SEC + 3;
+        apply(list, &event, 20 * SEC);
+        assert_int_equal(pull_report_bar(&list->items[0], false, 0, 21 * SEC, &bar, &note), 0);
+        assert_string_equal(
+                bar.note,
+                "next attempt in 2s; NotFound (attempt 2 of 5): check the name and the tag");
+
+        event.step = INPLACED__V1__STEP__STEP_WAITING_FOR_DISK;
+        event.message = (char *) "DiskPressure: 3 MB are free";
+        apply(list, &event, 22 * SEC);
+        assert_int_equal(pull_report_bar(&list->items[0], false, 0, 22 * SEC, &bar, &disk), 0);
+        assert_string_equal(bar.note, "DiskPressure: 3 MB are free");
+
+        event.step = INPLACED__V1__STEP__STEP_DOWNLOADING;
+        event.bytes_done = 1;
+        event.bytes_total = 9;
+        apply(list, &event, 30 * SEC);
+        apply(list, &event, 33 * SEC);
+        assert_int_equal(pull_report_bar(&list->items[0], false, 0, 34 * SEC, &bar, &moving), 0);
+        assert_int_equal(bar.idle_sec, 0);
+        assert_int_equal(pull_report_bar(&list->items[0], false, 0, 40 * SEC, &bar, &still), 0);
+        assert_int_equal(bar.idle_sec, 10);
 }
 
 static void test_time_out_of_waits(void **state) {
@@ -175,8 +272,8 @@ static void test_time_out_of_waits(void **state) {
         assert_int_equal(list->items[1].phase, FAILED); /* since the beginning */
         assert_int_equal(list->items[2].phase, FAILED);
         assert_string_equal(list->items[1].message,
-                            "not pulled within the 5s of --timeout; still waiting for an answer of "
-                            "the container runtime");
+                            "not pulled within the 5s of --attempt-timeout; still waiting for an "
+                            "answer of the container runtime");
         assert_int_equal(list->items[0].phase, PULLING);
         assert_int_equal(next, 20 * SEC);
 
@@ -206,6 +303,11 @@ static void test_exit_status(void **state) {
                         list->items[j].phase = rows[i].phases[j];
                 assert_int_equal(pull_list_exit_status(list), rows[i].status);
         }
+
+        list->items[1].option = "--timeout";
+        assert_int_equal(pull_list_exit_status(list), EXIT_STATUS_TIMEOUT);
+        list->items[1].option = "--attempt-timeout";
+        assert_int_equal(pull_list_exit_status(list), EXIT_STATUS_PARTLY);
 }
 
 static void set_fetched(Inplaced__V1__PreloadEvent *event, uint64_t bytes) {
@@ -333,7 +435,7 @@ static void test_bars(void **state) {
 
                 list->items[0].step = rows[i].step;
                 list->items[0].bytes_total = rows[i].total;
-                assert_int_equal(pull_report_bar(&list->items[0], false, 0, &bar, &note), 0);
+                assert_int_equal(pull_report_bar(&list->items[0], false, 0, SEC, &bar, &note), 0);
                 assert_int_equal(bar.kind, rows[i].kind);
                 assert_string_equal(bar.step, rows[i].word);
         }
@@ -379,8 +481,11 @@ int main(void) {
                 LIST_TEST(test_an_event_is_taken_in),
                 LIST_TEST(test_an_unknown_image_is_ignored),
                 LIST_TEST(test_a_verdict_is_final),
-                LIST_TEST(test_deadline),
-                LIST_TEST(test_deadline_of_the_agent),
+                LIST_TEST(test_timeout),
+                LIST_TEST(test_timeout_of_the_agent),
+                LIST_TEST(test_interrupt),
+                LIST_TEST(test_retry),
+                LIST_TEST(test_notes),
                 LIST_TEST(test_time_out_of_waits),
                 LIST_TEST(test_exit_status),
                 LIST_TEST(test_lines),

@@ -109,73 +109,55 @@ static void test_progress_is_a_percentage(void **state) {
         }
 }
 
-static void test_summary(void **state) {
+/* The head counts what is shown, and leaves out what there is none of. */
+static void test_counts(void **state) {
         static const struct {
-                const char *message;
-                const char *summary;
-        } messages[] = {
-                { "NotFound: rpc error: code = NotFound desc = (x): not found; check the name and "
-                  "the tag (attempt 2 of 4)",
-                  "NotFound (attempt 2 of 4): check the name and the tag" },
-                { "NotFound: no; check it (attempt 12)",
-                  "NotFound (attempt 12): check the name and the tag" },
-                { "DeadlineExceeded: pulling exceeds the activeDeadlineSeconds (5); before that: "
-                  "NotFound: no (attempt 1 of 4)",
-                  "DeadlineExceeded after NotFound (attempt 1 of 4): allow more time, or check the "
-                  "network between node and registry" },
-                { "DeadlineExceeded: pulling exceeds the activeDeadlineSeconds (5)",
-                  "DeadlineExceeded: allow more time, or check the network between node and "
-                  "registry" },
-                { "Unknown: (attempt ", "Unknown: check the log of the container runtime" },
-                { "Something: else", "Something: else" },
-                { "NotFound", "NotFound" },
-                { "(attempt 1 of 4)", "(attempt 1 of 4)" },
-                { "", "" },
+                const char *phases[8];
+                const char *text;
+        } cases[] = {
+                { { NULL }, "none" },
+                { { "Succeeded" }, "1 pulled" },
+                { { "Waiting", "Succeeded", "Failed", "Succeeded", "Succeeded" },
+                  "3 pulled, 1 failed, 1 waiting" },
+                { { "Missing", "BackOff", "Pulling", "Pulling", "Waiting", "Molten" },
+                  "2 pulling, 1 retrying, 1 missing, 2 waiting" },
         };
 
-        for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
-                const StatusRow row = { .message = messages[i].message };
-                cleanup(free_p) char *summary = status_row_summary(&row);
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                cleanup(free_p) char *text = NULL;
+                StatusRow items[8];
+                StatusRows rows = { .items = items };
 
-                assert_string_equal(summary, messages[i].summary);
+                for (const char *const *phase = cases[i].phases; *phase; phase++)
+                        items[rows.n_items++] = (StatusRow){ .phase = *phase };
+                text = status_rows_count(&rows);
+                assert_string_equal(text, cases[i].text);
         }
 }
 
-static void test_is_left(void **state) {
-        static const struct {
-                const char *owners; /* NULL: not known */
-                const char *phase;
-                bool is_left;
-        } rows[] = {
-                { "[{'kind': 'Call', 'resourceVersion': '0'}]", "Succeeded", true },
-                { "[{'kind': 'Request', 'resourceVersion': '0'}]", "Failed", true },
-                { "[{'kind': 'Call', 'resourceVersion': '0'}]", "Missing", false },
-                { "[{'kind': 'Call'}]", "Pulling", false },
-                { "[{'kind': 'Call', 'resourceVersion': '0'}, {'kind': 'Call'}]", "Succeeded",
-                  false },
-                { "[{'kind': 'Call', 'resourceVersion': '0'}, {'kind': 'File', "
-                  "'resourceVersion': '0'}]",
-                  "Succeeded", false },
-                { "[{'kind': 'ImagePullJob', 'resourceVersion': '0'}]", "Succeeded", false },
-                { "[1]", "Succeeded", false },
-                { "[]", "Succeeded", false },
-                { NULL, "Succeeded", false },
+/* Where only some can be shown, what is present is shown last. */
+static void test_urgency(void **state) {
+        static const char *const sorted[] = { "b Pulling", "a BackOff", "d Missing",  "e Failed",
+                                              "h Failed",  "c Waiting", "f Succeeded" };
+        StatusRow items[] = {
+                { .image = "a", .tag = "", .phase = "BackOff" },
+                { .image = "b", .tag = "", .phase = "Pulling" },
+                { .image = "c", .tag = "", .phase = "Waiting" },
+                { .image = "d", .tag = "", .phase = "Missing" },
+                { .image = "h", .tag = "", .phase = "Failed" },
+                { .image = "f", .tag = "", .phase = "Succeeded" },
+                { .image = "e", .tag = "", .phase = "Failed" },
         };
+        StatusRows rows = { .items = items, .n_items = sizeof(items) / sizeof(items[0]) };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                char text[160] = "null";
-                cleanup(json_put_p) json_object *owners = NULL;
+        status_rows_sort_by_urgency(&rows);
+        for (size_t i = 0; i < rows.n_items; i++) {
+                char text[32];
 
-                if (rows[i].owners)
-                        (void) snprintf(text, sizeof(text), "%s", rows[i].owners);
-                for (char *c = text; *c; c++)
-                        if (*c == '\'')
-                                *c = '"';
-                owners = json_tokener_parse(text);
-                if (status_row_is_left(&(StatusRow){ .phase = rows[i].phase, .owners = owners }) !=
-                    rows[i].is_left)
-                        fail_msg("%s of %s", rows[i].phase, text);
+                (void) snprintf(text, sizeof(text), "%s %s", items[i].image, items[i].phase);
+                assert_string_equal(text, sorted[i]);
         }
+        status_rows_sort_by_urgency(&(StatusRows){ .items = NULL });
 }
 
 static void test_since(void **state) {
@@ -196,8 +178,8 @@ int main(void) {
                 cmocka_unit_test(test_spec_and_status_meet),
                 cmocka_unit_test(test_wrong_types),
                 cmocka_unit_test(test_progress_is_a_percentage),
-                cmocka_unit_test(test_summary),
-                cmocka_unit_test(test_is_left),
+                cmocka_unit_test(test_counts),
+                cmocka_unit_test(test_urgency),
                 cmocka_unit_test(test_since),
         };
 

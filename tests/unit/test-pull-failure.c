@@ -124,7 +124,8 @@ static void test_deadline(void **state) {
         assert_int_equal(image_status_set_past_deadline(&status, 90), 0);
         assert_int_equal(status.reason, PULL_REASON_DEADLINE);
         assert_string_equal(status.message,
-                            "DeadlineExceeded: pulling exceeds the activeDeadlineSeconds (90)");
+                            "DeadlineExceeded: pulling exceeds the activeDeadlineSeconds (90), "
+                            "--timeout of inplacectl");
 }
 
 /* Why it took that long is still worth knowing. */

@@ -31,7 +31,7 @@ typedef struct Fixture {
         Pull *pull;
         bool is_changed;
         PullKeysReady on_keys; /* while the source of credentials is asked */
-        int64_t backoff_limit, refusal_limit;
+        int64_t backoff_limit, refusal_limit, active_deadline_sec;
         bool is_complete;
         unsigned n_answers; /* of the registry */
         bool was_away;      /* it is, before it answers */
@@ -85,7 +85,7 @@ static int set_up(void **state) {
 
         later_usec = 0;
         fixture->backoff_limit = 1;
-        fixture->refusal_limit = DESIRED_IMAGE_NO_LIMIT;
+        fixture->refusal_limit = fixture->active_deadline_sec = DESIRED_IMAGE_NO_LIMIT;
         fixture->context.on_answered = on_answered;
         fixture->context.userdata = fixture;
 
@@ -141,6 +141,7 @@ static void start(Fixture *fixture, const char *owner, int64_t version, PullPoli
         make_desired(&desired, version, policy);
         desired.backoff_limit = fixture->backoff_limit;
         desired.refusal_limit = fixture->refusal_limit;
+        desired.active_deadline_sec = fixture->active_deadline_sec;
         desired.is_complete = fixture->is_complete;
         assert_int_equal(image_ref_from_node_image("nginx", "1.25", SHORT_NAMES_HUB, &ref, NULL),
                          0);
@@ -206,6 +207,24 @@ static void test_waits_for_the_runtime(void **state) {
                 assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_RUNTIME);
                 fixture->pull = pull_free(fixture->pull);
         }
+}
+
+/* Then that is what the end says. */
+static void test_runtime_is_away_until_the_deadline(void **state) {
+        Fixture *fixture = *state;
+
+        fixture->active_deadline_sec = 1;
+        fake_runtime.is_away = true;
+        start(fixture, "a", 1, PULL_POLICY_ALWAYS);
+        assert_int_equal(pulls_serve(&fixture->context), 0);
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_RUNTIME);
+        while (pull_status(fixture->pull)->phase == IMAGE_WAITING)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
+        assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_DEADLINE);
+        assert_non_null(strstr(pull_status(fixture->pull)->message,
+                               "; before that: RuntimeUnavailable: no container runtime answers; "
+                               "check that the container runtime is running"));
 }
 
 static void test_runtime_goes_while_it_waits(void **state) {
@@ -956,6 +975,7 @@ int main(void) {
                 TEST(test_duration),
                 TEST(test_waits_for_the_runtime),
                 TEST(test_leaves_the_queue),
+                TEST(test_runtime_is_away_until_the_deadline),
                 TEST(test_runtime_goes_while_it_waits),
                 TEST(test_waits_for_room),
                 TEST(test_is_dropped_without_room),

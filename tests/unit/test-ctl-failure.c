@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/ctl/failure.h"
+
+/* clang-format off */
+static const struct {
+        const char *message;
+        const char *summary;
+        bool has_limit;
+} messages[] = {
+        { "NotFound: rpc error: code = NotFound desc = (x): not found; check the name and the tag (attempt 2 of 4)",
+          "NotFound (attempt 2 of 4): check the name and the tag", true },
+        { "NotFound: no; check it (attempt 12)",
+          "NotFound (attempt 12): check the name and the tag", false },
+        { "Unknown: one of us; check it (attempt 12)",
+          "Unknown (attempt 12): check the log of the container runtime", false },
+        { "DeadlineExceeded: pulling exceeds it; before that: NotFound: no (attempt 1 of 4)",
+          "DeadlineExceeded after NotFound (attempt 1 of 4): check the name and the tag", true },
+        { "DeadlineExceeded: pulling exceeds it; before that: RuntimeUnavailable: it is away",
+          "DeadlineExceeded after RuntimeUnavailable: check that the container runtime is running", false },
+        { "DeadlineExceeded: pulling exceeds it",
+          "DeadlineExceeded: allow more time, or check the network between node and registry", false },
+        { "Unknown: (attempt ", "Unknown: check the log of the container runtime", false },
+        { "Something: else", "Something: else", false },
+        { "NotFound", "NotFound", false },
+        { "(attempt 1 of 4)", "(attempt 1 of 4)", false },
+        { "", "", false },
+};
+/* clang-format on */
+
+static void test_message(void **state) {
+        for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
+                cleanup(free_p) char *summary = failure_summary(messages[i].message);
+
+                assert_string_equal(summary, messages[i].summary);
+                assert_int_equal(failure_has_limit(messages[i].message), messages[i].has_limit);
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_message),
+        };
+
+        return cmocka_run_group_tests(tests, NULL, NULL);
+}
