@@ -27,6 +27,7 @@
 #include "agent/node/state-file.h"
 #include "agent/observe/http.h"
 #include "agent/observe/metrics.h"
+#include "agent/pod/write-check.h"
 #include "agent/probe/probes.h"
 #include "agent/recreate/recreate.h"
 #include "cri/client.h"
@@ -78,11 +79,12 @@ struct Agent {
         Kubelet *kubelet;
         Stops *stops;
         Places *places;
-        PodContext pod_context; /* of the three after pods */
-        Pods *pods;             /* these four are NULL if the node stands alone */
+        PodContext pod_context; /* of the four after pods */
+        Pods *pods;             /* these five are NULL if the node stands alone */
         InPlace *inplace;
         Recreate *recreate;
         Probes *probes;
+        WriteCheck *write_check;
         Api *api;
         char *missing_groups[_RIGHT_MAX]; /* that the options name; NULL: they exist */
         HttpServer *http;
@@ -539,6 +541,10 @@ static int visit_pods(const void *source, const DiagnosisVisitor *visitor) {
         cleanup(free_p) char *text = NULL;
         int r;
 
+        r = write_check_visit(agent->write_check, visitor);
+        if (r < 0)
+                return r;
+
         if (trouble)
                 return visitor->on_problem("pods", error_message(trouble),
                                            trouble->kind == ERROR_DENIED ? RIGHTS
@@ -627,6 +633,8 @@ static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
                 r = recreate_new(&agent->pod_context, &agent->recreate);
         if (r >= 0)
                 r = probes_new(&agent->pod_context, &agent->probes);
+        if (r >= 0)
+                r = write_check_new(&agent->pod_context, &agent->write_check);
         if (r < 0)
                 return r;
 
@@ -881,6 +889,7 @@ Agent *agent_free(Agent *agent) {
 
         http_server_free(agent->http);
         agent->api = api_free(agent->api);
+        agent->write_check = write_check_free(agent->write_check);
         agent->probes = probes_free(agent->probes);
         agent->recreate = recreate_free(agent->recreate);
         agent->inplace = inplace_free(agent->inplace);

@@ -262,7 +262,7 @@ static void kube_call_count(KubeCall *call, int code) {
         Metrics *metrics = call->client->metrics;
         const char *verb = call->request.verb;
 
-        if (call->is_counted)
+        if (call->is_counted || !verb)
                 return;
 
         call->is_counted = true;

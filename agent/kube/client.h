@@ -88,7 +88,8 @@ typedef int (*KubeData)(const char *data, size_t size, void *userdata);
 typedef int (*KubeAccepted)(void *userdata);
 
 typedef struct KubeRequest {
-        const char *verb;   /* for metrics: get, list, watch, create, patch, delete */
+        const char *verb;   /* for metrics: get, list, watch, create, patch, delete; NULL: it does
+                             * not count */
         const char *method; /* GET, POST, PATCH, DELETE */
         const char *path;   /* from kube_path_format() */
         const char *accept; /* NULL: KUBE_JSON */

@@ -42,6 +42,7 @@ typedef enum MetricLabelSet {
         METRIC_SET_PROBE_STATE,
         METRIC_SET_PROBE_KIND,
         METRIC_SET_VERB,
+        METRIC_SET_WRITE_KIND,
         METRIC_SET_CODE,           /* of HTTP; "none": no answer */
         METRIC_SET_REQUEST_RESULT, /* "ok" and the error kinds */
         METRIC_SET_PULL_REASON,    /* from here on: given to metrics_new() */
@@ -79,6 +80,7 @@ static const char *const *const fixed_sets[_METRIC_SET_MAX] = {
         [METRIC_SET_PROBE_STATE] = METRIC_LABELS("unknown", "succeeded", "failed"),
         [METRIC_SET_PROBE_KIND] = METRIC_LABELS("exec", "httpGet", "tcpSocket", "grpc"),
         [METRIC_SET_VERB] = METRIC_LABELS("get", "list", "watch", "create", "patch", "delete"),
+        [METRIC_SET_WRITE_KIND] = METRIC_LABELS("pods", "nodeimages"),
         [METRIC_SET_CODE] = METRIC_LABELS("none", "200", "201", "400", "401", "403", "404", "409",
                                           "410", "422", "429", "500", "502", "503", "504", "other"),
 };
@@ -165,6 +167,10 @@ static const Metric metric_table[_METRIC_MAX] = {
         [METRIC_WATCH_RESTARTS] = {
                 "inplaced_watch_restarts_total", METRIC_TYPE_COUNTER, NULL, { { 0 } },
                 "How often a list or a watch was begun again." },
+        [METRIC_WRITES_LIMITED] = {
+                "inplaced_writes_limited", METRIC_TYPE_GAUGE, NULL,
+                { { "kind", METRIC_SET_WRITE_KIND } },
+                "Whether the API server refuses writes that the agent must not do (1) or not (0)." },
         [METRIC_NODE_IMAGE_WRITES] = {
                 "inplaced_nodeimage_status_writes_total", METRIC_TYPE_COUNTER, NULL,
                 { { "result", METRIC_SET_WRITE_RESULT } },

@@ -42,6 +42,7 @@ typedef enum MetricId {
         METRIC_API_SERVER_REQUESTS,         /* verb, code */
         METRIC_API_SERVER_REQUEST_DURATION, /* verb; a histogram in seconds */
         METRIC_WATCH_RESTARTS,
+        METRIC_WRITES_LIMITED,        /* kind; 0 or 1 */
         METRIC_NODE_IMAGE_WRITES,     /* result */
         METRIC_NODE_IMAGE_LAST_WRITE, /* seconds since the epoch */
         METRIC_PODS,

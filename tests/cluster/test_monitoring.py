@@ -90,6 +90,17 @@ _ROWS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         "5m",
         {f'{_API}{{node="n",verb="patch",code="409"}}': "0+1x60"},
     ),
+    "InplacedNotLimited": (
+        {
+            'inplaced_writes_limited{node="n",kind="pods"}': "1x60",
+            'inplaced_writes_limited{node="n",kind="nodeimages"}': "1 1 0x60",
+        },
+        "18m",
+        {
+            'inplaced_writes_limited{node="n",kind="pods"}': "0 0 0 1x60",
+            'inplaced_writes_limited{node="m",kind="pods"}': "1x60",
+        },
+    ),
     "InplacedImagesFailed": (
         {
             'inplaced_images_wanted{node="n",phase="backoff"}': "1 0 1x60",
@@ -276,7 +287,10 @@ def test_queries_find_what_the_agent_says(
         selectors = re.findall(r"\b((?:inplaced_|process_|up\b)\w*)(?:{([^}]*)})?", rule["expr"])
         assert selectors, alert
         for name, matchers in selectors:
-            assert prometheus.query(name), f"{alert}: {name}"
+            # The agent checks its limits a minute after it was started.
+            wait_until(
+                lambda name=name: prometheus.query(name), 70 * SLOWLY, f"{alert}: {name}", 0.5
+            )
             for label, values in re.findall(r'(\w+)=~?"([^"]*)"', matchers):
                 assert prometheus.query(f'{name}{{{label}!=""}}'), f"{alert}: {name} {label}"
                 for value in values.split("|"):

@@ -43,6 +43,42 @@ _AUDIT_POLICY = {
 }
 
 
+# Other accounts than the agent's, whose agents the policy does not limit, look limited to these: agents try
+# by dry runs whether they are.
+_NO_DRY_RUNS = [
+    {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "lab-no-dry-runs"},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [
+                    {
+                        "apiGroups": ["", "apps.kruise.io"],
+                        "apiVersions": ["*"],
+                        "operations": ["UPDATE"],
+                        "resources": ["pods/status", "nodeimages/status"],
+                    }
+                ]
+            },
+            "matchConditions": [
+                {
+                    "name": "account",
+                    "expression": f"'system:serviceaccounts:{_NAMESPACE}' in request.userInfo.groups",
+                }
+            ],
+            "validations": [{"expression": "request.dryRun != true", "reason": "Forbidden"}],
+        },
+    },
+    {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "lab-no-dry-runs"},
+        "spec": {"policyName": "lab-no-dry-runs", "validationActions": ["Deny"]},
+    },
+]
+
+
 @functools.cache
 def find_programs() -> Path:
     """The folder with the control plane's programs and the kubelet."""
@@ -172,6 +208,8 @@ class ControlPlane(Closing):
                     document["subjects"].append({"kind": "ServiceAccount", **account})
                 self.admin.apply(document)
         self.apply_files(_MANIFESTS / "policy" / "policy.yaml")
+        for document in _NO_DRY_RUNS:
+            self.admin.apply(document)
 
     def install_node_rights(self) -> None:
         """What agents need that use the identity of the kubelet."""

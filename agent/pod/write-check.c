@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/pod/write-check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/loop.h"
+#include "agent/base/random.h"
+#include "agent/base/text.h"
+#include "agent/kube/path.h"
+#include "agent/pod/write-check-spec.h"
+
+#define GROUP "apps.kruise.io"
+#define METADATA_LIST "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+#define ADVICE                                                                                  \
+        "apply packaging/kubernetes/policy, which needs Kubernetes 1.30; it knows accounts by " \
+        "\"inplaced\" in their names"
+
+struct WriteCheck {
+        const PodContext *context;
+        Timer timer;
+        KubeCall *call; /* NULL: nothing is asked */
+        size_t version; /* of NodeImages, that was served last */
+        WriteVerdict verdicts[_WRITE_TARGET_MAX];
+};
+
+DEFINE_CLEANUP(WriteCheck *, write_check_free)
+
+/* Newer first. */
+static const char *const versions[] = { "v1beta1", "v1alpha1" };
+
+/* The end: what was found */
+
+static void measure(const WriteCheck *check) {
+        static const char *const labels[_WRITE_TARGET_MAX] = {
+                [WRITE_TARGET_POD] = "pods",
+                [WRITE_TARGET_NODE_IMAGE] = "nodeimages",
+        };
+
+        for (WriteTarget target = 0; target < _WRITE_TARGET_MAX; target++)
+                if (check->verdicts[target] != WRITE_VERDICT_UNKNOWN)
+                        metrics_set(check->context->metrics, METRIC_WRITES_LIMITED,
+                                    METRIC_LABELS(labels[target]),
+                                    check->verdicts[target] == WRITE_VERDICT_REFUSED);
+}
+
+/* An answer that says nothing leaves what was known. */
+static void note(WriteCheck *check, WriteTarget target, WriteVerdict verdict) {
+        const char *before = write_check_describe(check->verdicts), *now;
+
+        if (verdict == WRITE_VERDICT_UNKNOWN)
+                return;
+
+        check->verdicts[target] = verdict;
+        now = write_check_describe(check->verdicts);
+        if (now == before)
+                return;
+
+        if (now)
+                log_warning(check->context->log, NULL,
+                            "The API server lets the agent %s, which it must not: %s.", now,
+                            ADVICE);
+        else
+                log_info(check->context->log, NULL,
+                         "The API server limits the agent to its node now.");
+        check->context->on_changed(check->context->userdata);
+}
+
+static int finish(WriteCheck *check) {
+        measure(check);
+        return timer_start(&check->timer, write_check_pause_usec(check->verdicts, random_number()));
+}
+
+/* The requests, one after the other */
+
+static int ask(WriteCheck *check, const KubePath *path, KubeRequest request) {
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        r = kube_path_format(path, &text);
+        if (r < 0)
+                return r;
+
+        request.path = text;
+        request.userdata = check;
+        return kube_call(check->context->client, &request, &check->call);
+}
+
+/* It is to be refused, so it does not count among the requests that are. */
+static int try_write(WriteCheck *check, const KubePath *path, const char *body,
+                     KubeReplied on_replied) {
+        return ask(check, path,
+                   (KubeRequest){ .method = "PATCH",
+                                  .accept = KUBE_METADATA_ONLY,
+                                  .content_type = KUBE_MERGE_PATCH,
+                                  .body = body,
+                                  .on_replied = on_replied });
+}
+
+static int on_node_image_tried(const KubeReply *reply, const Error *error, void *userdata) {
+        WriteCheck *check = userdata;
+
+        check->call = kube_call_unref(check->call);
+        note(check, WRITE_TARGET_NODE_IMAGE, write_check_judge(reply->code));
+        return finish(check);
+}
+
+static int on_listed(const KubeReply *reply, const Error *error, void *userdata) {
+        cleanup(free_p) char *name = NULL;
+        WriteCheck *check = userdata;
+        int r = 0;
+
+        check->call = kube_call_unref(check->call);
+        if (reply->code == 404)
+                check->version = (check->version + 1) % (sizeof(versions) / sizeof(versions[0]));
+        if (!error)
+                r = write_check_find_other(reply->body, reply->size, check->context->node_name,
+                                           &name);
+        if (r < 0 || !name)
+                return r < 0 ? r : finish(check);
+
+        return try_write(check,
+                         &(KubePath){ .group = GROUP,
+                                      .version = versions[check->version],
+                                      .resource = "nodeimages",
+                                      .name = name,
+                                      .subresource = "status",
+                                      .query = "dryRun=All" },
+                         "{}", on_node_image_tried);
+}
+
+/* Two, of which one at most is this node's. */
+static int list_node_images(WriteCheck *check) {
+        return ask(check,
+                   &(KubePath){ .group = GROUP,
+                                .version = versions[check->version],
+                                .resource = "nodeimages",
+                                .query = "limit=2" },
+                   (KubeRequest){ .verb = "list",
+                                  .method = "GET",
+                                  .accept = METADATA_LIST,
+                                  .on_replied = on_listed });
+}
+
+static int on_pod_tried(const KubeReply *reply, const Error *error, void *userdata) {
+        WriteCheck *check = userdata;
+
+        check->call = kube_call_unref(check->call);
+        note(check, WRITE_TARGET_POD, write_check_judge(reply->code));
+        return list_node_images(check);
+}
+
+static int on_timer(void *userdata) {
+        WriteCheck *check = userdata;
+        const Pods *pods = check->context->pods;
+        const Pod *pod = pods_count(pods) > 0 ? pods_get(pods, 0) : NULL;
+
+        if (!pods_are_synced(pods))
+                return timer_start(&check->timer, WRITE_CHECK_START_USEC);
+        if (!pod)
+                return list_node_images(check);
+
+        return try_write(check,
+                         &(KubePath){ .version = "v1",
+                                      .namespace = pod->namespace,
+                                      .resource = "pods",
+                                      .name = pod->name,
+                                      .subresource = "status",
+                                      .query = "dryRun=All" },
+                         "{\"metadata\":{\"labels\":{\"inplaced.io/write-check\":\"dry-run\"}}}",
+                         on_pod_tried);
+}
+
+/* Its life */
+
+int write_check_new(const PodContext *context, WriteCheck **ret) {
+        cleanup(write_check_free_p) WriteCheck *check = NULL;
+        int r;
+
+        check = malloc(sizeof(*check));
+        if (!check)
+                return -ENOMEM;
+
+        *check = (WriteCheck){ .context = context };
+        timer_init(&check->timer, context->event, 0, on_timer, check);
+        r = timer_start(&check->timer, WRITE_CHECK_START_USEC);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(check);
+        return 0;
+}
+
+WriteCheck *write_check_free(WriteCheck *check) {
+        if (!check)
+                return NULL;
+
+        kube_call_unref(check->call);
+        timer_done(&check->timer);
+        free(check);
+        return NULL;
+}
+
+int write_check_visit(const WriteCheck *check, const DiagnosisVisitor *visitor) {
+        const char *found = write_check_describe(check->verdicts);
+        cleanup(free_p) char *text = NULL;
+
+        if (!found)
+                return 0;
+        if (text_format(&text, "the API server lets the agent %s, which it must not", found) < 0)
+                return -ENOMEM;
+
+        return visitor->on_problem("limits", text, ADVICE, visitor->userdata);
+}
