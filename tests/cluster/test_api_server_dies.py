@@ -321,7 +321,11 @@ def test_kind_comes_and_goes(start_agent, runtime, mortal, folder, node_name, pu
     agent = start_agent(runtime.endpoint, kubeconfig=path, node_name=node_name)
     try:
         wait_problem(agent, "nodeimages")
-        assert "CRD" in agent.ctl("doctor").stdout
+        assert "packaging/kubernetes/crds" in agent.ctl("doctor").stdout
+        missing = "the API server has no nodeimages.apps.kruise.io"
+        code, why = readiness(agent)
+        assert code == 503 and missing in why
+        wait_until(lambda: missing in agent.log_text(), 10 * SLOWLY, agent.log_text)
     finally:
         mortal.install()
     assert_served(mortal, node_name, push, "1")

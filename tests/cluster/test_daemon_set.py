@@ -441,7 +441,7 @@ def test_helm_install(cluster, images, push, make_pod, tools):
 
     What kubectl and helm delete are no objects of the users.
     """
-    before = NodeImage(cluster.admin, cluster.node.name).get()["metadata"]["uid"]
+    kept = NodeImage(cluster.admin, cluster.node.name).get()["metadata"]["uid"]
     kustomization = cluster.write_kustomization(images[0])
     cluster.kubectl("delete", "--wait=true", "-k", kustomization)
     folder = cluster.node.runtime.folder
@@ -472,5 +472,5 @@ def test_helm_install(cluster, images, push, make_pod, tools):
     assert agent_pod(cluster)["metadata"]["uid"] != pod
     assert '"level":"info"' not in cluster.kubectl(*logs)
     cluster.helm("uninstall", "inplaced", "--namespace", "inplaced", "--wait")
-    assert node_image.get()["metadata"]["uid"] == before
+    assert node_image.get()["metadata"]["uid"] == kept
     assert cluster.admin.find("/apis/rbac.authorization.k8s.io/v1/clusterroles/inplaced") is None
