@@ -23,7 +23,7 @@ from lab.agent import Agent
 from lab.certificates import Authority
 from lab.node_pod_probe import NodePodProbe, probe, probes_of
 from lab.pod import container, shell, until_term
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 SLOWLY = sanitizers.SLOWNESS
 
@@ -555,8 +555,8 @@ def test_cost_of_hostile_servers(
             for i in range(n_probes):
                 requested.wait_state(pod, f"m#{i}", "Failed")
         assert most - before <= 8 * 1024 * SLOWLY, f"{before} kB before, at most {most} kB"
-        # A busy machine may be late by itself now and then.
-        assert statistics.quantiles(took, n=20)[-1] < 0.5 * SLOWLY, sorted(took)[-10:]
+        # The servers and the calls share this process: a busy machine is late by itself now and then.
+        assert statistics.quantiles(took, n=20)[-1] < stretch(0.5) * SLOWLY, sorted(took)[-10:]
 
 
 def test_hanging_probes_leave_descriptors(
