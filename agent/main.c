@@ -27,6 +27,7 @@
 #include "agent/options.h"
 
 #define EXIT_USAGE 2
+#define END_SECONDS 5
 #define DESCRIPTORS_WANTED 4096      /* two for each of 256 callers, and room */
 #define FREE_AT_END_MAX (128 * 1024) /* as glibc begins with */
 
@@ -229,6 +230,30 @@ static int program_run(Program *program, Error *reterr) {
         return sd_event_loop(program->event);
 }
 
+static void exit_well(int number) {
+        _exit(EXIT_SUCCESS);
+}
+
+static void exit_badly(int number) {
+        _exit(EXIT_FAILURE);
+}
+
+/* All that is left is to free things. gRPC waits for ever if it could not start one of its threads, so that a limit
+ * ends this, and so does another signal. */
+static void limit_end(bool is_failure) {
+        static const int signals[] = { SIGALRM, SIGTERM, SIGINT };
+        const struct sigaction action = { .sa_handler = is_failure ? exit_badly : exit_well };
+        sigset_t mask;
+
+        (void) sigemptyset(&mask);
+        for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+                (void) sigaction(signals[i], &action, NULL);
+                (void) sigaddset(&mask, signals[i]);
+        }
+        (void) alarm(END_SECONDS);
+        (void) sigprocmask(SIG_UNBLOCK, &mask, NULL);
+}
+
 DEFINE_CLEANUP(DIR *, closedir)
 
 /* For the init container of a pod whose agent is not root: the folder on the node belongs to root. */
@@ -335,5 +360,6 @@ int main(int argc, char **argv) {
 
         if (r < 0)
                 (void) fail(&error, r);
+        limit_end(r < 0);
         return r >= 0 ? EXIT_SUCCESS : error.kind == ERROR_INVALID ? EXIT_USAGE : EXIT_FAILURE;
 }

@@ -8,8 +8,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import signal
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -298,3 +300,46 @@ def test_status_that_makes_no_sense(agent, fake_runtime):
     pull_another(agent)
     assert (agent.state_dir / "nodeimage.json").stat().st_size < 10_000
     assert len(complaints(agent)) <= 1
+
+
+# Threads
+
+
+def short_of_threads(n: int) -> dict[str, str]:
+    """The environment of a program whose thread of that number is not made."""
+    library = Path(os.environ["INPLACED_BUILD_DIR"], "tests", "libfailing-thread.so").absolute()
+    assert library.exists()
+    environment = {**os.environ, **sanitizers.environment()}
+    environment |= {"LD_PRELOAD": str(library), "INPLACED_FAILING_THREAD": str(n)}
+    if sanitizers.NAME:  # The sanitizer requires to be the first library.
+        others = environment.get("ASAN_OPTIONS", "")
+        environment["ASAN_OPTIONS"] = f"{others}:verify_asan_link_order=0"
+    return environment
+
+
+@pytest.mark.parametrize("is_hasty", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("failing", range(6))
+def test_ends_without_one_of_its_threads(agent, failing, is_hasty):
+    """It starts or refuses to, but a signal ends it in time; a second one does at once."""
+
+    def has_ended() -> bool:
+        if is_hasty:
+            child.send_signal(signal.SIGTERM)
+        return child.poll() is not None
+
+    with agent.log_path.open("w") as log:
+        child = subprocess.Popen(agent.argv, stderr=log, env=short_of_threads(failing))
+    try:
+        wait_until(
+            lambda: child.poll() is not None or "is ready on node" in agent.log_text(), 20, "start"
+        )
+        child.send_signal(signal.SIGTERM)
+        wait_until(
+            lambda: child.poll() is not None or "stops on SIGTERM" in agent.log_text(), 5, "signal"
+        )
+        wait_until(has_ended, 3 if is_hasty else 8, "end of the agent")
+    finally:
+        child.kill()
+        child.wait()
+    assert child.returncode in (0, 1)
+    assert (child.returncode == 0) == ("stops on SIGTERM" in agent.log_text())
