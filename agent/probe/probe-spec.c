@@ -579,7 +579,7 @@ static int merge_new_pods(Merge *merge) {
 static size_t choose_message_max(size_t n_reports) {
         size_t max = PROBE_MESSAGES_MAX / (n_reports > 0 ? n_reports : 1);
 
-        return max > PROBE_MESSAGE_MAX ? PROBE_MESSAGE_MAX : max < MESSAGE_MIN ? MESSAGE_MIN : max;
+        return max < MESSAGE_MIN ? MESSAGE_MIN : max;
 }
 
 int probe_status_merge(struct json_object *list, const ProbeReport *reports, size_t n_reports,

@@ -357,29 +357,32 @@ static size_t stored_size(json_object *list) {
 }
 
 /* All messages together fit into an object, whatever they are made of. */
-static void check_many_long_messages(char c) {
-        enum { N = 4000 };
+static void check_long_messages(char c, size_t n, size_t size_min, size_t size_max) {
         cleanup(json_object_put_p) json_object *merged = NULL;
-        cleanup(free_p) ProbeReport *reports = calloc(N, sizeof(*reports));
-        cleanup(free_p) ProbeSpec *specs = calloc(N, sizeof(*specs));
+        cleanup(free_p) ProbeReport *reports = calloc(n, sizeof(*reports));
+        cleanup(free_p) ProbeSpec *specs = calloc(n, sizeof(*specs));
         char message[PROBE_MESSAGE_MAX + 1] = { 0 };
         const ProbeResult result = { .state = PROBE_FAILED, .message = message };
 
         memset(message, c, PROBE_MESSAGE_MAX);
-        for (size_t i = 0; i < N; i++) {
+        for (size_t i = 0; i < n; i++) {
                 assert_true(asprintf(&specs[i].name, "m#%06zu", i) > 0);
                 specs[i].uid = specs[i].pod = specs[i].namespace = (char *) "u";
                 reports[i] = (ProbeReport){ .spec = &specs[i], .result = &result };
         }
-        assert_int_equal(probe_status_merge(NULL, reports, N, &merged), PROBE_STATUS_STATES);
-        assert_in_range(stored_size(merged), 1000000, 1400000);
-        for (size_t i = 0; i < N; i++)
+        assert_int_equal(probe_status_merge(NULL, reports, n, &merged), PROBE_STATUS_STATES);
+        assert_in_range(stored_size(merged), size_min, size_max);
+        for (size_t i = 0; i < n; i++)
                 free(specs[i].name);
 }
 
 static void test_many_long_messages(void **state) {
         for (const char *c = "m\"\\\n<&\x01"; *c; c++)
-                check_many_long_messages(*c);
+                check_long_messages(*c, 4000, 1000000, 1400000);
+        /* Few are whole, however they are written. */
+        check_long_messages('m', 10, 10 * PROBE_MESSAGE_MAX, 12 * PROBE_MESSAGE_MAX);
+        check_long_messages('\n', 10, 20 * PROBE_MESSAGE_MAX, 22 * PROBE_MESSAGE_MAX);
+        check_long_messages('<', 10, 60 * PROBE_MESSAGE_MAX, 62 * PROBE_MESSAGE_MAX);
 }
 
 static void test_find(void **state) {
