@@ -47,7 +47,7 @@ static const RpcMethod sandbox_status_method = {
         .reply = &runtime__v1__pod_sandbox_status_response__descriptor,
 };
 
-static const RpcMethod exec_sync_method = {
+const RpcMethod cri_exec_sync = {
         .path = "/runtime.v1.RuntimeService/ExecSync",
         .reply = &runtime__v1__exec_sync_response__descriptor,
 };
@@ -147,20 +147,6 @@ int cri_sandbox_status(RpcClient *client, const char *id, RpcDone done, void *us
 
         request.pod_sandbox_id = (char *) id;
         return rpc_call_unary(client, &sandbox_status_method, &request.base, CRI_TIMEOUT_USEC, done,
-                              userdata, ret);
-}
-
-int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64_t timeout_sec,
-                  RpcDone done, void *userdata, RpcCall **ret) {
-        Runtime__V1__ExecSyncRequest request = RUNTIME__V1__EXEC_SYNC_REQUEST__INIT;
-
-        request.container_id = (char *) id;
-        request.cmd = (char **) command;
-        while (command[request.n_cmd])
-                request.n_cmd++;
-        request.timeout = timeout_sec;
-        return rpc_call_unary(client, &exec_sync_method, &request.base,
-                              (uint64_t) timeout_sec * USEC_PER_SEC + CRI_TIMEOUT_USEC, done,
                               userdata, ret);
 }
 

@@ -48,9 +48,8 @@ int cri_container_status(RpcClient *client, const char *id, bool is_verbose, Rpc
 int cri_sandbox_status(RpcClient *client, const char *id, RpcDone done, void *userdata,
                        RpcCall **ret);
 
-/* CriExec. The command ends with NULL. The runtime ends it after so many seconds, at least 1. */
-int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64_t timeout_sec,
-                  RpcDone done, void *userdata, RpcCall **ret);
+/* CriExec; agent/pod/exec.h makes this call. */
+extern const RpcMethod cri_exec_sync;
 
 /* Its reply says nothing. The runtime kills the container after so many seconds; the call ends some
  * time later at the latest. A container that does not run any more is a success. */

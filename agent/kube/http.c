@@ -458,6 +458,8 @@ static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
                 is_set = http_set(transfer, CURLOPT_POSTFIELDSIZE,
                                   request->body_size > 0 ? (long) request->body_size : -1L) &&
                          http_set(transfer, CURLOPT_COPYPOSTFIELDS, request->body ?: "");
+        if (is_set && request->socket_path)
+                is_set = http_set(transfer, CURLOPT_UNIX_SOCKET_PATH, request->socket_path);
         if (is_set && request->is_http2)
                 is_set = http_set(transfer, CURLOPT_HTTP_VERSION,
                                   (long) CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);

@@ -69,6 +69,7 @@ typedef struct HttpRequest {
         const char *const *headers;
 
         bool is_http2; /* with a body; also without TLS, where nothing else shows whether the server speaks it */
+        const char *socket_path;        /* of a Unix socket where the server listens; NULL: none */
         const struct sockaddr *through; /* a Unix socket to connect to instead; NULL: none */
         socklen_t through_size;         /* sizeof(struct sockaddr) at most */
 

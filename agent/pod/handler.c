@@ -13,6 +13,7 @@
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
 #include "agent/kube/http.h"
+#include "agent/pod/exec.h"
 #include "agent/pod/health.h"
 #include "agent/pod/tcp-connect.h"
 #include "cri/client.h"
@@ -363,6 +364,7 @@ struct Handler {
         void *userdata;
         uint64_t timeout_usec;
         RpcCall *call;
+        Exec *exec;
         HandlerHttp *http;
         TcpConnect *connect;
         Health *health;
@@ -401,7 +403,6 @@ static int on_exec(const void *reply, const Error *refusal, void *userdata) {
         Handler *handler = userdata;
         HandlerResult result;
 
-        handler->call = rpc_call_unref(handler->call);
         if (refusal)
                 return handler_fail(handler,
                                     refusal->kind == ERROR_TIMEOUT ? HANDLER_FAILED
@@ -495,6 +496,7 @@ static int on_timeout(void *userdata) {
         Handler *handler = userdata;
 
         handler->call = rpc_call_unref(handler->call);
+        handler->exec = exec_free(handler->exec);
         handler->health = health_free(handler->health);
         handler->http = handler_http_free(handler->http);
         handler->connect = tcp_connect_free(handler->connect);
@@ -519,15 +521,23 @@ static int handler_limit(Handler *handler) {
 }
 
 static int handler_exec(Handler *handler, const HandlerOptions *options) {
-        uint64_t timeout_sec = handler->timeout_usec / USEC_PER_SEC;
+        int64_t timeout_sec = (int64_t) (handler->timeout_usec / USEC_PER_SEC);
 
         if (!options->client)
                 return error_set(&handler->error, ERROR_UNAVAILABLE,
                                  "the container runtime is not there");
 
-        return cri_exec_sync(options->client, options->container_id, options->spec->command,
-                             timeout_sec > 0 ? (int64_t) timeout_sec : 1, on_exec, handler,
-                             &handler->call);
+        return exec_run(
+                &(ExecOptions){
+                        .http = options->http,
+                        .client = options->client,
+                        .container_id = options->container_id,
+                        .command = options->spec->command,
+                        .timeout_sec = timeout_sec > 0 ? timeout_sec : 1,
+                        .on_done = on_exec,
+                        .userdata = handler,
+                },
+                &handler->exec, &handler->error);
 }
 
 static int handler_connect(Handler *handler, const HandlerOptions *options) {
@@ -614,6 +624,7 @@ Handler *handler_free(Handler *handler) {
                 return NULL;
 
         rpc_call_unref(handler->call);
+        exec_free(handler->exec);
         health_free(handler->health);
         handler_http_free(handler->http);
         tcp_connect_free(handler->connect);

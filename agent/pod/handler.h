@@ -55,7 +55,7 @@ typedef struct HandlerOptions {
         const HandlerSpec *spec;  /* not of kind NONE */
         RpcClient *client;        /* of the runtime, for exec; NULL: it is not there */
         const char *container_id; /* of the runtime */
-        HttpPeer *http;           /* for any server, for httpGet and grpc; outlives the handler */
+        HttpPeer *http;           /* for any server, for exec, httpGet and grpc; outlives it */
         const char *address;      /* of the pod, for a spec without a host; NULL: unknown */
         const char *user_agent;   /* unless the spec has one */
         bool allows_plain; /* asks a server again that was asked by https and speaks plain HTTP, without

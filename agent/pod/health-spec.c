@@ -6,15 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "proto/grpc/health/v1/health.pb-c.h"
 
-#define FRAME_SIZE 5 /* whether it is compressed, and how long it is */
-
 #define STATUS_OK 0
 #define STATUS_UNIMPLEMENTED 12
-#define STATUS_MAX 16
 
 int health_spec_pack(const char *service, uint8_t **ret, size_t *ret_size) {
         Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
@@ -23,82 +19,15 @@ int health_spec_pack(const char *service, uint8_t **ret, size_t *ret_size) {
 
         request.service = (char *) service;
         size = grpc__health__v1__health_check_request__get_packed_size(&request);
-        body = malloc(FRAME_SIZE + size);
+        body = malloc(GRPC_PREFIX_SIZE + size);
         if (!body)
                 return -ENOMEM;
 
-        body[0] = 0;
-        for (size_t i = 1; i < FRAME_SIZE; i++)
-                body[i] = (uint8_t) (size >> (8 * (FRAME_SIZE - 1 - i)));
-        (void) grpc__health__v1__health_check_request__pack(&request, body + FRAME_SIZE);
+        grpc_write_prefix(size, body);
+        (void) grpc__health__v1__health_check_request__pack(&request, body + GRPC_PREFIX_SIZE);
         *ret = body;
-        *ret_size = FRAME_SIZE + size;
+        *ret_size = GRPC_PREFIX_SIZE + size;
         return 0;
-}
-
-static int hex_digit(char c) {
-        if (c >= '0' && c <= '9')
-                return c - '0';
-        if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-                return (c | 0x20) - 'a' + 10;
-
-        return -1;
-}
-
-/* "%2F" is how gRPC writes what may not stand in a header. What is no text becomes "?". */
-static void read_message(HealthReply *reply, const char *text, size_t size) {
-        size_t n = 0;
-
-        for (size_t i = 0; i < size && n < HEALTH_MESSAGE_MAX; i++) {
-                int high = text[i] == '%' && i + 2 < size ? hex_digit(text[i + 1]) : -1;
-                int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
-                unsigned char c = (unsigned char) text[i];
-
-                if (low >= 0) {
-                        c = (unsigned char) (high * 16 + low);
-                        i += 2;
-                }
-                reply->message[n++] = c < ' ' || c == 0x7f ? '?' : (char) c;
-        }
-        reply->message[n] = '\0';
-}
-
-/* A status that is no number is one that gRPC does not have. */
-static void read_status(HealthReply *reply, const char *text, size_t size) {
-        unsigned status = 0;
-
-        for (size_t i = 0; i < size && status <= STATUS_MAX; i++)
-                status = text[i] >= '0' && text[i] <= '9' ? status * 10 + (unsigned) (text[i] - '0')
-                                                          : STATUS_MAX + 1;
-        reply->status = size > 0 ? status : STATUS_MAX + 1;
-        reply->has_status = true;
-}
-
-static bool is_blank(char c) {
-        return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-void health_spec_add_header(HealthReply *reply, const char *line, size_t size) {
-        static const struct {
-                const char *name;
-                void (*read)(HealthReply *reply, const char *text, size_t size);
-        } headers[] = {
-                { "grpc-status:", read_status },
-                { "grpc-message:", read_message },
-        };
-
-        for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++) {
-                size_t begin = strlen(headers[i].name), end = size;
-
-                if (size < begin || strncasecmp(line, headers[i].name, begin) != 0)
-                        continue;
-
-                while (end > begin && is_blank(line[end - 1]))
-                        end--;
-                while (begin < end && is_blank(line[begin]))
-                        begin++;
-                headers[i].read(reply, line + begin, end - begin);
-        }
 }
 
 bool health_spec_add_body(HealthReply *reply, const void *data, size_t size) {
@@ -108,30 +37,6 @@ bool health_spec_add_body(HealthReply *reply, const void *data, size_t size) {
         memcpy(reply->body + reply->body_size, data, size);
         reply->body_size += size;
         return true;
-}
-
-static const char *status_to_string(unsigned status) {
-        static const char *const names[STATUS_MAX + 1] = {
-                "OK",
-                "CANCELLED",
-                "UNKNOWN",
-                "INVALID_ARGUMENT",
-                "DEADLINE_EXCEEDED",
-                "NOT_FOUND",
-                "ALREADY_EXISTS",
-                "PERMISSION_DENIED",
-                "RESOURCE_EXHAUSTED",
-                "FAILED_PRECONDITION",
-                "ABORTED",
-                "OUT_OF_RANGE",
-                "UNIMPLEMENTED",
-                "INTERNAL",
-                "UNAVAILABLE",
-                "DATA_LOSS",
-                "UNAUTHENTICATED",
-        };
-
-        return status <= STATUS_MAX ? names[status] : "a status that gRPC does not have";
 }
 
 static int refuse(const char *why, Error *reterr) {
@@ -161,16 +66,16 @@ static int read_body(const HealthReply *reply) {
         size_t size = 0;
         int status;
 
-        if (reply->body_size < FRAME_SIZE || reply->body[0] != 0)
+        if (reply->body_size < GRPC_PREFIX_SIZE || reply->body[0] != 0)
                 return -1;
 
-        for (size_t i = 1; i < FRAME_SIZE; i++)
+        for (size_t i = 1; i < GRPC_PREFIX_SIZE; i++)
                 size = size << 8 | reply->body[i];
-        if (size != reply->body_size - FRAME_SIZE)
+        if (size != reply->body_size - GRPC_PREFIX_SIZE)
                 return -1;
 
         response = grpc__health__v1__health_check_response__unpack(NULL, size,
-                                                                   reply->body + FRAME_SIZE);
+                                                                   reply->body + GRPC_PREFIX_SIZE);
         if (!response)
                 return -1;
 
@@ -183,14 +88,14 @@ int health_spec_judge(const HealthReply *reply, int http_status, Error *reterr) 
         const ProtobufCEnumValue *value;
         int status;
 
-        if (!reply->has_status)
+        if (!reply->end.has_status)
                 return refuse_http(http_status, reterr);
-        if (reply->status != STATUS_OK) {
-                const char *why =
-                        reply->message[0] ? reply->message : status_to_string(reply->status);
+        if (reply->end.status != STATUS_OK) {
+                const char *why = reply->end.message[0] ? reply->end.message
+                                                        : grpc_status_to_string(reply->end.status);
 
-                return reply->status == STATUS_UNIMPLEMENTED ? refuse_unimplemented(why, reterr)
-                                                             : refuse(why, reterr);
+                return reply->end.status == STATUS_UNIMPLEMENTED ? refuse_unimplemented(why, reterr)
+                                                                 : refuse(why, reterr);
         }
 
         status = read_body(reply);

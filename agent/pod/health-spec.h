@@ -14,26 +14,20 @@
 #include <stdint.h>
 
 #include "agent/base/error.h"
+#include "agent/pod/grpc-spec.h"
 
 #define HEALTH_PATH "/grpc.health.v1.Health/Check"
-#define HEALTH_CONTENT_TYPE "application/grpc"
 
 #define HEALTH_BODY_MAX 1024 /* a reply has seven bytes */
-#define HEALTH_MESSAGE_MAX 256
 
 typedef struct HealthReply {
-        bool has_status;
-        unsigned status; /* of gRPC: 0 is OK */
-        char message[HEALTH_MESSAGE_MAX + 1];
+        GrpcEnd end;
         uint8_t body[HEALTH_BODY_MAX];
         size_t body_size;
 } HealthReply;
 
 /* The body of the request. service: empty for the server as a whole. The caller owns *ret. */
 int health_spec_pack(const char *service, uint8_t **ret, size_t *ret_size);
-
-/* A header, before or behind the body: "grpc-status: 0", maybe with a line break. */
-void health_spec_add_header(HealthReply *reply, const char *line, size_t size);
 
 /* False if it is more than any reply has. */
 bool health_spec_add_body(HealthReply *reply, const void *data, size_t size);

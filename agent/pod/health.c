@@ -28,7 +28,7 @@ static int on_head(int code, void *userdata) {
 static int on_header(const char *line, size_t size, void *userdata) {
         Health *health = userdata;
 
-        health_spec_add_header(&health->reply, line, size);
+        grpc_end_add_header(&health->reply.end, line, size);
         return 0;
 }
 
@@ -49,7 +49,7 @@ static int health_judge(const Health *health, const HttpEnd *end, Error *reterr)
                 return error_set(reterr, ERROR_UNAVAILABLE,
                                  "health rpc failed: the answer has more than %d bytes",
                                  HEALTH_BODY_MAX);
-        if (end->error && !health->reply.has_status)
+        if (end->error && !health->reply.end.has_status)
                 return error_set(reterr, ERROR_UNAVAILABLE,
                                  "health rpc failed: the server closed the connection, or does "
                                  "not speak HTTP/2 without TLS");
@@ -77,7 +77,7 @@ static int health_send(Health *health, const HealthOptions *options, Error *rete
         HttpRequest request = {
                 .method = "POST",
                 .path = HEALTH_PATH,
-                .content_type = HEALTH_CONTENT_TYPE,
+                .content_type = GRPC_CONTENT_TYPE,
                 .headers = headers,
                 .is_http2 = true,
                 .on_head = on_head,

@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * How many connections to pods there are at a time
+ * How many probes and hooks are under way at a time
  *
- * Each probe or hook that connects to its pod has a place meanwhile, and waits where none is free. A server that
+ * Each of them, but for a hook that sleeps, has a place meanwhile, and waits where none is free. A server that
  * hangs keeps its place for as long as its pod's author says, so pods share them: half of the places are for pods
  * that have none. Who waits gets one in the order in which they came.
  */

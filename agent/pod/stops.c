@@ -108,7 +108,7 @@ struct Stop {
         RpcCall *call;
         KubeletQuestion *question;
         Hook *hook;
-        Place place;   /* of a hook that connects */
+        Place place;   /* of the hook */
         Timer waiting; /* for it */
 
         /* What is reported. */
@@ -593,10 +593,9 @@ static int on_waited(void *userdata) {
 
 /* Waiting for a place is part of the grace period, as the hook itself is. */
 static int stop_run_hook_in_turn(Stop *stop) {
-        bool connects = stop->hook_spec.kind == HANDLER_HTTP || stop->hook_spec.kind == HANDLER_TCP;
         int r;
 
-        if (!connects)
+        if (stop->hook_spec.kind == HANDLER_SLEEP)
                 return stop_start_hook(stop);
 
         r = place_take(&stop->place, stop->stops->places, stop->uid ?: "", stop_start_hook, stop);

@@ -84,7 +84,7 @@ typedef struct StopsOptions {
         Runtimes *runtimes;
         Kubelet *kubelet;      /* NULL: one is taken to be there */
         KubeEvents *events;    /* NULL: there is no API server */
-        Places *places;        /* of hooks that connect; NULL: there is no limit */
+        Places *places;        /* of hooks; NULL: there is no limit */
         const char *state_dir; /* where the journal is; copied */
 } StopsOptions;
 

@@ -38,7 +38,7 @@ struct Probe {
         uint64_t due_usec;
         bool is_begun;    /* the container has had its initial delay */
         Handler *handler; /* that runs now */
-        Place place;      /* of a handler that connects */
+        Place place;      /* of the handler */
         uint64_t started_usec;
         uint64_t duration_usec;
         uint64_t n_runs;
@@ -268,12 +268,8 @@ static int probe_run(void *userdata) {
         return handler_run(&options, &probe->handler);
 }
 
-/* A command runs in the runtime, and connects to nothing. */
 static int probe_run_in_turn(Probe *probe) {
         int r;
-
-        if (probe->spec.handler.kind == HANDLER_EXEC)
-                return probe_run(probe);
 
         r = place_take(&probe->place, probe->options.places, probe->spec.uid, probe_run, probe);
         return r > 0 ? probe_run(probe) : r;

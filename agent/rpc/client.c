@@ -10,6 +10,7 @@
 #include <grpc/support/alloc.h>
 #include <grpc/support/time.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
@@ -21,6 +22,7 @@ struct RpcClient {
         CompletionQueue *completions;
         grpc_channel *channel;
         Connection *connection;
+        char *path; /* of the socket; NULL: the owner made the connection */
         RpcClosed on_closed;
         void *userdata;
         RpcObserver observer;
@@ -65,8 +67,11 @@ static void message_done(ProtobufCMessage **message) {
 }
 
 static void rpc_client_unref(RpcClient *client) {
-        if (--client->n_refs == 0)
-                free(client);
+        if (--client->n_refs > 0)
+                return;
+
+        free(client->path);
+        free(client);
 }
 
 static RpcCall *rpc_call_free_if_done(RpcCall *call) {
@@ -110,18 +115,18 @@ static int rpc_call_fail_with_status(RpcCall *call) {
         return rpc_call_fail(call, wire_error_kind(call->status), reason);
 }
 
-static void rpc_call_observe(const RpcCall *call) {
-        const RpcClient *client = call->client;
-
+static void rpc_client_observe(const RpcClient *client, const RpcMethod *method,
+                               uint64_t started_usec, ErrorKind result) {
         if (client->observer)
-                client->observer(call->method, clock_monotonic_usec() - call->started_usec,
-                                 wire_error_kind(call->status), client->observer_userdata);
+                client->observer(method, clock_monotonic_usec() - started_usec, result,
+                                 client->observer_userdata);
 }
 
 static int rpc_call_finish(RpcCall *call) {
         cleanup(message_done) ProtobufCMessage *reply = NULL;
 
-        rpc_call_observe(call);
+        rpc_client_observe(call->client, call->method, call->started_usec,
+                           wire_error_kind(call->status));
 
         if (call->is_malformed)
                 return rpc_call_fail(call, ERROR_INTERNAL, "the reply cannot be read");
@@ -376,6 +381,12 @@ int rpc_client_connect(CompletionQueue *queue, const char *path, RpcClosed on_cl
 
         client->on_closed = on_closed;
         client->userdata = userdata;
+        client->path = strdup(path);
+        if (!client->path) {
+                rpc_client_free(client);
+                return -ENOMEM;
+        }
+
         *ret = client;
         return 0;
 }
@@ -392,6 +403,10 @@ RpcClient *rpc_client_free(RpcClient *client) {
         return NULL;
 }
 
+const char *rpc_client_path(const RpcClient *client) {
+        return client->path;
+}
+
 bool rpc_client_is_connected(const RpcClient *client) {
         return connection_is_alive(client->connection);
 }
@@ -399,4 +414,41 @@ bool rpc_client_is_connected(const RpcClient *client) {
 void rpc_client_set_observer(RpcClient *client, RpcObserver observer, void *userdata) {
         client->observer = observer;
         client->observer_userdata = userdata;
+}
+
+struct RpcOutside {
+        RpcClient *client;
+        const RpcMethod *method;
+        uint64_t started_usec;
+};
+
+int rpc_outside_begin(RpcClient *client, const RpcMethod *method, RpcOutside **ret) {
+        RpcOutside *call = malloc(sizeof(*call));
+
+        if (!call)
+                return -ENOMEM;
+
+        *call = (RpcOutside){
+                .client = client,
+                .method = method,
+                .started_usec = clock_monotonic_usec(),
+        };
+        client->n_refs++;
+        *ret = call;
+        return 0;
+}
+
+RpcOutside *rpc_outside_end(RpcOutside *call, ErrorKind result) {
+        if (!call)
+                return NULL;
+
+        if (result != ERROR_CANCELED)
+                rpc_client_observe(call->client, call->method, call->started_usec, result);
+        rpc_client_unref(call->client);
+        free(call);
+        return NULL;
+}
+
+ErrorKind rpc_error_kind(unsigned status) {
+        return wire_error_kind((grpc_status_code) status);
 }

@@ -58,6 +58,9 @@ int rpc_client_connect(CompletionQueue *queue, const char *path, RpcClosed on_cl
 /* Calls may go on without their client and then end like any other. Returns NULL. */
 RpcClient *rpc_client_free(RpcClient *client);
 
+/* Of the socket; NULL if the connection was made elsewhere. Borrowed from the client. */
+const char *rpc_client_path(const RpcClient *client);
+
 /* False as soon as the kernel knows of the connection's end, which may be before RpcClosed runs. */
 bool rpc_client_is_connected(const RpcClient *client);
 
@@ -81,3 +84,14 @@ int rpc_call_stream(RpcClient *client, const RpcMethod *method, const ProtobufCM
 
 /* Returns NULL. */
 RpcCall *rpc_call_unref(RpcCall *call);
+
+/* A call to the same server without gRPC's core, for one whose reply must not be held as a whole: for the observer
+ * alone. The caller owns *ret. */
+typedef struct RpcOutside RpcOutside;
+int rpc_outside_begin(RpcClient *client, const RpcMethod *method, RpcOutside **ret);
+
+/* It has ended, or, with ERROR_CANCELED, is of no interest any more. Returns NULL. */
+RpcOutside *rpc_outside_end(RpcOutside *call, ErrorKind result);
+
+/* What a status of gRPC means. */
+ErrorKind rpc_error_kind(unsigned status);

@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
+import grpc
 import pytest
 
-from lab import sanitizers
+from lab import memory_limit, sanitizers
+from lab.agent import Agent
 from lab.node_pod_probe import NodePodProbe, probe, probes_of
-from lab.pod import container, shell
+from lab.pod import container, from_annotations, shell
 
 SLOWLY = sanitizers.SLOWNESS
 
@@ -41,3 +46,115 @@ def test_messages_that_grow_in_json(node_agent, requested, make_pod, tools, byte
     good.file("good").write_text("fine")
     requested.wait_state(good, "m#good", "Succeeded", "fine")
     assert set(hostile.wait_event("KruiseProbeSucceeded")["message"].partition(": ")[2]) == {shown}
+
+
+LIMIT = 128 << 20  # of the pods that packaging/kubernetes/base/daemon-set.yaml makes
+BUDGET = 8 << 10  # KiB that answers of pods may cost in all
+
+
+class Watcher:
+    """Asks the agent again and again, and knows how long that took, and what memory the agent has had."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.before = agent.memory().anonymous
+        self.most = 0
+        self.durations: list[float] = []
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Watcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._end.wait(0.05):
+            began = time.monotonic()
+            try:
+                self.agent.node.GetVersion(self.agent.messages.GetVersionRequest(), timeout=10)
+                self.most = max(self.most, self.agent.memory().anonymous)
+            except (grpc.RpcError, OSError):
+                pass
+            self.durations.append(time.monotonic() - began)
+
+    def check(self) -> None:
+        self.agent.process.check_alive()
+        # A machine on which much else runs may stand still at times.
+        slow = [one for one in self.durations if one > 0.5 * SLOWLY]
+        assert len(slow) <= len(self.durations) / 20 and max(self.durations) < 3 * SLOWLY, slow
+        if not sanitizers.NAME:
+            assert self.most - self.before < BUDGET, (self.before, self.most)
+
+
+@pytest.fixture
+def limited_agent(node_agent):
+    """In a control group with little memory."""
+    if sanitizers.NAME or not memory_limit.is_possible():
+        yield node_agent
+        return
+    with memory_limit.MemoryLimit(node_agent.process.pid, LIMIT):
+        yield node_agent
+
+
+def test_probes_that_print_megabytes(limited_agent, requested, make_pod, tools):
+    agent = limited_agent
+    hostile = make_pod(container("main", tools), owner=False)
+    good = make_pod(container("main", tools), owner=False)
+    hostile.file("flood").write_bytes(b"x" * 15_000_000)
+    hostile.file("complaint").write_bytes(b"y" * 15_000_000)
+    flood = {"command": ["cat", "/data/flood"]}
+    fails = {"command": shell("cat /data/complaint >&2; exit 3")}
+    requested.request(probes_of(good, probe("m#good", exec={"command": ["echo", "fine"]})))
+    requested.wait_state(good, "m#good", "Succeeded", "fine")
+    with Watcher(agent) as watcher:
+        requested.request(
+            probes_of(
+                hostile,
+                *(probe(f"m#{i}", exec=flood, timeoutSeconds=20 * SLOWLY) for i in range(36)),
+                *(probe(f"m#{i}", exec=fails, timeoutSeconds=20 * SLOWLY) for i in range(36, 40)),
+            ),
+            probes_of(good, probe("m#good", exec={"command": ["cat", "/data/good"]})),
+        )
+        for i in (0, 35):
+            found = requested.wait_state(hostile, f"m#{i}", "Succeeded", "x", timeout=60)
+            assert found["message"] == "x" * 1024
+        found = requested.wait_state(hostile, "m#39", "Failed", "y", timeout=60)
+        assert found["message"] == "y" * 1024
+        # Meanwhile others have their turns.
+        good.file("good").write_text("as well")
+        requested.wait_state(good, "m#good", "Succeeded", "as well")
+    watcher.check()
+
+
+def test_hooks_that_print_megabytes(limited_agent, make_pod, tools):
+    hook = {"preStop": {"exec": {"command": shell("cat /data/flood; echo >>/data/hooks-$NAME")}}}
+    names = [f"c{i}" for i in range(32)]
+    hostile = make_pod(
+        *(
+            container(
+                name,
+                tools,
+                lifecycle=hook,
+                env=[{"name": "NAME", "value": name}, *from_annotations(V="v")],
+            )
+            for name in names
+        ),
+        terminationGracePeriodSeconds=60,
+    )
+    good = make_pod(container("main", tools, env=from_annotations(V="v")))
+    hostile.file("flood").write_bytes(b"x" * 15_000_000)
+    hostile.wait_meta(30)
+    good.wait_meta()
+    with Watcher(limited_agent) as watcher:
+        hostile.begin_update(annotations={"v": "1"})
+        good.begin_update(annotations={"v": "1"})
+        good.wait_restarted("main", timeout=30)
+        for name in names:
+            hostile.wait_restarted(name, timeout=90)
+    watcher.check()
+    assert [len(hostile.lines(f"hooks-{name}")) for name in names] == [1] * len(names)
+    assert hostile.events("FailedPreStopHook") == []

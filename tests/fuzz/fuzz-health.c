@@ -28,17 +28,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         int r;
 
         while ((line = memchr(at, '\n', (size_t) (end - at))) && line > at) {
-                health_spec_add_header(&reply, at, (size_t) (line + 1 - at));
+                grpc_end_add_header(&reply.end, at, (size_t) (line + 1 - at));
                 at = line + 1;
         }
         at += line ? 1 : 0;
         fits = health_spec_add_body(&reply, at, (size_t) (end - at));
         check(fits == ((size_t) (end - at) <= HEALTH_BODY_MAX));
-        check(strlen(reply.message) <= HEALTH_MESSAGE_MAX);
+        check(strlen(reply.end.message) <= GRPC_MESSAGE_MAX);
 
         r = health_spec_judge(&reply, 200, &error);
         if (r == 0) {
-                check(error.kind == ERROR_NONE && reply.has_status && reply.status == 0);
+                check(error.kind == ERROR_NONE && reply.end.has_status && reply.end.status == 0);
                 return 0;
         }
 

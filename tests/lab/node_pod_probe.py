@@ -43,7 +43,9 @@ class NodePodProbe:
         assert len(found) < 2, found
         return found[0] if found else None
 
-    def wait_state(self, pod: Pod, name: str, state: str, message: str | None = None) -> Object:
+    def wait_state(
+        self, pod: Pod, name: str, state: str, message: str | None = None, timeout: float = 30
+    ) -> Object:
         """Waits until the status says so, with a message that contains the text."""
 
         def reached() -> Object | None:
@@ -53,7 +55,7 @@ class NodePodProbe:
             return found if message is None or message in found.get("message", "") else None
 
         what = f"{state} {message or ''} of {name}"
-        found = wait_until(reached, 30, lambda: f"{what}, but {self.state(pod, name)}")
+        found = wait_until(reached, timeout, lambda: f"{what}, but {self.state(pod, name)}")
         assert found is not None
         return found
 

@@ -24,6 +24,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/program.h"
+#include "agent/pod/exec.h"
 #include "agent/pod/runtime-pods.h"
 #include "cri/client.h"
 #include "cri/containerd.h"
@@ -208,18 +209,25 @@ int cri_sandbox_status(RpcClient *client, const char *id, RpcDone done, void *us
         return fake_runtime_call("PodSandboxStatus", id, done, userdata, ret);
 }
 
-int cri_exec_sync(RpcClient *client, const char *id, char *const *command, int64_t timeout_sec,
-                  RpcDone done, void *userdata, RpcCall **ret) {
-        int r = fake_runtime_call("ExecSync", id, done, userdata, ret);
+int exec_run(const ExecOptions *options, Exec **ret, Error *reterr) {
+        RpcCall *call;
+        int r = fake_runtime_call("ExecSync", options->container_id, options->on_done,
+                                  options->userdata, &call);
 
-        (*ret)->timeout_sec = timeout_sec;
-        for (size_t i = 0; command[i]; i++) {
-                size_t size = strlen((*ret)->command);
+        call->timeout_sec = options->timeout_sec;
+        for (size_t i = 0; options->command[i]; i++) {
+                size_t size = strlen(call->command);
 
-                snprintf((*ret)->command + size, sizeof((*ret)->command) - size, "%s%s",
-                         i > 0 ? " " : "", command[i]);
+                snprintf(call->command + size, sizeof(call->command) - size, "%s%s",
+                         i > 0 ? " " : "", options->command[i]);
         }
+        *ret = (Exec *) call;
         return r;
+}
+
+Exec *exec_free(Exec *exec) {
+        rpc_call_unref((RpcCall *) exec);
+        return NULL;
 }
 
 int cri_stop_container(RpcClient *client, const char *id, int64_t grace_sec, RpcDone done,

@@ -179,8 +179,8 @@ static void test_judge(void **state) {
                 HealthReply reply = { .body_size = 0 };
 
                 for (size_t k = 0; answers[i].headers[k]; k++)
-                        health_spec_add_header(&reply, answers[i].headers[k],
-                                               strlen(answers[i].headers[k]));
+                        grpc_end_add_header(&reply.end, answers[i].headers[k],
+                                            strlen(answers[i].headers[k]));
                 if (answers[i].body)
                         assert_true(health_spec_add_body(&reply, answers[i].body,
                                                          answers[i].body_size));
@@ -204,9 +204,9 @@ static void test_sizes(void **state) {
         assert_int_equal(reply.body_size, HEALTH_BODY_MAX);
 
         memset(line + strlen(line), 'x', sizeof(line) - strlen(line));
-        health_spec_add_header(&reply, line, sizeof(line));
-        assert_int_equal(strlen(reply.message), HEALTH_MESSAGE_MAX);
-        assert_false(reply.has_status);
+        grpc_end_add_header(&reply.end, line, sizeof(line));
+        assert_int_equal(strlen(reply.end.message), GRPC_MESSAGE_MAX);
+        assert_false(reply.end.has_status);
 }
 
 int main(void) {
