@@ -7,9 +7,14 @@
 
 #include "agent/api/calls.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 #include "agent/node/owner.h"
 
 #define IMAGES_MAX 4096
+
+/* From one attempt at an image that callers force to the next: each asks its registry, with credentials that are not
+ * the caller's. */
+#define FORCED_PAUSE_USEC ((uint64_t) 5 * 1000000)
 
 typedef Inplaced__V1__RetryRequest RetryMessage;
 typedef Inplaced__V1__RetryResult ResultMessage;
@@ -81,18 +86,44 @@ static bool is_of_call(const Image *image) {
         return true;
 }
 
+static bool is_too_soon(Image *image) {
+        uint64_t forced_usec = image_marks(image)->forced_usec;
+
+        return forced_usec != 0 && clock_monotonic_usec() - forced_usec < FORCED_PAUSE_USEC;
+}
+
+static int force(Image *image, ImageRequestFilter filter) {
+        int r = is_too_soon(image) ? 0 : image_retry(image, filter, NULL);
+
+        if (r > 0)
+                image_marks(image)->forced_usec = clock_monotonic_usec();
+        return r;
+}
+
+static bool is_failing(Image *image) {
+        ImagePhase phase = image_status(image)->phase;
+
+        return image_is_desired(image) &&
+               (phase == IMAGE_FAILED || (phase == IMAGE_BACKING_OFF && is_too_soon(image)));
+}
+
+static const char *why_not_failed(Image *image) {
+        if (is_too_soon(image))
+                return "it was tried less than 5 s ago";
+        if (is_of_call(image))
+                return "its caller knows, and waits no longer; name it to try it again";
+
+        return is_of_node_image(image) ? "its NodeImage has to request it with a new version"
+                                       : "it would fail again; correct what requests it";
+}
+
 /* Why there is no other attempt now. */
-static const char *why_not(const Image *image) {
+static const char *why_not(Image *image) {
         if (!image || !image_is_desired(image))
                 return "it is not requested on this node; try: inplacectl pull";
 
         switch (image_status(image)->phase) {
-        case IMAGE_FAILED:
-                if (is_of_call(image))
-                        return "its caller knows, and waits no longer; name it to try it again";
-                return is_of_node_image(image)
-                               ? "its NodeImage has to request it with a new version"
-                               : "it would fail again; correct what requests it";
+        case IMAGE_FAILED: return why_not_failed(image);
         case IMAGE_SUCCEEDED: return "it is there";
         case IMAGE_MISSING: return "something has removed it; try: inplacectl pull";
         case IMAGE_WAITING:
@@ -108,7 +139,7 @@ static int retry_one(Api *api, const char *text, Results *results) {
         Image *image = images_find_reference(api->images, text);
         int r;
 
-        r = image ? image_retry(image, may_be_retried, NULL) : 0;
+        r = image ? force(image, may_be_retried) : 0;
         if (r < 0)
                 return r;
 
@@ -146,11 +177,10 @@ static int retry_failed(Api *api, Results *results) {
 
         for (size_t i = 0; r >= 0 && i < images_count(api->images); i++) {
                 Image *image = images_get(api->images, i);
-                bool has_failed =
-                        image_is_desired(image) && image_status(image)->phase == IMAGE_FAILED;
+                bool is_shown = is_failing(image);
 
-                r = image_retry(image, is_awaited, NULL);
-                if (r > 0 || (r == 0 && has_failed))
+                r = force(image, is_awaited);
+                if (r > 0 || (r == 0 && is_shown))
                         r = results_add(results, reference_of(image), r > 0,
                                         r > 0 ? "" : why_not(image));
         }

@@ -53,10 +53,11 @@ typedef struct ImageRequest {
 
 /* What the users of an image mark it with. */
 typedef struct ImageMarks {
-        bool is_dirty;      /* waits for image_reconcile() */
-        bool has_outcome;   /* a sync has ended, and this is not reported yet */
-        bool is_unverified; /* its success is known from elsewhere */
-        uint64_t shown;     /* what a status file has about it, as a fingerprint; 0 at first */
+        bool is_dirty;        /* waits for image_reconcile() */
+        bool has_outcome;     /* a sync has ended, and this is not reported yet */
+        bool is_unverified;   /* its success is known from elsewhere */
+        uint64_t forced_usec; /* when a caller last had it tried; 0: never */
+        uint64_t shown;       /* what a status file has about it, as a fingerprint; 0 at first */
 } ImageMarks;
 
 /* The image needs another image_reconcile(). */

@@ -309,6 +309,29 @@ def test_retry_of_nothing_in_particular(agent, words):
     assert done.returncode == 2 and "either images or --failed" in done.stderr
 
 
+def test_retries_have_a_pace(start_agent, fake_runtime):
+    """A caller may not have the registry asked again and again with the node's credentials."""
+    fake_runtime.on("PullImage", _UNREACHABLE)
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("demo/ever:1", file="ever.yaml")
+    agent.request("demo/once:1", file="once.yaml", backoffLimit=0)
+    make_patient(agent, "demo/ever:1")
+    agent.wait_status("demo/once:1", "Failed")
+    for image, why in (("demo/ever:1", "it is being tried"), ("demo/once:1", "less than 5 s ago")):
+        before = len(fake_runtime.calls("PullImage", image))
+        assert agent.ctl("retry", image).returncode == 0
+        wait_until(lambda: len(fake_runtime.calls("PullImage", image)) > before, 10, "attempt")
+        if "once" in image:
+            agent.wait_status(image, "Failed")
+        again = agent.ctl("retry", image)
+        assert again.returncode == 1 and why in again.stderr
+        assert len(fake_runtime.calls("PullImage", image)) == before + 1
+        wait_until(lambda: agent.ctl("retry", image).returncode == 0, 10, "end of the pause")
+        wait_until(lambda: len(fake_runtime.calls("PullImage", image)) >= before + 2, 10, "attempt")
+    agent.wait_status("demo/once:1", "Failed")
+    assert "demo/once:1: it was tried less than 5 s ago" in agent.ctl("retry", "--failed").stderr
+
+
 def test_pauses_after_a_retry_are_short(start_agent, fake_runtime):
     """A person who asks for an attempt need not ask for the next one, too."""
     fake_runtime.on("PullImage", _UNREACHABLE)
