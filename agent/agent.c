@@ -169,7 +169,12 @@ static void log_runtime(Log *log, const Runtimes *runtimes, const Runtime *runti
         bool is_chosen = runtime == runtimes_chosen(runtimes);
         const char *sentence = runtime_sentence(runtime);
 
-        if (runtime_state(runtime) == RUNTIME_READY)
+        if (runtime_is_silent(runtime))
+                log_warning(log,
+                            LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST },
+                                       { "RUNTIME", runtime_path(runtime) }),
+                            "Waiting for a runtime: %s.", sentence);
+        else if (runtime_state(runtime) == RUNTIME_READY)
                 log_info(log,
                          LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_READY },
                                     { "RUNTIME", runtime_path(runtime) }),
@@ -211,11 +216,9 @@ static int on_settle(void *userdata) {
 
 /* Runtimes: the endpoints of the options, or the usual places. */
 
-static int on_runtime_changed(Runtime *runtime, void *userdata) {
-        Agent *agent = userdata;
+static int tell_runtime_changed(Agent *agent) {
         int r;
 
-        log_runtime(agent->log, agent->runtimes, runtime);
         r = images_runtime_changed(agent->images);
         if (r >= 0)
                 r = presence_runtime_changed(agent->presence);
@@ -227,6 +230,17 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
                 r = recreate_runtime_changed(agent->recreate);
         if (r >= 0 && agent->probes)
                 r = probes_runtime_changed(agent->probes);
+        return r;
+}
+
+/* One that has become silent, or answers again, is the same one: what was asked of it goes on. */
+static int on_runtime_changed(Runtime *runtime, void *userdata) {
+        Agent *agent = userdata;
+        bool is_another = runtime_state(runtime) != RUNTIME_READY || !runtime_is_as_before(runtime);
+        int r;
+
+        log_runtime(agent->log, agent->runtimes, runtime);
+        r = is_another ? tell_runtime_changed(agent) : 0;
         if (r >= 0 && agent->api)
                 r = api_runtime_changed(agent->api);
         if (r >= 0)

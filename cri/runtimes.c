@@ -20,6 +20,9 @@
 /* A runtime that takes longer for its version than this is not of use. */
 #define VERSION_TIMEOUT_USEC ((uint64_t) 2 * 1000000)
 
+/* From one question to a silent runtime to the next. */
+#define SILENCE_USEC ((uint64_t) 1000000)
+
 #define WORD_SIZE_MAX 64 /* of a name or version; a longer one is no runtime's */
 
 struct Runtime {
@@ -35,6 +38,12 @@ struct Runtime {
         RpcCall *call;
         Timer retry;
         unsigned n_connects;
+
+        bool is_silent,
+                was_silent; /* is: by the last call; was: when it was last said to have changed */
+        Deferred news;      /* of that */
+        Timer question;     /* to a silent one */
+        RpcCall *asking;
 
         char *name;
         char *version;
@@ -56,13 +65,34 @@ struct Runtimes {
 
 DEFINE_CLEANUP(Runtimes *, runtimes_free)
 
+/* What takes long for other reasons than the runtime's says nothing about it. */
+static bool is_prompt(const char *method) {
+        return strcmp(method, "PullImage") != 0 && strcmp(method, "StopContainer") != 0 &&
+               strcmp(method, "ExecSync") != 0;
+}
+
+static void runtime_note_answer(Runtime *runtime, const char *method, ErrorKind result) {
+        bool is_answer = result != ERROR_TIMEOUT && result != ERROR_CANCELED;
+
+        if (runtime->state != RUNTIME_READY || is_answer != runtime->is_silent ||
+            (!is_answer && (result != ERROR_TIMEOUT || !is_prompt(method))))
+                return;
+
+        /* Without memory it is said at the next call. */
+        if (deferred_request(&runtime->news) >= 0)
+                runtime->is_silent = !is_answer;
+}
+
 static void on_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
                     void *userdata) {
+        Runtime *runtime = userdata;
+        Metrics *metrics = runtime->runtimes->metrics;
         const char *name = cri_method_name(method);
 
-        metrics_add(userdata, METRIC_CRI_REQUESTS, METRIC_LABELS(name, metrics_result(result)), 1);
-        metrics_observe(userdata, METRIC_CRI_REQUEST_DURATION, METRIC_LABELS(name),
+        metrics_add(metrics, METRIC_CRI_REQUESTS, METRIC_LABELS(name, metrics_result(result)), 1);
+        metrics_observe(metrics, METRIC_CRI_REQUEST_DURATION, METRIC_LABELS(name),
                         (double) duration_usec / 1e6);
+        runtime_note_answer(runtime, name, result);
 }
 
 /* A try that fails sets the timer of the next one. */
@@ -93,6 +123,9 @@ static void runtimes_choose(Runtimes *runtimes) {
 }
 
 static void runtime_disconnect(Runtime *runtime) {
+        runtime->is_silent = runtime->was_silent = false;
+        timer_stop(&runtime->question);
+        runtime->asking = rpc_call_unref(runtime->asking);
         runtime->call = rpc_call_unref(runtime->call);
         runtime->client = rpc_client_free(runtime->client);
         free(take_ptr(runtime->name));
@@ -214,6 +247,40 @@ static int runtime_is_ready(Runtime *runtime) {
                                      runtime->path));
 }
 
+static int on_asked(const void *reply, const Error *error, void *userdata) {
+        Runtime *runtime = userdata;
+
+        runtime->asking = rpc_call_unref(runtime->asking);
+        return error && runtime->is_silent ? timer_start(&runtime->question, SILENCE_USEC) : 0;
+}
+
+/* So that it is known when it answers again, whether there is anything else to ask it or not. */
+static int on_question(void *userdata) {
+        Runtime *runtime = userdata;
+
+        return cri_version(runtime->client, VERSION_TIMEOUT_USEC, on_asked, runtime,
+                           &runtime->asking);
+}
+
+static int on_news(void *userdata) {
+        Runtime *runtime = userdata;
+
+        if (runtime->state != RUNTIME_READY || runtime->is_silent == runtime->was_silent)
+                return 0;
+
+        runtime->was_silent = runtime->is_silent;
+        if (!runtime->is_silent)
+                return runtime_become(runtime, RUNTIME_READY, ERROR_NONE,
+                                      format("%s %s at %s answers again", runtime->name,
+                                             runtime->version, runtime->path));
+
+        if (!runtime->asking && timer_start(&runtime->question, SILENCE_USEC) < 0)
+                return -ENOMEM;
+        return runtime_become(runtime, RUNTIME_READY, ERROR_NONE,
+                              format("%s %s at %s does not answer", runtime->name, runtime->version,
+                                     runtime->path));
+}
+
 static const char *path_of(const CriImageFsInfo *info) {
         return info->n_image_filesystems > 0 && info->image_filesystems[0]->fs_id
                        ? info->image_filesystems[0]->fs_id->mountpoint
@@ -287,7 +354,7 @@ static int runtime_try(Runtime *runtime) {
         if (r < 0)
                 return r;
 
-        rpc_client_set_observer(runtime->client, on_call, runtime->runtimes->metrics);
+        rpc_client_set_observer(runtime->client, on_call, runtime);
         if (runtime->refusal == ERROR_NONE) {
                 free(runtime->sentence);
                 runtime->sentence = format("asking the runtime at %s", runtime->path);
@@ -303,6 +370,8 @@ static Runtime *runtime_free(Runtime *runtime) {
 
         runtime_disconnect(runtime);
         timer_done(&runtime->retry);
+        timer_done(&runtime->question);
+        deferred_done(&runtime->news);
         free(runtime->sentence);
         free(runtime->path);
         free(runtime);
@@ -327,6 +396,10 @@ static int runtime_new(Runtimes *runtimes, const char *path, Runtime **ret) {
         };
         timer_init(&runtime->retry, completion_queue_get_event(runtimes->completions),
                    /* accuracy_usec= */ 0, on_retry, runtime);
+        timer_init(&runtime->question, completion_queue_get_event(runtimes->completions),
+                   /* accuracy_usec= */ 0, on_question, runtime);
+        deferred_init(&runtime->news, completion_queue_get_event(runtimes->completions), on_news,
+                      runtime);
         if (!runtime->path || !runtime->sentence)
                 return -ENOMEM;
 
@@ -344,6 +417,10 @@ RpcClient *runtime_client(const Runtime *runtime) {
 
 bool runtime_is_alive(const Runtime *runtime) {
         return runtime->state == RUNTIME_READY && rpc_client_is_connected(runtime->client);
+}
+
+bool runtime_is_silent(const Runtime *runtime) {
+        return runtime->state == RUNTIME_READY && runtime->was_silent;
 }
 
 bool runtime_is_as_before(const Runtime *runtime) {
@@ -424,7 +501,7 @@ void runtimes_measure(Runtimes *runtimes) {
         unsigned n_reconnects = runtime && runtime->n_connects > 0 ? runtime->n_connects - 1 : 0;
 
         metrics_set(runtimes->metrics, METRIC_RUNTIME_READY, NULL,
-                    runtime && runtime->state == RUNTIME_READY);
+                    runtime && runtime->state == RUNTIME_READY && !runtime_is_silent(runtime));
         if (n_reconnects > runtimes->n_reconnects_counted) {
                 metrics_add(runtimes->metrics, METRIC_RUNTIME_RECONNECTS, NULL,
                             n_reconnects - runtimes->n_reconnects_counted);

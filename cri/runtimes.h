@@ -30,7 +30,7 @@ typedef enum RuntimeState {
         _RUNTIME_STATE_MAX,
 } RuntimeState;
 
-/* The state or the sentence changed. */
+/* The state or the sentence changed, or it has become silent, or answers again. */
 typedef int (*RuntimeChanged)(Runtime *runtime, void *userdata);
 
 typedef struct RuntimesOptions {
@@ -76,6 +76,10 @@ RpcClient *runtime_client(const Runtime *runtime);
 
 /* False as soon as the kernel knows that the connection has ended, even before on_changed. */
 bool runtime_is_alive(const Runtime *runtime);
+
+/* It is ready, but the last call that it should have answered at once was not answered in time, and none has been
+ * since. Calls to it may go on. */
+bool runtime_is_silent(const Runtime *runtime);
 
 const char *runtime_path(const Runtime *runtime);
 const char *runtime_name(const Runtime *runtime);        /* "containerd"; "" if not ready */

@@ -47,7 +47,7 @@ bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why) {
                 *ret_why = "starting";
                 return false;
         }
-        if (!chosen || runtime_state(chosen) != RUNTIME_READY) {
+        if (!chosen || runtime_state(chosen) != RUNTIME_READY || runtime_is_silent(chosen)) {
                 *ret_why = diagnosis_runtime_sentence(subject->runtimes);
                 return false;
         }
@@ -61,6 +61,10 @@ bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why) {
 
 static const char *runtime_advice(const Runtimes *runtimes) {
         const Runtime *runtime = runtimes_chosen(runtimes) ?: most_telling(runtimes);
+
+        if (runtime && runtime_is_silent(runtime))
+                return "restart it, e.g. systemctl restart containerd; what was asked of it goes on as "
+                       "soon as it answers";
 
         return runtime && runtime_state(runtime) == RUNTIME_REFUSED
                        ? "images are pulled as soon as it answers"
@@ -79,7 +83,7 @@ static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor
         const char *sentence = diagnosis_runtime_sentence(subject->runtimes);
         int r;
 
-        if (!chosen || runtime_state(chosen) != RUNTIME_READY)
+        if (!chosen || runtime_state(chosen) != RUNTIME_READY || runtime_is_silent(chosen))
                 return visitor->on_problem("container runtime", sentence,
                                            runtime_advice(subject->runtimes), visitor->userdata);
 

@@ -104,7 +104,7 @@ void runtime_message_done(RuntimeMessage *message) {
 
 int runtime_message_init(RuntimeMessage *message, const Api *api, const Runtime *runtime) {
         inplaced__v1__runtime__init(message);
-        message->ready = runtime_state(runtime) == RUNTIME_READY;
+        message->ready = runtime_state(runtime) == RUNTIME_READY && !runtime_is_silent(runtime);
         message->name = (char *) runtime_name(runtime);
         message->version = (char *) runtime_version(runtime);
         message->chosen = runtime == runtimes_chosen(api->runtimes);

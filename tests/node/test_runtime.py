@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 import urllib.error
@@ -16,6 +17,7 @@ from fake.front import Line
 from fake.runtime import FakeRuntime
 from lab import sanitizers
 from lab.preload import Preload
+from lab.trouble import complaints, problems
 from lab.wait import stretch, wait_until
 
 
@@ -198,3 +200,31 @@ def test_pull_is_not_repeated_while_the_runtime_is_away(start_agent, fake_runtim
     released.set()
     last = preload.wait_end()
     assert (last.phase, last.attempt) == (agent.messages.PHASE_SUCCEEDED, 1)
+
+
+def test_runtime_hangs(start_agent, new_runtime, registry, image_name):
+    """One that is there and answers nothing is not ready, and is said so everywhere, until it answers."""
+    image = registry.push_image(image_name, "1")
+    with new_runtime("hangs") as runtime:
+        agent = start_agent(runtime.endpoint)
+        wait_ready(agent, True)
+        runtime.process.send(signal.SIGSTOP)
+        try:
+            agent.request(image.reference)
+            said = wait_ready(agent, False, 30 * sanitizers.SLOWNESS)
+            assert "does not answer" in said
+            assert "does not answer" in problems(agent)["container runtime"]
+            assert agent.metrics().get_value("inplaced_runtime_ready") == 0
+            assert not runtimes(agent)[runtime.endpoint]["ready"]
+            assert "does not answer" in agent.ctl("status").stdout
+            # It is asked on and on, and stays away.
+            asked = agent.metrics().total("inplaced_cri_requests_total", method="Version")
+            more = lambda: agent.metrics().total("inplaced_cri_requests_total", method="Version")  # noqa: E731
+            wait_until(lambda: more() > asked, 10, "question")
+            assert readiness(agent)[0] == 503
+        finally:
+            runtime.process.send(signal.SIGCONT)
+        wait_ready(agent, True)
+        assert "container runtime" not in problems(agent)
+        agent.wait_status(image.reference, "Succeeded", 60)
+    assert len([line for line in complaints(agent) if "does not answer" in line]) == 1
