@@ -76,6 +76,17 @@ static int step_replica_set(RolloutStep *step, json_object *replica_set, json_ob
                           take_ptr(patch));
 }
 
+/* Gives the images of the other direction to a twin, so that its template is that of the way back. */
+static int step_twin(RolloutStep *step, const RolloutView *view, json_object *record,
+                     json_object *replica_set) {
+        json_object *twin;
+        int r = view_find_twin(view, replica_set, &twin);
+
+        return r < 0 || !twin ? r
+                              : step_replica_set(step, twin,
+                                                 record_images(record, !record_is_undo(record)));
+}
+
 static int step_template(RolloutStep *step, const RolloutView *view, json_object *record) {
         cleanup(json_object_put_p) json_object *patch = takeover_patch(view->workload, record);
         json_object *template = object_template(view->workload);
@@ -318,6 +329,15 @@ static int step_pods(const RolloutView *view, json_object *record, const Rollout
         return 0;
 }
 
+static bool are_observed(json_object *objects) {
+        json_object_object_foreach(objects, name, object) {
+                (void) name;
+                if (!object_is_observed(object))
+                        return false;
+        }
+        return true;
+}
+
 /* The controller has seen all of it, so that it will find nothing to do. */
 static bool is_content(const RolloutView *view, json_object *record, json_object *replica_set,
                        const Census *census) {
@@ -327,7 +347,7 @@ static bool is_content(const RolloutView *view, json_object *record, json_object
 
         if (view->kind == WORKLOAD_POD)
                 return true;
-        if (!object_is_observed(workload) || (replica_set && !object_is_observed(replica_set)))
+        if (!object_is_observed(workload) || (replica_set && !are_observed(view->owned)))
                 return false;
         if (view->kind == WORKLOAD_STATEFUL_SET)
                 return object_integer(workload, "status.updatedReplicas") == census->n_revised;
@@ -458,6 +478,11 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
         if (has_template && !template_has_images(object_template(source), record_target(record)))
                 return replica_set ? step_replica_set(ret, replica_set, record_target(record))
                                    : step_template(ret, view, record);
+        if (replica_set) {
+                r = step_twin(ret, view, record, replica_set);
+                if (r < 0 || ret->action != ROLLOUT_WAIT)
+                        return r;
+        }
         if (replica_set && !object_is_observed(replica_set))
                 return rollout_step_set(ret, ROLLOUT_WAIT, "for the controller of its ReplicaSet");
         if (view->kind == WORKLOAD_DAEMON_SET && record_sets_images(record) &&

@@ -396,6 +396,39 @@ static json_object *images_changed(json_object *from, json_object *to) {
         return take_ptr(images);
 }
 
+/* *ret: the templates differ in nothing, or in images alone; *ret_has_images: not in images either. */
+static int compare_templates(json_object *a, json_object *b, bool *ret, bool *ret_has_images) {
+        cleanup(free_p) char *difference = NULL;
+        cleanup(json_object_put_p) json_object *changed = NULL;
+        int r = template_compare(a, b, &difference);
+
+        if (r < 0)
+                return r;
+        changed = images_changed(a, b);
+        if (!changed)
+                return -ENOMEM;
+
+        *ret = !difference;
+        *ret_has_images = json_object_object_length(changed) == 0;
+        return 0;
+}
+
+int view_find_twin(const RolloutView *view, json_object *replica_set, json_object **ret) {
+        *ret = NULL;
+        json_object_object_foreach(view->owned, name, candidate) {
+                bool is_like, has_images;
+                int r = compare_templates(object_template(candidate), object_template(replica_set),
+                                          &is_like, &has_images);
+
+                (void) name;
+                if (r < 0)
+                        return r;
+                if (candidate != replica_set && is_like && has_images)
+                        *ret = candidate;
+        }
+        return 0;
+}
+
 static bool has_pods(json_object *replica_set) {
         return object_integer(replica_set, "spec.replicas") > 0 ||
                object_integer(replica_set, "status.replicas") > 0;
@@ -406,9 +439,9 @@ static int find_replica_set(const RolloutView *view, json_object **ret, Error *r
         json_object *found = NULL, *same = NULL;
 
         json_object_object_foreach(view->owned, name, candidate) {
-                cleanup(free_p) char *difference = NULL;
-                int r = template_compare(object_template(candidate),
-                                         object_template(view->workload), &difference);
+                bool is_like, has_images;
+                int r = compare_templates(object_template(candidate),
+                                          object_template(view->workload), &is_like, &has_images);
 
                 (void) name;
                 if (r < 0)
@@ -420,7 +453,7 @@ static int find_replica_set(const RolloutView *view, json_object **ret, Error *r
                                          object_name(found), object_name(candidate));
                 if (has_pods(candidate))
                         found = candidate;
-                if (!difference)
+                if (is_like && (has_images || !same))
                         same = candidate;
         }
         *ret = found ? found : same;

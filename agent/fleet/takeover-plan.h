@@ -92,6 +92,9 @@ const char *object_revision(json_object *object);
 /* What is called so, with the template of those pods: a ReplicaSet or ControllerRevision. NULL: it is gone. */
 json_object *view_find_revision(const RolloutView *view, const char *revision);
 json_object *view_newest_revision(const RolloutView *view);
+/* Finds another ReplicaSet with the same template: a Deployment's controller would take the older of the two
+ * for the new one, and move all pods there. NULL: there is none. */
+int view_find_twin(const RolloutView *view, json_object *replica_set, json_object **ret);
 /* The revision of the template, and the one that the pods should say; NULL: none. */
 const char *view_revision(const RolloutView *view);
 const char *view_target_revision(const RolloutView *view, json_object *record);

@@ -40,9 +40,10 @@ typedef struct TestState {
         const char *record;   /* "state mode" of a record from A to B; NULL: there is none */
         const char *template; /* its image; NULL: A */
         const char *source;   /* of the ReplicaSet; NULL: A */
+        const char *older;    /* image of another ReplicaSet, without pods; NULL: there is none */
         const char *env;      /* in the workload's template alone */
         bool is_released;     /* the controller may act */
-        bool is_behind, is_source_behind;
+        bool is_behind, is_source_behind, is_older_behind;
         int n_updated;        /* by the controller's count */
         const char *revision; /* the newest; NULL: "old" */
         int partition;        /* before */
@@ -149,14 +150,14 @@ static json_object *make_workload(const TestState *state, json_object *record) {
         return workload;
 }
 
-static json_object *make_replica_set(const TestState *state) {
-        json_object *made =
-                parse("{'metadata': {'name': 'old', 'uid': 'rs', 'generation': 2}, 'spec': "
-                      "{'replicas': %d}, 'status': {'observedGeneration': %d, 'replicas': %d}}",
-                      count_pods(state), state->is_source_behind ? 1 : 2, count_pods(state));
+static json_object *make_replica_set(const char *name, const char *image, int n_pods,
+                                     bool is_behind) {
+        json_object *made = parse(
+                "{'metadata': {'name': '%s', 'uid': '%s', 'generation': 2}, 'spec': {'replicas': "
+                "%d}, 'status': {'observedGeneration': %d, 'replicas': %d}}",
+                name, strcmp(name, "old") == 0 ? "rs" : name, n_pods, is_behind ? 1 : 2, n_pods);
 
-        json_object_object_add(object_at(made, "spec"), "template",
-                               make_template(or_else(state->source, "A"), NULL));
+        json_object_object_add(object_at(made, "spec"), "template", make_template(image, NULL));
         return made;
 }
 
@@ -175,7 +176,14 @@ static json_object *make_owned(const TestState *state) {
         json_object *owned = json_object_new_object();
 
         if (state->kind == WORKLOAD_DEPLOYMENT) {
-                json_object_object_add(owned, "old", make_replica_set(state));
+                json_object_object_add(owned, "old",
+                                       make_replica_set("old", or_else(state->source, "A"),
+                                                        count_pods(state),
+                                                        state->is_source_behind));
+                if (state->older)
+                        json_object_object_add(owned, "older",
+                                               make_replica_set("older", state->older, 0,
+                                                                state->is_older_behind));
                 return owned;
         }
         json_object_object_add(owned, "old", make_revision("old", 1, "A"));
@@ -355,6 +363,17 @@ static const PlanCase plan_rows[] = {
             .pods = { NEW, NEW } }, ROLLOUT_WAIT, NULL, NULL },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "done", .source = "B", .template = "B", .n_updated = 2,
             .pods = { NEW, NEW } }, ROLLOUT_DONE, NULL, NULL },
+
+        /* An older ReplicaSet with the new template gets the one before, and is seen with it. */
+        { { DEPLOYMENT, .source = "B", .older = "B", .pods = { NEW, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "older",
+          "\"image\":\"A\"" },
+        { { DEPLOYMENT, .source = "B", .older = "A", .pods = { NEW, OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DEPLOYMENT, .source = "B", .older = "A", .is_older_behind = true, .pods = { NEW, NEW } }, ROLLOUT_WAIT,
+          "count", NULL },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .older = "A", .pods = { NEW, OLD } },
+          ROLLOUT_PATCH_REPLICA_SET, "older", "\"image\":\"B\"" },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "forward rollout", .template = "B", .source = "B", .older = "B",
+            .pods = { OLD } }, ROLLOUT_PATCH_REPLICA_SET, "older", "\"image\":\"A\"" },
 
         /* back */
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .pods = { OLD, OLD }, .n_updated = 2 },
