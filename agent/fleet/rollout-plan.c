@@ -221,6 +221,8 @@ typedef struct Census {
         const char *why_awaited;
         int64_t n_pods;
         int64_t n_unavailable;
+        int64_t n_in_flight;
+        int64_t n_updated;
         int64_t n_old;
         int64_t n_revised; /* that say the revision of the template */
 } Census;
@@ -240,6 +242,8 @@ static void count_pod(const RolloutView *view, json_object *record, const Rollou
                 return;
 
         census->n_pods++;
+        census->n_in_flight += is_in_flight(phase);
+        census->n_updated += phase == ROLLOUT_UPDATED;
         census->n_unavailable += is_in_flight(phase) || !pod_is_ready(pod);
         census->n_revised += text_equal(object_revision(pod), view_revision(view));
         switch (phase) {
@@ -299,12 +303,28 @@ static int step_next(const RolloutView *view, json_object *record, const Rollout
         return step_pod(step, view, record, pod);
 }
 
-static int step_pods(const RolloutView *view, json_object *record, const RolloutLimits *limits,
-                     Census *census, RolloutStep *step, Error *reterr) {
+static Census take_census(const RolloutView *view, json_object *record,
+                          const RolloutLimits *limits) {
+        Census census = { .n_pods = 0 };
+
         json_object_object_foreach(view->pods, name, pod) {
                 (void) name;
-                count_pod(view, record, limits, pod, census);
+                count_pod(view, record, limits, pod, &census);
         }
+        return census;
+}
+
+/* Until a pod runs the new images, pods that are made anew get the ones before, which are known to work: the
+ * template of a ReplicaSet follows the first pod. A StatefulSet or DaemonSet makes pods of its newest revision
+ * only, so that its template comes first. */
+static bool is_proven(const RolloutView *view, json_object *record, const Census *census) {
+        if (view->kind != WORKLOAD_DEPLOYMENT && view->kind != WORKLOAD_REPLICA_SET)
+                return true;
+        return record_is_undo(record) || census->n_updated > 0 || census->n_pods == 0;
+}
+
+static int step_pods(const RolloutView *view, json_object *record, const RolloutLimits *limits,
+                     const Census *census, bool one_at_a_time, RolloutStep *step, Error *reterr) {
         if (census->turned)
                 return step_gate(step, record, census->turned, limits->now_sec);
         /* Going back is the way out of a failure: pods that failed have the old images already. */
@@ -313,7 +333,7 @@ static int step_pods(const RolloutView *view, json_object *record, const Rollout
                                         object_name(census->failed), census->why_failed);
         if (census->draining)
                 return step_pod(step, view, record, census->draining);
-        if (census->next) {
+        if (census->next && !(one_at_a_time && census->n_in_flight > 0)) {
                 int r = step_next(view, record, limits, census, step, reterr);
 
                 if (r < 0 || step->action != ROLLOUT_WAIT || !census->awaited)
@@ -459,7 +479,9 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
         json_object *source = replica_set ? replica_set : view->workload;
         bool is_pod = view->kind == WORKLOAD_POD;
         bool has_template = replica_set || (record_sets_images(record) && !is_pod);
-        Census census = { .n_pods = 0 };
+        bool is_old = has_template &&
+                      !template_has_images(object_template(source), record_target(record));
+        Census census;
         int r;
 
         *ret = ROLLOUT_STEP_INIT;
@@ -475,7 +497,8 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
                 return r;
         if (!is_pod && !object_is_observed(view->workload))
                 return rollout_step_set(ret, ROLLOUT_WAIT, "for its controller");
-        if (has_template && !template_has_images(object_template(source), record_target(record)))
+        census = take_census(view, record, limits);
+        if (is_old && is_proven(view, record, &census))
                 return replica_set ? step_replica_set(ret, replica_set, record_target(record))
                                    : step_template(ret, view, record);
         if (replica_set) {
@@ -490,7 +513,7 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
                                  record_target(record)))
                 return rollout_step_set(ret, ROLLOUT_WAIT, "for its new revision");
 
-        r = step_pods(view, record, limits, &census, ret, reterr);
+        r = step_pods(view, record, limits, &census, /* one_at_a_time= */ is_old, ret, reterr);
         if (r < 0 || ret->action != ROLLOUT_DONE)
                 return r;
         if (!is_content(view, record, replica_set, &census))

@@ -4,10 +4,11 @@
 /*
  * What is to be written next, of an update of a workload in place
  *
- * Once a workload is taken over, the template that its pods come from gets the images, then each pod, and in
- * the end the controller finds all as it should be and may act again. What comes next follows from the
- * record and from what is there now, and from nothing else: so any program that plans
- * again goes on where another stopped, forward or, if the record says so, back. Pure.
+ * Once a workload is taken over, each pod gets the images, and so does the template that its pods come from: that
+ * of a ReplicaSet when the first pod runs them, any other before. In the end the controller finds all as it
+ * should be and may act again. What comes next follows from the record and from what is there now, and from
+ * nothing else: so any program that plans again goes on where another stopped, forward or, if the record says
+ * so, back. Pure.
  */
 
 #include <json-c/json_types.h>

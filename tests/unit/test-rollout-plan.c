@@ -337,10 +337,16 @@ static void check_plan(size_t i, const PlanCase *row) {
 
 /* clang-format off */
 static const PlanCase plan_rows[] = {
-        /* Deployment: its ReplicaSet, its pods, its own template */
+        /* Deployment: a pod, its ReplicaSet, the other pods, its own template */
         { { DEPLOYMENT, .is_behind = true, .pods = { OLD, OLD } }, ROLLOUT_WAIT, "for its controller", NULL },
-        { { DEPLOYMENT, .pods = { OLD, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "old", "\"image\":\"B\"" },
-        { { DEPLOYMENT, .pods = { OLD, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "old",
+        { { DEPLOYMENT, .pods = { OLD, OLD } }, ROLLOUT_PATCH_POD, "web-0", "\"image\":\"B\"" },
+        { { DEPLOYMENT, .pods = { { .image = "B", .former = FROM_A }, OLD, OLD }, .max_unavailable = "3" },
+          ROLLOUT_WAIT, "web-0", NULL },
+        { { DEPLOYMENT, .pods = { { .image = "B", .former = FROM_A,
+            .waiting = "ImagePullBackOff: Back-off pulling image B" }, OLD } }, ROLLOUT_STOP, "Back-off pulling", NULL },
+        { { DEPLOYMENT }, ROLLOUT_PATCH_REPLICA_SET, "old", NULL },
+        { { DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "old", "\"image\":\"B\"" },
+        { { DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "old",
           "\"annotations\":{\"inplaced.io/rollout\":null}" },
         { { DEPLOYMENT, .source = "B", .is_source_behind = true, .pods = { OLD, OLD } },
           ROLLOUT_WAIT, "ReplicaSet", NULL },
@@ -487,7 +493,8 @@ static const PlanCase plan_rows[] = {
         { { DAEMON, .template = "C", .pods = { OLD } }, ROLLOUT_ABANDON, "changed its template", "RollingUpdate" },
 
         /* without a controller's template */
-        { { .kind = WORKLOAD_REPLICA_SET, .record = "forward", .pods = { OLD } }, ROLLOUT_PATCH_WORKLOAD, NULL, NULL },
+        { { .kind = WORKLOAD_REPLICA_SET, .record = "forward", .pods = { OLD } }, ROLLOUT_PATCH_POD, "web-0", NULL },
+        { { .kind = WORKLOAD_REPLICA_SET, .record = "forward", .pods = { NEW } }, ROLLOUT_PATCH_WORKLOAD, NULL, NULL },
         { { .kind = WORKLOAD_REPLICA_SET, .record = "forward", .template = "B", .pods = { OLD } }, ROLLOUT_PATCH_POD,
           "web-0", NULL },
         { { .kind = WORKLOAD_POD, .record = "forward", .pods = { OLD } }, ROLLOUT_PATCH_POD, "web-0", NULL },
