@@ -96,11 +96,13 @@ static int step_template(RolloutStep *step, const RolloutView *view, json_object
         return step_patch(step, ROLLOUT_PATCH_WORKLOAD, NULL, take_ptr(patch));
 }
 
-static int step_gate(RolloutStep *step, json_object *record, json_object *pod, int64_t now_sec) {
+static int step_gate(RolloutStep *step, const RolloutView *view, json_object *record,
+                     json_object *pod) {
         cleanup(json_object_put_p) json_object *patch = identify(pod);
         cleanup(json_object_put_p) json_object *conditions = json_object_new_array();
         json_object *gate = NULL;
-        int r = gate_close(json_get_text(record, "by"), now_sec, record_target(record), &gate);
+        int r = gate_close(json_get_text(record, "by"), view->now_sec, record_target(record),
+                           &gate);
 
         if (r >= 0)
                 r = patch_append(conditions, gate);
@@ -208,7 +210,7 @@ static const char *find_budget(const RolloutView *view, json_object *record, jso
 static bool is_before(const RolloutView *view, json_object *a, json_object *b) {
         if (view->kind == WORKLOAD_STATEFUL_SET)
                 return pod_ordinal(a) > pod_ordinal(b);
-        return !pod_is_ready(a) && pod_is_ready(b);
+        return !view_pod_is_available(view, a) && view_pod_is_available(view, b);
 }
 
 typedef struct Census {
@@ -227,10 +229,10 @@ typedef struct Census {
         int64_t n_revised; /* that say the revision of the template */
 } Census;
 
-static bool is_drained(json_object *pod, const RolloutLimits *limits) {
+static bool is_drained(const RolloutView *view, const RolloutLimits *limits, json_object *pod) {
         int64_t closed_sec = pod_gate_closed_sec(pod);
 
-        return !pod_is_ready(pod) && limits->now_sec >= closed_sec + limits->grace_sec;
+        return !pod_is_ready(pod) && view->now_sec >= closed_sec + limits->grace_sec;
 }
 
 static void count_pod(const RolloutView *view, json_object *record, const RolloutLimits *limits,
@@ -244,7 +246,7 @@ static void count_pod(const RolloutView *view, json_object *record, const Rollou
         census->n_pods++;
         census->n_in_flight += is_in_flight(phase);
         census->n_updated += phase == ROLLOUT_UPDATED;
-        census->n_unavailable += is_in_flight(phase) || !pod_is_ready(pod);
+        census->n_unavailable += is_in_flight(phase) || !view_pod_is_available(view, pod);
         census->n_revised += text_equal(object_revision(pod), view_revision(view));
         switch (phase) {
         case ROLLOUT_OLD:
@@ -254,7 +256,7 @@ static void count_pod(const RolloutView *view, json_object *record, const Rollou
                 break;
         case ROLLOUT_DRAINING:
                 census->n_old++;
-                if (is_drained(pod, limits))
+                if (is_drained(view, limits, pod))
                         census->draining = pod;
                 else
                         census->awaited = pod;
@@ -285,11 +287,12 @@ static int step_next(const RolloutView *view, json_object *record, const Rollout
 
         if (r < 0)
                 return r;
+        if (view_pod_is_available(view, pod) &&
+            census->n_unavailable + (n_missing > 0 ? n_missing : 0) >= n_max)
+                return rollout_step_set(step, ROLLOUT_WAIT,
+                                        "until fewer than %lld of its pods are unavailable",
+                                        (long long) n_max);
         if (pod_is_ready(pod)) {
-                if (census->n_unavailable + (n_missing > 0 ? n_missing : 0) >= n_max)
-                        return rollout_step_set(step, ROLLOUT_WAIT,
-                                                "until fewer than %lld of its pods are unavailable",
-                                                (long long) n_max);
                 budget = find_budget(view, record, pod);
                 if (budget)
                         return rollout_step_set(
@@ -299,7 +302,7 @@ static int step_next(const RolloutView *view, json_object *record, const Rollout
                                 budget);
         }
         if (pod_gate_must_close(pod, record_target(record)))
-                return step_gate(step, record, pod, limits->now_sec);
+                return step_gate(step, view, record, pod);
         return step_pod(step, view, record, pod);
 }
 
@@ -326,7 +329,7 @@ static bool is_proven(const RolloutView *view, json_object *record, const Census
 static int step_pods(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                      const Census *census, bool one_at_a_time, RolloutStep *step, Error *reterr) {
         if (census->turned)
-                return step_gate(step, record, census->turned, limits->now_sec);
+                return step_gate(step, view, record, census->turned);
         /* Going back is the way out of a failure: pods that failed have the old images already. */
         if (census->failed && !(record_is_undo(record) && census->n_old > 0))
                 return rollout_step_set(step, ROLLOUT_STOP, "pod \"%s\": %s",

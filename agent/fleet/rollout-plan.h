@@ -24,7 +24,6 @@ typedef struct RolloutLimits {
         const char *
                 max_unavailable; /* "1", "25%"; NULL: as the workload's own strategy has it, or 1 */
         int64_t grace_sec;       /* between the gate and the update */
-        int64_t now_sec;
 } RolloutLimits;
 
 typedef enum RolloutAction {

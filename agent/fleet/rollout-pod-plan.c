@@ -62,6 +62,25 @@ bool pod_gate_must_close(json_object *pod, json_object *images) {
                (pod_gate_is_closed(pod) || !json_is(gate, "status", "False"));
 }
 
+bool view_pod_is_available(const RolloutView *view, json_object *pod) {
+        int64_t wait_sec = object_integer(view->workload, "spec.minReadySeconds");
+        int64_t since_sec = json_get_time(condition_of(pod, "Ready"), "lastTransitionTime");
+        json_object *statuses = object_list(pod, "status.containerStatuses");
+
+        if (!pod_is_ready(pod) || wait_sec <= 0)
+                return pod_is_ready(pod);
+        /* A container that was replaced at once may have left the condition as it was. */
+        for (size_t i = 0; statuses && i < json_object_array_length(statuses); i++) {
+                json_object *status = json_object_array_get_idx(statuses, i);
+                int64_t started_sec =
+                        json_get_time(object_at(status, "state.running"), "startedAt");
+
+                if (started_sec > since_sec)
+                        since_sec = started_sec;
+        }
+        return view->now_sec - since_sec > wait_sec;
+}
+
 static json_object *status_of(json_object *pod, const char *container) {
         json_object *found =
                 list_find(object_at(pod, "status.containerStatuses"), "name", container);
@@ -101,7 +120,27 @@ static bool runs_image(json_object *pod, json_object *former, const char *contai
         return true;
 }
 
-static bool is_verified(json_object *pod, json_object *former, json_object *images) {
+int64_t pod_restarts(json_object *pod, json_object *containers) {
+        int64_t sum = 0;
+
+        json_object_object_foreach(containers, container, image) {
+                (void) image;
+                sum += json_get_integer(status_of(pod, container), "restartCount");
+        }
+        return sum;
+}
+
+/* Since this program saw it updated: its new containers do not keep running. */
+static bool has_restarted(const RolloutView *view, json_object *pod, json_object *images) {
+        json_object *noted =
+                view->noted ? json_get(view->noted, object_name(pod), json_type_object) : NULL;
+
+        return json_object_object_get_ex(noted, "restarts", NULL) &&
+               pod_restarts(pod, images) > json_get_integer(noted, "restarts");
+}
+
+static bool is_verified(const RolloutView *view, json_object *pod, json_object *former,
+                        json_object *images) {
         json_object *verified = condition_of(pod, POD_VERIFIED_CONDITION);
 
         /* The kubelet may not have seen yet that the gate is closed. */
@@ -113,7 +152,8 @@ static bool is_verified(json_object *pod, json_object *former, json_object *imag
                 if (!runs_image(pod, former, container, json_object_get_string(image)))
                         return false;
         }
-        return is_true(pod, "Ready") && (!verified || json_is(verified, "status", "True"));
+        return view_pod_is_available(view, pod) &&
+               (!verified || json_is(verified, "status", "True"));
 }
 
 static bool is_any_of(const char *text, const char *const *texts, size_t n) {
@@ -205,7 +245,7 @@ static bool is_settled(json_object *pod, json_object *former, json_object *image
 }
 
 /* As kubectl has it in the column STATUS, or why no node has been chosen. */
-static const char *waiting_of(json_object *pod, json_object *images) {
+static const char *waiting_of(const RolloutView *view, json_object *pod, json_object *images) {
         json_object *verified = condition_of(pod, POD_VERIFIED_CONDITION);
         json_object *scheduled = condition_of(pod, "PodScheduled");
 
@@ -221,7 +261,11 @@ static const char *waiting_of(json_object *pod, json_object *images) {
                 if (reason)
                         return reason;
         }
-        return json_is(verified, "status", "False") ? json_get_text(verified, "message") : NULL;
+        if (json_is(verified, "status", "False"))
+                return json_get_text(verified, "message");
+        return pod_is_ready(pod) && !view_pod_is_available(view, pod)
+                       ? "it is ready, but not yet for minReadySeconds"
+                       : NULL;
 }
 
 static bool has_target(const RolloutView *view, json_object *record, json_object *pod) {
@@ -246,12 +290,17 @@ RolloutPhase rollout_phase(const RolloutView *view, json_object *record, json_ob
                 return ROLLOUT_FAILED;
         }
         if (!has_target(view, record, pod) && !is_settled(pod, former, images)) {
-                *ret_reason = waiting_of(pod, images);
+                *ret_reason = waiting_of(view, pod, images);
                 return ROLLOUT_UPDATING;
         }
         if (!has_target(view, record, pod))
                 return gate_is_closed_for(pod, images) ? ROLLOUT_DRAINING : ROLLOUT_OLD;
-        if (is_verified(pod, former, images))
+        if (has_restarted(view, pod, images)) {
+                *ret_reason =
+                        "a container has restarted since the update: see kubectl logs --previous";
+                return ROLLOUT_FAILED;
+        }
+        if (is_verified(view, pod, former, images))
                 return ROLLOUT_UPDATED;
         json_object_object_foreach(images, container, image) {
                 *ret_reason = failure_of(pod, former, container, json_object_get_string(image));
@@ -262,7 +311,7 @@ RolloutPhase rollout_phase(const RolloutView *view, json_object *record, json_ob
         if (!former && !pod_gate_is_closed(pod) && !workload_is_of_kruise(view->kind))
                 return ROLLOUT_UPDATED;
 
-        *ret_reason = waiting_of(pod, images);
+        *ret_reason = waiting_of(view, pod, images);
         return ROLLOUT_UPDATING;
 }
 

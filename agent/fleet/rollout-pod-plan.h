@@ -34,6 +34,10 @@ RolloutPhase rollout_phase(const RolloutView *view, json_object *record, json_ob
 const char *rollout_phase_to_string(RolloutPhase phase);
 
 bool pod_is_ready(json_object *pod);
+/* Ready for the workload's minReadySeconds, since its last container was started. */
+bool view_pod_is_available(const RolloutView *view, json_object *pod);
+/* The restarts of these containers. */
+int64_t pod_restarts(json_object *pod, json_object *containers);
 
 /* The readiness gate, see agent/pod/gate-spec.h: closed for an update; and it has to be closed, or closed
  * again, before the pod gets these images, so that the agent opens it when they run. */

@@ -12,6 +12,7 @@
 #include "agent/ctl/format.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/fleet/rollout-pod-plan.h"
@@ -32,15 +33,18 @@ void rollout_show_done(RolloutShow *show) {
 
 /* What has changed, and since when */
 
-static int note_phase(RolloutShow *show, const char *name, const char *phase, int64_t now_sec) {
-        json_object *entry = patch_wrap("phase", json_object_new_string(phase));
+static int note_phase(RolloutShow *show, const RolloutView *view, json_object *record,
+                      json_object *pod, RolloutPhase phase) {
+        cleanup(json_object_put_p) json_object *entry =
+                patch_wrap("phase", json_object_new_string(rollout_phase_to_string(phase)));
+        int64_t restarts = pod_restarts(pod, record_target(record));
 
-        show->progress_sec = now_sec;
-        if (!entry || patch_add(entry, "since", json_object_new_int64(now_sec)) < 0) {
-                json_object_put(entry);
+        show->progress_sec = view->now_sec;
+        if (!entry || patch_add(entry, "since", json_object_new_int64(view->now_sec)) < 0 ||
+            (phase == ROLLOUT_UPDATED &&
+             patch_add(entry, "restarts", json_object_new_int64(restarts)) < 0))
                 return -ENOMEM;
-        }
-        return patch_add(show->pods, name, entry);
+        return patch_add(show->pods, object_name(pod), take_ptr(entry));
 }
 
 /* Whether a line is worth it; without a terminal there is one for each change. */
@@ -50,7 +54,7 @@ static bool is_news(RolloutPhase phase, const char *before) {
 }
 
 static int note_pods(RolloutShow *show, const RolloutView *view, json_object *record, bool is_live,
-                     int64_t now_sec, bool *ret_has_changed) {
+                     bool *ret_has_changed) {
         json_object_object_foreach(view->pods, name, pod) {
                 const char *reason, *phase, *before;
                 RolloutPhase now = rollout_phase(view, record, pod, &reason);
@@ -63,14 +67,14 @@ static int note_pods(RolloutShow *show, const RolloutView *view, json_object *re
                         (void) print_safe("pod/%s %s%s%s", name, phase, reason ? ": " : "",
                                           reason ? reason : "");
                 *ret_has_changed = true;
-                if (note_phase(show, name, phase, now_sec) < 0)
+                if (note_phase(show, view, record, pod, now) < 0)
                         return -ENOMEM;
         }
         return 0;
 }
 
 /* What takes long is explained. */
-static int say_awaited(RolloutShow *show, const char *awaited, int64_t now_sec) {
+static int explain_wait(RolloutShow *show, const char *awaited, int64_t now_sec) {
         if (!awaited || now_sec - show->progress_sec < QUIET_SEC ||
             text_equal(show->awaited, awaited))
                 return 0;
@@ -145,7 +149,7 @@ static Sum count_pods(const RolloutView *view, json_object *record) {
 
 /* All pods if there is room, else those that matter most. */
 static int add_rows(Table *table, const RolloutShow *show, const RolloutView *view,
-                    json_object *record, size_t n_max, int64_t now_sec, size_t *ret_n) {
+                    json_object *record, size_t n_max, size_t *ret_n) {
         static const RolloutPhase by_weight[] = { ROLLOUT_FAILED, ROLLOUT_UPDATING,
                                                   ROLLOUT_DRAINING, ROLLOUT_OLD, ROLLOUT_UPDATED };
         bool has_room = count_pods(view, record).n_pods <= n_max;
@@ -160,7 +164,7 @@ static int add_rows(Table *table, const RolloutShow *show, const RolloutView *vi
                             n == n_max)
                                 continue;
                         n++;
-                        if (add_row(table, show, record, name, pod, phase, now_sec) < 0)
+                        if (add_row(table, show, record, name, pod, phase, view->now_sec) < 0)
                                 return -ENOMEM;
                 }
         }
@@ -187,7 +191,7 @@ static int print_sum(const Sum *sum, const char *awaited, size_t width) {
 }
 
 static int draw(RolloutShow *show, const RolloutView *view, json_object *record,
-                const char *awaited, int64_t now_sec) {
+                const char *awaited) {
         cleanup(table_free_p) Table *table = NULL;
         Sum sum = count_pods(view, record);
         size_t rows, width, n = 0;
@@ -197,8 +201,7 @@ static int draw(RolloutShow *show, const RolloutView *view, json_object *record,
         r = table_new(columns, sizeof(columns) / sizeof(columns[0]), /* is_wide= */ false, &table);
         if (r >= 0)
                 r = add_rows(table, show, view, record,
-                             rows > LINES_AROUND + ROWS_MIN ? rows - LINES_AROUND : ROWS_MIN,
-                             now_sec, &n);
+                             rows > LINES_AROUND + ROWS_MIN ? rows - LINES_AROUND : ROWS_MIN, &n);
         if (r < 0)
                 return r;
 
@@ -207,31 +210,30 @@ static int draw(RolloutShow *show, const RolloutView *view, json_object *record,
         if (r >= 0)
                 r = print_sum(&sum, awaited, width);
         show->n_drawn = n + 2;
-        show->drawn_sec = now_sec;
+        show->drawn_sec = view->now_sec;
         return r;
 }
 
 int rollout_show(RolloutShow *show, const RolloutView *view, json_object *record,
-                 const char *awaited, int64_t now_sec) {
+                 const char *awaited) {
         bool is_live = terminal_is_capable(STDOUT_FILENO), has_changed = false;
-        int r = note_pods(show, view, record, is_live, now_sec, &has_changed);
+        int r = note_pods(show, view, record, is_live, &has_changed);
 
         if (r < 0)
                 return r;
         if (!is_live)
-                r = say_awaited(show, awaited, now_sec);
-        else if (has_changed || now_sec != show->drawn_sec)
-                r = draw(show, view, record, awaited, now_sec);
+                r = explain_wait(show, awaited, view->now_sec);
+        else if (has_changed || view->now_sec != show->drawn_sec)
+                r = draw(show, view, record, awaited);
         (void) fflush(stdout);
         return r;
 }
 
-int rollout_show_end(RolloutShow *show, const RolloutView *view, json_object *record,
-                     int64_t now_sec) {
+int rollout_show_end(RolloutShow *show, const RolloutView *view, json_object *record) {
         int r = 0;
 
         if (show->n_drawn > 0 && record)
-                r = draw(show, view, record, /* awaited= */ NULL, now_sec);
+                r = draw(show, view, record, /* awaited= */ NULL);
         show->n_drawn = 0;
         (void) fflush(stdout);
         return r;

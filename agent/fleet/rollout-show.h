@@ -17,8 +17,9 @@
 #define ROLLOUT_PROGRESS_SEC 600 /* as a Deployment's progressDeadlineSeconds */
 
 typedef struct RolloutShow {
-        json_object *pods;    /* {pod: {"phase", "since"}}: as it was shown last */
-        char *awaited;        /* what was printed last */
+        json_object *pods; /* {pod: {"phase", "since", "restarts"}} as it was shown last; the last
+                                 for updated pods alone, see RolloutView.noted */
+        char *awaited;     /* what was printed last */
         int64_t progress_sec; /* when something changed last */
         int64_t drawn_sec;
         size_t n_drawn; /* lines */
@@ -28,10 +29,9 @@ int rollout_show_init(RolloutShow *ret, int64_t now_sec);
 
 /* awaited: NULL: nothing. */
 int rollout_show(RolloutShow *show, const RolloutView *view, json_object *record,
-                 const char *awaited, int64_t now_sec);
+                 const char *awaited);
 
 /* The table for the last time, unless the record is NULL: what is printed next stands below. */
-int rollout_show_end(RolloutShow *show, const RolloutView *view, json_object *record,
-                     int64_t now_sec);
+int rollout_show_end(RolloutShow *show, const RolloutView *view, json_object *record);
 
 void rollout_show_done(RolloutShow *show);

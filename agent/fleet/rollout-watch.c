@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
@@ -169,6 +170,7 @@ typedef struct Asked {
 static int is_done_as_listed(void *userdata) {
         const Asked *asked = userdata;
 
+        asked->watch->view.now_sec = time(NULL);
         if (!asked->watch->is_there)
                 keep_workload(asked->watch, NULL);
         return asked->is_done(asked->userdata);
@@ -187,6 +189,7 @@ int rollout_watch_note(RolloutWatch *watch, json_object *object) {
         const char *name = object_name(object);
         int r = 0;
 
+        watch->view.now_sec = time(NULL);
         if (watch->view.workload && is_successor(watch->view.workload, object))
                 keep_workload(watch, object);
         for (size_t i = 0; r >= 0 && i < sizeof(maps) / sizeof(maps[0]); i++) {

@@ -81,7 +81,6 @@ static int plan_by_record(Rollout *rollout, Error *reterr) {
 
         json_object_put(rollout->record);
         rollout->record = take_ptr(record);
-        rollout->limits.now_sec = now_sec();
         return rollout_plan(view, rollout->record, &rollout->limits, &rollout->step, reterr);
 }
 
@@ -95,7 +94,7 @@ static int plan(Rollout *rollout, Error *reterr) {
         r = is_of_kruise(rollout) ? kruise_plan(view, rollout->record, step)
                                   : plan_by_record(rollout, reterr);
         shown = rollout_show(&rollout->show, view, rollout->record,
-                             step->action == ROLLOUT_WAIT ? step->message : NULL, now_sec());
+                             step->action == ROLLOUT_WAIT ? step->message : NULL);
         return r < 0 ? r : shown;
 }
 
@@ -277,8 +276,8 @@ static int go_on(Rollout *rollout) {
                         r = write_all(rollout, &is_over, &error);
                 is_again = is_followed && !is_over && rollout->refusal.kind == ERROR_NONE &&
                            (r >= 0 || is_temporary(rollout, &error));
-                if (!is_again && rollout_show_end(&rollout->show, &rollout->watch.view,
-                                                  rollout->record, now_sec()) < 0)
+                if (!is_again &&
+                    rollout_show_end(&rollout->show, &rollout->watch.view, rollout->record) < 0)
                         return -ENOMEM;
                 if (rollout->refusal.kind != ERROR_NONE)
                         return end_early(rollout, r, &rollout->refusal);
@@ -477,6 +476,7 @@ static int load(Rollout *rollout, const char *workload, Error *reterr) {
                 r = share_parse(rollout->limits.max_unavailable, 1, &ignored, reterr);
         if (r >= 0)
                 r = rollout_watch_load(rollout->session, workload, &rollout->watch, reterr);
+        rollout->watch.view.noted = rollout->show.pods;
         if (r >= 0)
                 r = rollout_record_read(rollout->watch.view.workload, &rollout->record, reterr);
         return r;

@@ -29,6 +29,8 @@ typedef struct RolloutView {
         json_object *owned;
         json_object *pods;
         json_object *budgets; /* PodDisruptionBudgets */
+        json_object *noted;   /* {pod: {"restarts"}} of pods that counted as updated; may be NULL */
+        int64_t now_sec;
 } RolloutView;
 
 typedef enum RolloutMode {

@@ -22,7 +22,7 @@
 
 #define NOW_SEC 1769904000
 
-static const RolloutLimits limits = { .grace_sec = 1, .now_sec = NOW_SEC };
+static const RolloutLimits limits = { .grace_sec = 1 };
 
 static void check(bool is_right) {
         if (!is_right)
@@ -153,7 +153,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         json_object_object_add(images, "app", json_object_new_string("B"));
 
         for (WorkloadKind kind = 0; kind < _WORKLOAD_KIND_MAX; kind++) {
-                const RolloutView view = { kind, workload, owned, pods, budgets };
+                const RolloutView view = { kind, workload, owned, pods, budgets, pods, NOW_SEC };
                 RolloutRequest request = { ROLLOUT_SET_IMAGE, images, -1, "jo", NOW_SEC };
 
                 if (workload_is_of_kruise(kind)) {

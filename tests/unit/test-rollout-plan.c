@@ -259,7 +259,8 @@ static TestView make_view(const TestState *state) {
                                     .workload = make_workload(state, record),
                                     .owned = make_owned(state),
                                     .pods = json_object_new_object(),
-                                    .budgets = json_object_new_object() },
+                                    .budgets = json_object_new_object(),
+                                    .now_sec = NOW_SEC },
                           .record = record };
         char name[16];
 
@@ -315,8 +316,7 @@ static void check_plan(size_t i, const PlanCase *row) {
         cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         const RolloutLimits limits = { .max_unavailable = row->state.max_unavailable,
-                                       .grace_sec = row->state.grace_sec,
-                                       .now_sec = NOW_SEC };
+                                       .grace_sec = row->state.grace_sec };
         const char *text;
         int r = rollout_plan(&made.view, made.record, &limits, &step, &error);
 

@@ -20,8 +20,11 @@
 #include "agent/fleet/rollout-pod-plan.h"
 #include "tests/unit/quoted-json.h"
 
+#define NOW_SEC 1000000000
+
 #define FROM_A "{'app': {'image': 'A', 'id': '1'}}"
 #define READY "{'type': 'Ready', 'status': 'True'}"
+#define READY_SINCE(time) "{'type': 'Ready', 'status': 'True', 'lastTransitionTime': '" time "'}"
 #define UNREADY "{'type': 'Ready', 'status': 'False'}"
 #define OPEN "{'type': 'inplaced.io/Ready', 'status': 'True'}"
 #define CLOSED(reason, image)                                                                      \
@@ -80,9 +83,10 @@ static json_object *make_pod(const TestPod *pod) {
 }
 
 /* A StatefulSet with the pods "web-1" and up, if it is one. */
-static json_object *make_workload(void) {
-        return parse("{'metadata': {'name': 'web', 'uid': 'w'}, 'status': {'updateRevision': "
-                     "'new'}}");
+static json_object *make_workload(int min_ready_sec) {
+        return parse("{'metadata': {'name': 'web', 'uid': 'w'}, 'spec': {'minReadySeconds': %d}, "
+                     "'status': {'updateRevision': 'new'}}",
+                     min_ready_sec);
 }
 
 static json_object *make_record(bool is_undo, int partition) {
@@ -101,6 +105,8 @@ typedef struct PhaseCase {
         int partition;
         bool is_undo;      /* back to A */
         bool is_of_kruise; /* of a CloneSet */
+        int min_ready_sec;
+        const char *noted; /* restarts of its containers when it was updated; NULL: it was not */
 } PhaseCase;
 
 /* clang-format off */
@@ -172,7 +178,25 @@ static const PhaseCase phase_rows[] = {
           { .image = "B", .metadata = ", 'annotations': {'inplaced.io/updated-containers': '{'}" },
           ROLLOUT_UPDATED },
 
+        /* minReadySeconds, at 01:46:40 */
+        { .name = "it has been ready for long enough",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY_SINCE("2001-09-09T01:46:29Z") },
+          ROLLOUT_UPDATED, .min_ready_sec = 10 },
+        { .name = "it has not",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY_SINCE("2001-09-09T01:46:30Z") },
+          ROLLOUT_UPDATING, "it is ready, but not yet for minReadySeconds", .min_ready_sec = 10 },
+        { .name = "its container has not run for so long",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY_SINCE("2001-09-09T01:00:00Z"),
+            .state = "'running': {'startedAt': '2001-09-09T01:46:30Z'}" },
+          ROLLOUT_UPDATING, "it is ready, but not yet for minReadySeconds", .min_ready_sec = 10 },
+
         /* failures */
+        { .name = "it was updated, and its container has restarted",
+          { .image = "B", .id = "2", .former = FROM_A, .state = RUNNING "}, 'restartCount': 2, 'x': {" },
+          ROLLOUT_FAILED, "a container has restarted since the update: see kubectl logs --previous", .noted = "1" },
+        { .name = "it was updated, and its container runs",
+          { .image = "B", .id = "2", .former = FROM_A, .state = RUNNING "}, 'restartCount': 2, 'x': {" },
+          ROLLOUT_UPDATED, .noted = "2" },
         { .name = "the image cannot be pulled",
           { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image B"), .former = FROM_A },
           ROLLOUT_FAILED, "pulling image B" },
@@ -241,13 +265,17 @@ static const PhaseCase phase_rows[] = {
 
 static void check_phase(const PhaseCase *row) {
         cleanup(json_object_put_p) json_object *pod = make_pod(&row->pod);
-        cleanup(json_object_put_p) json_object *workload = make_workload();
+        cleanup(json_object_put_p) json_object *workload = make_workload(row->min_ready_sec);
+        cleanup(json_object_put_p) json_object *noted =
+                row->noted ? parse("{'web-1': {'restarts': %s}}", row->noted) : NULL;
         cleanup(json_object_put_p) json_object *record = make_record(row->is_undo, row->partition);
         const RolloutView view = {
                 .kind = row->is_stateful    ? WORKLOAD_STATEFUL_SET
                         : row->is_of_kruise ? WORKLOAD_CLONE_SET
                                             : WORKLOAD_POD,
                 .workload = workload,
+                .noted = noted,
+                .now_sec = NOW_SEC,
         };
         const char *reason;
         RolloutPhase phase = rollout_phase(&view, record, pod, &reason);
