@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/ctl/terminal.h"
 #include "agent/document/json-reader.h"
 #include "agent/fleet/agents.h"
 #include "agent/fleet/preload.h"
@@ -118,8 +119,19 @@ static int preload_on(const RolloutWatch *watch, json_object *record, const Text
 int rollout_preload(const RolloutWatch *watch, json_object *record, bool *ret_is_done,
                     Error *reterr) {
         cleanup(texts_done) Texts nodes = { .n = 0 };
-        int r = find_nodes(watch, record, &nodes, reterr);
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = find_nodes(watch, record, &nodes, &error);
 
         *ret_is_done = r >= 0 && nodes.n > 0;
-        return *ret_is_done ? preload_on(watch, record, &nodes, reterr) : r;
+        if (*ret_is_done)
+                r = preload_on(watch, record, &nodes, &error);
+        if (r >= 0 || error.kind == ERROR_NONE)
+                return r;
+        if (error.kind != ERROR_DENIED)
+                return error_copy(reterr, &error);
+
+        /* Who may update one workload may well not make every node pull. */
+        complain("the images are not pulled before the update: %s", error_message(&error));
+        *ret_is_done = false;
+        return 0;
 }
