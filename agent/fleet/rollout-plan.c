@@ -538,7 +538,8 @@ int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep 
 
 int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret) {
         json_object *base = base_of(view, record);
-        RolloutStep steps[3] = { ROLLOUT_STEP_INIT, ROLLOUT_STEP_INIT, ROLLOUT_STEP_INIT };
+        RolloutStep steps[] = { ROLLOUT_STEP_INIT, ROLLOUT_STEP_INIT, ROLLOUT_STEP_INIT,
+                                ROLLOUT_STEP_INIT };
         unsigned n_steps = 0;
         int r = 0;
 
@@ -552,7 +553,10 @@ int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, R
                 (void) name;
                 if (r < 0 || rollout_phase(view, record, pod, &reason) != ROLLOUT_OLD)
                         continue;
-                r = step_pod(&steps[n_steps++], view, record, pod);
+                if (pod_gate_must_close(pod, record_target(record)))
+                        r = step_gate(&steps[n_steps++], view, record, pod);
+                if (r >= 0)
+                        r = step_pod(&steps[n_steps++], view, record, pod);
                 break;
         }
         *ret = (RolloutStep){ .action = ROLLOUT_DONE };

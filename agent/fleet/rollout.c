@@ -123,18 +123,26 @@ static int is_due(void *userdata) {
 
 /* Writing */
 
+static KubePath path_of_step(const Rollout *rollout, const RolloutStep *step) {
+        KubePath path = path_of(rollout);
+
+        if (step->action == ROLLOUT_PATCH_REPLICA_SET)
+                return workload_path(WORKLOAD_REPLICA_SET, path.namespace, step->name);
+        if (step->action != ROLLOUT_PATCH_POD && step->action != ROLLOUT_CLOSE_GATE)
+                return path;
+
+        path = workload_path(WORKLOAD_POD, path.namespace, step->name);
+        if (step->action == ROLLOUT_CLOSE_GATE)
+                path.subresource = "status";
+        return path;
+}
+
 static int write_step(Rollout *rollout, Error *reterr) {
         const RolloutStep *step = &rollout->step;
-        KubePath path = path_of(rollout);
+        KubePath path = path_of_step(rollout, step);
         cleanup(json_object_put_p) json_object *object = NULL;
         int r;
 
-        if (step->action == ROLLOUT_PATCH_REPLICA_SET)
-                path = workload_path(WORKLOAD_REPLICA_SET, path.namespace, step->name);
-        if (step->action == ROLLOUT_PATCH_POD || step->action == ROLLOUT_CLOSE_GATE)
-                path = workload_path(WORKLOAD_POD, path.namespace, step->name);
-        if (step->action == ROLLOUT_CLOSE_GATE)
-                path.subresource = "status";
         r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, step->patch, &object,
                           reterr);
         return r < 0 ? r : rollout_watch_note(&rollout->watch, object);
@@ -306,21 +314,17 @@ static int refuse(const Rollout *rollout, int r, const Error *error) {
 
 /* The writes to come, which the server checks and forgets. */
 static int rehearse(Rollout *rollout, json_object *take_over, Error *reterr) {
-        KubePath path = path_of(rollout);
         cleanup(json_object_put_p) json_object *record = NULL;
         int r = rollout_record_read(take_over, &record, reterr);
 
         for (unsigned n = 0; r >= 0; n++) {
                 RolloutStep step = ROLLOUT_STEP_INIT;
+                KubePath path;
 
                 r = rollout_rehearse(&rollout->watch.view, record, n, &step);
                 if (r < 0 || step.action == ROLLOUT_DONE)
                         return r;
-                path = path_of(rollout);
-                if (step.action == ROLLOUT_PATCH_REPLICA_SET)
-                        path = workload_path(WORKLOAD_REPLICA_SET, path.namespace, step.name);
-                if (step.action == ROLLOUT_PATCH_POD)
-                        path = workload_path(WORKLOAD_POD, path.namespace, step.name);
+                path = path_of_step(rollout, &step);
                 path.query = session_is_dry_run(rollout->session) ? NULL : "dryRun=All";
                 r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, step.patch,
                                   NULL, reterr);
