@@ -171,7 +171,8 @@ static int64_t expected_pods(const RolloutView *view) {
         cleanup(error_done) Error error = ERROR_INIT;
 
         if (partition)
-                (void) share_parse(json_object_get_string(partition), desired, &kept, &error);
+                (void) share_parse(json_object_get_string(partition), desired, SHARE_ROUNDED_UP,
+                                   &kept, &error);
         return desired > kept ? desired - kept : 0;
 }
 

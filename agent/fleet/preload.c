@@ -435,7 +435,8 @@ static size_t share_of(const Preload *preload, const char *text, size_t otherwis
         cleanup(error_done) Error error = ERROR_INIT;
         int64_t number;
 
-        if (!text || share_parse(text, (int64_t) preload->n_nodes, &number, &error) < 0)
+        if (!text ||
+            share_parse(text, (int64_t) preload->n_nodes, SHARE_ROUNDED_UP, &number, &error) < 0)
                 return otherwise;
 
         return (size_t) number;
@@ -703,9 +704,9 @@ static int check(const PreloadRequest *request, Error *reterr) {
                                  "no more than %zu images and %zu pull secrets at a time",
                                  PRELOAD_IMAGES_MAX, PRELOAD_SECRETS_MAX);
         if (request->max_failures)
-                r = share_parse(request->max_failures, 100, &number, reterr);
+                r = share_parse(request->max_failures, 100, SHARE_ROUNDED_UP, &number, reterr);
         if (r >= 0 && request->parallelism)
-                r = share_parse(request->parallelism, 100, &number, reterr);
+                r = share_parse(request->parallelism, 100, SHARE_ROUNDED_UP, &number, reterr);
         if (r >= 0 && request->parallelism && number == 0)
                 return error_set(reterr, ERROR_INVALID, "a parallelism of 0 would request nothing");
 

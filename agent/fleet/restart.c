@@ -337,8 +337,8 @@ static int get_batch_size(const Restarts *restarts, size_t *ret, Error *reterr) 
         int64_t n = 1;
 
         if (restarts->flags->max_unavailable &&
-            share_parse(restarts->flags->max_unavailable, (int64_t) restarts->n_items, &n, &error) <
-                    0)
+            share_parse(restarts->flags->max_unavailable, (int64_t) restarts->n_items,
+                        SHARE_ROUNDED_UP, &n, &error) < 0)
                 return error_set(reterr, ERROR_INVALID, "--max-unavailable: %s",
                                  error_message(&error));
 

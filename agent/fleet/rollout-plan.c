@@ -145,12 +145,15 @@ static int64_t desired_pods(const RolloutView *view) {
         return object_integer(view->workload, "spec.replicas");
 }
 
-static int max_unavailable(const RolloutView *view, const RolloutLimits *limits, int64_t *ret,
-                           Error *reterr) {
+int rollout_max_unavailable(const RolloutView *view, const RolloutLimits *limits, int64_t *ret,
+                            Error *reterr) {
         json_object *own = object_at(view->workload,
                                      view->kind == WORKLOAD_DEPLOYMENT
                                              ? "spec.strategy.rollingUpdate.maxUnavailable"
                                              : "spec.updateStrategy.rollingUpdate.maxUnavailable");
+        /* As the kind's own controller does. */
+        ShareRounding rounding =
+                view->kind == WORKLOAD_DEPLOYMENT ? SHARE_ROUNDED_DOWN : SHARE_ROUNDED_UP;
         const char *text = limits->max_unavailable;
         int64_t number = 1;
         int r = 0;
@@ -158,11 +161,11 @@ static int max_unavailable(const RolloutView *view, const RolloutLimits *limits,
         if (!text && own)
                 text = json_object_get_string(own);
         if (text)
-                r = share_parse(text, desired_pods(view), &number, reterr);
+                r = share_parse(text, desired_pods(view), rounding, &number, reterr);
         if (r < 0)
                 return r;
 
-        *ret = number > 0 ? number : 1;
+        *ret = number;
         return 0;
 }
 
@@ -283,10 +286,12 @@ static int step_next(const RolloutView *view, json_object *record, const Rollout
         json_object *pod = census->next;
         const char *budget;
         int64_t n_missing = desired_pods(view) - census->n_pods, n_max;
-        int r = max_unavailable(view, limits, &n_max, reterr);
+        int r = rollout_max_unavailable(view, limits, &n_max, reterr);
 
         if (r < 0)
                 return r;
+        if (n_max == 0)
+                n_max = 1; /* a rolling update would make a pod more instead */
         if (view_pod_is_available(view, pod) &&
             census->n_unavailable + (n_missing > 0 ? n_missing : 0) >= n_max)
                 return rollout_step_set(step, ROLLOUT_WAIT,
@@ -375,8 +380,9 @@ static bool is_content(const RolloutView *view, json_object *record, json_object
         if (view->kind == WORKLOAD_STATEFUL_SET)
                 return object_integer(workload, "status.updatedReplicas") == census->n_revised;
         if (view->kind == WORKLOAD_DAEMON_SET)
-                return object_integer(workload, "status.updatedNumberScheduled") ==
-                       census->n_revised;
+                /* Of pods on nodes where none should be, such as tainted ones, it counts no revision. */
+                return object_integer(workload, "status.updatedNumberScheduled") >=
+                       census->n_revised - object_integer(workload, "status.numberMisscheduled");
         if (view->kind != WORKLOAD_DEPLOYMENT)
                 return true;
 

@@ -422,6 +422,17 @@ static int take_over(Rollout *rollout, const RolloutRequest *request, json_objec
         return r;
 }
 
+/* A strategy that makes a pod more before it ends one cannot be followed in place. */
+static void explain_limit(const Rollout *rollout) {
+        const RolloutView *view = &rollout->watch.view;
+        int64_t n_max;
+
+        if (view->kind == WORKLOAD_DEPLOYMENT &&
+            rollout_max_unavailable(view, &rollout->limits, &n_max, NULL) >= 0 && n_max == 0)
+                explain(rollout, "its strategy lets no pod be unavailable; in place, one pod at a "
+                                 "time is, while its containers are replaced");
+}
+
 static int begin(Rollout *rollout, const RolloutRequest *request) {
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *patch = NULL;
@@ -429,8 +440,10 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
 
         if (r >= 0 && !patch)
                 return end_before(rollout);
-        if (r >= 0)
+        if (r >= 0) {
+                explain_limit(rollout);
                 r = take_over(rollout, request, patch, &error);
+        }
         if (r < 0)
                 return refuse(rollout, r, &error);
         return session_is_dry_run(rollout->session) ? end_dry_run(rollout) : go_on(rollout);
@@ -468,7 +481,7 @@ static int parse_partition(const char *text, int64_t *ret, Error *reterr) {
         if (strchr(text, '%'))
                 return error_set(reterr, ERROR_INVALID, "--partition: \"%s\": expected a number",
                                  text);
-        return share_parse(text, 0, ret, reterr);
+        return share_parse(text, 0, SHARE_ROUNDED_UP, ret, reterr);
 }
 
 /* Reads all that there is. */
@@ -477,7 +490,8 @@ static int load(Rollout *rollout, const char *workload, Error *reterr) {
         int r = 0;
 
         if (rollout->limits.max_unavailable)
-                r = share_parse(rollout->limits.max_unavailable, 1, &ignored, reterr);
+                r = share_parse(rollout->limits.max_unavailable, 1, SHARE_ROUNDED_UP, &ignored,
+                                reterr);
         if (r >= 0)
                 r = rollout_watch_load(rollout->session, workload, &rollout->watch, reterr);
         rollout->watch.view.noted = rollout->show.pods;

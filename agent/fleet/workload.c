@@ -441,7 +441,8 @@ bool selector_matches(json_object *selector, json_object *labels) {
         return true;
 }
 
-int share_parse(const char *text, int64_t whole, int64_t *ret, Error *reterr) {
+int share_parse(const char *text, int64_t whole, ShareRounding rounding, int64_t *ret,
+                Error *reterr) {
         char *end = NULL;
         long number;
 
@@ -452,6 +453,8 @@ int share_parse(const char *text, int64_t whole, int64_t *ret, Error *reterr) {
                 return error_set(reterr, ERROR_INVALID,
                                  "\"%s\": expected a number, or a percentage such as 25%%", text);
 
-        *ret = *end == '%' ? (whole * number + 99) / 100 : number;
+        if (*end == '%')
+                number = (long) ((whole * number + (rounding == SHARE_ROUNDED_UP ? 99 : 0)) / 100);
+        *ret = number;
         return 0;
 }

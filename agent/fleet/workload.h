@@ -90,5 +90,12 @@ int selector_format(json_object *selector, char **ret);
 /* An empty one matches everything, none nothing. */
 bool selector_matches(json_object *selector, json_object *labels);
 
-/* "2" or "25%" of a number, rounded up. */
-int share_parse(const char *text, int64_t whole, int64_t *ret, Error *reterr);
+typedef enum ShareRounding {
+        SHARE_ROUNDED_UP,
+        SHARE_ROUNDED_DOWN,
+        _SHARE_ROUNDING_MAX,
+} ShareRounding;
+
+/* "2" or "25%" of a number. */
+int share_parse(const char *text, int64_t whole, ShareRounding rounding, int64_t *ret,
+                Error *reterr);

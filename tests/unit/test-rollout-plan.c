@@ -44,7 +44,8 @@ typedef struct TestState {
         const char *env;      /* in the workload's template alone */
         bool is_released;     /* the controller may act */
         bool is_behind, is_source_behind, is_older_behind;
-        int n_updated;        /* by the controller's count */
+        int n_updated; /* by the controller's count */
+        int n_misscheduled;
         const char *revision; /* the newest; NULL: "old" */
         int partition;        /* before */
         TestPod pods[3];
@@ -134,9 +135,9 @@ static json_object *make_workload(const TestState *state, json_object *record) {
         json_object *workload = parse(
                 "{'metadata': {'name': 'web', 'uid': 'w', 'resourceVersion': '7', 'generation': 2, "
                 "'annotations': {}}, 'status': {'observedGeneration': %d, 'updatedReplicas': %d, "
-                "'updatedNumberScheduled': %d, 'desiredNumberScheduled': %d, 'updateRevision': '%s'}}",
-                state->is_behind ? 1 : 2, state->n_updated, state->n_updated, count_pods(state),
-                or_else(state->revision, "old"));
+                "'updatedNumberScheduled': %d, 'numberMisscheduled': %d, 'desiredNumberScheduled': %d, 'updateRevision': '%s'}}",
+                state->is_behind ? 1 : 2, state->n_updated, state->n_updated, state->n_misscheduled,
+                count_pods(state), or_else(state->revision, "old"));
         json_object *spec = make_spec(state);
 
         json_object_object_add(spec, "replicas", json_object_new_int(count_pods(state)));
@@ -425,6 +426,11 @@ static const PlanCase plan_rows[] = {
           ROLLOUT_PATCH_POD, "web-1", NULL },
 
         /* limits */
+        { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A }, OLD, OLD }, .max_unavailable = "50%" },
+          ROLLOUT_WAIT, "web-0", NULL },
+        { { STATEFUL, TURNED, .n_updated = 1, .pods = { OLD, OLD, { .image = "B", .former = FROM_A, .hash = "new" } },
+            .max_unavailable = "50%" }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .max_unavailable = "0" }, ROLLOUT_PATCH_POD, "web-0", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .budget = 1 }, ROLLOUT_WAIT, "\"pdb\"", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .budget = 2 }, ROLLOUT_PATCH_POD, NULL, NULL },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A }, OLD }, .budget = 2,
@@ -475,6 +481,8 @@ static const PlanCase plan_rows[] = {
         { { DAEMON, .template = "B", .pods = { OLD } }, ROLLOUT_WAIT, "revision", NULL },
         { { DAEMON, TURNED, .pods = { OLD } }, ROLLOUT_PATCH_POD, "web-0", "\"controller-revision-hash\":\"new\"" },
         { { DAEMON, TURNED, .n_updated = 1, .pods = { NEW } }, ROLLOUT_HAND_BACK, NULL, "\"type\":\"RollingUpdate\"" },
+        { { DAEMON, TURNED, .n_updated = 1, .pods = { NEW, NEW } }, ROLLOUT_WAIT, "count", NULL },
+        { { DAEMON, TURNED, .n_updated = 1, .n_misscheduled = 1, .pods = { NEW, NEW } }, ROLLOUT_HAND_BACK, NULL, NULL },
 
         /* a template that is there already */
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "forward rollout", .template = "B", .source = "B", .n_updated = 1,
