@@ -145,8 +145,8 @@ static int64_t desired_pods(const RolloutView *view) {
         return object_integer(view->workload, "spec.replicas");
 }
 
-int rollout_max_unavailable(const RolloutView *view, const RolloutLimits *limits, int64_t *ret,
-                            Error *reterr) {
+static int max_unavailable(const RolloutView *view, const RolloutLimits *limits, int64_t *ret,
+                           Error *reterr) {
         json_object *own = object_at(view->workload,
                                      view->kind == WORKLOAD_DEPLOYMENT
                                              ? "spec.strategy.rollingUpdate.maxUnavailable"
@@ -165,7 +165,7 @@ int rollout_max_unavailable(const RolloutView *view, const RolloutLimits *limits
         if (r < 0)
                 return r;
 
-        *ret = number;
+        *ret = number > 0 ? number : 1;
         return 0;
 }
 
@@ -221,7 +221,8 @@ typedef struct Census {
         json_object *next;
         json_object *awaited;
         json_object *draining; /* whose time has come */
-        json_object *turned;   /* whose gate is closed for other images than it has */
+        json_object *unavailable;
+        json_object *turned; /* whose gate is closed for other images than it has */
         const char *why_failed;
         const char *why_awaited;
         int64_t n_pods;
@@ -249,7 +250,10 @@ static void count_pod(const RolloutView *view, json_object *record, const Rollou
         census->n_pods++;
         census->n_in_flight += is_in_flight(phase);
         census->n_updated += phase == ROLLOUT_UPDATED;
-        census->n_unavailable += is_in_flight(phase) || !view_pod_is_available(view, pod);
+        if (is_in_flight(phase) || !view_pod_is_available(view, pod)) {
+                census->n_unavailable++;
+                census->unavailable = pod;
+        }
         census->n_revised += text_equal(object_revision(pod), view_revision(view));
         switch (phase) {
         case ROLLOUT_OLD:
@@ -286,17 +290,17 @@ static int step_next(const RolloutView *view, json_object *record, const Rollout
         json_object *pod = census->next;
         const char *budget;
         int64_t n_missing = desired_pods(view) - census->n_pods, n_max;
-        int r = rollout_max_unavailable(view, limits, &n_max, reterr);
+        int r = max_unavailable(view, limits, &n_max, reterr);
 
         if (r < 0)
                 return r;
-        if (n_max == 0)
-                n_max = 1; /* a rolling update would make a pod more instead */
         if (view_pod_is_available(view, pod) &&
             census->n_unavailable + (n_missing > 0 ? n_missing : 0) >= n_max)
                 return rollout_step_set(step, ROLLOUT_WAIT,
-                                        "until fewer than %lld of its pods are unavailable",
-                                        (long long) n_max);
+                                        "until %s%s%s is available: --max-unavailable is %lld",
+                                        census->unavailable ? "pod \"" : "a missing pod",
+                                        census->unavailable ? object_name(census->unavailable) : "",
+                                        census->unavailable ? "\"" : "", (long long) n_max);
         if (pod_is_ready(pod)) {
                 budget = find_budget(view, record, pod);
                 if (budget)

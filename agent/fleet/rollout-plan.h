@@ -48,10 +48,6 @@ typedef struct RolloutStep {
 
 #define ROLLOUT_STEP_INIT ((RolloutStep){ .action = ROLLOUT_WAIT })
 
-/* How many pods the limits let be unavailable; of 0, one at a time changes all the same. */
-int rollout_max_unavailable(const RolloutView *view, const RolloutLimits *limits, int64_t *ret,
-                            Error *reterr);
-
 int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                  RolloutStep *ret, Error *reterr);
 /* The same when another client has removed the record, which is known from before: what it holds is given back,

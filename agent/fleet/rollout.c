@@ -424,11 +424,10 @@ static int take_over(Rollout *rollout, const RolloutRequest *request, json_objec
 
 /* A strategy that makes a pod more before it ends one cannot be followed in place. */
 static void explain_limit(const Rollout *rollout) {
-        const RolloutView *view = &rollout->watch.view;
-        int64_t n_max;
+        json_object *own = object_at(rollout->watch.view.workload,
+                                     "spec.strategy.rollingUpdate.maxUnavailable");
 
-        if (view->kind == WORKLOAD_DEPLOYMENT &&
-            rollout_max_unavailable(view, &rollout->limits, &n_max, NULL) >= 0 && n_max == 0)
+        if (own && json_object_get_int64(own) == 0 && !rollout->limits.max_unavailable)
                 explain(rollout, "its strategy lets no pod be unavailable; in place, one pod at a "
                                  "time is, while its containers are replaced");
 }

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,6 +183,20 @@ def by_proxy(cluster, proxy, folder) -> Inplace:
     return Inplace(path, folder)
 
 
+@contextmanager
+def none_replaced(workload: Workload) -> Iterator[None]:
+    """No pod and no ReplicaSet is made or deleted inside, nor in the seconds after it, when controllers act."""
+    kube, label = workload.kube, f"app={workload.app}"
+    paths = [PODS, "/apis/apps/v1/namespaces/default/replicasets"]
+    versions = [kube.get(path)["metadata"]["resourceVersion"] for path in paths]
+    yield
+    for path, version in zip(paths, versions, strict=True):
+        query = {"labelSelector": label, "resourceVersion": version, "timeoutSeconds": "4"}
+        for event in kube.watch(path, 60 * SLOWLY, **query):
+            metadata = event["object"]["metadata"]
+            assert event["type"] == "MODIFIED" and "deletionTimestamp" not in metadata, event
+
+
 def assert_done(ran: Ran) -> Ran:
     assert ran.code == 0, ran.stdout + ran.stderr
     return ran
@@ -197,14 +211,15 @@ def test_update_and_undo(make, inplace, images, kind):
     assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--dry-run=server"))
     assert workload.record() is None and image_of(workload.pods()[0]) == images[0]
 
-    ran = assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
-    assert f"/{workload.app} image updated" in ran.stdout
-    workload.assert_runs(images[1])
-    again = assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
-    assert "already" in again.stdout
-    assert_done(inplace.run("rollout", workload.name, "--undo"))
-    workload.assert_runs(images[0])
-    assert_done(inplace.run("set", "image", workload.name, f"main={images[2]}"))
+    with none_replaced(workload):
+        ran = assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+        assert f"/{workload.app} image updated" in ran.stdout
+        workload.assert_runs(images[1])
+        again = assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+        assert "already" in again.stdout
+        assert_done(inplace.run("rollout", workload.name, "--undo"))
+        workload.assert_runs(images[0])
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[2]}"))
     workload.assert_runs(images[2])
     assert workload.uids() == before and workload.strategy() == strategy
     assert {pod["status"]["podIP"] for pod in workload.pods()} == addresses
@@ -230,6 +245,66 @@ def test_kubectl_afterwards(cluster, make, inplace, images, kind):
     assert_done(inplace.run("set", "image", workload.name, f"main={images[2]}"))
     workload.assert_runs(images[2])
     assert workload.uids() == before
+
+
+def rolled_out(cluster: Cluster, workload: Workload, image: str) -> None:
+    """By its controller, as ever."""
+    cluster.kubectl("set", "image", workload.name, f"main={image}")
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=60s")
+    label = f"app={workload.app}"
+    wait_until(
+        lambda: len(workload.kube.list(PODS, labelSelector=label)) == workload.n_pods,
+        60 * SLOWLY,
+        "the end of the pods before",
+    )
+
+
+@pytest.mark.parametrize("way", ["set-image", "rollout"])
+def test_an_image_of_an_older_replica_set(cluster, make, inplace, images, way):
+    """The controller finds that ReplicaSet again, and must not take it for the new one."""
+    workload = make("deployment")
+    rolled_out(cluster, workload, images[1])
+    if way == "rollout":
+        workload.patch({"spec": {"paused": True}})
+        workload.patch(set_template(images[0]))
+        wait_observed(workload)
+    with none_replaced(workload):
+        if way == "rollout":
+            assert_done(inplace.run("rollout", workload.name))
+            workload.patch({"spec": {"paused": False}})
+        else:
+            assert_done(inplace.run("set", "image", workload.name, f"main={images[0]}"))
+        workload.assert_runs(images[0])
+    with none_replaced(workload):
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+        workload.assert_runs(images[1])
+        assert_done(inplace.run("rollout", workload.name, "--undo"))
+        workload.assert_runs(images[0])
+    cluster.kubectl("rollout", "undo", workload.name)
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=60s")
+    workload.assert_runs(images[1])
+
+
+def crashing(registry: Any, images: list[str]) -> tuple[str, Object]:
+    """An image that works for four seconds, and a pod that runs as well with the others."""
+    bad = registry.push_image("t/rollout", "crash", [1000], busybox=True, env={"FAULT": "yes"})
+    script = until_term()[-1]
+    command = [*until_term()[:-1], f'[ -z "$FAULT" ] || {{ sleep 4; exit 7; }}\n{script}']
+    return bad.reference, {"containers": [{"name": "main", "image": images[0], "command": command}]}
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_min_ready_seconds(make, inplace, registry, images, kind):
+    """A pod counts when it has been ready for that long: one that dies before is the only one."""
+    bad, pod = crashing(registry, images)
+    workload = make(kind, 3, minReadySeconds=8, pod=pod)
+    with none_replaced(workload):
+        ran = inplace.run("set", "image", workload.name, f"main={bad}", timeout=90 * SLOWLY)
+    assert ran.code == 3, ran.stdout + ran.stderr
+    assert sorted(image_of(pod) for pod in workload.pods()) == sorted([images[0], images[0], bad])
+    with none_replaced(workload):
+        assert_done(inplace.run("rollout", workload.name, "--undo", timeout=120 * SLOWLY))
+    workload.assert_runs(images[0])
 
 
 def is_write(request_path: str) -> bool:
@@ -311,7 +386,6 @@ def interrupted(by_proxy: Inplace, proxy: ApiProxy, workload: Workload, image: s
 def test_an_image_that_does_not_exist(make, inplace, images):
     """The first pod stops the update, with the reason; the others go on serving."""
     workload = make("deployment", 3)
-    before = workload.uids()
     ran = inplace.run("set", "image", workload.name, f"main={images[3]}", timeout=90 * SLOWLY)
     assert ran.code == 3
     assert images[3] in ran.stderr and "--undo" in ran.stderr
@@ -320,6 +394,12 @@ def test_an_image_that_does_not_exist(make, inplace, images):
     assert len(workload.ready()) == 2
     again = inplace.run("set", "image", workload.name, f"main={images[3]}")
     assert again.code == 3 and images[3] in again.stderr
+    # A pod that is made meanwhile, after a drain say, gets the image that works.
+    other = next(pod["metadata"] for pod in workload.ready())
+    workload.kube.delete(f"{PODS}/{other['name']}")
+    wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "the pod that comes instead")
+    assert {image_of(pod) for pod in workload.ready()} == {images[0]}
+    before = workload.uids()
     assert_done(inplace.run("rollout", workload.name, "--undo"))
     workload.assert_runs(images[0])
     assert workload.uids() == before
@@ -681,6 +761,26 @@ def test_autoscaler(cluster, make, by_proxy, proxy, images, kind):
     cluster.admin.delete(path)
 
 
+def test_restarts_after_it_counted(cluster, make, by_proxy, proxy, images):
+    """A pod that was updated does not keep running: no further one is begun."""
+    workload = make("deployment", 3)
+    command = "set", "image", workload.name, f"main={images[1]}"
+    with in_the_middle(by_proxy, proxy, *command, n=4) as middle:
+        first = next(pod for pod in workload.ready() if restarts(pod) == 1)["metadata"]["name"]
+        with suppress(RuntimeError):  # the command ends with the container
+            cluster.kubectl("exec", first, "--", "/bin/sh", "-c", "kill 1")
+        cluster.admin.wait_for(
+            f"{PODS}/{first}", lambda pod: restarts(pod) == 2 and is_ready(pod), 90 * SLOWLY
+        )
+        ran = middle.end()
+    assert ran.code == 3 and f'pod "{first}": a container has restarted' in ran.stderr, ran.stderr
+    assert [image_of(pod) for pod in workload.pods()].count(images[0]) == 1
+
+
+def restarts(pod: Object) -> int:
+    return pod["status"]["containerStatuses"][0]["restartCount"]
+
+
 def evict(cluster: Cluster, name: str) -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     cluster.admin.post(f"{PODS}/{name}/eviction", eviction)
@@ -752,7 +852,7 @@ def test_deleted_meanwhile(make, by_proxy, proxy, images, kind):
 
 def test_deleted_unseen(make, by_proxy, proxy, images):
     """No watch shows it: it is missing when all is read anew."""
-    workload = make("deployment")
+    workload = make("statefulset")
     command = "set", "image", workload.name, f"main={images[1]}"
     with in_the_middle(by_proxy, proxy, *command, n=2, is_lost=True) as middle:
         for watch in proxy.watches():
@@ -785,26 +885,49 @@ def test_restarted_meanwhile(cluster, make, by_proxy, proxy, images, kind):
     assert (workload.uids() == before) == (kind == "deployment")
 
 
-def test_missing_rights(cluster, make, images, folder):
-    """Are found before anything has changed."""
-    workload = make("deployment")
-    names = {"name": workload.app}
-    rules = [
-        {"apiGroups": ["apps", "policy", ""], "resources": ["*"], "verbs": ["get", "list", "watch"]},
-        {"apiGroups": ["apps"], "resources": ["*"], "verbs": ["patch"]},
-    ]
+def with_rights(cluster: Cluster, folder: Any, name: str, *patches: tuple[str, str]) -> Inplace:
+    """A user who may read workloads, pods and budgets, and patch these (group, resource)."""
+    names = {"name": name}
+    rules = [{"apiGroups": ["apps", "policy", ""], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    rules += [{"apiGroups": [group], "resources": [what], "verbs": ["patch"]} for group, what in patches]
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": names, "rules": rules}
-    subject = {"kind": "User", "name": "carol", "apiGroup": "rbac.authorization.k8s.io"}
+    subject = {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
     binding = {**role, "kind": "RoleBinding", "subjects": [subject]}
     binding["roleRef"] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", **names}
     del binding["rules"]
     cluster.admin.create(role)
     cluster.admin.create(binding)
-    certificate = cluster.control_plane.authority.issue("carol", "/CN=carol")
-    path = cluster.control_plane.write_kubeconfig(folder / "carol.conf", certificate=certificate)
-    ran = Inplace(path, folder).run("set", "image", workload.name, f"main={images[1]}")
-    assert ran.code == 1 and 'cannot patch resource "pods"' in ran.stderr
-    assert workload.record() is None and workload.strategy() == (False, None)
+    certificate = cluster.control_plane.authority.issue(name, f"/CN={name}")
+    path = cluster.control_plane.write_kubeconfig(folder / f"{name}.conf", certificate=certificate)
+    return Inplace(path, folder)
+
+
+def test_missing_rights(cluster, agent, make, images, folder):
+    """Are found before anything has changed."""
+    gated = {"readinessGates": [{"conditionType": GATE}]}
+    for resource, pod in ("pods", {}), ("pods/status", gated):
+        workload = make("deployment", pod=pod)
+        others = [("", "pods")] if pod else []
+        user = with_rights(cluster, folder, workload.app, ("apps", "*"), *others)
+        ran = user.run("set", "image", workload.name, f"main={images[1]}")
+        assert ran.code == 1 and f'cannot patch resource "{resource}"' in ran.stderr
+        assert workload.record() is None and workload.strategy() == (False, None)
+
+
+def test_tainted_node(cluster, make, inplace, images):
+    """The pod stays where none should be by now, and its DaemonSet's status does not count it."""
+    workload = make("daemonset")
+    cluster.kubectl("taint", "node", cluster.node.name, "maint=true:NoSchedule")
+    try:
+        workload.kube.wait_for(
+            workload.path, lambda one: one["status"]["numberMisscheduled"] == 1, 30 * SLOWLY
+        )
+        strategy = workload.strategy()
+        with none_replaced(workload):
+            assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+        assert workload.strategy() == strategy and not rollout_is_open(workload)
+    finally:
+        cluster.kubectl("taint", "node", cluster.node.name, "maint-")
 
 
 def test_api_server_restarts_meanwhile(cluster, make, inplace, images):
@@ -938,7 +1061,7 @@ def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
     """A pod is out of service before its container ends, and returns when its agent has verified what runs."""
     workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
     uids = workload.uids()
-    interrupted(by_proxy, proxy, workload, images[1], 3)
+    interrupted(by_proxy, proxy, workload, images[1], 2)
     (closed,) = (pod for pod in workload.pods() if condition(pod, GATE)["status"] == "False")
     assert image_of(closed) == images[0]
     assert_done(inplace.run("rollout", workload.name, "--undo"))
@@ -981,6 +1104,20 @@ def test_preload(cluster, agent, make, inplace, registry, images):
     said = [one["message"] for one in events if one["involvedObject"].get("name") in names]
     assert any(f'"{fresh}" already present' in text for text in said)
     assert not any(f'Pulling image "{fresh}"' in text for text in said)
+    node_image.delete()
+
+
+def test_no_right_to_preload(cluster, agent, make, registry, folder):
+    """Who may update one workload need not be able to make nodes pull."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    workload = make("deployment")
+    fresh = registry.push_image("t/rollout", "not-preloaded", [1 << 20, 5], busybox=True).reference
+    user = with_rights(cluster, folder, "dave", ("apps", "*"), ("", "pods"))
+    ran = assert_done(user.run("set", "image", workload.name, f"main={fresh}", timeout=90 * SLOWLY))
+    assert "the images are not pulled before the update: " in ran.stderr
+    assert "nodeimages" in ran.stderr
+    workload.assert_runs(fresh)
     node_image.delete()
 
 

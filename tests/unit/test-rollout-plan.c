@@ -441,7 +441,7 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A, .is_unready = true }, OLD },
             .budget = 2, .budget_of = 3, .max_unavailable = "100%" }, ROLLOUT_PATCH_POD, "web-1", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .is_deleted = true }, OLD } }, ROLLOUT_WAIT,
-          "unavailable", NULL },
+          "until a missing pod is available: --max-unavailable is 1", NULL },
 
         /* the gate */
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .gate = OPEN } } }, ROLLOUT_CLOSE_GATE, "web-0",
@@ -462,7 +462,8 @@ static const PlanCase plan_rows[] = {
         /* StatefulSet: the highest ordinal first, with the label of the new revision */
         { { STATEFUL, .pods = { OLD, OLD } }, ROLLOUT_PATCH_WORKLOAD, NULL, "\"image\":\"B\"" },
         { { STATEFUL, TURNED, .is_behind = true, .pods = { OLD, OLD } }, ROLLOUT_WAIT, NULL, NULL },
-        { { STATEFUL, TURNED, .pods = { { .image = "A", .is_unready = true }, OLD } }, ROLLOUT_WAIT, "unavailable", NULL },
+        { { STATEFUL, TURNED, .pods = { { .image = "A", .is_unready = true }, OLD } }, ROLLOUT_WAIT,
+          "until pod \"web-0\" is available", NULL },
         { { STATEFUL, TURNED, .pods = { OLD, OLD } }, ROLLOUT_PATCH_POD, "web-1",
           "\"controller-revision-hash\":\"new\"" },
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { OLD, NEW } }, ROLLOUT_PATCH_POD, "web-0", NULL },
