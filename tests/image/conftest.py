@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests of the image: what is in it, and the agent in a container of it. Run them from anywhere with
 
-    INPLACED_BUILD_DIR=build/packaging/static-amd64 INPLACED_IMAGE=build/artifacts/inplaced-0.1.0.oci.tar \
+    INPLACED_BUILD_DIR=build/packaging/static-amd64 INPLACED_IMAGE_ARCHIVE=build/artifacts/inplaced-0.1.0.oci.tar \
         /usr/bin/python3 -m pytest -p no:cacheprovider tests/image
 
 What they have at hand is that of the tests in a cluster.
@@ -22,6 +22,6 @@ from cluster.conftest import *  # noqa: E402, F401, F403
 @pytest.fixture(scope="session")
 def archive() -> Path:
     """What packaging/image/build has made."""
-    if "INPLACED_IMAGE" not in os.environ:
-        pytest.skip("INPLACED_IMAGE is not set")
-    return Path(os.environ["INPLACED_IMAGE"]).resolve()
+    if "INPLACED_IMAGE_ARCHIVE" not in os.environ:
+        pytest.skip("INPLACED_IMAGE_ARCHIVE is not set")
+    return Path(os.environ["INPLACED_IMAGE_ARCHIVE"]).resolve()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An image with the programs under test, as a cluster gets them: nothing else is in it, and no shell.
 
-The environment variable INPLACED_IMAGE names an OCI archive to take it from instead.
+The environment variable INPLACED_IMAGE_ARCHIVE names an OCI archive to take it from instead.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def build_foreign_image() -> Image:
 
 def build_agent_image(label: str = "") -> Image:
     """Of the build folder that the tests use. Another `label` makes another image of the same programs."""
-    archive = os.environ.get("INPLACED_IMAGE")
+    archive = os.environ.get("INPLACED_IMAGE_ARCHIVE")
     if archive is not None:
         return _read_archive(Path(archive), label)
     build = Path(os.environ["INPLACED_BUILD_DIR"])
