@@ -61,14 +61,20 @@ static json_object *wrap_template(json_object *template, json_object *images) {
         return patch_wrap("template", patch_wrap("spec", template_image_patch(template, images)));
 }
 
-static int step_replica_set(RolloutStep *step, json_object *replica_set, json_object *images) {
-        cleanup(json_object_put_p) json_object *patch = identify(replica_set);
+/* The controller copies the record from the Deployment, where it is replaced in the end. */
+static int add_no_record(json_object *patch) {
         cleanup(json_object_put_p) json_object *annotations = json_object_new_object();
 
-        /* The controller has copied the record from the Deployment. There it is removed in the end. */
-        if (!patch || !annotations || patch_add_null(annotations, ROLLOUT_ANNOTATION) < 0 ||
-            patch_add(json_get(patch, "metadata", json_type_object), "annotations",
-                      take_ptr(annotations)) < 0 ||
+        if (!annotations || patch_add_null(annotations, ROLLOUT_ANNOTATION) < 0)
+                return -ENOMEM;
+        return patch_add(json_get(patch, "metadata", json_type_object), "annotations",
+                         take_ptr(annotations));
+}
+
+static int step_replica_set(RolloutStep *step, json_object *replica_set, json_object *images) {
+        cleanup(json_object_put_p) json_object *patch = identify(replica_set);
+
+        if (!patch || add_no_record(patch) < 0 ||
             patch_add(patch, "spec", wrap_template(object_template(replica_set), images)) < 0)
                 return -ENOMEM;
 
@@ -470,8 +476,31 @@ static json_object *base_of(const RolloutView *view, json_object *record) {
         return revision ? view_find_revision(view, revision) : NULL;
 }
 
+/* A ReplicaSet that the controller gave a copy of the record while that was open: kubectl rollout undo would
+ * copy it back. NULL: there is none. */
+static json_object *find_stale_copy(const RolloutView *view) {
+        json_object_object_foreach(view->owned, name, replica_set) {
+                cleanup(json_object_put_p) json_object *copy = NULL;
+
+                (void) name;
+                if (rollout_record_read(replica_set, &copy, NULL) >= 0 &&
+                    rollout_record_is_open(copy))
+                        return replica_set;
+        }
+        return NULL;
+}
+
+static int step_stale_copy(RolloutStep *step, json_object *replica_set) {
+        cleanup(json_object_put_p) json_object *patch = identify(replica_set);
+
+        if (!patch || add_no_record(patch) < 0)
+                return -ENOMEM;
+        return step_patch(step, ROLLOUT_PATCH_REPLICA_SET, object_name(replica_set),
+                          take_ptr(patch));
+}
+
 static int step_after_end(const RolloutView *view, json_object *record, RolloutStep *step) {
-        json_object *base = base_of(view, record);
+        json_object *base = base_of(view, record), *stale;
         Census census = { .n_pods = 0 };
 
         json_object_object_foreach(view->pods, name, pod) {
@@ -481,6 +510,9 @@ static int step_after_end(const RolloutView *view, json_object *record, RolloutS
         }
         if (!is_content(view, record, view->kind == WORKLOAD_DEPLOYMENT ? base : NULL, &census))
                 return rollout_step_set(step, ROLLOUT_WAIT, "for its controller");
+        stale = view->kind == WORKLOAD_DEPLOYMENT ? find_stale_copy(view) : NULL;
+        if (stale)
+                return step_stale_copy(step, stale);
         step->action = ROLLOUT_DONE;
         return 0;
 }

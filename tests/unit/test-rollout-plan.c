@@ -15,12 +15,17 @@
 #include <cmocka.h>
 
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/fleet/rollout-plan.h"
 #include "tests/unit/quoted-json.h"
 
 #define NOW_SEC 1000000000
 #define HELD INT32_MAX
+#define FORWARD_COPY                                                                       \
+        "{\"state\": \"forward\", \"mode\": \"set-image\", \"by\": \"alice\", \"since\": " \
+        "\"2026-11-20T08:00:00Z\", \"revision\": \"old\", \"before\": {\"app\": \"A\"}, "  \
+        "\"after\": {\"app\": \"B\"}}"
 
 /* What differs from a pod that runs A, is ready, and was never updated. */
 typedef struct TestPod {
@@ -44,7 +49,8 @@ typedef struct TestState {
         const char *env;      /* in the workload's template alone */
         bool is_released;     /* the controller may act */
         bool is_behind, is_source_behind, is_older_behind;
-        int n_updated; /* by the controller's count */
+        bool is_copied; /* the open record, to the other ReplicaSet */
+        int n_updated;  /* by the controller's count */
         int n_misscheduled;
         const char *revision; /* the newest; NULL: "old" */
         int partition;        /* before */
@@ -185,6 +191,12 @@ static json_object *make_owned(const TestState *state) {
                         json_object_object_add(owned, "older",
                                                make_replica_set("older", state->older, 0,
                                                                 state->is_older_behind));
+                if (state->is_copied)
+                        json_object_object_add(object_at(json_object_object_get(owned, "older"),
+                                                         "metadata"),
+                                               "annotations",
+                                               patch_wrap(ROLLOUT_ANNOTATION,
+                                                          json_object_new_string(FORWARD_COPY)));
                 return owned;
         }
         json_object_object_add(owned, "old", make_revision("old", 1, "A"));
@@ -381,6 +393,10 @@ static const PlanCase plan_rows[] = {
           ROLLOUT_PATCH_REPLICA_SET, "older", "\"image\":\"B\"" },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "forward rollout", .template = "B", .source = "B", .older = "B",
             .pods = { OLD } }, ROLLOUT_PATCH_REPLICA_SET, "older", "\"image\":\"A\"" },
+
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "done", .source = "B", .template = "B", .n_updated = 2,
+            .older = "A", .is_copied = true, .pods = { NEW, NEW } }, ROLLOUT_PATCH_REPLICA_SET, "older",
+          "\"annotations\":{\"inplaced.io/rollout\":null}" },
 
         /* back */
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .pods = { OLD, OLD }, .n_updated = 2 },
