@@ -46,7 +46,7 @@ lab_packages=("${query_packages[@]}" containerd runc docker-registry busybox-sta
 test_packages=(
     "${lab_packages[@]}" git libcmocka-dev
     python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml
-    clang-format shellcheck mandoc systemd
+    clang-format shellcheck mandoc systemd iproute2
 )
 
 # To test what users install: the packages' rules, shells that complete, a machine booted by systemd.
@@ -66,7 +66,7 @@ crio_packages=(gcc libc6-dev)
 
 # For the runtimes that the tests build themselves: what CRI-O starts, and what makes images of layers that are
 # fetched while they are read.
-runtime_packages=("${crio_packages[@]}" conmon jq stargz-snapshotter)
+runtime_packages=("${crio_packages[@]}" conmon iptables jq stargz-snapshotter)
 
 # To build those on a machine without Go.
 go_packages=(ca-certificates python3-pip python3-venv)
