@@ -26,7 +26,7 @@ AgentFiles *agent_files_free(AgentFiles *files);
 int agent_files_log(const AgentFiles *files, Log *log);
 DiagnosisSource agent_files_diagnosis(const AgentFiles *files);
 
-/* What gives access to the API server, or to none: an option, or the account of the pod. */
+/* Names the source of the access to the API server, or of its refusal: an option, or the account of the pod. */
 const char *agent_files_access(const Options *options);
 
 /* The group with this name or number; (gid_t) -1: there is none, or the name is empty. May block. */

@@ -216,7 +216,7 @@ static int on_settle(void *userdata) {
 
 /* Runtimes: the endpoints of the options, or the usual places. */
 
-static int tell_runtime_changed(Agent *agent) {
+static int notify_runtime_changed(Agent *agent) {
         int r;
 
         r = images_runtime_changed(agent->images);
@@ -233,14 +233,14 @@ static int tell_runtime_changed(Agent *agent) {
         return r;
 }
 
-/* One that has become silent, or answers again, is the same one: what was asked of it goes on. */
+/* A runtime that has become silent, or answers again, is still the same: calls to it go on. */
 static int on_runtime_changed(Runtime *runtime, void *userdata) {
         Agent *agent = userdata;
         bool is_another = runtime_state(runtime) != RUNTIME_READY || !runtime_is_as_before(runtime);
         int r;
 
         log_runtime(agent->log, agent->runtimes, runtime);
-        r = is_another ? tell_runtime_changed(agent) : 0;
+        r = is_another ? notify_runtime_changed(agent) : 0;
         if (r >= 0 && agent->api)
                 r = api_runtime_changed(agent->api);
         if (r >= 0)

@@ -65,7 +65,7 @@ struct Runtimes {
 
 DEFINE_CLEANUP(Runtimes *, runtimes_free)
 
-/* What takes long for other reasons than the runtime's says nothing about it. */
+/* Calls that registries or containers delay say nothing about the runtime. */
 static bool is_prompt(const char *method) {
         return strcmp(method, "PullImage") != 0 && strcmp(method, "StopContainer") != 0 &&
                strcmp(method, "ExecSync") != 0;

@@ -201,7 +201,7 @@ static int refuse_long(const char *text, Error *reterr) {
         const char *name = text + strspn(text, "-");
         Suggestion suggestion = suggest_for(name);
 
-        /* What others call it, as in activeDeadlineSeconds. */
+        /* Other programs call it so, and so does activeDeadlineSeconds. */
         if (strncmp(name, "deadline", strlen("deadline")) == 0)
                 suggestion.word = "timeout";
         for (const struct option *o = long_options; o->name; o++)

@@ -110,7 +110,7 @@ bool pull_item_is_finished(const PullItem *item);
 size_t pull_list_count(const PullList *list, Inplaced__V1__Phase phase);
 bool pull_list_is_finished(const PullList *list);
 
-/* Of the finished ones: that of a time-out if --timeout has ended any. */
+/* The status that the finished images have together; EXIT_STATUS_TIMEOUT if --timeout has ended any. */
 ExitStatus pull_list_exit_status(const PullList *list);
 
 /* When the next attempt begins, and what limits the attempts: "trying again in 5s, until it is there (--attempts,

@@ -40,7 +40,7 @@ typedef struct StatusRows {
 int status_rows_read(json_object *node_image, StatusRows *ret);
 void status_rows_done(StatusRows *rows);
 
-/* Those that are being pulled come first, those that are present last. */
+/* Puts images that are being pulled first, and images that are present last. */
 void status_rows_sort_by_urgency(StatusRows *rows);
 
 /* "3 pulled, 1 failed, 1 waiting"; "none" of no rows. NULL if there is no memory. */

@@ -367,7 +367,7 @@ static int append(StatusWatch *watch, json_object *selected, const Event *event)
         return r < 0 ? r : table_print_more(watch->table);
 }
 
-/* What was on the screen is drawn over, with as many images as there are lines for. */
+/* Draws over the lines before, with as many images as the screen has room for. */
 static int draw(const StatusWatch *watch, json_object *selected, const Event *event) {
         size_t n_used = event->api_server[0] ? 5 : 4; /* with the cursor's line */
         cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;

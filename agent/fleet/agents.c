@@ -167,7 +167,7 @@ static int64_t written_at(json_object *object) {
         return latest;
 }
 
-/* Who may write NodeImages may write anything there: what can be no version is none. */
+/* Any user who may write NodeImages may have written it: a text that can be no version counts as none. */
 static const char *version_of(json_object *object) {
         static const char characters[] =
                 "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+~-";

@@ -88,8 +88,8 @@ static PreloadPhase phase_of(json_object *status) {
         return json_is(status, "phase", "Succeeded") ? PRELOAD_SUCCEEDED : PRELOAD_FAILED;
 }
 
-/* Of the versions in spec and status; -1: there is none. After the last one there are small ones again: only
- * that it is neither of them matters. */
+/* Returns a version that neither spec nor status has; -1 stands for none. Small numbers follow the last one, as
+ * only the difference matters. */
 static int64_t version_after(int64_t spec, int64_t status) {
         int64_t last = spec > status ? spec : status;
         int64_t next = last < 0 ? 0 : last < INT64_MAX ? last + 1 : 1;

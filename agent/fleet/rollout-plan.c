@@ -390,7 +390,7 @@ static bool is_content(const RolloutView *view, json_object *record, json_object
         if (view->kind == WORKLOAD_STATEFUL_SET)
                 return object_integer(workload, "status.updatedReplicas") == census->n_revised;
         if (view->kind == WORKLOAD_DAEMON_SET)
-                /* Of pods on nodes where none should be, such as tainted ones, it counts no revision. */
+                /* The status counts no revision of pods on nodes where none should be, such as tainted ones. */
                 return object_integer(workload, "status.updatedNumberScheduled") >=
                        census->n_revised - object_integer(workload, "status.numberMisscheduled");
         if (view->kind != WORKLOAD_DEPLOYMENT)

@@ -130,7 +130,7 @@ int rollout_preload(const RolloutWatch *watch, json_object *record, bool *ret_is
         if (error.kind != ERROR_DENIED)
                 return error_copy(reterr, &error);
 
-        /* Who may update one workload may well not make every node pull. */
+        /* The right to update one workload need not include the right to make nodes pull. */
         complain("the images are not pulled before the update: %s", error_message(&error));
         *ret_is_done = false;
         return 0;

@@ -23,8 +23,8 @@ typedef struct DiskSpace {
         uint64_t n_total;
 } DiskSpace;
 
-/* What is still to be downloaded: compressed, as the manifests say. Unpacked it takes more, which none of them
- * says. */
+/* Bytes still to be downloaded: compressed, as the manifests have them. Layers take more when they are unpacked,
+ * and no manifest says how much. */
 typedef struct DiskNeed {
         uint64_t n_bytes;  /* by a pull */
         uint64_t n_others; /* by others that run */

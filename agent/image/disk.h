@@ -70,6 +70,6 @@ int disk_guard_wait(DiskGuard *guard, DiskTicket *ticket, uint64_t n_needed, con
 size_t disk_guard_n_waiting(const DiskGuard *guard);
 int disk_guard_run(DiskGuard *guard, DiskTicket *ticket, uint64_t n_needed,
                    int (*call)(void *userdata), void *userdata);
-/* What a pull that runs still needs. */
+/* Notes how many bytes a running pull still needs. */
 void disk_guard_need(DiskTicket *ticket, uint64_t n_needed);
 void disk_guard_leave(DiskTicket *ticket);

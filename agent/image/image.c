@@ -685,8 +685,8 @@ static bool is_covered(const Image *image, const ImageRequest *request) {
         return !image->pull || request->is_syncing || pull_covers(image->pull, &request->desired);
 }
 
-/* Its own attempts come at once. Where a few refusals end the request, they follow as soon as those of a new
- * pull: a caller waits for that end. */
+/* Lets the request's attempts begin at once. Where a few refusals end it, the pauses are those of a new pull: a
+ * caller waits for that end. */
 static void image_hurry(Image *image, const ImageRequest *request) {
         if (request->desired.refusal_limit == DESIRED_IMAGE_NO_LIMIT)
                 (void) pull_kick(image->pull);

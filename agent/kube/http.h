@@ -20,7 +20,7 @@
 #include "agent/base/error.h"
 #include "agent/kube/access.h"
 
-/* Of a peer for any server, with HTTP_HEADER_COST for each line. */
+/* Limit of the headers that a peer for any server takes; each line counts HTTP_HEADER_COST more. */
 #define HTTP_HEAD_MAX ((size_t) 32 * 1024)
 #define HTTP_HEADER_COST 128
 

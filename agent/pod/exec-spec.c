@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a number in the message is. */
+/* The meaning of the next number in the message. */
 enum {
         PART_KEY, /* the first of a field */
         PART_VALUE,
@@ -21,7 +21,7 @@ enum {
         TYPE_4_BYTES = 5,
 };
 
-/* Of runtime.v1.ExecSyncResponse */
+/* Fields of runtime.v1.ExecSyncResponse */
 enum {
         FIELD_NONE,
         FIELD_STDOUT,
@@ -61,7 +61,7 @@ static int reply_add_prefix(ExecReply *reply, uint8_t byte) {
         return reply->n_left > EXEC_REPLY_MAX ? -EBADMSG : 0;
 }
 
-/* Its contents follow. */
+/* The field's contents follow. */
 static int reply_begin_content(ExecReply *reply, uint64_t size) {
         if (size > reply->n_left)
                 return -EBADMSG;

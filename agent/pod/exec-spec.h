@@ -26,7 +26,7 @@ typedef struct ExecReply {
         ExecOutput stdout, stderr;
         int32_t exit_code;
 
-        /* Where in the message it is: private to exec-spec.c. */
+        /* Position in the message; private to exec-spec.c. */
         size_t n_prefix;  /* bytes of the prefix so far */
         size_t n_left;    /* bytes of the message */
         size_t n_content; /* of them, bytes of a field with contents */

@@ -32,6 +32,6 @@ int health_spec_pack(const char *service, uint8_t **ret, size_t *ret_size);
 /* False if it is more than any reply has. */
 bool health_spec_add_body(HealthReply *reply, const void *data, size_t size);
 
-/* What that means, in the kubelet's words: an error unless it is SERVING. http_status: of the answer.
+/* Judges the reply in the kubelet's words: an error unless it is SERVING. http_status: of the answer.
  * 0, or a negative errno whose error may be unset. */
 int health_spec_judge(const HealthReply *reply, int http_status, Error *reterr);

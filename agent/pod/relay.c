@@ -36,7 +36,7 @@ struct Relay {
 
 DEFINE_CLEANUP(Relay *, relay_free)
 
-/* What the server has sent last has to be read before that. */
+/* The reader gets the end after the last bytes of the server. */
 static int on_settled(void *userdata) {
         Relay *relay = userdata;
         int n_unread = 0;

@@ -28,7 +28,7 @@ typedef enum WriteVerdict {
 /* code: HTTP's status of the dry run; 0: none came. A missing right is as good as a policy. */
 WriteVerdict write_check_judge(int code);
 
-/* What the agent could do, for a sentence; NULL: nothing that is known. */
+/* Describes the writes that the agent could do, for a sentence; NULL: none is known. */
 const char *write_check_describe(const WriteVerdict verdicts[_WRITE_TARGET_MAX]);
 
 /* When to try again: the next day, or soon unless all is known and well; +- 10 %. random is any number. */

@@ -174,7 +174,7 @@ static int on_timer(void *userdata) {
                          on_pod_tried);
 }
 
-/* Its life */
+/* Construction and end */
 
 int write_check_new(const PodContext *context, WriteCheck **ret) {
         cleanup(write_check_free_p) WriteCheck *check = NULL;

@@ -247,7 +247,7 @@ static int on_handled(const HandlerResult *from, void *userdata) {
         return probe->options.on_doubt(has_new_state, probe->options.userdata);
 }
 
-/* Its limit of time begins now, however long it has waited for a place. */
+/* The time limit begins now, however long the probe has waited for a place. */
 static int probe_run(void *userdata) {
         Probe *probe = userdata;
         const HandlerOptions options = {

@@ -58,7 +58,7 @@ int rpc_client_connect(CompletionQueue *queue, const char *path, RpcClosed on_cl
 /* Calls may go on without their client and then end like any other. Returns NULL. */
 RpcClient *rpc_client_free(RpcClient *client);
 
-/* Of the socket; NULL if the connection was made elsewhere. Borrowed from the client. */
+/* Path of the socket; NULL if the connection was made elsewhere. Borrowed from the client. */
 const char *rpc_client_path(const RpcClient *client);
 
 /* False as soon as the kernel knows of the connection's end, which may be before RpcClosed runs. */
@@ -93,5 +93,5 @@ int rpc_outside_begin(RpcClient *client, const RpcMethod *method, RpcOutside **r
 /* It has ended, or, with ERROR_CANCELED, is of no interest any more. Returns NULL. */
 RpcOutside *rpc_outside_end(RpcOutside *call, ErrorKind result);
 
-/* What a status of gRPC means. */
+/* The kind of error that a status of gRPC stands for. */
 ErrorKind rpc_error_kind(unsigned status);

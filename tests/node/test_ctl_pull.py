@@ -122,7 +122,7 @@ def test_registry_that_is_away(agent):
 
 
 def test_left_with_the_agent(agent, absent):
-    """What was left with the agent gives up as well, though nobody waits for it."""
+    """What was left with the agent gives up as well, though no caller waits for it."""
     assert agent.ctl("pull", "--no-wait", absent).returncode == 0
     agent.wait_status(absent, "BackOff")
     hurry(agent, absent)

@@ -160,7 +160,7 @@ static void test_timeout_of_the_agent(void **state) {
         assert_string_equal(list->items[1].message, event.message);
 }
 
-/* What was known when the caller was interrupted is kept. */
+/* An interruption keeps the reasons that were known. */
 static void test_interrupt(void **state) {
         PullList *list = *state;
 

@@ -135,7 +135,7 @@ static void test_counts(void **state) {
         }
 }
 
-/* Where only some can be shown, what is present is shown last. */
+/* Images that are present come last where only some can be shown. */
 static void test_urgency(void **state) {
         static const char *const sorted[] = { "b Pulling", "a BackOff", "d Missing",  "e Failed",
                                               "h Failed",  "c Waiting", "f Succeeded" };

@@ -80,7 +80,7 @@ static void test_replies(void **state) {
                 }
 }
 
-/* What newer runtimes may add is left out. */
+/* Fields that newer runtimes may add are left out. */
 static void test_unknown_fields(void **state) {
         static const char body[] = "\0\0\0\0\x1b"
                                    "\x20\xff\x01"

@@ -140,7 +140,7 @@ static void test_files(void **state) {
 #define KEPT ", keeping its last good content."
 #define NONE ", it has had no good content yet."
 
-/* Its last good content counts, if there is any, and each reason is logged once. */
+/* The last good content counts, if there is any, and each reason is logged once. */
 static void test_malformed_file(void **state) {
         cleanup(free_p) char *line = NULL;
         const char *said, *at;

@@ -561,7 +561,7 @@ static void start_grpc(Fixture *f, const char *service, uint16_t port, uint64_t 
         f->options.spec = &f->spec;
 }
 
-/* What a server may answer is in test-health.c. */
+/* The answers of servers are in test-health.c. */
 static void test_grpc(void **state) {
         Fixture *f = *state;
 

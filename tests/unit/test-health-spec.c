@@ -192,7 +192,7 @@ static void test_judge(void **state) {
         }
 }
 
-/* What does not fit is no reply of this call. */
+/* A body that does not fit is no reply of this call. */
 static void test_sizes(void **state) {
         static const char much[HEALTH_BODY_MAX + 1];
         HealthReply reply = { .body_size = 0 };

@@ -190,7 +190,7 @@ static void test_answers(void **state) {
         assert_true(has_seen("\0\0\x0b\0\1\0\0\0\1\0\0\0\0\6\x0a\4cart", 20));
         ask(SETTINGS HEADERS("\1", "\4") STATUS_200 REPLY("\2") TRAILER("0"),
             "service unhealthy (responded with \"NOT_SERVING\")");
-        /* What went wrong is known before there is an answer. */
+        /* The reason is known before there is an answer. */
         ask(SETTINGS HEADERS("\x21", "\5") STATUS_200 "\0\x0bgrpc-status\1"
                                                       "5"
                                                       "\0\x0cgrpc-message\2"
@@ -226,7 +226,7 @@ static void flood(const char *answer, size_t answer_size, const char *piece, siz
 
 #define flood(answer, piece) flood(answer, sizeof(answer) - 1, piece, sizeof(piece) - 1)
 
-/* None of these ever ends by itself. Some are errors for whoever reads them, the others are cut. */
+/* None of these ever ends by itself. Some are errors to the reader, the others are cut. */
 static void test_floods(void **state) {
         flood(SETTINGS, DATA("\0", "\0"));
         flood(SETTINGS HEADERS("\1", "\4") STATUS_200, DATA("\0", "\0"));

@@ -515,8 +515,8 @@ static void test_requests_of_different_patience(void **state) {
         assert_outcome(&fixture, "twice", "nginx", "Failed");
 }
 
-/* One that the registry says no to often enough fails, while the sync goes on. What comes late has pauses as
- * short as if the pull had just begun. */
+/* A request that the registry refuses often enough fails, while the sync goes on. A late request has pauses as
+ * short as those of a new pull. */
 static void test_request_that_takes_a_no(void **state) {
         cleanup(fixture_done) Fixture fixture;
 

@@ -90,7 +90,7 @@ static void test_pods_share(void **state) {
 
         late = want("late");
         assert_waits(late);
-        /* What the greedy one gives back is not its own again. */
+        /* A place that the greedy pod gives back goes to another one. */
         place_release(&greedy[0]->place);
         assert_waits(late);
         run();
@@ -107,7 +107,7 @@ static void test_pods_share(void **state) {
         assert_waits(greedy[MAX / 2 + 1]);
 }
 
-/* Who may have a place is not overtaken; given back or not wanted any more, it is the next one's. */
+/* Probes get places in the order in which they came; a place that is given back is the next one's. */
 static void test_order(void **state) {
         Want *held[MAX], *first, *second, *third, *fourth, *fifth;
 
@@ -129,7 +129,7 @@ static void test_order(void **state) {
         assert_has(first);
         assert_int_equal(second->n_given, 0);
         assert_waits(third);
-        /* Who is given one may end another. */
+        /* The callback may end another probe. */
         f.freed = fourth;
         place_release(&held[1]->place);
         place_release(&held[2]->place);

@@ -195,7 +195,7 @@ static void test_messages(void **state) {
                   "b",
                   "a\xEF\xBF\xBD"
                   "b" },
-                /* What steers a terminal; lines and columns stay. */
+                /* Bytes that steer a terminal are replaced; lines and columns stay. */
                 { "a\x1b[31mb\x01\x7f\xc2\x9b"
                   "1m\tc\r\nd\re",
                   "a?[31mb???1m\tc\r\nd?e" },

@@ -595,7 +595,7 @@ static void test_hook_address(void **state) {
                 plain_server_close(&servers[last]);
 }
 
-/* One that connects waits until there is a place for it, for as long as its container has. */
+/* A hook that connects waits for a place, for as long as its container has. */
 static void test_hook_waits(void **state) {
         Fixture *f = *state;
 

@@ -133,14 +133,14 @@ static void serve(Fixture *fixture, const char *method, const char *path, int co
         fixture->answered_usec = fake_clock.now_usec;
 }
 
-/* One round of all requests; code 0: the server does not answer. */
+/* Answers a round of all requests; code 0: the server does not answer. */
 static void serve_round(Fixture *fixture, int pod_code, int other_code) {
         serve(fixture, "PATCH", POD_PATH, pod_code, "{}");
         serve(fixture, "GET", LIST_PATH, 200, TWO);
         serve(fixture, "PATCH", OTHER_PATH, other_code, "{}");
 }
 
-/* That it begins that much later; it is not answered yet. */
+/* The next round begins that much later; it is not answered yet. */
 static void expect_pause(Fixture *fixture, uint64_t usec) {
         uint64_t before = fixture->answered_usec;
 
@@ -227,7 +227,7 @@ static void test_not_limited(void **state) {
         serve_round(fixture, 200, 200);
         assert_string_equal(stderr_restore(&e), "");
 
-        /* One policy after the other comes into force. */
+        /* The policies come into force one after the other. */
         serve_round(fixture, 403, 200);
         assert_non_null(strstr(the_problem(fixture), "agent change NodeImages of other nodes"));
         expect_metric(fixture, "pods", 1);
@@ -264,7 +264,7 @@ static void test_unknown(void **state) {
         expect_metric(fixture, "nodeimages", 1);
 }
 
-/* What is not there cannot be written. */
+/* Objects that do not exist cannot be written. */
 static void test_nothing_to_write(void **state) {
         static const int codes[] = { 0, 403, 404, 500 };
         Fixture *fixture = *state;

@@ -19,7 +19,7 @@
 {{- toYaml $object -}}
 {{- end -}}
 
-{{/* Where each runtime has its socket; runtimeFolder comes first. */}}
+{{/* The folder of each runtime's socket; runtimeFolder comes first. */}}
 {{- define "inplaced.runtimeFolder" -}}
 {{- $usual := dict
     "containerd" "/run/containerd"
