@@ -20,7 +20,10 @@
 /* A runtime that takes longer for its version than this is not of use. */
 #define VERSION_TIMEOUT_USEC ((uint64_t) 2 * 1000000)
 
-/* From one question to a silent runtime to the next. */
+/* The question whether a runtime answers at all. */
+#define QUESTION_METHOD "Version"
+
+/* The pause between two questions to a silent runtime. */
 #define SILENCE_USEC ((uint64_t) 1000000)
 
 #define WORD_SIZE_MAX 64 /* of a name or version; a longer one is no runtime's */
@@ -39,10 +42,11 @@ struct Runtime {
         Timer retry;
         unsigned n_connects;
 
-        bool is_silent,
-                was_silent; /* is: by the last call; was: when it was last said to have changed */
-        Deferred news;      /* of that */
-        Timer question;     /* to a silent one */
+        bool is_doubted; /* the last call that should have been answered at once was not */
+        bool is_silent;  /* neither was the question whether it answers at all */
+        bool was_silent; /* when on_changed was called last */
+        Deferred news;
+        Timer question; /* the next one to a silent runtime */
         RpcCall *asking;
 
         char *name;
@@ -71,16 +75,22 @@ static bool is_prompt(const char *method) {
                strcmp(method, "ExecSync") != 0;
 }
 
+/* A call without an answer raises a doubt, which a question to the runtime settles: one image or container may
+ * hang alone. */
 static void runtime_note_answer(Runtime *runtime, const char *method, ErrorKind result) {
-        bool is_answer = result != ERROR_TIMEOUT && result != ERROR_CANCELED;
+        bool is_answer = result != ERROR_TIMEOUT;
 
-        if (runtime->state != RUNTIME_READY || is_answer != runtime->is_silent ||
-            (!is_answer && (result != ERROR_TIMEOUT || !is_prompt(method))))
+        if (runtime->state != RUNTIME_READY || result == ERROR_CANCELED ||
+            (is_answer ? !runtime->is_doubted : !is_prompt(method)))
                 return;
 
-        /* Without memory it is said at the next call. */
-        if (deferred_request(&runtime->news) >= 0)
-                runtime->is_silent = !is_answer;
+        /* Without memory the next call says it. */
+        if (deferred_request(&runtime->news) < 0)
+                return;
+
+        runtime->is_doubted = !is_answer;
+        runtime->is_silent =
+                !is_answer && (runtime->is_silent || strcmp(method, QUESTION_METHOD) == 0);
 }
 
 static void on_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind result,
@@ -123,7 +133,7 @@ static void runtimes_choose(Runtimes *runtimes) {
 }
 
 static void runtime_disconnect(Runtime *runtime) {
-        runtime->is_silent = runtime->was_silent = false;
+        runtime->is_doubted = runtime->is_silent = runtime->was_silent = false;
         timer_stop(&runtime->question);
         runtime->asking = rpc_call_unref(runtime->asking);
         runtime->call = rpc_call_unref(runtime->call);
@@ -251,34 +261,38 @@ static int on_asked(const void *reply, const Error *error, void *userdata) {
         Runtime *runtime = userdata;
 
         runtime->asking = rpc_call_unref(runtime->asking);
-        return error && runtime->is_silent ? timer_start(&runtime->question, SILENCE_USEC) : 0;
+        return 0; /* runtime_note_answer() has it */
 }
 
-/* So that it is known when it answers again, whether there is anything else to ask it or not. */
 static int on_question(void *userdata) {
         Runtime *runtime = userdata;
+
+        if (runtime->asking)
+                return 0;
 
         return cri_version(runtime->client, VERSION_TIMEOUT_USEC, on_asked, runtime,
                            &runtime->asking);
 }
 
+/* A silent runtime is asked again and again, so that its answer is noticed when nothing else is asked of it. */
 static int on_news(void *userdata) {
         Runtime *runtime = userdata;
+        int r = 0;
 
-        if (runtime->state != RUNTIME_READY || runtime->is_silent == runtime->was_silent)
+        if (runtime->state != RUNTIME_READY)
                 return 0;
 
-        runtime->was_silent = runtime->is_silent;
-        if (!runtime->is_silent)
-                return runtime_become(runtime, RUNTIME_READY, ERROR_NONE,
-                                      format("%s %s at %s answers again", runtime->name,
-                                             runtime->version, runtime->path));
+        if (runtime->is_doubted)
+                r = runtime->is_silent ? timer_start(&runtime->question, SILENCE_USEC)
+                                       : on_question(runtime);
+        if (r < 0 || runtime->is_silent == runtime->was_silent)
+                return r;
 
-        if (!runtime->asking && timer_start(&runtime->question, SILENCE_USEC) < 0)
-                return -ENOMEM;
+        runtime->was_silent = runtime->is_silent;
         return runtime_become(runtime, RUNTIME_READY, ERROR_NONE,
-                              format("%s %s at %s does not answer", runtime->name, runtime->version,
-                                     runtime->path));
+                              format("%s %s at %s %s", runtime->name, runtime->version,
+                                     runtime->path,
+                                     runtime->is_silent ? "does not answer" : "answers again"));
 }
 
 static const char *path_of(const CriImageFsInfo *info) {

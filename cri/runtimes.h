@@ -77,8 +77,8 @@ RpcClient *runtime_client(const Runtime *runtime);
 /* False as soon as the kernel knows that the connection has ended, even before on_changed. */
 bool runtime_is_alive(const Runtime *runtime);
 
-/* It is ready, but the last call that it should have answered at once was not answered in time, and none has been
- * since. Calls to it may go on. */
+/* It is ready, but neither a call that it should have answered at once nor the question for its version was
+ * answered in time, and no call has been since. Calls to it may go on. */
 bool runtime_is_silent(const Runtime *runtime);
 
 const char *runtime_path(const Runtime *runtime);
