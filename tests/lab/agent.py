@@ -24,7 +24,7 @@ from lab.cri import CHANNEL_OPTIONS
 from lab.documents import find_tag_status, node_image, split_reference, write_whole
 from lab.metrics import Metrics, fetch_metrics
 from lab.notify import NotifySocket
-from lab.process import Exit, Process
+from lab.process import Child, Exit, Process
 from lab.wait import free_port, wait_until
 
 
@@ -210,10 +210,10 @@ class Agent:
         self._ctl_output += errors
         return subprocess.CompletedProcess(child.args, child.returncode, output, errors)
 
-    def start_ctl(self, *arguments: str) -> subprocess.Popen[str]:
+    def start_ctl(self, *arguments: str) -> Child:
         """Runs `inplacectl` beside the test, which has to wait for it."""
         program = self.build_dir / "agent" / "inplacectl"
-        return subprocess.Popen(
+        return Child(
             [str(program), f"--socket={self.socket}", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

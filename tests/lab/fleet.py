@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lab import sanitizers
 from lab.cleanup import MARKER
+from lab.process import Child
 from lab.terminal import Terminal
 
 
@@ -72,9 +73,9 @@ class Inplace:
         ran = measured.run(*arguments, timeout=timeout, **environment)
         return ran, int(peak.read_text())
 
-    def start(self, *arguments: str, **environment: str | Path | None) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **environment: str | Path | None) -> Child:
         """Calls it beside the test, which has to wait for it. None: the variable is not set."""
-        return subprocess.Popen(
+        return Child(
             [*self.prefix, str(self.program), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -84,7 +85,7 @@ class Inplace:
         )
 
     @contextmanager
-    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def running(self, *arguments: str) -> Iterator[Child]:
         """Calls it beside the test; what is left of it is killed."""
         with self.start(*arguments) as child:
             try:

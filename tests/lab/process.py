@@ -23,6 +23,15 @@ class Exit:
     seconds: float
 
 
+class Child(subprocess.Popen[str]):
+    """A program beside a test, which has to wait for it; one that fails, or is ended by its time limit, does not."""
+
+    def __exit__(self, kind: object, value: object, traceback: object) -> None:
+        if kind is not None:
+            self.kill()
+        super().__exit__(kind, value, traceback)  # type: ignore[arg-type]
+
+
 class Process:
     """Runs a program in the background with its standard output and error in `log`.
 

@@ -16,6 +16,7 @@ import pytest
 from fake import behaviours
 from lab import stubs
 from lab.documents import split_reference
+from lab.process import Child
 from lab.wait import wait_until
 
 
@@ -111,7 +112,7 @@ def test_watch_on_a_terminal(start_agent, fake_runtime):
     agent = start_agent(fake_runtime.endpoint)
     controller, terminal = pty.openpty()
     program = [str(agent.build_dir / "agent" / "inplacectl"), f"--socket={agent.socket}"]
-    with subprocess.Popen(
+    with Child(
         [*program, "status", "--watch"],
         stdin=subprocess.DEVNULL,
         stdout=terminal,
@@ -120,10 +121,10 @@ def test_watch_on_a_terminal(start_agent, fake_runtime):
     ) as child:
         os.close(terminal)
         shown = b""
-        while b"0 desired" not in shown:
+        while b"Images: none" not in shown:
             shown += os.read(controller, 4096)
         agent.request("demo/web:1")
-        while b"1 succeeded" not in shown.rsplit(b"\x1b[H", 1)[-1] or not shown.endswith(b"\n"):
+        while b"1 pulled" not in shown.rsplit(b"\x1b[H", 1)[-1] or not shown.endswith(b"\n"):
             shown += os.read(controller, 4096)
         child.send_signal(signal.SIGINT)
         assert child.wait(20) == 130

@@ -94,6 +94,7 @@ def test_lines_of_a_pull(start_agent, runtime, fake_registry, image_name):
 def test_debug_shows_each_step(start_agent, fake_runtime):
     """At the level debug each step of a pull is a line."""
     agent = start_agent(fake_runtime.endpoint)
+    agent.wait_runtime()
     Preload(agent, "demo/web:1").wait_end()
     wait_logged(agent, "is succeeded")
     said = [line["message"] for line in agent.logs() if line["level"] == "debug"]
