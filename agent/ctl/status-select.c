@@ -133,7 +133,7 @@ static int refuse_missing(const StatusSelection *selection, const Pattern *patte
                 if (!patterns[i].is_found)
                         return error_set(reterr, ERROR_NOT_FOUND,
                                          "%s is not among the desired images of this node; try: "
-                                         "inplacectl images",
+                                         "inplacectl status",
                                          selection->images[i]);
 
         return 0;

@@ -308,7 +308,8 @@ def test_status_of_some(start_agent, fake_runtime):
     assert "good" in table and "bad" not in table
     missing = agent.ctl("status", "other:1")
     assert (missing.returncode, missing.stdout) == (1, "")
-    assert "other:1 is not among the desired images" in missing.stderr
+    missed = "other:1 is not among the desired images of this node; try: inplacectl status\n"
+    assert missed in missing.stderr
 
 
 def test_status_counts_what_it_shows(start_agent, fake_runtime):
