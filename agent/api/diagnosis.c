@@ -352,7 +352,7 @@ static const char *image_advice(const Image *image) {
         ImagePhase phase = image_status(image)->phase;
 
         if (image_phase_is_final(phase))
-                return "then try: inplacectl retry";
+                return "then try: inplacectl retry IMAGE";
 
         return phase == IMAGE_MISSING && !image_is_syncing(image) ? "try: inplacectl pull"
                                                                   : "it is tried again";

@@ -167,7 +167,7 @@ def test_time_out_of_a_request_left_with_the_agent(make_agent, folder):
     assert "activeDeadlineSeconds (1), --timeout of inplacectl; before that: Runtime" in message
     advice = "DeadlineExceeded after RuntimeUnavailable: check that the container runtime is running"
     assert advice in agent.ctl("status").stdout
-    assert message in agent.ctl("doctor").stdout
+    assert f"{message}; then try: inplacectl retry IMAGE\n" in agent.ctl("doctor").stdout
 
 
 @pytest.mark.parametrize(
