@@ -281,9 +281,10 @@ static int on_auth_problem(const char *file, const Error *error, void *userdata)
                 return -ENOMEM;
         }
 
-        return visit->visitor->on_problem(path, behind_path(error_message(error), path),
-                                          "write it like docker's config.json",
-                                          visit->visitor->userdata);
+        return visit->visitor->on_problem(
+                path, behind_path(error_message(error), path),
+                "write it like docker's config.json, with credentials, under a name in .json",
+                visit->visitor->userdata);
 }
 
 static int visit_auth(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {

@@ -31,8 +31,11 @@ static const char *attempt_of(const char *message) {
                        : "";
 }
 
-bool failure_has_limit(const char *message) {
-        return strstr(attempt_of(message), " of ");
+bool failure_is_refusal(const char *message) {
+        PullReason reason;
+        int size;
+
+        return find_reason(message, &reason, &size) && pull_reason_is_refusal(reason, message);
 }
 
 char *failure_summary(const char *message) {

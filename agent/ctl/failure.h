@@ -14,5 +14,5 @@
  * tag". One that begins with no reason is left as it is. NULL if there is no memory. */
 char *failure_summary(const char *message);
 
-/* Whether the message says how many attempts there are at most. */
-bool failure_has_limit(const char *message);
+/* The registry itself says no: a pull without a limit of its own ends after a few of these. */
+bool failure_is_refusal(const char *message);

@@ -413,7 +413,7 @@ char *pull_item_retry(const PullItem *item, const Options *options, uint64_t now
         char *text;
 
         if (!options->n_attempts && !options->timeout_sec)
-                limit = failure_has_limit(item->message)
+                limit = !options->has_attempts && failure_is_refusal(item->message)
                                 ? " (--attempts, --timeout)"
                                 : ", until it is there (--attempts, --timeout)";
 

@@ -15,16 +15,16 @@
 static const struct {
         const char *message;
         const char *summary;
-        bool has_limit;
+        bool is_refusal;
 } messages[] = {
         { "NotFound: rpc error: code = NotFound desc = (x): not found; check the name and the tag (attempt 2 of 4)",
           "NotFound (attempt 2 of 4): check the name and the tag", true },
         { "NotFound: no; check it (attempt 12)",
-          "NotFound (attempt 12): check the name and the tag", false },
+          "NotFound (attempt 12): check the name and the tag", true },
         { "Unknown: one of us; check it (attempt 12)",
           "Unknown (attempt 12): check the log of the container runtime", false },
         { "DeadlineExceeded: pulling exceeds it; before that: NotFound: no (attempt 1 of 4)",
-          "DeadlineExceeded after NotFound (attempt 1 of 4): check the name and the tag", true },
+          "DeadlineExceeded after NotFound (attempt 1 of 4): check the name and the tag", false },
         { "DeadlineExceeded: pulling exceeds it; before that: RuntimeUnavailable: it is away",
           "DeadlineExceeded after RuntimeUnavailable: check that the container runtime is running", false },
         { "DeadlineExceeded: pulling exceeds it",
@@ -42,7 +42,7 @@ static void test_message(void **state) {
                 cleanup(free_p) char *summary = failure_summary(messages[i].message);
 
                 assert_string_equal(summary, messages[i].summary);
-                assert_int_equal(failure_has_limit(messages[i].message), messages[i].has_limit);
+                assert_int_equal(failure_is_refusal(messages[i].message), messages[i].is_refusal);
         }
 }
 
