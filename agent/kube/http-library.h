@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * libcurl, loaded only where there is an API server
+ * libcurl, loaded for the first request: to an API server, a pod, or the runtime's ExecSync
  *
  * Linked as usual, libcurl and the many libraries behind it cost three megabytes whether they are used
  * or not. So it is not linked: its functions are looked up at run time, and who needs them is handed a

@@ -93,6 +93,7 @@ struct HttpTransfer {
         HttpPeer *peer;
         char *server; /* NULL: the peer's */
         CURL *easy;
+        CURLcode set_result; /* of the option that was set last */
         struct curl_slist *headers;
         struct curl_slist *connect_to;
         struct sockaddr through; /* of a Unix socket, if the request has one */
@@ -115,12 +116,14 @@ struct HttpTransfer {
 
 /* Sets an option of one transfer; true if curl takes it. curl's own macro, which checks the types, needs
  * curl linked; this one checks the mistake easily made: an int where curl reads a long. */
-#define http_set(transfer, option, value)                                                        \
-        ({                                                                                       \
-                _Static_assert((option) >= CURLOPTTYPE_OBJECTPOINT ||                            \
-                                       sizeof(value) == sizeof(long),                            \
-                               "curl reads a long");                                             \
-                (transfer)->peer->curl.easy_setopt((transfer)->easy, option, value) == CURLE_OK; \
+#define http_set(transfer, option, value)                                                    \
+        ({                                                                                   \
+                _Static_assert((option) >= CURLOPTTYPE_OBJECTPOINT ||                        \
+                                       sizeof(value) == sizeof(long),                        \
+                               "curl reads a long");                                         \
+                (transfer)->set_result =                                                     \
+                        (transfer)->peer->curl.easy_setopt((transfer)->easy, option, value); \
+                (transfer)->set_result == CURLE_OK;                                          \
         })
 
 /* The part of curl's text that says something: what follows the last of OpenSSL's many colons, or
@@ -800,7 +803,7 @@ static bool set_up_callbacks(HttpTransfer *transfer) {
 }
 
 /* What is the same for all requests of the peer is set up once for each handle. */
-static int http_transfer_set_up(HttpTransfer *transfer, const HttpRequest *request) {
+static int http_transfer_set_up(HttpTransfer *transfer, const HttpRequest *request, Error *reterr) {
         HttpPeer *peer = transfer->peer;
 
         transfer->is_set_up = peer->n_idle > 0;
@@ -813,10 +816,15 @@ static int http_transfer_set_up(HttpTransfer *transfer, const HttpRequest *reque
                                       set_up_target(transfer) && set_up_tls(transfer) &&
                                       set_up_proxy(transfer) && set_up_callbacks(transfer);
 
-        return transfer->is_set_up && set_up_request(transfer, request) &&
-                               set_up_headers(transfer, request) && set_up_user(transfer, request)
-                       ? 0
-                       : -ENOMEM;
+        if (transfer->is_set_up && set_up_request(transfer, request) &&
+            set_up_headers(transfer, request) && set_up_user(transfer, request))
+                return 0;
+        if (transfer->set_result == CURLE_OK || transfer->set_result == CURLE_OUT_OF_MEMORY)
+                return -ENOMEM;
+
+        /* A libcurl may be built without what one kind of request needs. */
+        return error_set(reterr, ERROR_UNSUPPORTED, "this libcurl cannot send the request: %s",
+                         peer->curl.easy_strerror(transfer->set_result));
 }
 
 /* After most of what it reads, curl has to be called again at once: that need not go through the
@@ -1070,7 +1078,7 @@ int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret, Er
         if (r < 0)
                 return r;
 
-        r = http_transfer_set_up(transfer, request);
+        r = http_transfer_set_up(transfer, request, reterr);
         if (r < 0)
                 return r;
 
