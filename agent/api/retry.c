@@ -108,13 +108,13 @@ static bool is_failing(Image *image) {
 }
 
 static const char *why_not_failed(Image *image) {
+        if (is_of_node_image(image))
+                return "its NodeImage has to request it with a new version";
         if (is_too_soon(image))
                 return "it was tried less than 5 s ago";
-        if (is_of_call(image))
-                return "its caller knows, and waits no longer; name it to try it again";
 
-        return is_of_node_image(image) ? "its NodeImage has to request it with a new version"
-                                       : "it would fail again; correct what requests it";
+        return is_of_call(image) ? "its caller knows, and waits no longer; name it to try it again"
+                                 : "it would fail again; correct what requests it";
 }
 
 /* Why there is no other attempt now. */
