@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from lab.trouble import complaints
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 
 @pytest.fixture
@@ -74,14 +74,14 @@ def test_each_image_ends_by_itself(agent, absent, push):
     with agent.start_ctl("pull", absent, image.reference) as child:
         assert image.reference in child.stdout.readline()
         hurry(agent, absent, process=child)
-        _, errors = child.communicate(timeout=60)
+        _, errors = child.communicate(timeout=stretch(60))
     assert child.returncode == 3
     assert "NotFound in 5 attempts; " in errors.splitlines()[-1]
     others = [absent.replace(":none", tag) for tag in (":neither", ":nor")]
     with agent.start_ctl("pull", "-q", *others) as child:
         for one in others:
             hurry(agent, one)
-        output, errors = child.communicate(timeout=60)
+        output, errors = child.communicate(timeout=stretch(60))
     assert (child.returncode, output) == (1, "")
     assert errors.splitlines()[-1] == (
         "inplacectl: 2 of 2 images failed; check the name and the tag; --attempts 0 tries for ever"
