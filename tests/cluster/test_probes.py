@@ -518,7 +518,8 @@ def test_cost_of_hostile_servers(
     agent = start_node_agent()
     with contextlib.ExitStack() as stack:
         stack.callback(health.close)
-        stack.enter_context(memory_limit.MemoryLimit(agent.process.pid, (128 << 20) * SLOWLY))
+        if not sanitizers.NAME:  # which keep what was freed
+            stack.enter_context(memory_limit.MemoryLimit(agent.process.pid, 128 << 20))
         ports = [
             stack.enter_context(HostileServer(node.interface.address, serve)).port
             for serve in servers
@@ -554,7 +555,8 @@ def test_cost_of_hostile_servers(
         if seconds == 1:
             for i in range(n_probes):
                 requested.wait_state(pod, f"m#{i}", "Failed")
-        assert most - before <= 8 * 1024 * SLOWLY, f"{before} kB before, at most {most} kB"
+        if not sanitizers.NAME:
+            assert most - before <= 8 * 1024, f"{before} kB before, at most {most} kB"
         # The servers and the calls share this process: a busy machine is late by itself now and then.
         assert statistics.quantiles(took, n=20)[-1] < stretch(0.5) * SLOWLY, sorted(took)[-10:]
 
