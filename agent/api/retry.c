@@ -177,7 +177,8 @@ static int retry_failed(Api *api, Results *results) {
 
         for (size_t i = 0; r >= 0 && i < images_count(api->images); i++) {
                 Image *image = images_get(api->images, i);
-                bool is_shown = is_failing(image);
+                /* A caller that waits no longer is no reason to fail. */
+                bool is_shown = is_failing(image) && (is_too_soon(image) || !is_of_call(image));
 
                 r = force(image, is_awaited);
                 if (r > 0 || (r == 0 && is_shown))
