@@ -206,7 +206,7 @@ static const PullItem *failed_item(const PullList *list, bool *ret_is_same) {
 static bool has_given_up(const PullItem *failed, const Options *options) {
         PullReason reason = pull_reason_from_string(failed->reason);
 
-        return !options->has_attempts && !failed->option && failed->attempt > 1 &&
+        return !options->has_attempts && !failed->option &&
                pull_reason_is_refusal(reason, failed->message);
 }
 
@@ -230,7 +230,7 @@ static const char *advice_for(const PullItem *failed, const Options *options) {
 static void complain_of_one(const PullItem *failed, const char *advice, bool has_ended) {
         char attempts[40] = "";
 
-        if (has_ended)
+        if (has_ended && failed->attempt > 1)
                 (void) snprintf(attempts, sizeof(attempts), " in %u attempts",
                                 (unsigned) failed->attempt);
         complain("cannot pull %s: %s%s%s%s%s%s%s; %s%s", failed->image, failed->reason, attempts,

@@ -60,7 +60,7 @@ class Kubelet(Closing):
         self.health_address = f"127.0.0.1:{free_port()}"
         self.kubelet = self._make_kubelet(config or {}, server)
 
-    def start(self, timeout: float = 30) -> float:
+    def start(self, timeout: float = 90) -> float:
         """Returns how long it took until the node was ready, in seconds."""
         began = time.monotonic()
         self.runtime.start()

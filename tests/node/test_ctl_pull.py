@@ -76,7 +76,7 @@ def test_each_image_ends_by_itself(agent, absent, push):
         hurry(agent, absent, process=child)
         _, errors = child.communicate(timeout=stretch(60))
     assert child.returncode == 3
-    assert "NotFound in 5 attempts; " in errors.splitlines()[-1]
+    assert "; --attempts 0 tries for ever" in errors.splitlines()[-1]
     others = [absent.replace(":none", tag) for tag in (":neither", ":nor")]
     with agent.start_ctl("pull", "-q", *others) as child:
         for one in others:
