@@ -17,7 +17,7 @@ from typing import Any
 from fake.tcp_proxy import TcpProxy
 from lab.clients import run_client
 from lab.control_plane import ControlPlane
-from lab.fleet import Inplace
+from lab.inplace import Inplace
 from lab.kube import Object
 from lab.kubelet import Kubelet, is_ready
 from lab.metrics import Metrics, parse_metrics

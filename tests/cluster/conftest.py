@@ -32,7 +32,7 @@ from lab.agent import Agent  # noqa: E402
 from lab.clients import find_clients  # noqa: E402
 from lab.runtime import Runtime  # noqa: E402
 from lab.control_plane import ControlPlane, find_programs  # noqa: E402
-from lab.fleet import Inplace  # noqa: E402
+from lab.inplace import Inplace  # noqa: E402
 from lab.folder import LabFolder  # noqa: E402
 from lab.image import build_image  # noqa: E402
 from lab.kube import Kube  # noqa: E402
@@ -194,7 +194,7 @@ def node(shared_node: Kubelet, kube: Kube) -> Iterator[Kubelet]:
         shared_node.runtime.start()
     if shared_node.kubelet.process.code is not None:
         shared_node.kubelet.start()
-        kube.wait_for(shared_node.path, is_ready, 30)
+        kube.wait_for(shared_node.path, is_ready, 90)
 
 
 @pytest.fixture

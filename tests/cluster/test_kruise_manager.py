@@ -18,7 +18,7 @@ import pytest
 from fixtures import Gate
 from lab import sanitizers
 from lab.cluster import Cluster, push_agent_images
-from lab.fleet import Inplace
+from lab.inplace import Inplace
 from lab.kruise import NAMESPACE, Kruise, build_kruise_image
 from lab.kube import Kube, Object
 from lab.kubelet import is_ready

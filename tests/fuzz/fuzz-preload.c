@@ -15,7 +15,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
-#include "agent/fleet/preload-plan.h"
+#include "agent/kubectl/preload-plan.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check(bool is_right) {

@@ -15,8 +15,8 @@
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
-#include "agent/fleet/kruise-plan.h"
-#include "agent/fleet/rollout-plan.h"
+#include "agent/kubectl/kruise-plan.h"
+#include "agent/kubectl/rollout-plan.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/merge-patch.h"
 

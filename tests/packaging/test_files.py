@@ -235,27 +235,27 @@ def in_kubectl(installed, path, program, *words):
     return {line.split("\t")[0] for line in said[:-1]}
 
 
-FLEET_COMMANDS = ("status", "images", "preload", "restart", "rollout", "set image", "doctor", "version")
+KUBECTL_COMMANDS = ("status", "images", "preload", "restart", "rollout", "set image", "doctor", "version")
 
 
-def in_fleet_bash(installed, path, program, *words):
+def in_bash_alone(installed, path, program, *words):
     file = installed / "usr/share/bash-completion/completions" / program
     said = run("bash", "-c", BASH, "bash", file, "_kubectl_inplace", program, *words, env={"PATH": path})
     return set(said.split())
 
 
-@pytest.mark.parametrize("complete", [in_fleet_bash, in_zsh, in_fish, in_kubectl])
+@pytest.mark.parametrize("complete", [in_bash_alone, in_zsh, in_fish, in_kubectl])
 def test_words_of_kubectl_inplace(installed, path, complete):
     """Each flag of --help, for each command; commands, and values that are known."""
     program = "kubectl-inplace"
     commands = {word for word in complete(installed, path, program, "") if word}
-    first_words = {command.split()[0] for command in FLEET_COMMANDS}
+    first_words = {command.split()[0] for command in KUBECTL_COMMANDS}
     assert commands >= {*first_words, "help"}
     assert complete(installed, path, program, "help", "") >= first_words
     assert complete(installed, path, program, "-n", "x", "stat") == {"status"}
     assert complete(installed, path, program, "status", "-o", "") == {"wide", "json", "yaml", "name"}
     assert complete(installed, path, program, "restart", "--dry-run", "s") == {"server"}
-    for command in FLEET_COMMANDS:
+    for command in KUBECTL_COMMANDS:
         said = run(installed / "usr/bin" / program, *command.split(), "--help")
         assert "Flags:\n\n" not in said
         known = set(re.findall(r"(?m)^  (?:-\w, |    )(--[a-z-]+)", said))

@@ -13,7 +13,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/fleet/doctor-plan.h"
+#include "agent/kubectl/doctor-plan.h"
 
 static json_object *parse(const char *text) {
         cleanup(free_p) char *copy = strdup(text);

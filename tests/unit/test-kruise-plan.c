@@ -18,7 +18,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
-#include "agent/fleet/kruise-plan.h"
+#include "agent/kubectl/kruise-plan.h"
 #include "tests/unit/quoted-json.h"
 
 #define CLONE WORKLOAD_CLONE_SET

@@ -13,7 +13,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/fleet/pod-report.h"
+#include "agent/kubectl/pod-report.h"
 
 #define ID "sha256:0123456789abcdef"
 

@@ -15,7 +15,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/fleet/preload-plan.h"
+#include "agent/kubectl/preload-plan.h"
 
 static PreloadImage images[] = { { (char *) "r.io/app", (char *) "2" },
                                  { (char *) "r.io/app", (char *) "3" },

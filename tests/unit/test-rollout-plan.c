@@ -17,7 +17,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-#include "agent/fleet/rollout-plan.h"
+#include "agent/kubectl/rollout-plan.h"
 #include "tests/unit/quoted-json.h"
 
 #define NOW_SEC 1000000000

@@ -17,7 +17,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/fleet/rollout-pod-plan.h"
+#include "agent/kubectl/rollout-pod-plan.h"
 #include "tests/unit/quoted-json.h"
 
 #define NOW_SEC 1000000000

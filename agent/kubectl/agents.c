@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/agents.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/sorted.h"
+#include "agent/base/text.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/workload.h"
+#include "agent/image/image-ref.h"
+
+#define AGENT_LABELS "app.kubernetes.io/name=inplaced"
+#define AGENT_CONTAINER "inplaced"
+#define AGENT_MANAGER "inplaced" /* of what it writes, by its user agent */
+#define AGENT_VERSION_ANNOTATION "inplaced.io/agent-version"
+#define AGENT_VERSION_MAX 64
+
+static void node_agent_free(NodeAgent *agent) {
+        if (!agent)
+                return;
+
+        free(agent->node);
+        free(agent->pod);
+        free(agent->version);
+        free(agent->trouble);
+        free(agent);
+}
+
+void agents_done(Agents *agents) {
+        for (size_t i = 0; i < agents->n_items; i++)
+                node_agent_free(agents->items[i]);
+        free(agents->items);
+        error_done(&agents->error);
+        *agents = AGENTS_INIT;
+}
+
+static int compare(const void *item, const void *key) {
+        const NodeAgent *agent = item;
+
+        return strcmp(agent->node, key);
+}
+
+const NodeAgent *agents_find(const Agents *agents, const char *node) {
+        size_t at;
+
+        return sorted_find(agents->items, agents->n_items, compare, node, &at) ? agents->items[at]
+                                                                               : NULL;
+}
+
+static int agents_obtain(Agents *agents, const char *node, NodeAgent **ret) {
+        NodeAgent **more;
+        NodeAgent *agent;
+        size_t at;
+
+        if (sorted_find(agents->items, agents->n_items, compare, node, &at)) {
+                *ret = agents->items[at];
+                return 0;
+        }
+
+        more = reallocarray(agents->items, agents->n_items + 1, sizeof(*more));
+        if (!more)
+                return -ENOMEM;
+        agents->items = more;
+        agent = calloc(1, sizeof(*agent));
+        if (!agent)
+                return -ENOMEM;
+        if (text_copy(node, &agent->node) < 0) {
+                free(agent);
+                return -ENOMEM;
+        }
+
+        sorted_insert(agents->items, &agents->n_items, at, agent);
+        *ret = agent;
+        return 0;
+}
+
+/* The tag of its image; one of a digest alone says nothing. */
+static int read_version(json_object *pod, NodeAgent *agent) {
+        const char *image =
+                json_get_text(list_find(object_at(pod, "spec.containers"), "name", AGENT_CONTAINER),
+                              "image");
+        const char *at = image ? strchr(image, '@') : NULL;
+        cleanup(free_p) char *name =
+                image ? strndup(image, at ? (size_t) (at - image) : strlen(image)) : NULL;
+        ImageRef ref;
+
+        if (!image)
+                return 0;
+        if (!name)
+                return -ENOMEM;
+        if (image_ref_parse(name, SHORT_NAMES_HUB, &ref, NULL) < 0 ||
+            (at && !strchr(strrchr(name, '/') ?: name, ':')))
+                return 0;
+
+        return text_set(&agent->version, ref.tag);
+}
+
+/* What the kubelet says to its container, else to the pod. */
+static int read_trouble(json_object *pod, NodeAgent *agent) {
+        json_object *status =
+                list_find(object_at(pod, "status.containerStatuses"), "name", AGENT_CONTAINER);
+        json_object *condition = list_find(object_at(pod, "status.conditions"), "type", "Ready");
+        json_object *waiting = object_at(status, "state.waiting");
+        json_object *last = object_at(status, "lastState.terminated");
+        const char *reason =
+                json_get_filled(waiting, "reason") ?: json_get_filled(condition, "reason");
+        const char *message = json_get_filled(last, "message") ?: json_get_filled(waiting, "message")
+                                      ?: json_get_filled(condition, "message");
+
+        agent->is_ready = json_is(condition, "status", "True");
+        if (agent->is_ready)
+                return 0;
+
+        free(take_ptr(agent->trouble));
+        if (text_format(&agent->trouble, "%s%s%s", reason ?: "it is not ready", message ? ": " : "",
+                        message ?: "") < 0)
+                return -ENOMEM;
+
+        return 0;
+}
+
+/* While one pod replaces another there may be two: the one that is not going counts. */
+static int on_pod(json_object *pod, void *userdata) {
+        const char *node = json_get_filled(object_at(pod, "spec"), "nodeName");
+        Agents *agents = userdata;
+        cleanup(free_p) char *name = NULL;
+        NodeAgent *agent;
+        int r;
+
+        if (!node || object_is_deleted(pod))
+                return 0;
+
+        r = agents_obtain(agents, node, &agent);
+        if (r < 0)
+                return r;
+        if (text_format(&name, "%s/%s", object_text(pod, "metadata.namespace") ?: "",
+                        object_name(pod)) < 0)
+                return -ENOMEM;
+
+        agent->has_pod = true;
+        free(agent->pod);
+        agent->pod = take_ptr(name);
+        r = read_version(pod, agent);
+        return r < 0 ? r : read_trouble(pod, agent);
+}
+
+static int64_t written_at(json_object *object) {
+        json_object *fields = object_at(object, "metadata.managedFields");
+        size_t n =
+                json_object_is_type(fields, json_type_array) ? json_object_array_length(fields) : 0;
+        int64_t latest = 0;
+
+        for (size_t i = 0; i < n; i++) {
+                json_object *entry = json_object_array_get_idx(fields, i);
+                int64_t time = json_get_time(entry, "time");
+
+                if (json_is(entry, "manager", AGENT_MANAGER) &&
+                    json_is(entry, "subresource", "status") && time > latest)
+                        latest = time;
+        }
+
+        return latest;
+}
+
+/* Any user who may write NodeImages may have written it: a text that can be no version counts as none. */
+static const char *version_of(json_object *object) {
+        static const char characters[] =
+                "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.+~-";
+        const char *version = json_get_filled(object_at(object, "metadata.annotations"),
+                                              AGENT_VERSION_ANNOTATION);
+
+        return version && strlen(version) <= AGENT_VERSION_MAX &&
+                               strspn(version, characters) == strlen(version)
+                       ? version
+                       : NULL;
+}
+
+/* After the pods, which say themselves which version they are. */
+static int on_node_image(json_object *object, void *userdata) {
+        int64_t time = written_at(object);
+        NodeAgent *agent;
+        int r;
+
+        if (time == 0)
+                return 0;
+
+        r = agents_obtain(userdata, object_name(object), &agent);
+        if (r < 0)
+                return r;
+
+        agent->wrote_at = time;
+        return agent->has_pod ? 0 : text_set(&agent->version, version_of(object));
+}
+
+/* What may not be read is not known; the first reason is kept. */
+static int note_missing(Agents *agents, int r, Error *error, Error *reterr) {
+        if (error->kind == ERROR_NONE)
+                return r;
+        if (error->kind != ERROR_DENIED && error->kind != ERROR_NOT_FOUND)
+                return error_copy(reterr, error);
+        if (agents->error.kind == ERROR_NONE)
+                (void) error_copy(&agents->error, error);
+
+        return 0;
+}
+
+int agents_find_version(Session *session, const char **ret, Error *reterr) {
+        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+
+        return session_find_version(session, "apps.kruise.io", versions, "nodeimages", ret, reterr);
+}
+
+int agents_read(Session *session, const char *node_image_version, Agents *ret, Error *reterr) {
+        cleanup(agents_done) Agents agents = AGENTS_INIT;
+        cleanup(error_done) Error pods_error = ERROR_INIT;
+        cleanup(error_done) Error images_error = ERROR_INIT;
+        cleanup(free_p) char *query = NULL;
+        KubePath pods = { .version = "v1", .resource = "pods" };
+        const KubePath images = { .group = "apps.kruise.io",
+                                  .version = node_image_version,
+                                  .resource = "nodeimages" };
+        int r;
+
+        r = kube_path_select(NULL, AGENT_LABELS, &query);
+        if (r < 0)
+                return r;
+
+        pods.query = query;
+        r = session_list(session, &pods, on_pod, &agents, &pods_error);
+        r = note_missing(&agents, r, &pods_error, reterr);
+        if (r < 0)
+                return r;
+
+        if (node_image_version) {
+                r = session_list_metadata(session, &images, on_node_image, &agents, &images_error);
+                r = note_missing(&agents, r, &images_error, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        *ret = agents;
+        agents = AGENTS_INIT;
+        return 0;
+}
+
+const char *node_agent_describe(const NodeAgent *agent, char *buffer, size_t size) {
+        if (!agent)
+                return "-";
+        if (!agent->has_pod)
+                return agent->version ?: "yes";
+
+        (void) snprintf(buffer, size, "%s%s", agent->version ?: "yes",
+                        agent->is_ready ? "" : " (not ready)");
+        return buffer;
+}

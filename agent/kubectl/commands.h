@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The commands that ask the API server
+ *
+ * Each returns an ExitStatus, or a negative errno for a local failure. The arguments are those after
+ * the words of the command.
+ */
+
+#include "agent/kubectl/flags.h"
+#include "agent/kubectl/session.h"
+
+/* Shows what each pod should run, and runs. */
+int kubectl_status(Session *session, const Flags *flags);
+
+/* Has images pulled on nodes, follows that, or takes it back. */
+int kubectl_preload(Session *session, const Flags *flags);
+
+/* Shows which images are on which nodes. */
+int kubectl_images(Session *session, const Flags *flags);
+
+/* Restarts containers in place, and waits for it. */
+int kubectl_restart(Session *session, const Flags *flags);
+
+/* Says what the cluster lacks, and what to do. */
+int kubectl_doctor(Session *session, const Flags *flags);
+
+/* Updates a workload and its pods in place, and goes on with an update that did not end. */
+int kubectl_set_image(Session *session, const Flags *flags);
+int kubectl_rollout(Session *session, const Flags *flags);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What doctor checks, and how nodes with the same problem are put together
+ *
+ * Pure. Texts are borrowed unless it says otherwise.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "agent/kubectl/agents.h"
+
+typedef struct DoctorKind {
+        const char *group;
+        const char *const *versions; /* in order of preference, ended by NULL */
+        const char *resource;
+        bool is_optional;
+        const char *absence; /* what it means, or what to do */
+} DoctorKind;
+
+extern const DoctorKind doctor_kinds[];
+extern const size_t n_doctor_kinds;
+
+typedef struct DoctorRight {
+        const char *verb;
+        const char *group; /* NULL: the core */
+        const char *resource;
+        const char *subresource; /* NULL: none */
+        bool is_namespaced;
+        const char *purpose; /* which commands need it */
+} DoctorRight;
+
+extern const DoctorRight doctor_rights[];
+extern const size_t n_doctor_rights;
+
+/* A SelfSubjectAccessReview; the caller owns *ret. */
+int doctor_plan_review(const DoctorRight *right, const char *namespace, json_object **ret);
+bool doctor_plan_is_allowed(json_object *review);
+
+typedef struct DoctorNodes {
+        char **items; /* names */
+        size_t n_items;
+} DoctorNodes;
+
+/* Passes over nodes that run no containers of their own. node: the object, or its metadata. */
+int doctor_nodes_add(DoctorNodes *nodes, json_object *node);
+void doctor_nodes_done(DoctorNodes *nodes);
+
+/* Nodes with the same problem. */
+typedef struct DoctorGroup {
+        char *message;
+        const char *advice;
+        const char **nodes; /* the texts belong to DoctorNodes */
+        size_t n_nodes;
+} DoctorGroup;
+
+typedef struct DoctorGroups {
+        DoctorGroup *items;
+        size_t n_items;
+        size_t n_with_agent;
+        size_t n_of_unknown_version; /* services of nodes whose NodeImage a controller has made */
+        const char *version;         /* that most agents have; NULL: none is known */
+} DoctorGroups;
+
+#define DOCTOR_GROUPS_INIT ((DoctorGroups){ .items = NULL })
+
+int doctor_plan_nodes(const DoctorNodes *nodes, const Agents *agents, DoctorGroups *ret);
+void doctor_groups_done(DoctorGroups *groups);
+
+/* "node-1, node-2 and 7 more"; the caller owns it. NULL: no memory. */
+char *doctor_group_names(const DoctorGroup *group, size_t n_max);

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * kubectl inplace doctor
+ *
+ * What the cluster lacks for the other commands: kinds that are not served, rights that this user does not
+ * have, and nodes whose agent is missing, of another version, or not ready.
+ */
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/text.h"
+#include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/agents.h"
+#include "agent/kubectl/commands.h"
+#include "agent/kubectl/doctor-plan.h"
+
+#define NODES_SHOWN 5 /* by name, of those with one problem */
+
+typedef struct Doctor {
+        Session *session;
+        const Flags *flags;
+        json_object *facts;    /* {"subject", "value"} */
+        json_object *problems; /* {"subject", "message", "advice"} */
+        DoctorNodes nodes;
+} Doctor;
+
+static void doctor_done(Doctor *doctor) {
+        json_object_put(doctor->facts);
+        json_object_put(doctor->problems);
+        doctor_nodes_done(&doctor->nodes);
+}
+
+static int add_fact(Doctor *doctor, const char *subject, const char *value) {
+        json_object *fact = json_object_new_object();
+
+        return output_append(doctor->facts, fact) && output_add_string(fact, "subject", subject) &&
+                               output_add_string(fact, "value", value)
+                       ? 0
+                       : -ENOMEM;
+}
+
+static int add_problem(Doctor *doctor, const char *subject, const char *message,
+                       const char *advice) {
+        json_object *problem = json_object_new_object();
+
+        return output_append(doctor->problems, problem) &&
+                               output_add_string(problem, "subject", subject) &&
+                               output_add_string(problem, "message", message) &&
+                               output_add_string(problem, "advice", advice)
+                       ? 0
+                       : -ENOMEM;
+}
+
+/* Which version is served; NULL: none. */
+static int check_kind(Doctor *doctor, const DoctorKind *kind, const char **ret, Error *reterr) {
+        char subject[128];
+        int r;
+
+        r = session_find_version(doctor->session, kind->group, kind->versions, kind->resource, ret,
+                                 reterr);
+        if (r < 0)
+                return r;
+
+        (void) snprintf(subject, sizeof(subject), "%s.%s", kind->resource, kind->group);
+        if (*ret || kind->is_optional)
+                return add_fact(doctor, subject, *ret ?: kind->absence);
+
+        return add_problem(doctor, subject, "the API server does not serve this kind",
+                           kind->absence);
+}
+
+static int check_right(Doctor *doctor, const DoctorRight *right, Error *reterr) {
+        static const KubePath path = { .group = "authorization.k8s.io",
+                                       .version = "v1",
+                                       .resource = "selfsubjectaccessreviews" };
+        cleanup(json_put_p) json_object *review = NULL;
+        cleanup(json_put_p) json_object *answer = NULL;
+        char subject[128];
+        int r;
+
+        r = doctor_plan_review(right, session_namespace(doctor->session), &review);
+        if (r < 0)
+                return r;
+        r = session_create(doctor->session, &path, review, &answer, reterr);
+        if (r < 0)
+                return r;
+        if (doctor_plan_is_allowed(answer))
+                return 0;
+
+        (void) snprintf(subject, sizeof(subject), "%s %s", right->verb, right->resource);
+        return add_problem(doctor, subject, "this user lacks the right", right->purpose);
+}
+
+static int check_rights(Doctor *doctor, Error *reterr) {
+        for (size_t i = 0; i < n_doctor_rights; i++) {
+                int r;
+
+                r = check_right(doctor, &doctor_rights[i], reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
+static int on_node(json_object *node, void *userdata) {
+        Doctor *doctor = userdata;
+
+        return doctor_nodes_add(&doctor->nodes, node);
+}
+
+static int report_group(Doctor *doctor, const DoctorGroup *group) {
+        cleanup(free_p) char *names = doctor_group_names(group, NODES_SHOWN);
+        cleanup(free_p) char *subject = NULL;
+
+        if (!names || text_format(&subject, "%zu node%s (%s)", group->n_nodes,
+                                  group->n_nodes == 1 ? "" : "s", names) < 0)
+                return -ENOMEM;
+
+        return add_problem(doctor, subject, group->message, group->advice);
+}
+
+static int report_nodes(Doctor *doctor, const Agents *agents) {
+        cleanup(doctor_groups_done) DoctorGroups groups = DOCTOR_GROUPS_INIT;
+        char value[160], unknown[64] = "";
+        int r;
+
+        r = doctor_plan_nodes(&doctor->nodes, agents, &groups);
+        if (r < 0)
+                return r;
+
+        if (groups.n_of_unknown_version > 0)
+                (void) snprintf(unknown, sizeof(unknown), ", %zu of unknown version",
+                                groups.n_of_unknown_version);
+        (void) snprintf(value, sizeof(value), "%zu, %zu with an agent%s%s%s", doctor->nodes.n_items,
+                        groups.n_with_agent, groups.version ? ", mostly of version " : "",
+                        groups.version ?: "", unknown);
+        r = add_fact(doctor, "nodes", value);
+        for (size_t i = 0; r >= 0 && i < groups.n_items; i++)
+                r = report_group(doctor, &groups.items[i]);
+        return r;
+}
+
+static int check_nodes(Doctor *doctor, const char *node_image_version, Error *reterr) {
+        static const KubePath path = { .version = "v1", .resource = "nodes" };
+        cleanup(agents_done) Agents agents = AGENTS_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = session_list_metadata(doctor->session, &path, on_node, doctor, &error);
+        if (error.kind == ERROR_DENIED)
+                return add_problem(doctor, "nodes", error_message(&error),
+                                   "the agents cannot be checked without it");
+        if (error.kind != ERROR_NONE)
+                return error_copy(reterr, &error);
+        if (r < 0)
+                return r;
+
+        r = agents_read(doctor->session, node_image_version, &agents, reterr);
+        if (r < 0)
+                return r;
+        if (agents.error.kind != ERROR_NONE) {
+                r = add_problem(doctor, "agents", error_message(&agents.error),
+                                "some agents may be missing here because of that");
+                if (r < 0)
+                        return r;
+        }
+
+        return report_nodes(doctor, &agents);
+}
+
+static int examine(Doctor *doctor, Error *reterr) {
+        const char *version, *node_image_version = NULL;
+        int r;
+
+        r = add_fact(doctor, "API server", session_target(doctor->session));
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < n_doctor_kinds; i++) {
+                r = check_kind(doctor, &doctor_kinds[i], &version, reterr);
+                if (r < 0)
+                        return r;
+                if (strcmp(doctor_kinds[i].resource, "nodeimages") == 0)
+                        node_image_version = version;
+        }
+
+        r = add_fact(doctor, "user", session_user(doctor->session));
+        if (r < 0)
+                return r;
+        r = check_rights(doctor, reterr);
+        return r < 0 ? r : check_nodes(doctor, node_image_version, reterr);
+}
+
+static int print_texts(const Doctor *doctor) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(doctor->facts); i++) {
+                json_object *fact = json_object_array_get_idx(doctor->facts, i);
+
+                r = print_safe("%-44s %s", json_get_text(fact, "subject"),
+                               json_get_text(fact, "value"));
+        }
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(doctor->problems); i++) {
+                json_object *problem = json_object_array_get_idx(doctor->problems, i);
+
+                r = print_safe("problem: %s: %s; %s", json_get_text(problem, "subject"),
+                               json_get_text(problem, "message"), json_get_text(problem, "advice"));
+        }
+
+        return r;
+}
+
+static int print_document(const Doctor *doctor) {
+        cleanup(json_put_p) json_object *tree = json_object_new_object();
+
+        if (!tree || !output_add(tree, "facts", json_object_get(doctor->facts)) ||
+            !output_add(tree, "problems", json_object_get(doctor->problems)))
+                return -ENOMEM;
+
+        return output_tree(doctor->flags->format, tree);
+}
+
+int kubectl_doctor(Session *session, const Flags *flags) {
+        cleanup(doctor_done) Doctor doctor = { .session = session,
+                                               .flags = flags,
+                                               .facts = json_object_new_array(),
+                                               .problems = json_object_new_array() };
+        cleanup(error_done) Error error = ERROR_INIT;
+        size_t n_problems;
+        int r;
+
+        if (!doctor.facts || !doctor.problems)
+                return -ENOMEM;
+
+        r = examine(&doctor, &error);
+        if (r < 0)
+                return session_fail(session, r, &error);
+
+        r = flags->format == OUTPUT_JSON || flags->format == OUTPUT_YAML ? print_document(&doctor)
+                                                                         : print_texts(&doctor);
+        if (r < 0)
+                return r;
+
+        n_problems = json_object_array_length(doctor.problems);
+        if (n_problems > 0)
+                complain("%zu problem%s found", n_problems, n_problems == 1 ? " was" : "s were");
+        return n_problems > 0 ? EXIT_STATUS_PARTLY : EXIT_STATUS_DONE;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/flags.h"
+
+#include <assert.h>
+#include <getopt.h>
+#include <limits.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/suggest.h"
+#include "agent/ctl/format.h"
+
+#define FLAG_VALUE 0x100 /* and the index in the table: what getopt_long() calls a flag */
+#define FLAGS_MAX 64
+
+#define OF(command) (1u << COMMAND_##command)
+#define FIELD(name) offsetof(Flags, name)
+
+/* clang-format off */
+const FlagSpec flag_specs[] = {
+        { "all-namespaces", 'A', FLAG_BOOL, FIELD(all_namespaces), OF(STATUS), NULL,
+          "in all namespaces" },
+        { "containers", 0, FLAG_TEXT, FIELD(containers), OF(RESTART), "NAME,...",
+          "only these containers of each pod" },
+        { "dry-run", 0, FLAG_DRY_RUN, FIELD(is_dry_run), OF(RESTART) | OF(PRELOAD) | OF(SET_IMAGE) | OF(ROLLOUT), "none|server",
+          "server: the API server checks everything and keeps nothing" },
+        { "grace", 0, FLAG_DURATION, FIELD(grace_sec), OF(SET_IMAGE) | OF(ROLLOUT), "SECONDS",
+          "between the end of a pod's readiness and its update" },
+        { "like", 0, FLAG_TEXT, FIELD(like), OF(PRELOAD), "WORKLOAD",
+          "the nodes and pull secrets of its pods, such as deployment/web" },
+        { "max-failures", 0, FLAG_TEXT, FIELD(max_failures), OF(PRELOAD), "N|%",
+          "begin on no more nodes after more failures; default: all may fail" },
+        { "max-unavailable", 0, FLAG_TEXT, FIELD(max_unavailable),
+          OF(RESTART) | OF(SET_IMAGE) | OF(ROLLOUT), "N|%",
+          "how many pods at a time; default 1, or the workload's own" },
+        { "nodes", 0, FLAG_TEXT, FIELD(nodes), OF(IMAGES) | OF(PRELOAD), "NAME,...",
+          "only these nodes" },
+        { "parallelism", 0, FLAG_TEXT, FIELD(parallelism), OF(PRELOAD), "N|%",
+          "how many nodes at a time; default 10" },
+        { "no-preload", 0, FLAG_BOOL, FIELD(no_preload), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
+          "do not have the images pulled before the update begins" },
+        { "partition", 0, FLAG_TEXT, FIELD(partition), OF(SET_IMAGE), "N",
+          "of a StatefulSet: pods with lower ordinals stay as they are" },
+        { "selector", 'l', FLAG_TEXT, FIELD(selector), OF(STATUS) | OF(PRELOAD) | OF(IMAGES) | OF(RESTART), "SELECTOR",
+          "those with these labels, such as app=web,tier!=test" },
+        { "ttl", 0, FLAG_DURATION, FIELD(ttl_sec), OF(PRELOAD), "DURATION",
+          "how long the request stays after its end; default 1h" },
+        { "undo", 0, FLAG_BOOL, FIELD(undo), OF(ROLLOUT), NULL,
+          "back to the images before the update" },
+        { "watch", 'w', FLAG_BOOL, FIELD(watch), OF(STATUS) | OF(PRELOAD), NULL,
+          "go on, and show what changes" },
+        { "withdraw", 0, FLAG_BOOL, FIELD(withdraw), OF(PRELOAD), NULL,
+          "take the request back: pulls end, images stay" },
+
+        { "namespace", 'n', FLAG_TEXT, FIELD(namespace), FLAG_OF_ALL, "NAMESPACE",
+          "default: the context's" },
+        { "output", 'o', FLAG_FORMAT, FIELD(format), FLAG_OF_ALL, "wide|json|yaml|name",
+          "default: a table" },
+        { "timeout", 0, FLAG_DURATION, FIELD(timeout_sec), FLAG_OF_ALL, "DURATION",
+          "of the whole command, such as 30s or 10m; default: none" },
+        { "kubeconfig", 0, FLAG_TEXT, FIELD(kubeconfig), FLAG_OF_ALL, "FILE",
+          "instead of $KUBECONFIG, ~/.kube/config" },
+        { "context", 0, FLAG_TEXT, FIELD(context), FLAG_OF_ALL, "NAME",
+          "of the kubeconfig" },
+        { "help", 'h', FLAG_BOOL, FIELD(wants_help), FLAG_OF_ALL, NULL,
+          "this text" },
+};
+/* clang-format on */
+
+const size_t n_flag_specs = sizeof(flag_specs) / sizeof(flag_specs[0]);
+
+static_assert(sizeof(flag_specs) / sizeof(flag_specs[0]) <= FLAGS_MAX, "Flags.given has 64 bits");
+
+static int refuse_value(const FlagSpec *spec, const char *text, Error *reterr) {
+        return error_set(reterr, ERROR_INVALID, "--%s: \"%s\" is none of %s", spec->name, text,
+                         spec->argument ?: "true|false");
+}
+
+static int parse_bool(const FlagSpec *spec, const char *text, bool *ret, Error *reterr) {
+        if (text && strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
+                return refuse_value(spec, text, reterr);
+
+        *ret = !text || strcmp(text, "true") == 0;
+        return 0;
+}
+
+static int parse_format(const FlagSpec *spec, const char *text, Flags *flags, Error *reterr) {
+        flags->wants_names = strcmp(text, "name") == 0;
+        if (strcmp(text, "wide") == 0)
+                flags->format = OUTPUT_WIDE;
+        else if (strcmp(text, "json") == 0)
+                flags->format = OUTPUT_JSON;
+        else if (strcmp(text, "yaml") == 0)
+                flags->format = OUTPUT_YAML;
+        else if (flags->wants_names)
+                flags->format = OUTPUT_TABLE;
+        else
+                return refuse_value(spec, text, reterr);
+
+        return 0;
+}
+
+static int parse_dry_run(const FlagSpec *spec, const char *text, bool *ret, Error *reterr) {
+        if (strcmp(text, "server") != 0 && strcmp(text, "none") != 0)
+                return refuse_value(spec, text, reterr);
+
+        *ret = strcmp(text, "server") == 0;
+        return 0;
+}
+
+static int parse_duration(const FlagSpec *spec, const char *text, int64_t *ret, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        if (duration_parse(text, INT32_MAX, ret, &error) < 0)
+                return error_set(reterr, error.kind, "--%s: %s", spec->name, error_message(&error));
+
+        return 0;
+}
+
+static int parse_one(const FlagSpec *spec, const char *text, Flags *flags, Error *reterr) {
+        void *field = (char *) flags + spec->offset;
+
+        flags->given |= UINT64_C(1) << (spec - flag_specs);
+        switch (spec->type) {
+        case FLAG_BOOL: return parse_bool(spec, text, field, reterr);
+        case FLAG_TEXT:
+                if (!text[0])
+                        return error_set(reterr, ERROR_INVALID, "--%s: the value is empty",
+                                         spec->name);
+                *(const char **) field = text;
+                return 0;
+        case FLAG_DURATION: return parse_duration(spec, text, field, reterr);
+        case FLAG_FORMAT: return parse_format(spec, text, flags, reterr);
+        case FLAG_DRY_RUN: return parse_dry_run(spec, text, field, reterr);
+        }
+
+        return error_set(reterr, ERROR_INTERNAL, "--%s has no meaning", spec->name);
+}
+
+/* What getopt_long() reads. */
+typedef struct Tables {
+        char letters[2 * FLAGS_MAX + 2];
+        struct option options[FLAGS_MAX + 1];
+} Tables;
+
+static void tables_init(Tables *tables) {
+        char *letter = tables->letters;
+
+        *tables = (Tables){ .letters = "" };
+        *letter++ = ':';
+        for (size_t i = 0; i < n_flag_specs; i++) {
+                const FlagSpec *spec = &flag_specs[i];
+
+                tables->options[i] = (struct option){
+                        .name = spec->name,
+                        .has_arg = spec->type == FLAG_BOOL ? optional_argument : required_argument,
+                        .val = FLAG_VALUE + (int) i,
+                };
+                if (!spec->letter)
+                        continue;
+                *letter++ = spec->letter;
+                if (spec->type != FLAG_BOOL)
+                        *letter++ = ':';
+        }
+}
+
+static const FlagSpec *spec_of(int value) {
+        if (value >= FLAG_VALUE)
+                return &flag_specs[value - FLAG_VALUE];
+
+        for (size_t i = 0; i < n_flag_specs; i++)
+                if (flag_specs[i].letter == value)
+                        return &flag_specs[i];
+
+        return NULL;
+}
+
+static int refuse_long(const char *text, Error *reterr) {
+        Suggestion suggestion = suggest_for(text + strspn(text, "-"));
+
+        for (size_t i = 0; i < n_flag_specs; i++)
+                suggest(&suggestion, flag_specs[i].name);
+
+        return suggestion.word ? error_set(reterr, ERROR_INVALID,
+                                           "unknown flag \"%s\" (did you mean --%s?)", text,
+                                           suggestion.word)
+                               : error_set(reterr, ERROR_INVALID, "unknown flag \"%s\"", text);
+}
+
+/* getopt_long() returns a letter that it refused, and only the position of a long flag. */
+static int refuse(int value, char **argv, Error *reterr) {
+        const char *text = argv[optind - 1];
+
+        if (value == ':')
+                return error_set(reterr, ERROR_INVALID, "%s needs a value", text);
+        if (optopt > 0 && optopt < FLAG_VALUE && strncmp(text, "--", 2) != 0)
+                return error_set(reterr, ERROR_INVALID, "unknown flag \"-%c\"", optopt);
+
+        return refuse_long(text, reterr);
+}
+
+int flags_parse(int argc, char **argv, Flags *ret, Error *reterr) {
+        Flags flags = { .format = OUTPUT_TABLE };
+        Tables tables;
+        int value, r;
+
+        tables_init(&tables);
+        optind = 0; /* read anew, also when something was read before */
+        opterr = 0;
+        while ((value = getopt_long(argc, argv, tables.letters, tables.options, NULL)) >= 0) {
+                if (value == '?' || value == ':')
+                        return refuse(value, argv, reterr);
+
+                r = parse_one(spec_of(value), optarg, &flags, reterr);
+                if (r < 0)
+                        return r;
+        }
+
+        flags.arguments = argv + optind;
+        flags.n_arguments = argc - optind;
+        *ret = flags;
+        return 0;
+}
+
+const FlagSpec *flags_find_awaiting(const char *word) {
+        for (size_t i = 0; i < n_flag_specs; i++) {
+                const FlagSpec *spec = &flag_specs[i];
+                bool is_long = strncmp(word, "--", 2) == 0 && strcmp(word + 2, spec->name) == 0;
+                bool is_letter =
+                        spec->letter && word[0] == '-' && word[1] == spec->letter && !word[2];
+
+                if (spec->type != FLAG_BOOL && (is_long || is_letter))
+                        return spec;
+        }
+
+        return NULL;
+}
+
+int flags_check(const Flags *flags, CommandId command, Error *reterr) {
+        for (size_t i = 0; i < n_flag_specs; i++)
+                if ((flags->given & UINT64_C(1) << i) && !(flag_specs[i].commands & 1u << command))
+                        return error_set(reterr, ERROR_INVALID, "--%s is no flag of this command",
+                                         flag_specs[i].name);
+
+        return 0;
+}

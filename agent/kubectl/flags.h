@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The command line
+ *
+ * Flags are kubectl's where kubectl has them, and are written as kubectl takes them: anywhere, and
+ * "--flag=value" or "--flag value"; one that is true or false has its value only after "=". One table
+ * says which there are, for the parser, the help and the completion. Texts are borrowed from argv.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/error.h"
+#include "agent/ctl/options.h"
+
+typedef enum CommandId {
+        COMMAND_STATUS,
+        COMMAND_PRELOAD,
+        COMMAND_IMAGES,
+        COMMAND_RESTART,
+        COMMAND_SET_IMAGE,
+        COMMAND_ROLLOUT,
+        COMMAND_DOCTOR,
+        COMMAND_VERSION,
+        COMMAND_HELP,
+        _FLEET_COMMAND_MAX,
+} CommandId;
+
+/* Texts are NULL, numbers 0, where nothing was given. */
+typedef struct Flags {
+        /* of all commands */
+        const char *kubeconfig;
+        const char *context;
+        const char *namespace;
+        int64_t timeout_sec;
+        OutputFormat format;
+        bool wants_names; /* -o name */
+        bool wants_help;
+
+        bool all_namespaces;
+        bool watch;
+        bool undo;
+        bool no_preload;
+        bool is_dry_run;       /* --dry-run=server */
+        const char *partition; /* a number */
+        int64_t grace_sec;
+        const char *selector;
+        const char *nodes;           /* separated by commas */
+        const char *containers;      /* separated by commas */
+        const char *max_unavailable; /* "2", "25%" */
+        const char *like;            /* a workload */
+        const char *parallelism, *max_failures;
+        int64_t ttl_sec;
+        bool withdraw;
+
+        char **arguments; /* with the words of the command */
+        int n_arguments;
+
+        uint64_t given; /* the flags of the table that were given, as bits */
+} Flags;
+
+typedef enum FlagType {
+        FLAG_BOOL,
+        FLAG_TEXT,
+        FLAG_DURATION, /* in seconds */
+        FLAG_FORMAT,   /* wide, json, yaml, name */
+        FLAG_DRY_RUN,  /* none, server */
+} FlagType;
+
+typedef struct FlagSpec {
+        const char *name;
+        char letter; /* 0: it has none */
+        FlagType type;
+        size_t offset;        /* of its field in Flags */
+        unsigned commands;    /* bits 1 << CommandId; FLAG_OF_ALL */
+        const char *argument; /* "NAMESPACE", "a|b" where these are all there are; NULL: none */
+        const char *help;
+} FlagSpec;
+
+#define FLAG_OF_ALL ((1u << _FLEET_COMMAND_MAX) - 1)
+
+extern const FlagSpec flag_specs[];
+extern const size_t n_flag_specs;
+
+/* Moves the flags in argv to its front. */
+int flags_parse(int argc, char **argv, Flags *ret, Error *reterr);
+
+/* The flag of a word such as "-n" or "--namespace", whose value is the next word; NULL: it is none. */
+const FlagSpec *flags_find_awaiting(const char *word);
+
+/* Refused if a flag was given that the command does not have. */
+int flags_check(const Flags *flags, CommandId command, Error *reterr);

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/kruise-plan.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/rollout-pod-plan.h"
+
+/* Where each kind has what its controller does. */
+static const struct {
+        const char *policy, *paused, *partition;
+        const char *desired, *updated, *updated_ready;
+} fields[_WORKLOAD_KIND_MAX] = {
+        [WORKLOAD_CLONE_SET] = { "spec.updateStrategy.type", "spec.updateStrategy.paused",
+                                 "spec.updateStrategy.partition", "spec.replicas",
+                                 "status.updatedReplicas", "status.updatedReadyReplicas" },
+        [WORKLOAD_ADVANCED_STATEFUL_SET] = { "spec.updateStrategy.rollingUpdate.podUpdatePolicy",
+                                             "spec.updateStrategy.rollingUpdate.paused",
+                                             "spec.updateStrategy.rollingUpdate.partition",
+                                             "spec.replicas", "status.updatedReplicas",
+                                             "status.updatedReadyReplicas" },
+        [WORKLOAD_ADVANCED_DAEMON_SET] = { "spec.updateStrategy.rollingUpdate.rollingUpdateType",
+                                           "spec.updateStrategy.rollingUpdate.paused",
+                                           "spec.updateStrategy.rollingUpdate.partition",
+                                           "status.desiredNumberScheduled",
+                                           "status.updatedNumberScheduled", NULL },
+};
+
+static bool is_paused(const RolloutView *view) {
+        return json_object_get_boolean(object_at(view->workload, fields[view->kind].paused));
+}
+
+static int check_strategy(const RolloutView *view, Error *reterr) {
+        const char *path = fields[view->kind].policy, *policy = object_text(view->workload, path);
+
+        if (view->kind != WORKLOAD_CLONE_SET &&
+            text_equal(object_text(view->workload, "spec.updateStrategy.type"), "OnDelete"))
+                return error_set(reterr, ERROR_INVALID,
+                                 "with OnDelete its controller updates no pod by itself: make "
+                                 "spec.updateStrategy.type RollingUpdate");
+        if (!text_equal(policy, "InPlaceIfPossible") && !text_equal(policy, "InPlaceOnly"))
+                return error_set(reterr, ERROR_INVALID,
+                                 "its controller would replace the pods, since %s is %s: make it "
+                                 "InPlaceIfPossible",
+                                 path, policy ? policy : "not set");
+        if (is_paused(view))
+                return error_set(
+                        reterr, ERROR_INVALID,
+                        "%s is true, and so its controller updates no pod: resume it first",
+                        fields[view->kind].paused);
+        return 0;
+}
+
+static int check_images(json_object *template, json_object *images, Error *reterr) {
+        json_object *containers = object_at(template, "spec.containers");
+
+        json_object_object_foreach(images, container, image) {
+                (void) image;
+                if (list_find(containers, "name", container))
+                        continue;
+                if (list_find(object_at(template, "spec.initContainers"), "name", container))
+                        return error_set(
+                                reterr, ERROR_INVALID,
+                                "container \"%s\" is an init container: OpenKruise does not "
+                                "update its image in place",
+                                container);
+                return error_set(reterr, ERROR_NOT_FOUND, "there is no container \"%s\"",
+                                 container);
+        }
+        return 0;
+}
+
+/* All containers, as a merge patch replaces lists. */
+static json_object *make_containers(json_object *template, json_object *images) {
+        json_object *containers = NULL;
+
+        if (json_object_deep_copy(object_at(template, "spec.containers"), &containers, NULL) < 0)
+                return NULL;
+        json_object_object_foreach(images, container, image) {
+                json_object *found = list_find(containers, "name", container);
+
+                if (patch_add(found, "image", json_object_get(image)) < 0) {
+                        json_object_put(containers);
+                        return NULL;
+                }
+        }
+        return containers;
+}
+
+/* With the version that was read, so that no other client's change is lost. */
+static int make_patch(const RolloutView *view, json_object *images, json_object **ret) {
+        const char *version = object_text(view->workload, "metadata.resourceVersion");
+        json_object *containers = make_containers(object_template(view->workload), images);
+        cleanup(json_object_put_p) json_object *patch =
+                patch_wrap("metadata", patch_wrap("resourceVersion",
+                                                  json_object_new_string(version ? version : "")));
+
+        if (!patch) {
+                json_object_put(containers);
+                return -ENOMEM;
+        }
+        if (patch_add(patch, "spec",
+                      patch_wrap("template",
+                                 patch_wrap("spec", patch_wrap("containers", containers)))) < 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(patch);
+        return 0;
+}
+
+int kruise_begin(const RolloutView *view, json_object *images, json_object **ret, Error *reterr) {
+        json_object *template = object_template(view->workload);
+        int r;
+
+        if (object_is_deleted(view->workload))
+                return error_set(reterr, ERROR_CONFLICT, "it is being deleted");
+        if (object_owner(view->workload))
+                return error_set(reterr, ERROR_INVALID,
+                                 "a controller owns it: update the workload that it belongs to");
+        r = check_images(template, images, reterr);
+        if (r < 0)
+                return r;
+        if (template_has_images(template, images)) {
+                *ret = NULL;
+                return 0;
+        }
+        r = check_strategy(view, reterr);
+        return r < 0 ? r : make_patch(view, images, ret);
+}
+
+static json_object *all_images(json_object *template) {
+        json_object *containers = object_list(template, "spec.containers");
+        cleanup(json_object_put_p) json_object *images = json_object_new_object();
+
+        for (size_t i = 0; containers && i < json_object_array_length(containers); i++) {
+                json_object *container = json_object_array_get_idx(containers, i);
+                const char *name = json_get_text(container, "name");
+                const char *image = json_get_text(container, "image");
+
+                if (name && image && patch_add_text(images, name, image) < 0)
+                        return NULL;
+        }
+        return take_ptr(images);
+}
+
+json_object *kruise_record(const RolloutView *view, json_object *images) {
+        json_object *template = object_template(view->workload);
+        cleanup(json_object_put_p) json_object *record = json_object_new_object();
+        json_object *after = images ? json_object_get(images) : all_images(template);
+
+        if (!record || patch_add(record, "after", after) < 0 ||
+            patch_add(record, "before", template_images(template, after)) < 0 ||
+            patch_add_text(record, "state", "forward") < 0 ||
+            patch_add_text(record, "mode", "set-image") < 0)
+                return NULL;
+        return take_ptr(record);
+}
+
+/* How many pods the controller will have updated in the end: not those that the partition keeps. */
+static int64_t expected_pods(const RolloutView *view) {
+        json_object *replicas = object_at(view->workload, fields[view->kind].desired);
+        json_object *partition = object_at(view->workload, fields[view->kind].partition);
+        int64_t desired = replicas ? json_object_get_int64(replicas) : 1, kept = 0;
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        if (partition)
+                (void) share_parse(json_object_get_string(partition), desired, SHARE_ROUNDED_UP,
+                                   &kept, &error);
+        return desired > kept ? desired - kept : 0;
+}
+
+typedef struct Census {
+        int64_t n_updated;
+        json_object *failed, *awaited; /* the first ones; NULL: none */
+        const char *why_failed, *why_awaited;
+} Census;
+
+static Census count_pods(const RolloutView *view, json_object *record) {
+        Census census = { .n_updated = 0 };
+
+        json_object_object_foreach(view->pods, name, pod) {
+                const char *reason;
+                RolloutPhase phase = rollout_phase(view, record, pod, &reason);
+
+                (void) name;
+                census.n_updated += phase == ROLLOUT_UPDATED;
+                if (phase == ROLLOUT_FAILED && !census.failed) {
+                        census.failed = pod;
+                        census.why_failed = reason;
+                }
+                if (phase == ROLLOUT_UPDATING && !census.awaited) {
+                        census.awaited = pod;
+                        census.why_awaited = reason;
+                }
+        }
+        return census;
+}
+
+static bool is_counted(const RolloutView *view, int64_t expected) {
+        const char *ready = fields[view->kind].updated_ready;
+
+        if (ready && object_at(view->workload, ready) &&
+            object_integer(view->workload, ready) < expected)
+                return false;
+        return object_is_observed(view->workload) &&
+               object_integer(view->workload, fields[view->kind].updated) >= expected;
+}
+
+int kruise_plan(const RolloutView *view, json_object *record, RolloutStep *ret) {
+        int64_t expected = expected_pods(view);
+        Census census = count_pods(view, record);
+
+        *ret = ROLLOUT_STEP_INIT;
+        if (!template_has_images(object_template(view->workload), record_images(record, false)))
+                return rollout_step_set(
+                        ret, ROLLOUT_STOP,
+                        "another client has changed its template: its controller brings the pods "
+                        "there now");
+        if (census.failed)
+                return rollout_step_set(ret, ROLLOUT_STOP, "pod \"%s\": %s",
+                                        object_name(census.failed), census.why_failed);
+        if (census.awaited)
+                return rollout_step_set(ret, ROLLOUT_WAIT, "for pod \"%s\"%s%s",
+                                        object_name(census.awaited), census.why_awaited ? ": " : "",
+                                        census.why_awaited ? census.why_awaited : "");
+        if (census.n_updated < expected && is_paused(view))
+                return rollout_step_set(ret, ROLLOUT_WAIT, "until it is resumed: %s is true",
+                                        fields[view->kind].paused);
+        if (census.n_updated < expected || !is_counted(view, expected))
+                return rollout_step_set(ret, ROLLOUT_WAIT,
+                                        "for its controller, which has updated %lld of %lld pods",
+                                        (long long) object_integer(view->workload,
+                                                                   fields[view->kind].updated),
+                                        (long long) expected);
+        ret->action = ROLLOUT_DONE;
+        return 0;
+}

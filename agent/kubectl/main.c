@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * kubectl-inplace
+ *
+ * The table of commands, help, and the exit status.
+ */
+
+#include <ctype.h>
+#include <limits.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/suggest.h"
+#include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
+#include "agent/kubectl/commands.h"
+#include "agent/kubectl/flags.h"
+#include "agent/kubectl/session.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+
+typedef struct Command {
+        const char *words; /* "status", or several: "set image" */
+        CommandId id;
+        int n_arguments_min;
+        int n_arguments_max;
+        int (*run)(Session *session,
+                   const Flags *flags); /* NULL: main.c does it, without a server */
+        const char *usage;
+        const char *help; /* the first line is its summary */
+} Command;
+
+/* clang-format off */
+static const Command commands[] = {
+        { "status", COMMAND_STATUS, 0, INT_MAX, kubectl_status, "status [WORKLOAD|POD...]",
+          "Shows what each pod should run, what it runs, and whether that was verified.\n"
+          "A workload is KIND/NAME, such as deployment/web, sts/db, ds/logs, rs/web-5d9 or pod/web-0.\n" },
+        { "set image", COMMAND_SET_IMAGE, 2, INT_MAX, kubectl_set_image,
+          "set image WORKLOAD CONTAINER=IMAGE...",
+          "Updates the images of a workload and of its pods, without replacing the pods.\n"
+          "A workload is a deployment, replicaset, statefulset or daemonset, as in deployment/web, or a pod that\n"
+          "has none; the container name * stands for all of them. An update that did not end goes on when the\n"
+          "command is repeated. What OpenKruise updates in place (cloneset/web, asts/db, ads/logs) gets the\n"
+          "images in its template, and is followed.\n" },
+        { "rollout", COMMAND_ROLLOUT, 1, 1, kubectl_rollout, "rollout WORKLOAD [--undo]",
+          "Goes on with an update in place, or undoes it.\n"
+          "Where none has begun, it brings the pods to a template that its controller leaves alone: of a\n"
+          "Deployment that is paused, or a StatefulSet or DaemonSet with OnDelete.\n" },
+        { "preload", COMMAND_PRELOAD, 1, INT_MAX, kubectl_preload, "preload IMAGE...",
+          "Has images pulled on nodes before they are needed, and waits for that.\n"
+          "Of all nodes that have a NodeImage, unless --nodes, --selector or --like says which. What ends this\n"
+          "command does not end the pulls: --watch follows them again, --withdraw takes the request back.\n" },
+        { "images", COMMAND_IMAGES, 0, INT_MAX, kubectl_images, "images [IMAGE...]",
+          "Shows which images are on which nodes, by the status of their NodeImages.\n"
+          "An image without tag and digest means all its tags. Labels are those of the nodes.\n" },
+        { "restart", COMMAND_RESTART, 0, INT_MAX, kubectl_restart, "restart POD[/CONTAINER]...|-l SELECTOR",
+          "Restarts containers in place, and waits until their pods are ready again.\n"
+          "KIND/NAME stands for all pods of a workload, KIND/NAME/CONTAINER for one container of\n"
+          "each. Without --containers, all main containers of a pod are restarted. Ctrl-C leaves what\n"
+          "has begun alone.\n" },
+        { "doctor", COMMAND_DOCTOR, 0, 0, kubectl_doctor, "doctor",
+          "Says what the cluster lacks for the other commands, and what to do.\n"
+          "The exit status is 3 if anything was found.\n" },
+        { "version", COMMAND_VERSION, 0, 0, NULL, "version",
+          "Shows the version of this program.\n" },
+        { "help", COMMAND_HELP, 0, 2, NULL, "help [COMMAND]",
+          "Explains a command.\n" },
+};
+/* clang-format on */
+
+#define MAX_COMMAND_WORDS 3 /* with "help" */
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static int count_words(const char *words) {
+        int n = 1;
+
+        for (; *words; words++)
+                n += *words == ' ';
+        return n;
+}
+
+/* Whether the arguments begin with the words of the command. */
+static bool is_called(const Command *command, char **arguments, int n_arguments) {
+        const char *rest = command->words;
+
+        for (int i = 0; i < n_arguments; i++) {
+                size_t size = strcspn(rest, " ");
+
+                if (strlen(arguments[i]) != size || strncmp(arguments[i], rest, size) != 0)
+                        return false;
+                if (rest[size] == '\0')
+                        return true;
+                rest += size + 1;
+        }
+
+        return false;
+}
+
+static const Command *command_find(char **arguments, int n_arguments) {
+        for (size_t i = 0; i < N_COMMANDS; i++)
+                if (is_called(&commands[i], arguments, n_arguments))
+                        return &commands[i];
+
+        return NULL;
+}
+
+/* Under the title, if there are any. */
+static void print_flags(const char *title, CommandId command, bool is_general) {
+        for (size_t i = 0; i < n_flag_specs; i++) {
+                const FlagSpec *spec = &flag_specs[i];
+                char name[64];
+
+                if (!(spec->commands & 1u << command) ||
+                    (spec->commands == FLAG_OF_ALL) != is_general)
+                        continue;
+
+                (void) fputs(title, stdout);
+                title = "";
+                (void) snprintf(name, sizeof(name), "%s%c%s--%s%s%s", spec->letter ? "-" : "",
+                                spec->letter ?: ' ', spec->letter ? ", " : "   ", spec->name,
+                                spec->argument ? " " : "", spec->argument ?: "");
+                printf("  %-34s %s\n", name, spec->help);
+        }
+}
+
+static void print_end(void) {
+        print_flags("\nFlags of all commands:\n", COMMAND_HELP, true);
+        printf("\n"
+               "Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly done, 124 timed out,\n"
+               "128 + N ended by signal N. See kubectl-inplace(1).\n");
+}
+
+static int print_overview(void) {
+        printf("Usage: kubectl inplace COMMAND [ARGUMENT...] [FLAG...]\n"
+               "\n"
+               "Updates workloads in place, preloads images, and restarts and inspects pods of a cluster.\n"
+               "\n"
+               "Commands:\n");
+        for (size_t i = 0; i < N_COMMANDS; i++)
+                printf("  %-24s %.*s\n", commands[i].words, (int) strcspn(commands[i].help, "\n"),
+                       commands[i].help);
+        print_end();
+        return EXIT_STATUS_DONE;
+}
+
+static int refuse_command(const char *name) {
+        Suggestion suggestion = suggest_for(name);
+
+        for (size_t i = 0; i < N_COMMANDS; i++)
+                suggest(&suggestion, commands[i].words);
+
+        if (suggestion.word)
+                complain("unknown command \"%s\" (did you mean \"%s\"?); try: kubectl inplace help",
+                         name, suggestion.word);
+        else
+                complain("unknown command \"%s\"; try: kubectl inplace help", name);
+        return EXIT_STATUS_USAGE;
+}
+
+static int print_help_of(char **arguments, int n_arguments) {
+        const Command *command = command_find(arguments, n_arguments);
+
+        if (!command)
+                return refuse_command(arguments[0]);
+
+        printf("Usage: kubectl inplace %s [FLAG...]\n\n%s", command->usage, command->help);
+        print_flags("\nFlags:\n", command->id, false);
+        print_end();
+        return EXIT_STATUS_DONE;
+}
+
+/* What cobra, and so kubectl, calls a directive. */
+#define COMPLETE_FILES ":0"
+#define COMPLETE_NO_FILES ":4"
+
+static bool begins_with(const char *text, const char *start) {
+        return strncmp(text, start, strlen(start)) == 0;
+}
+
+static void complete_flags(const Command *command, const char *current) {
+        for (size_t i = 0; i < n_flag_specs; i++) {
+                const FlagSpec *spec = &flag_specs[i];
+
+                if (command ? spec->commands & 1u << command->id : spec->commands == FLAG_OF_ALL)
+                        if (begins_with(spec->name, current + strspn(current, "-")))
+                                printf("--%s\t%s\n", spec->name, spec->help);
+        }
+}
+
+/* The word that follows those that are there; of "set image" it is "image" after "set". */
+static void complete_commands(char **words, int n_words, const char *current) {
+        const char *before = "";
+
+        for (size_t i = 0; i < N_COMMANDS; i++) {
+                const char *rest = commands[i].words;
+                int n = 0;
+
+                for (; n < n_words && begins_with(rest, words[n]) && rest[strlen(words[n])] == ' ';
+                     n++)
+                        rest += strlen(words[n]) + 1;
+                if (n < n_words || !begins_with(rest, current) || strcmp(rest, before) == 0)
+                        continue;
+
+                before = rest;
+                printf("%.*s\t%.*s\n", (int) strcspn(rest, " "), rest,
+                       (int) strcspn(commands[i].help, "\n"), commands[i].help);
+        }
+}
+
+/* "a|b|c"; false: its values are not known. */
+static bool complete_values(const FlagSpec *spec, const char *current) {
+        const char *rest = spec->argument;
+
+        if (!strchr(rest, '|') || !islower((unsigned char) rest[0]))
+                return false;
+
+        for (; rest; rest = strchr(rest, '|') ? strchr(rest, '|') + 1 : NULL)
+                if (begins_with(rest, current))
+                        printf("%.*s\n", (int) strcspn(rest, "|"), rest);
+        return true;
+}
+
+/* Words up to the one that is completed, which may be empty. */
+static int complete(char **words, int n_words) {
+        const char *current = n_words > 0 ? words[n_words - 1] : "";
+        const FlagSpec *awaiting = NULL; /* the flag whose value the next word is */
+        const Command *command;
+        char *plain[MAX_COMMAND_WORDS];
+        int n_plain = 0;
+
+        for (int i = 0; i < n_words - 1; i++) {
+                bool is_value = awaiting != NULL;
+
+                awaiting = is_value ? NULL : flags_find_awaiting(words[i]);
+                if (!is_value && words[i][0] != '-' && n_plain < MAX_COMMAND_WORDS)
+                        plain[n_plain++] = words[i];
+        }
+
+        command = command_find(plain, n_plain);
+        if (awaiting)
+                return puts(complete_values(awaiting, current) ? COMPLETE_NO_FILES
+                                                               : COMPLETE_FILES),
+                       EXIT_STATUS_DONE;
+        if (current[0] == '-')
+                complete_flags(command, current);
+        else if (!command)
+                complete_commands(plain, n_plain, current);
+        else if (command->id == COMMAND_HELP)
+                complete_commands(plain + 1, n_plain - 1, current);
+        puts(COMPLETE_NO_FILES);
+        return EXIT_STATUS_DONE;
+}
+
+static int check_usage(const Command *command, const Flags *flags) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        if (flags->n_arguments < command->n_arguments_min)
+                complain(
+                        "too few arguments, it is: kubectl inplace %s; try: kubectl inplace help %s",
+                        command->usage, command->words);
+        else if (flags->n_arguments > command->n_arguments_max)
+                complain("superfluous argument \"%s\"; try: kubectl inplace help %s",
+                         flags->arguments[command->n_arguments_max], command->words);
+        else if (flags_check(flags, command->id, &error) < 0)
+                complain("%s; try: kubectl inplace help %s", error_message(&error), command->words);
+        else
+                return EXIT_STATUS_DONE;
+
+        return EXIT_STATUS_USAGE;
+}
+
+static int run_with_server(const Command *command, const Flags *flags) {
+        const SessionOptions options = {
+                .kubeconfig = flags->kubeconfig,
+                .context = flags->context,
+                .namespace = flags->namespace,
+                .timeout_usec = (uint64_t) flags->timeout_sec * USEC_PER_SEC,
+                .is_dry_run = flags->is_dry_run,
+        };
+        cleanup(session_free_p) Session *session = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = session_new(&options, &session, &error);
+        if (error.kind != ERROR_NONE) {
+                complain("%s", error_message(&error));
+                return EXIT_STATUS_FAILED;
+        }
+
+        return r < 0 ? r : command->run(session, flags);
+}
+
+static int run_alone(const Command *command, const Flags *flags) {
+        if (command->id == COMMAND_HELP)
+                return flags->n_arguments > 0 ? print_help_of(flags->arguments, flags->n_arguments)
+                                              : print_overview();
+
+        printf("kubectl-inplace %s\n", INPLACED_VERSION);
+        return EXIT_STATUS_DONE;
+}
+
+static int run(Flags *flags) {
+        const Command *command;
+        int r;
+
+        if (flags->n_arguments == 0 && flags->wants_help)
+                return print_overview();
+        if (flags->n_arguments == 0) {
+                complain("no command was given; try: kubectl inplace help");
+                return EXIT_STATUS_USAGE;
+        }
+        if (flags->wants_help)
+                return print_help_of(flags->arguments, flags->n_arguments);
+
+        command = command_find(flags->arguments, flags->n_arguments);
+        if (!command)
+                return refuse_command(flags->arguments[0]);
+
+        flags->arguments += count_words(command->words);
+        flags->n_arguments -= count_words(command->words);
+        r = check_usage(command, flags);
+        if (r != EXIT_STATUS_DONE)
+                return r;
+
+        return command->run ? run_with_server(command, flags) : run_alone(command, flags);
+}
+
+int main(int argc, char **argv) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Flags flags;
+
+        (void) setlocale(LC_CTYPE, ""); /* which characters the terminal shows */
+
+        if (argc > 1 && strcmp(argv[1], "__complete") == 0)
+                return output_end(complete(argv + 2, argc - 2));
+        if (flags_parse(argc, argv, &flags, &error) < 0) {
+                complain("%s; try: kubectl inplace help", error_message(&error));
+                return EXIT_STATUS_USAGE;
+        }
+
+        return output_end(run(&flags));
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * kubectl inplace preload
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/commands.h"
+#include "agent/kubectl/pod-choice.h"
+#include "agent/kubectl/preload.h"
+#include "agent/kubectl/workload.h"
+
+/* Each once; owned. */
+typedef struct Names {
+        char **items;
+        size_t n_items;
+} Names;
+
+static void names_done(Names *names) {
+        for (size_t i = 0; i < names->n_items; i++)
+                free(names->items[i]);
+        free(names->items);
+}
+
+/* Takes the name over. */
+static int names_add(Names *names, char *name) {
+        cleanup(free_p) char *added = name;
+        char **items;
+
+        if (!added)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < names->n_items; i++)
+                if (strcmp(names->items[i], added) == 0)
+                        return 0;
+
+        items = reallocarray(names->items, names->n_items + 1, sizeof(*items));
+        if (!items)
+                return -ENOMEM;
+
+        names->items = items;
+        items[names->n_items++] = take_ptr(added);
+        return 0;
+}
+
+static int names_split(Names *names, const char *text) {
+        while (*text) {
+                size_t size = strcspn(text, ",");
+                int r = size > 0 ? names_add(names, strndup(text, size)) : 0;
+
+                if (r < 0)
+                        return r;
+                text += size + (text[size] == ',');
+        }
+
+        return 0;
+}
+
+/* Where the pods of a workload are, and how they get their images. */
+typedef struct Likeness {
+        Names nodes, secrets;
+} Likeness;
+
+static void likeness_done(Likeness *likeness) {
+        names_done(&likeness->nodes);
+        names_done(&likeness->secrets);
+}
+
+static int add_pod(json_object *pod, void *userdata) {
+        Likeness *likeness = userdata;
+        json_object *spec = json_get(pod, "spec", json_type_object);
+        json_object *secrets = json_get(spec, "imagePullSecrets", json_type_array);
+        const char *node = json_get_filled(spec, "nodeName");
+        int r;
+
+        r = node ? names_add(&likeness->nodes, strdup(node)) : 0;
+        for (size_t i = 0; r >= 0 && secrets && i < json_object_array_length(secrets); i++) {
+                const char *name = json_get_filled(json_object_array_get_idx(secrets, i), "name");
+
+                if (name)
+                        r = names_add(&likeness->secrets, strdup(name));
+        }
+
+        return r;
+}
+
+static int find_likeness(Session *session, const char *name, Likeness *ret, Error *reterr) {
+        cleanup(pod_choice_done) PodChoice choice = POD_CHOICE_INIT;
+        size_t n_pods;
+        int r;
+
+        r = pod_choice_of_name(session, name, &choice, reterr);
+        if (r >= 0)
+                r = pod_choice_list(session, &choice, session_namespace(session), add_pod, ret,
+                                    &n_pods, reterr);
+        if (r < 0)
+                return r;
+
+        return ret->nodes.n_items > 0
+                       ? 0
+                       : error_set(reterr, ERROR_NOT_FOUND,
+                                   "no pod of %s is on a node: use --nodes or --selector", name);
+}
+
+static int check(const Flags *flags, Error *reterr) {
+        if (!!flags->nodes + !!flags->selector + !!flags->like > 1)
+                return error_set(reterr, ERROR_INVALID,
+                                 "only one of --nodes, --selector and --like is possible");
+        if (flags->watch && flags->withdraw)
+                return error_set(reterr, ERROR_INVALID,
+                                 "only one of --watch and --withdraw is possible");
+
+        return 0;
+}
+
+static size_t count_phase(const PreloadResult *result, const char *phase) {
+        size_t n = 0;
+
+        for (size_t i = 0; result->nodes && i < json_object_array_length(result->nodes); i++)
+                n += json_is(json_object_array_get_idx(result->nodes, i), "phase", phase);
+        return n;
+}
+
+/* For the same images on the same nodes. */
+static void print_command(const Flags *flags, const char *flag) {
+        (void) fprintf(stderr, "  kubectl inplace preload %s", flag);
+        for (int i = 0; i < flags->n_arguments; i++)
+                (void) fprintf(stderr, " %s", flags->arguments[i]);
+        if (flags->nodes)
+                (void) fprintf(stderr, " --nodes %s", flags->nodes);
+        if (flags->selector)
+                (void) fprintf(stderr, " --selector \"%s\"", flags->selector);
+        if (flags->like)
+                (void) fprintf(stderr, " --like %s", flags->like);
+        if (flags->namespace)
+                (void) fprintf(stderr, " --namespace %s", flags->namespace);
+        if (flags->context)
+                (void) fprintf(stderr, " --context %s", flags->context);
+        (void) fputc('\n', stderr);
+}
+
+static void print_interruption(const Flags *flags, const PreloadResult *result) {
+        size_t n_running = count_phase(result, "Running"),
+               n_left = count_phase(result, "NotRequested");
+
+        if (flags->withdraw || n_running + n_left == 0)
+                return;
+
+        complain("the pulls go on, on %zu nodes; %zu more were not requested. Follow, withdraw:",
+                 n_running, n_left);
+        print_command(flags, "--watch");
+        print_command(flags, "--withdraw");
+}
+
+static int print_tree(const Flags *flags, const PreloadResult *result) {
+        cleanup(json_put_p) json_object *tree = json_object_new_object();
+
+        if (!tree || !output_add_number(tree, "nodes", result->n_nodes) ||
+            !output_add_number(tree, "succeeded", result->n_done) ||
+            !output_add_number(tree, "failed", result->n_failed) ||
+            !output_add(tree, "items", json_object_get(result->nodes)))
+                return -ENOMEM;
+
+        return output_tree(flags->format, tree);
+}
+
+static int print_names(const PreloadResult *result) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(result->nodes); i++)
+                r = print_safe("nodeimage.apps.kruise.io/%s",
+                               json_get_text(json_object_array_get_idx(result->nodes, i), "name"));
+        return r;
+}
+
+static int print_reasons(const char *reasons) {
+        int r = 0;
+
+        while (r >= 0 && *reasons) {
+                size_t size = strcspn(reasons, "\n");
+
+                r = print_safe("%.*s", (int) size, reasons);
+                reasons += size + (reasons[size] == '\n');
+        }
+
+        return r;
+}
+
+static int print_result(const Flags *flags, const PreloadResult *result) {
+        if (!result->nodes)
+                return 0;
+        if (flags->format == OUTPUT_JSON || flags->format == OUTPUT_YAML)
+                return print_tree(flags, result);
+        if (flags->wants_names)
+                return print_names(result);
+
+        return print_reasons(result->reasons);
+}
+
+static int conclude(const Session *session, const Flags *flags, const PreloadResult *result) {
+        if (result->n_failed > 0 || count_phase(result, "NotRequested") > 0)
+                return EXIT_STATUS_PARTLY;
+        if (result->n_nodes > 0 || result->n_done > 0 || session_is_dry_run(session))
+                return EXIT_STATUS_DONE;
+
+        complain("%s", flags->watch || flags->withdraw ? "no node has such a request"
+                                                       : "there is no such node");
+        return EXIT_STATUS_FAILED;
+}
+
+static int preload(Session *session, const Flags *flags, const PreloadRequest *request) {
+        cleanup(preload_result_done) PreloadResult result = { .n_nodes = 0 };
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r, printed;
+
+        r = preload_run(session, request, &result, &error);
+        printed = print_result(flags, &result);
+        if (printed < 0)
+                return printed;
+        if (r < 0) {
+                r = session_fail(session, r, &error);
+                if (session_is_ended(session))
+                        print_interruption(flags, &result);
+                return r;
+        }
+
+        return conclude(session, flags, &result);
+}
+
+int kubectl_preload(Session *session, const Flags *flags) {
+        cleanup(likeness_done) Likeness likeness = { .nodes = { .items = NULL } };
+        cleanup(error_done) Error error = ERROR_INIT;
+        PreloadRequest request = {
+                .images = (const char *const *) flags->arguments,
+                .n_images = (size_t) flags->n_arguments,
+                .labels = flags->nodes || flags->like ? NULL : flags->selector ?: "",
+                .parallelism = flags->parallelism,
+                .max_failures = flags->max_failures,
+                .ttl_sec = flags->ttl_sec,
+                .mode = flags->withdraw ? PRELOAD_WITHDRAW
+                        : flags->watch  ? PRELOAD_WATCH
+                                        : PRELOAD_PULL,
+                .is_shown = !flags->wants_names && flags->format != OUTPUT_JSON &&
+                            flags->format != OUTPUT_YAML,
+        };
+        int r;
+
+        r = check(flags, &error);
+        if (r < 0) {
+                complain("%s", error_message(&error));
+                return EXIT_STATUS_USAGE;
+        }
+
+        if (flags->nodes)
+                r = names_split(&likeness.nodes, flags->nodes);
+        else if (flags->like)
+                r = find_likeness(session, flags->like, &likeness, &error);
+        if (r < 0)
+                return session_fail(session, r, &error);
+
+        request.nodes = (const char *const *) likeness.nodes.items;
+        request.n_nodes = likeness.nodes.n_items;
+        request.secrets = (const char *const *) likeness.secrets.items;
+        request.n_secrets = likeness.secrets.n_items;
+        return preload(session, flags, &request);
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/restart-plan.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/workload.h"
+
+/* How many of its parts say which pods: one, or two if the first is a kind. */
+static bool begins_with_kind(const char *text) {
+        const char *slash = strchr(text, '/');
+        const char *second = slash ? strchr(slash + 1, '/') : NULL;
+        cleanup(free_p) char *name =
+                slash ? strndup(text, second ? (size_t) (second - text) : strlen(text)) : NULL;
+        WorkloadKind kind;
+
+        return name && workload_name_parse(name, &kind, &(const char *){ NULL }, NULL) >= 0;
+}
+
+int restart_target_parse(const char *text, RestartTarget *ret, Error *reterr) {
+        cleanup(restart_target_done) RestartTarget target = RESTART_TARGET_INIT;
+        const char *start = begins_with_kind(text) ? strchr(text, '/') + 1 : text;
+        const char *slash = strchr(start, '/');
+
+        if (!start[0] || start[0] == '/' || (slash && (!slash[1] || strchr(slash + 1, '/'))))
+                return error_set(reterr, ERROR_INVALID,
+                                 "\"%s\": expected POD, POD/CONTAINER, KIND/NAME or "
+                                 "KIND/NAME/CONTAINER",
+                                 text);
+
+        target.pods = slash ? strndup(text, (size_t) (slash - text)) : strdup(text);
+        if (!target.pods || (slash && text_copy(slash + 1, &target.container) < 0))
+                return -ENOMEM;
+
+        *ret = target;
+        target = RESTART_TARGET_INIT;
+        return 0;
+}
+
+void restart_target_done(RestartTarget *target) {
+        free(target->pods);
+        free(target->container);
+        *target = RESTART_TARGET_INIT;
+}
+
+static int add_name(json_object *names, const char *name) {
+        return patch_append(names, json_object_new_string(name));
+}
+
+static int add_all(json_object *pod, json_object *names) {
+        json_object *containers = object_at(pod, "spec.containers");
+        size_t n = json_object_is_type(containers, json_type_array)
+                           ? json_object_array_length(containers)
+                           : 0;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < n; i++)
+                r = add_name(names,
+                             json_get_text(json_object_array_get_idx(containers, i), "name") ?: "");
+        return r;
+}
+
+static int add_named(json_object *pod, const char *list, json_object *names, Error *reterr) {
+        cleanup(free_p) char *copy = strdup(list);
+        char *rest = copy;
+
+        if (!copy)
+                return -ENOMEM;
+
+        for (char *name; (name = strsep(&rest, ","));) {
+                json_object *sidecar =
+                        list_find(object_at(pod, "spec.initContainers"), "name", name);
+
+                if (!list_find(object_at(pod, "spec.containers"), "name", name) &&
+                    !json_is(sidecar, "restartPolicy", "Always"))
+                        return error_set(reterr, ERROR_INVALID,
+                                         "pod/%s has no container \"%s\" that keeps running",
+                                         object_name(pod), name);
+                if (add_name(names, name) < 0)
+                        return -ENOMEM;
+        }
+
+        return 0;
+}
+
+int restart_plan_containers(json_object *pod, const char *names, json_object **ret, Error *reterr) {
+        cleanup(json_object_put_p) json_object *list = json_object_new_array();
+        int r;
+
+        if (!list)
+                return -ENOMEM;
+
+        r = names ? add_named(pod, names, list, reterr) : add_all(pod, list);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(list);
+        return 0;
+}
+
+static json_object *containers_of(const RestartRequest *request) {
+        cleanup(json_object_put_p) json_object *list = json_object_new_array();
+
+        for (size_t i = 0; list && i < json_object_array_length(request->containers); i++) {
+                json_object *name = json_object_array_get_idx(request->containers, i);
+
+                if (patch_append(list, patch_wrap("name", json_object_get(name))) < 0)
+                        return NULL;
+        }
+
+        return take_ptr(list);
+}
+
+static json_object *metadata_of(const RestartRequest *request) {
+        cleanup(json_object_put_p) json_object *metadata = json_object_new_object();
+
+        if (!metadata || patch_add_text(metadata, "generateName", "inplace-restart-") < 0 ||
+            patch_add(metadata, "labels",
+                      patch_wrap(RESTART_LABEL, json_object_new_string(request->run))) < 0)
+                return NULL;
+
+        return take_ptr(metadata);
+}
+
+static json_object *spec_of(const RestartRequest *request) {
+        cleanup(json_object_put_p) json_object *spec = json_object_new_object();
+
+        if (!spec || patch_add_text(spec, "podName", request->pod) < 0 ||
+            patch_add(spec, "containers", containers_of(request)) < 0 ||
+            patch_add(spec, "ttlSecondsAfterFinished", json_object_new_int64(request->keep_sec)) <
+                    0)
+                return NULL;
+
+        return take_ptr(spec);
+}
+
+int restart_plan_body(const RestartRequest *request, json_object **ret) {
+        cleanup(json_object_put_p) json_object *body = json_object_new_object();
+        char version[64];
+
+        (void) snprintf(version, sizeof(version), "apps.kruise.io/%s", request->version);
+        if (!body || patch_add_text(body, "apiVersion", version) < 0 ||
+            patch_add_text(body, "kind", "ContainerRecreateRequest") < 0 ||
+            patch_add(body, "metadata", metadata_of(request)) < 0 ||
+            patch_add(body, "spec", spec_of(request)) < 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(body);
+        return 0;
+}
+
+/* The first container that did not succeed. */
+static json_object *find_failed(json_object *states) {
+        size_t n =
+                json_object_is_type(states, json_type_array) ? json_object_array_length(states) : 0;
+
+        for (size_t i = 0; i < n; i++) {
+                json_object *state = json_object_array_get_idx(states, i);
+
+                if (!json_is(state, "phase", "Succeeded"))
+                        return state;
+        }
+
+        return NULL;
+}
+
+int restart_plan_read(json_object *request, RestartEnd *ret_end, char **ret_why) {
+        json_object *status = object_at(request, "status");
+        json_object *states = object_at(status, "containerRecreateStates");
+        json_object *failed = find_failed(states);
+        const char *message = json_get_filled(status, "message");
+
+        *ret_why = NULL;
+        if (!json_is(status, "phase", "Completed")) {
+                *ret_end = RESTART_RUNNING;
+                return 0;
+        }
+        if (!failed && states) {
+                *ret_end = RESTART_SUCCEEDED;
+                return 0;
+        }
+
+        *ret_end = RESTART_FAILED;
+        if (!failed)
+                return text_copy(message, ret_why);
+        if (text_format(ret_why, "container %s: %s", json_get_text(failed, "name") ?: "",
+                     json_get_filled(failed, "message") ?: message ?: "it was not restarted") < 0)
+                return -ENOMEM;
+
+        return 0;
+}
+
+bool restart_plan_is_over(json_object *pod) {
+        const char *phase = object_text(pod, "status.phase") ?: "";
+
+        return object_is_deleted(pod) || strcmp(phase, "Succeeded") == 0 ||
+               strcmp(phase, "Failed") == 0;
+}
+
+bool restart_plan_is_ready(json_object *pod) {
+        return json_is(list_find(object_at(pod, "status.conditions"), "type", "Ready"), "status",
+                       "True");
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * What is to be written next, of an update of a workload in place
+ *
+ * Once a workload is taken over, each pod gets the images, and so does the template that its pods come from: that
+ * of a ReplicaSet when the first pod runs them, any other before. In the end the controller finds all as it
+ * should be and may act again. What comes next follows from the record and from what is there now, and from
+ * nothing else: so any program that plans again goes on where another stopped, forward or, if the record says
+ * so, back. Pure.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/error.h"
+#include "agent/kubectl/rollout-pod-plan.h"
+#include "agent/kubectl/takeover-plan.h"
+
+typedef struct RolloutLimits {
+        const char *
+                max_unavailable; /* "1", "25%"; NULL: as the workload's own strategy has it, or 1 */
+        int64_t grace_sec;       /* between the gate and the update */
+} RolloutLimits;
+
+typedef enum RolloutAction {
+        ROLLOUT_WAIT,              /* for `message` */
+        ROLLOUT_PATCH_WORKLOAD,    /* its template */
+        ROLLOUT_PATCH_REPLICA_SET, /* the template its pods come from */
+        ROLLOUT_CLOSE_GATE,        /* of the pod, by its status */
+        ROLLOUT_PATCH_POD,
+        ROLLOUT_HAND_BACK, /* to the controller: all is done */
+        ROLLOUT_ABANDON,   /* the same, but it is not, because of `message` */
+        ROLLOUT_STOP,      /* nothing is written any more, because of `message` */
+        ROLLOUT_DONE,
+        _ROLLOUT_ACTION_MAX,
+} RolloutAction;
+
+typedef struct RolloutStep {
+        RolloutAction action;
+        const char *name;   /* of the pod or ReplicaSet; borrowed from the view */
+        json_object *patch; /* a strategic merge patch; owned */
+        char *message;      /* owned */
+} RolloutStep;
+
+#define ROLLOUT_STEP_INIT ((RolloutStep){ .action = ROLLOUT_WAIT })
+
+int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimits *limits,
+                 RolloutStep *ret, Error *reterr);
+/* The same when another client has removed the record, which is known from before: what it holds is given back,
+ * since nothing else would any more. */
+int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep *ret);
+/* The n-th of the writes that an update with this record will need, to be checked by the server beforehand;
+ * ROLLOUT_DONE: there are no more. */
+int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret);
+
+/* The action, which is for or because of this message. */
+int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format, ...)
+        __attribute__((format(printf, 3, 4)));
+void rollout_step_done(RolloutStep *step);

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * How far a pod is in an update in place, by what the API server shows of it
+ *
+ * A container was replaced when it has another ID than when its image was patched, which an annotation of
+ * the pod remembers; the pod is updated when it is ready then, and when the agent of its node, if there is one,
+ * has verified what runs. Pure.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/kubectl/takeover-plan.h"
+
+/* Of a pod: {container: {"image", "id"}}, what it had when it was patched. */
+#define ROLLOUT_POD_ANNOTATION "inplaced.io/updated-containers"
+
+typedef enum RolloutPhase {
+        ROLLOUT_LEFT,     /* it is deleted, another's, or below the partition */
+        ROLLOUT_OLD,      /* waits for its turn */
+        ROLLOUT_DRAINING, /* its gate is closed, or closing */
+        ROLLOUT_UPDATING, /* its new containers are awaited */
+        ROLLOUT_FAILED,   /* they do not start */
+        ROLLOUT_UPDATED,
+        _ROLLOUT_PHASE_MAX,
+} RolloutPhase;
+
+/* Why a pod has failed, or waits, is borrowed from it; NULL: for no reason. */
+RolloutPhase rollout_phase(const RolloutView *view, json_object *record, json_object *pod,
+                           const char **ret_reason);
+const char *rollout_phase_to_string(RolloutPhase phase);
+
+bool pod_is_ready(json_object *pod);
+/* Ready for the workload's minReadySeconds, since its last container was started. */
+bool view_pod_is_available(const RolloutView *view, json_object *pod);
+/* The restarts of these containers. */
+int64_t pod_restarts(json_object *pod, json_object *containers);
+
+/* The readiness gate, see agent/pod/gate-spec.h: closed for an update; and it has to be closed, or closed
+ * again, before the pod gets these images, so that the agent opens it when they run. */
+bool pod_gate_is_closed(json_object *pod);
+bool pod_gate_must_close(json_object *pod, json_object *images);
+int64_t pod_gate_closed_sec(json_object *pod);
+
+/* The annotation for the next patch. NULL: no memory. */
+json_object *pod_make_former(json_object *pod, json_object *images);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Having the images of an update pulled before it begins
+ *
+ * On the nodes of the pods that it will change, as far as these have an agent that pulls images, with the pull
+ * secrets of the template.
+ */
+
+#include <stdbool.h>
+
+#include "agent/kubectl/rollout-watch.h"
+
+/* Refused if they cannot be pulled everywhere. *ret_is_done: there was such a node, and time has passed. */
+int rollout_preload(const RolloutWatch *watch, json_object *record, bool *ret_is_done,
+                    Error *reterr);

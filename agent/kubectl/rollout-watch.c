@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/rollout-watch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/kubectl/pod-choice.h"
+#include "agent/kube/patch.h"
+
+static bool is_ours(const RolloutWatch *watch, json_object *object) {
+        return text_equal(object_owner(object), object_text(watch->view.workload, "metadata.uid"));
+}
+
+/* What there is, kept by name */
+
+/* The same object, and not an older one: the answer to a write and the watch show it, in either order. */
+static bool is_successor(json_object *known, json_object *object) {
+        return text_equal(object_text(known, "metadata.uid"),
+                          object_text(object, "metadata.uid")) &&
+               !kube_version_is_older(object_text(object, "metadata.resourceVersion"),
+                                      object_text(known, "metadata.resourceVersion"));
+}
+
+static int keep(json_object *map, const KubeObject *object) {
+        json_object *known = json_object_object_get(map, object->name);
+        bool is_same = known && text_equal(object_text(known, "metadata.uid"), object->uid);
+
+        return is_same && !is_successor(known, object->json)
+                       ? 0
+                       : patch_add(map, object->name, json_object_get(object->json));
+}
+
+static void keep_workload(RolloutWatch *watch, json_object *workload) {
+        json_object_put(watch->view.workload);
+        watch->view.workload = json_object_get(workload);
+}
+
+static int on_workload(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+        const char *uid = object_text(watch->view.workload, "metadata.uid");
+
+        watch->is_there = true;
+        if (!text_equal(uid, object->uid) || is_successor(watch->view.workload, object->json))
+                keep_workload(watch, object->json);
+        return 0;
+}
+
+static int on_workload_gone(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        (void) object;
+        watch->is_there = false;
+        keep_workload(watch, NULL);
+        return 0;
+}
+
+static int on_owned(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        return is_ours(watch, object->json) ? keep(watch->view.owned, object) : 0;
+}
+
+static int on_owned_gone(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        json_object_object_del(watch->view.owned, object->name);
+        return 0;
+}
+
+static int on_pod(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        return keep(watch->view.pods, object);
+}
+
+static int on_pod_gone(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        json_object_object_del(watch->view.pods, object->name);
+        return 0;
+}
+
+static int on_budget(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        return keep(watch->view.budgets, object);
+}
+
+static int on_budget_gone(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        json_object_object_del(watch->view.budgets, object->name);
+        return 0;
+}
+
+static int forget(json_object **map) {
+        json_object_put(*map);
+        *map = json_object_new_object();
+        return *map ? 0 : -ENOMEM;
+}
+
+/* A pod is shown as a workload and as its own pod. */
+static int on_workload_pod(const KubeObject *object, void *userdata) {
+        int r = on_workload(object, userdata);
+
+        return r < 0 ? r : on_pod(object, userdata);
+}
+
+static int follow(RolloutWatch *watch) {
+        const char *namespace = watch->path.namespace;
+        WorkloadKind kind = watch->view.kind;
+        bool has_revisions = kind == WORKLOAD_STATEFUL_SET || kind == WORKLOAD_DAEMON_SET;
+        cleanup(free_p) char *field = NULL;
+        SessionWatch watches[SESSION_WATCHES_MAX];
+        size_t n = 0;
+
+        watch->is_there = false;
+        if (text_format(&field, "metadata.name=%s", watch->path.name) < 0)
+                return -ENOMEM;
+        if (forget(&watch->view.owned) < 0 || forget(&watch->view.pods) < 0 ||
+            forget(&watch->view.budgets) < 0)
+                return -ENOMEM;
+
+        watches[n++] =
+                (SessionWatch){ .path = watch->path,
+                                .fields = field,
+                                .on_object = kind == WORKLOAD_POD ? on_workload_pod : on_workload,
+                                .on_gone = on_workload_gone };
+        watches[0].path.name = NULL;
+        if (!workload_is_of_kruise(kind))
+                watches[n++] = (SessionWatch){ .path = { .group = "policy",
+                                                         .version = "v1",
+                                                         .namespace = namespace,
+                                                         .resource = "poddisruptionbudgets" },
+                                               .on_object = on_budget,
+                                               .on_gone = on_budget_gone };
+        if (kind != WORKLOAD_POD)
+                watches[n++] = (SessionWatch){ .path = workload_path(WORKLOAD_POD, namespace, NULL),
+                                               .labels = watch->selector,
+                                               .on_object = on_pod,
+                                               .on_gone = on_pod_gone };
+        if (has_revisions || kind == WORKLOAD_DEPLOYMENT)
+                watches[n++] = (SessionWatch){
+                        .path = { .group = "apps",
+                                  .version = "v1",
+                                  .namespace = namespace,
+                                  .resource =
+                                          has_revisions ? "controllerrevisions" : "replicasets" },
+                        .labels = watch->selector,
+                        .on_object = on_owned,
+                        .on_gone = on_owned_gone,
+                };
+
+        return session_follow_new(watch->session, watches, n, watch, &watch->follow);
+}
+
+typedef struct Asked {
+        RolloutWatch *watch;
+        int (*is_done)(void *userdata);
+        void *userdata;
+} Asked;
+
+/* What is listed now may lack a workload that the list before had. */
+static int is_done_as_listed(void *userdata) {
+        const Asked *asked = userdata;
+
+        asked->watch->view.now_sec = time(NULL);
+        if (!asked->watch->is_there)
+                keep_workload(asked->watch, NULL);
+        return asked->is_done(asked->userdata);
+}
+
+int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata), void *userdata,
+                       Error *reterr) {
+        Asked asked = { watch, is_done, userdata };
+        int r = watch->follow ? 0 : follow(watch);
+
+        return r < 0 ? r : session_follow_wait(watch->follow, is_done_as_listed, &asked, reterr);
+}
+
+int rollout_watch_note(RolloutWatch *watch, json_object *object) {
+        json_object *maps[] = { watch->view.pods, watch->view.owned };
+        const char *name = object_name(object);
+        int r = 0;
+
+        watch->view.now_sec = time(NULL);
+        if (watch->view.workload && is_successor(watch->view.workload, object))
+                keep_workload(watch, object);
+        for (size_t i = 0; r >= 0 && i < sizeof(maps) / sizeof(maps[0]); i++) {
+                json_object *known = json_object_object_get(maps[i], name);
+
+                if (known && is_successor(known, object))
+                        r = patch_add(maps[i], name, json_object_get(object));
+        }
+        return r;
+}
+
+static int is_listed(void *userdata) {
+        (void) userdata;
+        return 1;
+}
+
+int rollout_watch_list(RolloutWatch *watch, Error *reterr) {
+        int r;
+
+        rollout_watch_stop(watch);
+        r = rollout_watch_wait(watch, is_listed, NULL, reterr);
+        if (r >= 0 && !watch->view.workload)
+                return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
+        return r;
+}
+
+void rollout_watch_stop(RolloutWatch *watch) {
+        watch->follow = session_follow_free(watch->follow);
+}
+
+int rollout_watch_load(Session *session, const char *workload, RolloutWatch *ret, Error *reterr) {
+        const char *name;
+        int r = workload_name_parse(workload, &ret->view.kind, &name, reterr);
+
+        ret->session = session;
+        if (r >= 0)
+                r = workload_find_path(session, ret->view.kind, name, &ret->path, reterr);
+        if (r >= 0)
+                r = session_get(session, &ret->path, &ret->view.workload, reterr);
+        if (r >= 0 && ret->view.kind != WORKLOAD_POD)
+                r = selector_format(object_at(ret->view.workload, "spec.selector"), &ret->selector);
+        return r < 0 ? r : rollout_watch_list(ret, reterr);
+}
+
+void rollout_watch_done(RolloutWatch *watch) {
+        rollout_watch_stop(watch);
+        free(watch->selector);
+        json_object_put(watch->view.workload);
+        json_object_put(watch->view.owned);
+        json_object_put(watch->view.pods);
+        json_object_put(watch->view.budgets);
+}

@@ -1,0 +1,712 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * kubectl inplace set image, and kubectl inplace rollout
+ *
+ * Watches the workload, its pods and what is between them until the plan has something to write, writes
+ * it, and plans again; what is written next is decided in rollout-plan.c.
+ */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/text.h"
+#include "agent/ctl/terminal.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/commands.h"
+#include "agent/kubectl/kruise-plan.h"
+#include "agent/kubectl/rollout-plan.h"
+#include "agent/kubectl/rollout-preload.h"
+#include "agent/kubectl/rollout-show.h"
+#include "agent/kubectl/rollout-watch.h"
+#include "agent/kubectl/workload.h"
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define CONFLICT_PAUSE_USEC (USEC_PER_SEC / 5)
+#define ATTEMPTS 10
+
+typedef struct Rollout {
+        Session *session;
+        const Flags *flags;
+        RolloutWatch watch;
+        RolloutLimits limits;
+        json_object *record;
+        RolloutShow show;
+        RolloutStep step;
+        Error refusal; /* why the update cannot go on */
+} Rollout;
+
+static void rollout_done(Rollout *rollout) {
+        rollout_step_done(&rollout->step);
+        rollout_watch_done(&rollout->watch);
+        rollout_show_done(&rollout->show);
+        json_object_put(rollout->record);
+        error_done(&rollout->refusal);
+}
+
+static KubePath path_of(const Rollout *rollout) {
+        return rollout->watch.path;
+}
+
+/* "deployment.apps/web" */
+static const char *kind_of(const Rollout *rollout) {
+        return workload_kind_to_string(rollout->watch.view.kind);
+}
+
+static bool is_of_kruise(const Rollout *rollout) {
+        return workload_is_of_kruise(rollout->watch.view.kind);
+}
+
+/* Progress */
+
+static int64_t now_sec(void) {
+        return (int64_t) time(NULL);
+}
+
+/* The record belongs to the workload, and another run may have changed it. */
+static int plan_by_record(Rollout *rollout, Error *reterr) {
+        const RolloutView *view = &rollout->watch.view;
+        cleanup(json_object_put_p) json_object *record = NULL;
+        int r = rollout_record_read(view->workload, &record, reterr);
+
+        if (r < 0)
+                return r;
+        if (!record)
+                return rollout_plan_lost(view, rollout->record, &rollout->step);
+
+        json_object_put(rollout->record);
+        rollout->record = take_ptr(record);
+        return rollout_plan(view, rollout->record, &rollout->limits, &rollout->step, reterr);
+}
+
+/* What is to be written now. */
+static int plan(Rollout *rollout, Error *reterr) {
+        const RolloutView *view = &rollout->watch.view;
+        RolloutStep *step = &rollout->step;
+        int r, shown;
+
+        rollout_step_done(step);
+        r = is_of_kruise(rollout) ? kruise_plan(view, rollout->record, step)
+                                  : plan_by_record(rollout, reterr);
+        shown = rollout_show(&rollout->show, view, rollout->record,
+                             step->action == ROLLOUT_WAIT ? step->message : NULL);
+        return r < 0 ? r : shown;
+}
+
+/* Whether there is something to write, or to say. */
+static int check(Rollout *rollout, Error *reterr) {
+        int r;
+
+        if (!rollout->watch.view.workload)
+                return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
+        r = plan(rollout, reterr);
+        if (r < 0 || rollout->step.action != ROLLOUT_WAIT)
+                return r < 0 ? r : 1;
+        if (now_sec() - rollout->show.progress_sec > ROLLOUT_PROGRESS_SEC)
+                return error_set(reterr, ERROR_TIMEOUT, "waited %d s %s", ROLLOUT_PROGRESS_SEC,
+                                 rollout->step.message);
+        return 0;
+}
+
+/* Ends the wait also when the update cannot go on, for `refusal`. */
+static int is_due(void *userdata) {
+        Rollout *rollout = userdata;
+        int r = check(rollout, &rollout->refusal);
+
+        return r < 0 && rollout->refusal.kind != ERROR_NONE ? 1 : r;
+}
+
+/* Writing */
+
+static KubePath path_of_step(const Rollout *rollout, const RolloutStep *step) {
+        KubePath path = path_of(rollout);
+
+        if (step->action == ROLLOUT_PATCH_REPLICA_SET)
+                return workload_path(WORKLOAD_REPLICA_SET, path.namespace, step->name);
+        if (step->action != ROLLOUT_PATCH_POD && step->action != ROLLOUT_CLOSE_GATE)
+                return path;
+
+        path = workload_path(WORKLOAD_POD, path.namespace, step->name);
+        if (step->action == ROLLOUT_CLOSE_GATE)
+                path.subresource = "status";
+        return path;
+}
+
+static int write_step(Rollout *rollout, Error *reterr) {
+        const RolloutStep *step = &rollout->step;
+        KubePath path = path_of_step(rollout, step);
+        cleanup(json_object_put_p) json_object *object = NULL;
+        int r;
+
+        r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, step->patch, &object,
+                          reterr);
+        return r < 0 ? r : rollout_watch_note(&rollout->watch, object);
+}
+
+/* It may have been done or not: no answer came. */
+static bool is_lost(const Rollout *rollout, const Error *error) {
+        return !session_is_ended(rollout->session) &&
+               (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT);
+}
+
+/* OpenKruise's webhook lets no further pod go now. Its budget is known to it alone. */
+static bool is_held_by_budget(const Rollout *rollout, const Error *error) {
+        return !session_is_ended(rollout->session) && error->kind == ERROR_DENIED &&
+               rollout->step.action == ROLLOUT_PATCH_POD &&
+               strstr(error_message(error), "podunavailablebudget.policy.kruise.io");
+}
+
+/* What may be otherwise the next time it is read. */
+static bool is_temporary(const Rollout *rollout, const Error *error) {
+        bool is_in_time = now_sec() - rollout->show.progress_sec <= ROLLOUT_PROGRESS_SEC;
+
+        return is_lost(rollout, error) ||
+               (is_in_time &&
+                (is_held_by_budget(rollout, error) ||
+                 (!session_is_ended(rollout->session) &&
+                  (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND))));
+}
+
+static void explain(const Rollout *rollout, const char *reason) {
+        complain("%s/%s: %s", kind_of(rollout), rollout->watch.path.name, reason);
+}
+
+static void offer_images_before(const Rollout *rollout, const char *command) {
+        json_object_object_foreach(record_images(rollout->record, true), container, image) {
+                complain("  %s %s/%s %s=%s", command, kind_of(rollout), rollout->watch.path.name,
+                         container, json_object_get_string(image));
+        }
+}
+
+static void offer_ways(const Rollout *rollout) {
+        const char *name = rollout->watch.path.name, *kind = kind_of(rollout);
+
+        if (is_of_kruise(rollout)) {
+                complain(
+                        "the controller of %s/%s goes on: follow it with \"kubectl inplace rollout "
+                        "%s/%s\", or set the images before",
+                        kind, name, kind, name);
+                offer_images_before(rollout, "kubectl inplace set image");
+        } else {
+                complain("the update of %s/%s has not ended: go on with \"kubectl inplace rollout "
+                         "%s/%s\", or go back with \"kubectl inplace rollout %s/%s --undo\"",
+                         kind, name, kind, name, kind, name);
+        }
+}
+
+static int end_early(const Rollout *rollout, int r, const Error *error) {
+        int status;
+
+        if (error->kind == ERROR_NONE)
+                return r;
+        status = session_end_status(rollout->session);
+        if (status == EXIT_STATUS_TIMEOUT)
+                complain("%s/%s: timed out%s%s", kind_of(rollout), rollout->watch.path.name,
+                         rollout->step.message ? " waiting " : "", rollout->step.message ?: "");
+        if (status == 0) {
+                explain(rollout, error_message(error));
+                status = EXIT_STATUS_PARTLY;
+        }
+        if (rollout->watch.view.workload)
+                offer_ways(rollout);
+        return status;
+}
+
+static int end_well(const Rollout *rollout) {
+        bool is_undone = json_is(rollout->record, "state", "undone");
+
+        (void) print_safe("%s/%s image %s", kind_of(rollout), rollout->watch.path.name,
+                          is_undone ? "update undone" : "updated");
+        return EXIT_STATUS_DONE;
+}
+
+static int end_before(const Rollout *rollout) {
+        (void) print_safe("%s/%s has these images already", kind_of(rollout),
+                          rollout->watch.path.name);
+        return EXIT_STATUS_DONE;
+}
+
+static int end_dry_run(const Rollout *rollout) {
+        (void) print_safe("%s/%s image updated (server dry run)", kind_of(rollout),
+                          rollout->watch.path.name);
+        return EXIT_STATUS_DONE;
+}
+
+static int stop(const Rollout *rollout) {
+        explain(rollout, rollout->step.message);
+        if (rollout_record_is_open(rollout->record) && rollout->step.action == ROLLOUT_STOP)
+                offer_ways(rollout);
+        return EXIT_STATUS_PARTLY;
+}
+
+/* One write; *ret is set when it was the last. */
+static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
+        RolloutAction action = rollout->step.action;
+        int r;
+
+        *ret_is_over = action == ROLLOUT_DONE || action == ROLLOUT_STOP;
+        if (*ret_is_over)
+                return 0;
+        r = write_step(rollout, reterr);
+        if (r < 0)
+                return r;
+
+        rollout->show.progress_sec = now_sec();
+        *ret_is_over = action == ROLLOUT_ABANDON;
+        return 0;
+}
+
+/* Writes until there is something to wait for, or nothing any more. */
+static int write_all(Rollout *rollout, bool *ret_is_over, Error *reterr) {
+        int r = 1;
+
+        while (r > 0 && !*ret_is_over && rollout->refusal.kind == ERROR_NONE) {
+                r = act(rollout, ret_is_over, reterr);
+                if (r >= 0 && !*ret_is_over)
+                        r = is_due(rollout);
+        }
+        return r;
+}
+
+static int go_on(Rollout *rollout) {
+        for (;;) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                bool is_over = false, is_again;
+                int r = rollout_watch_wait(&rollout->watch, is_due, rollout, &error);
+                bool is_followed = r >= 0;
+
+                if (is_followed)
+                        r = write_all(rollout, &is_over, &error);
+                is_again = is_followed && !is_over && rollout->refusal.kind == ERROR_NONE &&
+                           (r >= 0 || is_temporary(rollout, &error));
+                if (!is_again &&
+                    rollout_show_end(&rollout->show, &rollout->watch.view, rollout->record) < 0)
+                        return -ENOMEM;
+                if (rollout->refusal.kind != ERROR_NONE)
+                        return end_early(rollout, r, &rollout->refusal);
+                if (is_over && r >= 0)
+                        return rollout->step.action == ROLLOUT_DONE ? end_well(rollout)
+                                                                    : stop(rollout);
+                if (!is_again)
+                        return end_early(rollout, r, &error);
+                if (r >= 0)
+                        continue;
+                /* The next wait waits for the server, and for what it has now. */
+                if (is_lost(rollout, &error) || error.kind == ERROR_NOT_FOUND)
+                        rollout_watch_stop(&rollout->watch);
+                (void) session_pause(rollout->session, CONFLICT_PAUSE_USEC, NULL);
+        }
+}
+
+/* The beginning */
+
+static int refuse(const Rollout *rollout, int r, const Error *error) {
+        if (error->kind == ERROR_NONE || session_is_ended(rollout->session))
+                return session_fail(rollout->session, r, error);
+        explain(rollout, error_message(error));
+        return EXIT_STATUS_FAILED;
+}
+
+/* The writes to come, which the server checks and forgets. */
+static int rehearse(Rollout *rollout, json_object *take_over, Error *reterr) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+        int r = rollout_record_read(take_over, &record, reterr);
+
+        for (unsigned n = 0; r >= 0; n++) {
+                RolloutStep step = ROLLOUT_STEP_INIT;
+                KubePath path;
+
+                r = rollout_rehearse(&rollout->watch.view, record, n, &step);
+                if (r < 0 || step.action == ROLLOUT_DONE)
+                        return r;
+                path = path_of_step(rollout, &step);
+                path.query = session_is_dry_run(rollout->session) ? NULL : "dryRun=All";
+                r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, step.patch,
+                                  NULL, reterr);
+                rollout_step_done(&step);
+        }
+        return r;
+}
+
+static int preload(Rollout *rollout, json_object *take_over, bool *ret_is_done, Error *reterr) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+        int r = rollout_record_read(take_over, &record, reterr);
+
+        return r < 0 ? r : rollout_preload(&rollout->watch, record, ret_is_done, reterr);
+}
+
+/* Checks everything that can be checked, and has the images pulled. */
+static int prepare(Rollout *rollout, const RolloutRequest *request, json_object **ret,
+                   Error *reterr) {
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        bool has_preloaded = false;
+        int r = rollout_begin(&rollout->watch.view, request, &patch, reterr);
+
+        if (r >= 0 && patch)
+                r = rehearse(rollout, patch, reterr);
+        if (r >= 0 && patch && !rollout->flags->no_preload && !session_is_dry_run(rollout->session))
+                r = preload(rollout, patch, &has_preloaded, reterr);
+        if (r < 0)
+                return r;
+        if (!has_preloaded) {
+                *ret = take_ptr(patch);
+                return 0;
+        }
+        /* That may have taken long. */
+        if (!rollout->watch.view.workload)
+                return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
+        return rollout_begin(&rollout->watch.view, request, ret, reterr);
+}
+
+/* Whether the workload has the record: a write may have been done though its answer was lost. */
+static int has_record(Rollout *rollout, bool *ret, Error *reterr) {
+        cleanup(json_object_put_p) json_object *found = NULL;
+        int r = rollout_watch_list(&rollout->watch, reterr);
+
+        if (r >= 0)
+                r = rollout_record_read(rollout->watch.view.workload, &found, reterr);
+        *ret = r >= 0 && json_object_equal(rollout->record, found);
+        return r;
+}
+
+/* Writes the record that the patch has, and what else it has. */
+static int write_record(Rollout *rollout, json_object *patch, Error *reterr) {
+        KubePath path = path_of(rollout);
+        cleanup(json_object_put_p) json_object *object = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        bool is_written;
+        int r;
+
+        json_object_put(rollout->record);
+        rollout->record = NULL;
+        r = rollout_record_read(patch, &rollout->record, reterr);
+        if (r >= 0)
+                r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
+                                  &object, &error);
+        if (r >= 0)
+                return rollout_watch_note(&rollout->watch, object);
+        /* A conflict may be with that very write, which was sent again below. */
+        if (!is_lost(rollout, &error) &&
+            (error.kind != ERROR_CONFLICT || session_is_ended(rollout->session)))
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+
+        r = has_record(rollout, &is_written, reterr);
+        return r < 0 || is_written ? r : error_copy(reterr, &error);
+}
+
+/* Its controller writes to the workload as well: a conflict with it is no refusal. */
+static int take_over(Rollout *rollout, const RolloutRequest *request, json_object *patch,
+                     Error *reterr) {
+        int r = 0;
+
+        json_object_get(patch);
+        for (int i = 0; patch; i++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                r = write_record(rollout, patch, &error);
+                json_object_put(patch);
+                patch = NULL;
+                if (r >= 0 || error.kind == ERROR_NONE)
+                        break;
+                if (error.kind != ERROR_CONFLICT || i == ATTEMPTS)
+                        return error_copy(reterr, &error);
+                r = session_pause(rollout->session, CONFLICT_PAUSE_USEC, reterr);
+                if (r >= 0)
+                        r = rollout_begin(&rollout->watch.view, request, &patch, reterr);
+        }
+        return r;
+}
+
+/* A strategy that makes a pod more before it ends one cannot be followed in place. */
+static void explain_limit(const Rollout *rollout) {
+        json_object *own = object_at(rollout->watch.view.workload,
+                                     "spec.strategy.rollingUpdate.maxUnavailable");
+
+        if (own && json_object_get_int64(own) == 0 && !rollout->limits.max_unavailable)
+                explain(rollout, "its strategy lets no pod be unavailable; in place, one pod at a "
+                                 "time is, while its containers are replaced");
+}
+
+static int begin(Rollout *rollout, const RolloutRequest *request) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        int r = prepare(rollout, request, &patch, &error);
+
+        if (r >= 0 && !patch)
+                return end_before(rollout);
+        if (r >= 0) {
+                explain_limit(rollout);
+                r = take_over(rollout, request, patch, &error);
+        }
+        if (r < 0)
+                return refuse(rollout, r, &error);
+        return session_is_dry_run(rollout->session) ? end_dry_run(rollout) : go_on(rollout);
+}
+
+static int refuse_open(const Rollout *rollout, const char *advice) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        (void) error_set(&error, ERROR_CONFLICT,
+                         "\"%s\" has begun an update at %s, which has not ended%s",
+                         json_get_text(rollout->record, "by"),
+                         json_get_text(rollout->record, "since"), advice);
+        explain(rollout, error_message(&error));
+        return EXIT_STATUS_FAILED;
+}
+
+static int turn(Rollout *rollout) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        int r = rollout_turn(&rollout->watch.view, rollout->record, &patch);
+
+        if (r >= 0)
+                r = write_record(rollout, patch, &error);
+        return r < 0 ? refuse(rollout, r, &error) : go_on(rollout);
+}
+
+static bool is_same_user(const Rollout *rollout) {
+        return json_is(rollout->record, "by", session_user(rollout->session));
+}
+
+static int parse_partition(const char *text, int64_t *ret, Error *reterr) {
+        *ret = -1;
+        if (!text)
+                return 0;
+        if (strchr(text, '%'))
+                return error_set(reterr, ERROR_INVALID, "--partition: \"%s\": expected a number",
+                                 text);
+        return share_parse(text, 0, SHARE_ROUNDED_UP, ret, reterr);
+}
+
+/* Reads all that there is. */
+static int load(Rollout *rollout, const char *workload, Error *reterr) {
+        int64_t ignored;
+        int r = 0;
+
+        if (rollout->limits.max_unavailable)
+                r = share_parse(rollout->limits.max_unavailable, 1, SHARE_ROUNDED_UP, &ignored,
+                                reterr);
+        if (r >= 0)
+                r = rollout_watch_load(rollout->session, workload, &rollout->watch, reterr);
+        rollout->watch.view.noted = rollout->show.pods;
+        if (r >= 0)
+                r = rollout_record_read(rollout->watch.view.workload, &rollout->record, reterr);
+        return r;
+}
+
+static int init(Rollout *rollout, Session *session, const Flags *flags) {
+        *rollout = (Rollout){
+                .session = session,
+                .flags = flags,
+                .limits = { .max_unavailable = flags->max_unavailable,
+                            .grace_sec = flags->grace_sec },
+        };
+        return rollout_show_init(&rollout->show, now_sec());
+}
+
+static int go_on_with(Rollout *rollout, json_object *images) {
+        if (!is_same_user(rollout))
+                return refuse_open(rollout, "");
+        if (session_is_dry_run(rollout->session))
+                return refuse_open(rollout, ": there is no dry run of the rest");
+        if (images && json_is(rollout->record, "state", "undo"))
+                return refuse_open(rollout, ", and is being undone");
+        if (images &&
+            !json_object_equal(images, json_get(rollout->record, "after", json_type_object)))
+                return refuse_open(rollout,
+                                   ", to other images: go on or undo it first, with \"rollout\"");
+        if (rollout->flags->undo && json_is(rollout->record, "state", "forward"))
+                return turn(rollout);
+        return go_on(rollout);
+}
+
+/* {container: image} of "container=image" */
+static int parse_images(const Flags *flags, json_object **ret, Error *reterr) {
+        cleanup(json_object_put_p) json_object *images = json_object_new_object();
+
+        for (int i = 1; i < flags->n_arguments; i++) {
+                const char *text = flags->arguments[i], *equal = strchr(text, '=');
+                cleanup(free_p) char *name = NULL;
+
+                if (!equal || equal == text || equal[1] == '\0')
+                        return error_set(reterr, ERROR_INVALID, "\"%s\": expected CONTAINER=IMAGE",
+                                         text);
+                name = strndup(text, (size_t) (equal - text));
+                if (!name || patch_add_text(images, name, equal + 1) < 0)
+                        return -ENOMEM;
+        }
+        *ret = take_ptr(images);
+        return 0;
+}
+
+/* The template is another's: a repository may have it, and put it back whatever is written here. */
+static int explain_undo(const Rollout *rollout) {
+        const char *name = rollout->watch.path.name, *kind = kind_of(rollout);
+
+        explain(rollout,
+                "its template has these images, and this command leaves it as it is: put the images "
+                "before back where the template comes from, or by");
+        offer_images_before(rollout, "kubectl set image");
+        complain("and then bring the pods there: kubectl inplace rollout %s/%s", kind, name);
+        return EXIT_STATUS_FAILED;
+}
+
+static int undo(Rollout *rollout, RolloutRequest *request) {
+        cleanup(json_object_put_p) json_object *images =
+                json_object_get(record_images(rollout->record, true));
+
+        switch (rollout_record_undo(&rollout->watch.view, rollout->record)) {
+        case ROLLOUT_UNDO_SET_IMAGE:
+                request->mode = ROLLOUT_SET_IMAGE;
+                request->images = images;
+                return begin(rollout, request);
+        case ROLLOUT_UNDO_FOLLOW: return begin(rollout, request);
+        case ROLLOUT_UNDO_TEMPLATE: return explain_undo(rollout);
+        case ROLLOUT_UNDO_NOTHING:
+        case _ROLLOUT_UNDO_MAX: break;
+        }
+        explain(rollout, "there is no update in place to undo: set the images instead");
+        return EXIT_STATUS_FAILED;
+}
+
+/* Of OpenKruise: its controller updates the pods, and there is no record */
+
+static int write_template(Rollout *rollout, json_object *patch, bool is_rehearsal, Error *reterr) {
+        KubePath path = path_of(rollout);
+        cleanup(json_object_put_p) json_object *object = NULL;
+        int r;
+
+        if (is_rehearsal && !session_is_dry_run(rollout->session))
+                path.query = "dryRun=All";
+        r = session_patch(rollout->session, &path, KUBE_MERGE_PATCH, patch, &object, reterr);
+        return r < 0 || is_rehearsal ? r : rollout_watch_note(&rollout->watch, object);
+}
+
+/* *ret_is_written: it did not have these images. The controller writes to the workload as well. */
+static int set_images(Rollout *rollout, json_object *images, bool is_rehearsal,
+                      bool *ret_is_written, Error *reterr) {
+        for (int i = 0;; i++) {
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(error_done) Error error = ERROR_INIT;
+                int r = kruise_begin(&rollout->watch.view, images, &patch, &error);
+
+                *ret_is_written = r >= 0 && patch;
+                if (*ret_is_written)
+                        r = write_template(rollout, patch, is_rehearsal, &error);
+                if (r >= 0 || error.kind == ERROR_NONE)
+                        return r;
+                if (!*ret_is_written || error.kind != ERROR_CONFLICT || i == ATTEMPTS)
+                        return error_copy(reterr, &error);
+                r = session_pause(rollout->session, CONFLICT_PAUSE_USEC, reterr);
+                if (r >= 0)
+                        r = rollout_watch_list(&rollout->watch, reterr);
+                if (r < 0)
+                        return r;
+        }
+}
+
+static int prepare_kruise(Rollout *rollout, json_object *images, bool *ret_is_written,
+                          Error *reterr) {
+        bool has_preloaded;
+        int r = set_images(rollout, images, /* is_rehearsal= */ true, ret_is_written, reterr);
+
+        if (r < 0 || !*ret_is_written || session_is_dry_run(rollout->session))
+                return r;
+        if (!rollout->flags->no_preload)
+                r = rollout_preload(&rollout->watch, rollout->record, &has_preloaded, reterr);
+        if (r >= 0)
+                r = rollout_watch_list(&rollout->watch, reterr); /* that may have taken long */
+        return r < 0 ? r : set_images(rollout, images, false, ret_is_written, reterr);
+}
+
+static int check_kruise_flags(const Flags *flags, Error *reterr) {
+        const char *flag = flags->partition         ? "--partition"
+                           : flags->max_unavailable ? "--max-unavailable"
+                           : flags->grace_sec > 0   ? "--grace"
+                                                    : NULL;
+
+        if (flag)
+                return error_set(reterr, ERROR_INVALID,
+                                 "%s has no effect on OpenKruise's controller, which follows the "
+                                 "workload's spec.updateStrategy",
+                                 flag);
+        if (flags->undo)
+                return error_set(reterr, ERROR_INVALID,
+                                 "there is no record of what its images were: set them with \"set "
+                                 "image\" instead");
+        return 0;
+}
+
+static int run_kruise(Rollout *rollout, json_object *images) {
+        const RolloutView *view = &rollout->watch.view;
+        cleanup(error_done) Error error = ERROR_INIT;
+        bool is_written = false;
+        int r = check_kruise_flags(rollout->flags, &error);
+
+        if (r >= 0) {
+                rollout->record = kruise_record(view, images);
+                r = rollout->record ? 0 : -ENOMEM;
+        }
+        if (r >= 0 && images)
+                r = prepare_kruise(rollout, images, &is_written, &error);
+        if (r >= 0 && !is_written)
+                r = kruise_plan(view, rollout->record, &rollout->step);
+        if (r < 0)
+                return refuse(rollout, r, &error);
+        if (session_is_dry_run(rollout->session))
+                return end_dry_run(rollout);
+        return !is_written && rollout->step.action == ROLLOUT_DONE ? end_before(rollout)
+                                                                   : go_on(rollout);
+}
+
+static int run(Rollout *rollout, json_object *images) {
+        const Flags *flags = rollout->flags;
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(json_object_put_p) json_object *expanded = NULL;
+        RolloutRequest request = { .mode = images ? ROLLOUT_SET_IMAGE : ROLLOUT_FOLLOW,
+                                   .now_sec = now_sec() };
+        int r = parse_partition(flags->partition, &request.partition, &error);
+
+        if (r >= 0)
+                r = load(rollout, flags->arguments[0], &error);
+        if (r >= 0 && images)
+                r = template_expand_images(object_template(rollout->watch.view.workload), images,
+                                           &expanded);
+        if (r < 0)
+                return session_fail(rollout->session, r, &error);
+        request.images = images = expanded;
+        if (is_of_kruise(rollout))
+                return run_kruise(rollout, images);
+        if (rollout_record_is_open(rollout->record))
+                return go_on_with(rollout, images);
+
+        request.by = session_user(rollout->session);
+        return flags->undo ? undo(rollout, &request) : begin(rollout, &request);
+}
+
+int kubectl_set_image(Session *session, const Flags *flags) {
+        cleanup(rollout_done) Rollout rollout;
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(json_object_put_p) json_object *images = NULL;
+        int r = init(&rollout, session, flags);
+
+        if (r >= 0)
+                r = parse_images(flags, &images, &error);
+        if (error.kind != ERROR_NONE) {
+                complain("%s; try: kubectl inplace help set image", error_message(&error));
+                return EXIT_STATUS_USAGE;
+        }
+        return r < 0 ? r : run(&rollout, images);
+}
+
+int kubectl_rollout(Session *session, const Flags *flags) {
+        cleanup(rollout_done) Rollout rollout;
+        int r = init(&rollout, session, flags);
+
+        return r < 0 ? r : run(&rollout, NULL);
+}

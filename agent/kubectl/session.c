@@ -1,0 +1,797 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/session.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <systemd/sd-event.h>
+
+#include "agent/base/loop.h"
+#include "agent/base/random.h"
+#include "agent/base/text.h"
+#include "agent/ctl/options.h"
+#include "agent/ctl/terminal.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/kube/retry.h"
+#include "agent/kube/watch.h"
+
+/* The API server takes the name before the slash as the writer's: it is not the agent's. */
+#define USER_AGENT "User-Agent: kubectl-inplace/" INPLACED_VERSION
+
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define PAGE_OBJECTS 100u
+/* Of a page in memory. One that is larger is asked for again with fewer objects. */
+#define PAGE_BYTES_MAX ((size_t) 8 << 20)
+#define OBJECT_BYTES_MAX ((size_t) 4 << 20)
+#define METADATA_LIST "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+#define ATTEMPTS_MAX 10u /* as client-go */
+#define REDRAW_USEC USEC_PER_SEC
+#define ANSWER_USEC (2 * USEC_PER_SEC)
+
+static const int signal_numbers[] = { SIGINT, SIGTERM };
+
+#define N_SIGNALS (sizeof(signal_numbers) / sizeof(signal_numbers[0]))
+
+struct Session {
+        sd_event *event;
+        sd_event_source *signals[N_SIGNALS];
+        Timer timeout;
+        KubeClient *client;
+        char *namespace;
+        char *user;              /* NULL: not asked yet */
+        json_object *discovered; /* {"group/version": the list of its resources, or null} */
+        bool is_dry_run;
+
+        bool is_ended;  /* nothing more is sent */
+        int end_status; /* why it ended first, as an exit status; 0: it did not */
+};
+
+static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata) {
+        Session *session = userdata;
+
+        session->is_ended = true;
+        if (session->end_status == 0)
+                session->end_status = EXIT_STATUS_SIGNAL + (int) info->ssi_signo;
+        return 0;
+}
+
+static int on_timeout(void *userdata) {
+        Session *session = userdata;
+
+        session->is_ended = true;
+        if (session->end_status == 0)
+                session->end_status = EXIT_STATUS_TIMEOUT;
+        return 0;
+}
+
+static int watch_signals(Session *session) {
+        sigset_t blocked;
+        int r = 0;
+
+        sigemptyset(&blocked);
+        for (size_t i = 0; i < N_SIGNALS; i++)
+                sigaddset(&blocked, signal_numbers[i]);
+        if (sigprocmask(SIG_BLOCK, &blocked, NULL) < 0)
+                return -errno;
+
+        for (size_t i = 0; r >= 0 && i < N_SIGNALS; i++)
+                r = loop_add_signal(session->event, &session->signals[i], signal_numbers[i],
+                                    on_signal, session);
+        return r;
+}
+
+static int connect_with(Session *session, const KubeAccessOptions *access, Error *reterr) {
+        return kube_client_new(&(KubeClientOptions){ .event = session->event,
+                                                     .access = access,
+                                                     .user_agent_header = USER_AGENT },
+                               &session->client, reterr);
+}
+
+static int connect_with_list(Session *session, const char *context, const char *list,
+                             Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = connect_with(session,
+                         &(KubeAccessOptions){ .kubeconfig_list = list, .context = context },
+                         &error);
+        if (error.kind == ERROR_NONE)
+                return r;
+
+        /* As kubectl: without any file it may still run in a pod. */
+        if (error.kind == ERROR_NOT_FOUND && !context && kube_access_is_pod(NULL))
+                return connect_with(session, &(KubeAccessOptions){ .context = NULL }, reterr);
+        if (error.kind == ERROR_NOT_FOUND)
+                return error_set(reterr, error.kind,
+                                 "there is no kubeconfig: %s; name one by --kubeconfig or "
+                                 "$KUBECONFIG",
+                                 error_message(&error));
+
+        return error_copy(reterr, &error);
+}
+
+/* --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else what a pod has. */
+static int session_connect(Session *session, const SessionOptions *options, Error *reterr) {
+        const char *list = getenv("KUBECONFIG"), *home = getenv("HOME");
+        cleanup(free_p) char *usual = NULL;
+
+        if (options->kubeconfig)
+                return connect_with(session,
+                                    &(KubeAccessOptions){ .kubeconfig = options->kubeconfig,
+                                                          .context = options->context },
+                                    reterr);
+
+        if (text_format(&usual, "%s/.kube/config", home ?: "") < 0)
+                return -ENOMEM;
+
+        return connect_with_list(session, options->context, list && list[0] ? list : usual, reterr);
+}
+
+int session_new(const SessionOptions *options, Session **ret, Error *reterr) {
+        cleanup(session_free_p) Session *session = NULL;
+        int r;
+
+        session = calloc(1, sizeof(*session));
+        if (!session)
+                return -ENOMEM;
+
+        session->is_dry_run = options->is_dry_run;
+        session->discovered = json_object_new_object();
+        if (!session->discovered)
+                return -ENOMEM;
+
+        r = sd_event_new(&session->event);
+        if (r < 0)
+                return r;
+
+        timer_init(&session->timeout, session->event, /* accuracy_usec= */ 0, on_timeout, session);
+        r = watch_signals(session);
+        if (r >= 0 && options->timeout_usec > 0)
+                r = timer_start(&session->timeout, options->timeout_usec);
+        if (r < 0)
+                return r;
+
+        r = session_connect(session, options, reterr);
+        if (r < 0)
+                return r;
+        session->namespace = strdup(
+                options->namespace ?: kube_access_namespace(kube_client_access(session->client))
+                                   ?: "default");
+        if (!session->namespace)
+                return -ENOMEM;
+
+        *ret = take_ptr(session);
+        return 0;
+}
+
+Session *session_free(Session *session) {
+        if (!session)
+                return NULL;
+
+        kube_client_free(session->client);
+        timer_done(&session->timeout);
+        for (size_t i = 0; i < N_SIGNALS; i++)
+                sd_event_source_disable_unref(session->signals[i]);
+        sd_event_unref(session->event);
+        free(session->namespace);
+        free(session->user);
+        json_object_put(session->discovered);
+        free(session);
+        return NULL;
+}
+
+const char *session_namespace(const Session *session) {
+        return session->namespace;
+}
+
+const char *session_target(const Session *session) {
+        return kube_client_target(session->client);
+}
+
+bool session_is_dry_run(const Session *session) {
+        return session->is_dry_run;
+}
+
+KubeClient *session_client(const Session *session) {
+        return session->client;
+}
+
+bool session_is_ended(const Session *session) {
+        return session->is_ended;
+}
+
+int session_end_status(const Session *session) {
+        return session->end_status;
+}
+
+int session_fail(const Session *session, int r, const Error *error) {
+        if (error->kind == ERROR_NONE)
+                return r;
+
+        complain("%s", error_message(error));
+        return session->end_status ?: EXIT_STATUS_FAILED;
+}
+
+static int refuse_ended(const Session *session, Error *reterr) {
+        if (session->end_status == EXIT_STATUS_TIMEOUT)
+                return error_set(reterr, ERROR_TIMEOUT, "timed out waiting");
+
+        return error_set(reterr, ERROR_CANCELED, "interrupted");
+}
+
+static int session_step(Session *session) {
+        int code, r;
+
+        r = sd_event_run(session->event, UINT64_MAX);
+        if (r < 0)
+                return r;
+
+        return sd_event_get_exit_code(session->event, &code) < 0 ? 0 : code < 0 ? code : -EIO;
+}
+
+/* Runs the loop until that is true. */
+static int session_run(Session *session, const bool *is_done, Error *reterr) {
+        int r = 0;
+
+        while (r >= 0 && !*is_done) {
+                if (session->is_ended)
+                        return refuse_ended(session, reterr);
+
+                r = session_step(session);
+        }
+
+        return r;
+}
+
+typedef struct Pause {
+        Timer timer;
+        bool is_done;
+} Pause;
+
+static int on_paused(void *userdata) {
+        Pause *pause = userdata;
+
+        pause->is_done = true;
+        return 0;
+}
+
+static void pause_done(Pause *pause) {
+        timer_done(&pause->timer);
+}
+
+int session_pause(Session *session, uint64_t usec, Error *reterr) {
+        cleanup(pause_done) Pause pause = { .is_done = false };
+        int r;
+
+        timer_init(&pause.timer, session->event, /* accuracy_usec= */ 0, on_paused, &pause);
+        r = timer_start(&pause.timer, usec);
+        if (r < 0)
+                return r;
+
+        return session_run(session, &pause.is_done, reterr);
+}
+
+/* The same for the answer to a write, which may be done by now: after a signal or the time-out it gets
+ * a moment more, until the next signal. */
+static int session_run_write(Session *session, const bool *is_done, Error *reterr) {
+        cleanup(pause_done) Pause pause = { .is_done = false };
+        int r = 0;
+
+        timer_init(&pause.timer, session->event, /* accuracy_usec= */ 0, on_paused, &pause);
+        while (r >= 0 && !*is_done && !session->is_ended)
+                r = session_step(session);
+        if (r < 0 || *is_done)
+                return r;
+
+        session->is_ended = false;
+        r = timer_start(&pause.timer, ANSWER_USEC);
+        while (r >= 0 && !*is_done && !pause.is_done && !session->is_ended)
+                r = session_step(session);
+        session->is_ended = true;
+        return r < 0 || *is_done ? r : refuse_ended(session, reterr);
+}
+
+/* One request and its answer. */
+typedef struct Exchange {
+        KubeCall *call;
+        bool is_done;
+        int code;
+        uint64_t retry_after_usec;
+        json_object *body; /* NULL: there is none, or it does not matter */
+        bool has_body;     /* it matters */
+        Error error;
+} Exchange;
+
+static void exchange_done(Exchange *exchange) {
+        kube_call_unref(exchange->call);
+        json_object_put(exchange->body);
+        error_done(&exchange->error);
+}
+
+static int on_replied(const KubeReply *reply, const Error *error, void *userdata) {
+        Exchange *exchange = userdata;
+        int r;
+
+        exchange->is_done = true;
+        exchange->code = reply->code;
+        exchange->retry_after_usec = reply->retry_after_usec;
+        if (error)
+                return error_copy(&exchange->error, error), 0;
+        if (!exchange->has_body || reply->size == 0)
+                return 0;
+
+        r = json_parse(reply->body, reply->size, &exchange->body, &exchange->error);
+        return exchange->error.kind != ERROR_NONE ? 0 : r;
+}
+
+/* The body of the answer is no secret: it needs no wiping. */
+static int session_ask_once(Session *session, const KubeRequest *request, Exchange *exchange,
+                            Error *reterr) {
+        KubeRequest complete = *request;
+        int r;
+
+        if (session->is_ended)
+                return refuse_ended(session, reterr);
+
+        complete.on_replied = on_replied;
+        complete.userdata = exchange;
+        r = kube_call(session->client, &complete, &exchange->call);
+        if (r < 0)
+                return r;
+
+        r = strcmp(request->method, "GET") == 0
+                    ? session_run(session, &exchange->is_done, reterr)
+                    : session_run_write(session, &exchange->is_done, reterr);
+        exchange->call = kube_call_unref(exchange->call);
+        return r;
+}
+
+/* *ret_code: the status of the answer, also of one that is an error; 0: none came. */
+static int session_ask(Session *session, const KubeRequest *request, json_object **ret,
+                       int *ret_code, Error *reterr) {
+        for (unsigned n = 1;; n++) {
+                cleanup(exchange_done) Exchange exchange = { .has_body = ret != NULL };
+                int r;
+
+                r = session_ask_once(session, request, &exchange, reterr);
+                if (r < 0)
+                        return r;
+
+                *ret_code = exchange.code;
+                if (exchange.error.kind == ERROR_NONE) {
+                        if (ret)
+                                *ret = take_ptr(exchange.body);
+                        return 0;
+                }
+                if (exchange.code == 0 || exchange.retry_after_usec == 0 || n >= ATTEMPTS_MAX)
+                        return error_copy(reterr, &exchange.error);
+
+                r = session_pause(session,
+                                  kube_retry_usec(n,
+                                                  &(KubeReply){ .code = exchange.code,
+                                                                .retry_after_usec =
+                                                                        exchange.retry_after_usec },
+                                                  random_number()),
+                                  reterr);
+                if (r < 0)
+                        return r;
+        }
+}
+
+/* A write says whether it is meant. */
+static int format_write(const Session *session, const KubePath *path, char **ret) {
+        cleanup(free_p) char *query = NULL;
+        KubePath complete = *path;
+
+        if (session->is_dry_run) {
+                if (text_format(&query, "%s%sdryRun=All", path->query ?: "",
+                                path->query ? "&" : "") < 0)
+                        return -ENOMEM;
+                complete.query = query;
+        }
+
+        return kube_path_format(&complete, ret);
+}
+
+/* The request has its verb, its method and the type of its body. */
+static int session_write(Session *session, KubeRequest *request, const KubePath *path,
+                         json_object *body, json_object **ret, Error *reterr) {
+        cleanup(free_p) char *text = NULL;
+        int code, r;
+
+        r = format_write(session, path, &text);
+        if (r < 0)
+                return r;
+
+        request->path = text;
+        if (body) {
+                request->body = json_to_text(body);
+                if (!request->body)
+                        return -ENOMEM;
+        }
+
+        return session_ask(session, request, ret, &code, reterr);
+}
+
+int session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
+        KubeRequest request = { .verb = "get", .method = "GET" };
+        cleanup(free_p) char *text = NULL;
+        int code, r;
+
+        r = kube_path_format(path, &text);
+        if (r < 0)
+                return r;
+
+        request.path = text;
+        return session_ask(session, &request, ret, &code, reterr);
+}
+
+int session_create(Session *session, const KubePath *path, json_object *body, json_object **ret,
+                   Error *reterr) {
+        return session_write(session,
+                             &(KubeRequest){ .verb = "create",
+                                             .method = "POST",
+                                             .content_type = KUBE_JSON },
+                             path, body, ret, reterr);
+}
+
+int session_patch(Session *session, const KubePath *path, const char *content_type,
+                  json_object *body, json_object **ret, Error *reterr) {
+        return session_write(session,
+                             &(KubeRequest){ .verb = "patch",
+                                             .method = "PATCH",
+                                             .content_type = content_type },
+                             path, body, ret, reterr);
+}
+
+int session_delete(Session *session, const KubePath *path, json_object *options, Error *reterr) {
+        return session_write(session,
+                             &(KubeRequest){ .verb = "delete",
+                                             .method = "DELETE",
+                                             .content_type = options ? KUBE_JSON : NULL },
+                             path, options, /* ret= */ NULL, reterr);
+}
+
+/* "labelSelector=app%3Dweb&limit=500&continue=..." */
+static int format_page(const KubePath *path, unsigned limit, const char *next, char **ret) {
+        cleanup(free_p) char *escaped = NULL;
+        cleanup(free_p) char *query = NULL;
+        KubePath page = *path;
+        int r;
+
+        r = kube_path_escape(next, &escaped);
+        if (r < 0)
+                return r;
+
+        if (text_format(&query, "%s%slimit=%u%s%s", path->query ?: "", path->query ? "&" : "",
+                        limit, next[0] ? "&continue=" : "", escaped) < 0)
+                return -ENOMEM;
+
+        page.query = query;
+        return kube_path_format(&page, ret);
+}
+
+/* The page after *next, which then says what comes after it; "" is the first, and the end. */
+static int session_get_page(Session *session, const KubePath *path, const char *accept,
+                            unsigned *limit, char **next, json_object **ret, Error *reterr) {
+        for (;;) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                cleanup(free_p) char *text = NULL;
+                KubeRequest request = { .verb = "list", .method = "GET", .accept = accept };
+                json_object *metadata;
+                int code = 0, r;
+
+                r = format_page(path, *limit, *next, &text);
+                if (r < 0)
+                        return r;
+
+                request.path = text;
+                request.reply_max = *limit > 1 ? PAGE_BYTES_MAX : PAGE_BYTES_MAX + OBJECT_BYTES_MAX;
+                r = session_ask(session, &request, ret, &code, &error);
+                if (error.kind == ERROR_INVALID && code == 200 && *limit > 1) {
+                        *limit /= 2;
+                        continue;
+                }
+                if (r < 0 || error.kind != ERROR_NONE)
+                        return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+
+                metadata = json_get(*ret, "metadata", json_type_object);
+                return text_set(next, json_get_text(metadata, "continue") ?: "");
+        }
+}
+
+static int list_as(Session *session, const KubePath *path, const char *accept, SessionItem on_item,
+                   void *userdata, Error *reterr) {
+        cleanup(free_p) char *next = strdup("");
+        unsigned limit = PAGE_OBJECTS;
+
+        if (!next)
+                return -ENOMEM;
+
+        do {
+                cleanup(json_object_put_p) json_object *page = NULL;
+                json_object *items;
+                int r;
+
+                r = session_get_page(session, path, accept, &limit, &next, &page, reterr);
+                if (r < 0)
+                        return r;
+
+                items = json_get(page, "items", json_type_array);
+                for (size_t i = 0; items && i < json_object_array_length(items); i++) {
+                        r = on_item(json_object_array_get_idx(items, i), userdata);
+                        if (r < 0)
+                                return r;
+                }
+        } while (next[0]);
+
+        return 0;
+}
+
+int session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
+                 Error *reterr) {
+        return list_as(session, path, /* accept= */ NULL, on_item, userdata, reterr);
+}
+
+int session_list_metadata(Session *session, const KubePath *path, SessionItem on_item,
+                          void *userdata, Error *reterr) {
+        return list_as(session, path, METADATA_LIST, on_item, userdata, reterr);
+}
+
+static bool serves(json_object *list, const char *resource) {
+        json_object *resources = json_get(list, "resources", json_type_array);
+
+        for (size_t i = 0; resources && i < json_object_array_length(resources); i++)
+                if (json_is(json_object_array_get_idx(resources, i), "name", resource))
+                        return true;
+
+        return false;
+}
+
+/* What the server serves of a version of a group, asked once; *ret is borrowed, and NULL if it has none. */
+static int session_discover(Session *session, const KubePath *path, json_object **ret,
+                            Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(json_object_put_p) json_object *list = NULL;
+        char key[256];
+        int r;
+
+        (void) snprintf(key, sizeof(key), "%s/%s", path->group, path->version);
+        if (json_object_object_get_ex(session->discovered, key, ret))
+                return 0;
+
+        r = session_get(session, path, &list, &error);
+        if (error.kind != ERROR_NONE && error.kind != ERROR_NOT_FOUND)
+                return error_copy(reterr, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+
+        *ret = list;
+        return list ? patch_add(session->discovered, key, take_ptr(list))
+                    : patch_add_null(session->discovered, key);
+}
+
+int session_find_version(Session *session, const char *group, const char *const *versions,
+                         const char *resource, const char **ret, Error *reterr) {
+        for (; *versions; versions++) {
+                const KubePath path = { .group = group, .version = *versions };
+                json_object *list = NULL;
+                int r;
+
+                r = session_discover(session, &path, &list, reterr);
+                if (r < 0)
+                        return r;
+                if (serves(list, resource)) {
+                        *ret = *versions;
+                        return 0;
+                }
+        }
+
+        *ret = NULL;
+        return 0;
+}
+
+const char *session_user(Session *session) {
+        static const KubePath path = { .group = "authentication.k8s.io",
+                                       .version = "v1",
+                                       .resource = "selfsubjectreviews" };
+        cleanup(json_object_put_p) json_object *review = json_tokener_parse(
+                "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}");
+        cleanup(json_object_put_p) json_object *answer = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        json_object *status;
+
+        if (session->user)
+                return session->user;
+
+        if (review)
+                (void) session_create(session, &path, review, &answer, &error);
+        status = json_get(answer, "status", json_type_object);
+        (void) text_set(&session->user,
+                        json_get_filled(json_get(status, "userInfo", json_type_object),
+                                        "username"));
+        return session->user
+               ?: kube_access_user(kube_client_access(session->client))
+               ?: "an unknown user";
+}
+
+typedef struct FollowedWatch {
+        SessionFollow *follow;
+        KubeWatch *watch;
+        int (*on_object)(const KubeObject *object, void *userdata);
+        int (*on_gone)(const KubeObject *object, void *userdata); /* may be NULL */
+        bool was_synced;
+} FollowedWatch;
+
+struct SessionFollow {
+        Session *session;
+        FollowedWatch watches[SESSION_WATCHES_MAX];
+        size_t n_watches;
+        void *userdata;
+        int (*is_done_asked)(void *userdata); /* NULL: there is no wait now */
+        void *asked_userdata;
+        Deferred check; /* once for all that comes in one turn of the loop */
+        Timer redraw;
+        bool is_done;
+        Error error; /* why it cannot go on */
+};
+
+SessionFollow *session_follow_free(SessionFollow *follow) {
+        if (!follow)
+                return NULL;
+
+        for (size_t i = 0; i < follow->n_watches; i++)
+                kube_watch_free(follow->watches[i].watch);
+        deferred_done(&follow->check);
+        timer_done(&follow->redraw);
+        error_done(&follow->error);
+        free(follow);
+        return NULL;
+}
+
+static bool follow_is_synced(const SessionFollow *follow) {
+        for (size_t i = 0; i < follow->n_watches; i++)
+                if (!follow->watches[i].was_synced)
+                        return false;
+
+        return true;
+}
+
+static int on_check(void *userdata) {
+        SessionFollow *follow = userdata;
+        int r;
+
+        if (!follow->is_done_asked || follow->is_done || !follow_is_synced(follow))
+                return 0;
+
+        r = follow->is_done_asked(follow->asked_userdata);
+        if (r > 0)
+                follow->is_done = true;
+        return r < 0 ? r : 0;
+}
+
+static int on_redraw(void *userdata) {
+        SessionFollow *follow = userdata;
+        int r;
+
+        r = on_check(follow);
+        if (r < 0)
+                return r;
+
+        return timer_start(&follow->redraw, REDRAW_USEC);
+}
+
+static int on_object(const KubeObject *object, void *userdata) {
+        FollowedWatch *followed = userdata;
+        int r;
+
+        r = followed->on_object(object, followed->follow->userdata);
+        return r < 0 ? r : deferred_request(&followed->follow->check);
+}
+
+static int on_gone(const KubeObject *object, void *userdata) {
+        FollowedWatch *followed = userdata;
+        int r = 0;
+
+        if (followed->on_gone)
+                r = followed->on_gone(object, followed->follow->userdata);
+        return r < 0 ? r : deferred_request(&followed->follow->check);
+}
+
+/* What the server refuses will not be granted by waiting. */
+static int on_state(KubeWatchState state, void *userdata) {
+        FollowedWatch *followed = userdata;
+        SessionFollow *follow = followed->follow;
+
+        if (state == KUBE_WATCH_SYNCED)
+                followed->was_synced = true;
+        if (state == KUBE_WATCH_TROUBLED && followed->watch) {
+                const Error *error = kube_watch_error(followed->watch);
+
+                if (error->kind == ERROR_DENIED || error->kind == ERROR_NOT_FOUND) {
+                        if (follow->error.kind == ERROR_NONE)
+                                (void) error_copy(&follow->error, error);
+                        follow->is_done = true;
+                }
+        }
+
+        return deferred_request(&follow->check);
+}
+
+static int follow_add(SessionFollow *follow, const SessionWatch *watch) {
+        FollowedWatch *followed = &follow->watches[follow->n_watches];
+        cleanup(free_p) char *selector = NULL;
+        int r;
+
+        *followed = (FollowedWatch){ .follow = follow,
+                                     .on_object = watch->on_object,
+                                     .on_gone = watch->on_gone };
+        r = kube_path_select(watch->fields, watch->labels, &selector);
+        if (r < 0)
+                return r;
+
+        follow->n_watches++;
+        return kube_watch_new(&(KubeWatchOptions){ .client = follow->session->client,
+                                                   .path = watch->path,
+                                                   .selector = selector,
+                                                   .on_object = on_object,
+                                                   .on_gone = on_gone,
+                                                   .on_state = on_state,
+                                                   .userdata = followed },
+                              &followed->watch);
+}
+
+int session_follow_new(Session *session, const SessionWatch *watches, size_t n_watches,
+                       void *userdata, SessionFollow **ret) {
+        cleanup(session_follow_free_p) SessionFollow *follow = calloc(1, sizeof(*follow));
+        int r = 0;
+
+        if (!follow)
+                return -ENOMEM;
+
+        follow->session = session;
+        follow->userdata = userdata;
+        deferred_init(&follow->check, session->event, on_check, follow);
+        timer_init(&follow->redraw, session->event, /* accuracy_usec= */ 0, on_redraw, follow);
+        for (size_t i = 0; r >= 0 && i < n_watches; i++)
+                r = follow_add(follow, &watches[i]);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(follow);
+        return 0;
+}
+
+int session_follow_wait(SessionFollow *follow, int (*is_done)(void *userdata), void *userdata,
+                        Error *reterr) {
+        int r;
+
+        follow->is_done_asked = is_done;
+        follow->asked_userdata = userdata;
+        follow->is_done = follow->error.kind != ERROR_NONE;
+        r = on_redraw(follow);
+        if (r >= 0)
+                r = session_run(follow->session, &follow->is_done, reterr);
+        follow->is_done_asked = NULL;
+        timer_stop(&follow->redraw);
+        if (r < 0)
+                return r;
+
+        return follow->error.kind == ERROR_NONE ? 0 : error_copy(reterr, &follow->error);
+}
+
+int session_wait(Session *session, const SessionWait *wait, Error *reterr) {
+        cleanup(session_follow_free_p) SessionFollow *follow = NULL;
+        int r;
+
+        if (session->is_ended)
+                return refuse_ended(session, reterr);
+
+        r = session_follow_new(session, wait->watches, wait->n_watches, wait->userdata, &follow);
+        return r < 0 ? r : session_follow_wait(follow, wait->is_done, wait->userdata, reterr);
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * kubectl inplace status
+ *
+ * One line for each pod. Where its node's agent may not be asked for, that column is empty.
+ */
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/ctl/format.h"
+#include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
+#include "agent/kubectl/agents.h"
+#include "agent/kubectl/commands.h"
+#include "agent/kubectl/pod-choice.h"
+#include "agent/kubectl/pod-report.h"
+
+#define DESCRIPTION_SIZE 256
+
+/* clang-format off */
+enum { COLUMN_NAMESPACE, COLUMN_POD, COLUMN_IMAGE, COLUMN_RUNNING, COLUMN_VERDICT, COLUMN_ENVIRONMENT,
+       COLUMN_RESTARTS, COLUMN_SINCE, COLUMN_AGENT, COLUMN_NODE, COLUMN_MESSAGE, _COLUMN_MAX };
+
+static const TableColumn columns[_COLUMN_MAX] = {
+        [COLUMN_NAMESPACE]   = { .title = "NAMESPACE" },
+        [COLUMN_POD]         = { .title = "POD" },
+        [COLUMN_IMAGE]       = { .title = "IMAGE", .may_be_cut = true, .keeps_tail = true },
+        [COLUMN_RUNNING]     = { .title = "RUNNING", .may_be_cut = true },
+        [COLUMN_VERDICT]     = { .title = "VERDICT" },
+        [COLUMN_ENVIRONMENT] = { .title = "ENVIRONMENT" },
+        [COLUMN_RESTARTS]    = { .title = "RESTARTS", .is_right = true },
+        [COLUMN_SINCE]       = { .title = "SINCE", .is_right = true },
+        [COLUMN_AGENT]       = { .title = "AGENT" },
+        [COLUMN_NODE]        = { .title = "NODE", .is_wide = true },
+        [COLUMN_MESSAGE]     = { .title = "MESSAGE", .is_wide = true },
+};
+/* clang-format on */
+
+/* The first column is there only with --all-namespaces. */
+typedef struct Status {
+        Session *session;
+        const Flags *flags;
+        Table *table;      /* NULL: -o json, yaml or name */
+        json_object *list; /* NULL: a table, or names */
+        Agents agents;
+        bool has_failed; /* some of what was asked for is not there */
+        size_t n_pods;
+} Status;
+
+static void status_done(Status *status) {
+        table_free(status->table);
+        json_object_put(status->list);
+        agents_done(&status->agents);
+}
+
+static int add_row(Status *status, const PodReport *report) {
+        const size_t first = status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD;
+        const bool is_wide = status->flags->format == OUTPUT_WIDE;
+        char agent[DESCRIPTION_SIZE], restarts[32];
+        const char *cells[_COLUMN_MAX] = {
+                [COLUMN_NAMESPACE] = report->namespace,
+                [COLUMN_POD] = report->name,
+                [COLUMN_IMAGE] = report->images,
+                [COLUMN_RUNNING] = is_wide ? report->running_ids : report->running,
+                [COLUMN_VERDICT] = report->verdict,
+                [COLUMN_ENVIRONMENT] = report->environment,
+                [COLUMN_RESTARTS] = restarts,
+                [COLUMN_SINCE] = "-",
+                [COLUMN_AGENT] = node_agent_describe(agents_find(&status->agents, report->node),
+                                                     agent, sizeof(agent)),
+                [COLUMN_NODE] = report->node,
+                [COLUMN_MESSAGE] = report->message,
+        };
+        const int64_t age = (int64_t) time(NULL) - report->since;
+        FormatBuffer since;
+
+        (void) snprintf(restarts, sizeof(restarts), "%lld", (long long) report->restarts);
+        if (report->since > 0)
+                cells[COLUMN_SINCE] = format_age(age > 0 ? (uint64_t) age : 0, &since);
+        return table_add_row(status->table, cells + first);
+}
+
+static int add_item(Status *status, json_object *pod, const PodReport *report) {
+        const NodeAgent *agent = agents_find(&status->agents, report->node);
+        cleanup(json_put_p) json_object *item = pod_report_json(pod, report);
+        char text[DESCRIPTION_SIZE];
+
+        if (!item || (agent && !output_add_string(item, "agent",
+                                                  node_agent_describe(agent, text, sizeof(text)))))
+                return -ENOMEM;
+
+        return output_append(status->list, take_ptr(item)) ? 0 : -ENOMEM;
+}
+
+static int on_pod(json_object *pod, void *userdata) {
+        cleanup(pod_report_done) PodReport report = POD_REPORT_INIT;
+        Status *status = userdata;
+        int r;
+
+        r = pod_report_make(pod, &report);
+        if (r < 0)
+                return r;
+
+        status->n_pods++;
+        if (status->table)
+                return add_row(status, &report);
+        if (status->list)
+                return add_item(status, pod, &report);
+
+        return print_safe("pod/%s", report.name);
+}
+
+/* NULL: all. */
+static const char *namespace_of(const Status *status) {
+        return status->flags->all_namespaces ? NULL : session_namespace(status->session);
+}
+
+static int choose(const Status *status, size_t i, PodChoice *ret, Error *reterr) {
+        return i < (size_t) status->flags->n_arguments
+                       ? pod_choice_of_name(status->session, status->flags->arguments[i], ret,
+                                            reterr)
+                       : pod_choice_of_labels(status->flags->selector, ret);
+}
+
+/* One that is not there is complained of, and the others are shown. */
+static int show_choice(Status *status, size_t i, Error *reterr) {
+        cleanup(pod_choice_done) PodChoice choice = POD_CHOICE_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        size_t n;
+        int r;
+
+        r = choose(status, i, &choice, &error);
+        if (error.kind == ERROR_NONE && r >= 0)
+                r = pod_choice_list(status->session, &choice, namespace_of(status), on_pod, status,
+                                    &n, &error);
+        if (error.kind == ERROR_NOT_FOUND) {
+                complain("%s", error_message(&error));
+                status->has_failed = true;
+                return 0;
+        }
+        if (error.kind != ERROR_NONE)
+                return error_copy(reterr, &error);
+        if (r < 0)
+                return r;
+
+        if (n == 0 && choice.fields) {
+                complain("pods \"%s\" not found in namespace %s", choice.name,
+                         session_namespace(status->session));
+                status->has_failed = true;
+        }
+        return 0;
+}
+
+static size_t count_choices(const Status *status) {
+        return status->flags->n_arguments > 0 ? (size_t) status->flags->n_arguments : 1;
+}
+
+static int print_all(Status *status) {
+        if (status->list) {
+                cleanup(json_put_p) json_object *tree = json_object_new_object();
+
+                if (!tree || !output_add(tree, "items", take_ptr(status->list)))
+                        return -ENOMEM;
+                return output_tree(status->flags->format, tree);
+        }
+        if (status->table && status->n_pods > 0)
+                return table_print(status->table);
+        if (status->n_pods == 0 && !status->has_failed)
+                complain("no pods found%s%s", status->flags->all_namespaces ? "" : " in namespace ",
+                         namespace_of(status) ?: "");
+
+        return 0;
+}
+
+static int show_once(Status *status) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        for (size_t i = 0; i < count_choices(status); i++) {
+                r = show_choice(status, i, &error);
+                if (r < 0)
+                        return session_fail(status->session, r, &error);
+        }
+
+        r = print_all(status);
+        if (r < 0)
+                return r;
+        if (!status->has_failed)
+                return EXIT_STATUS_DONE;
+
+        return status->n_pods > 0 ? EXIT_STATUS_PARTLY : EXIT_STATUS_FAILED;
+}
+
+static int on_watched(const KubeObject *object, void *userdata) {
+        return on_pod(object->json, userdata);
+}
+
+static int on_pod_gone(const KubeObject *object, void *userdata) {
+        Status *status = userdata;
+
+        if (!status->table)
+                return 0;
+
+        return table_add_row(
+                status->table,
+                &(const char *const[_COLUMN_MAX]){
+                        object->namespace, object->name, "-", "-", "Deleted", "-", "-", "-", "-",
+                        "-", "" }[status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD]);
+}
+
+/* Never: only a signal or the time-out ends it. */
+static int print_changes(void *userdata) {
+        Status *status = userdata;
+        int r = 0;
+
+        if (status->table)
+                r = table_print_more(status->table);
+        if (status->list && json_object_array_length(status->list) > 0)
+                for (size_t i = 0; r >= 0 && i < json_object_array_length(status->list); i++)
+                        r = output_tree(status->flags->format,
+                                        json_object_array_get_idx(status->list, i));
+        if (r >= 0 && status->list) {
+                json_object_put(status->list);
+                status->list = json_object_new_array();
+                r = status->list ? 0 : -ENOMEM;
+        }
+        (void) fflush(stdout);
+        return r;
+}
+
+static void free_choices(PodChoice (*choices)[SESSION_WATCHES_MAX]) {
+        for (size_t i = 0; i < SESSION_WATCHES_MAX; i++)
+                pod_choice_done(&(*choices)[i]);
+}
+
+static int watch(Status *status) {
+        cleanup(free_choices) PodChoice choices[SESSION_WATCHES_MAX] = { POD_CHOICE_INIT };
+        SessionWatch watches[SESSION_WATCHES_MAX];
+        cleanup(error_done) Error error = ERROR_INIT;
+        size_t n = count_choices(status);
+        int r;
+
+        if (n > SESSION_WATCHES_MAX) {
+                complain("--watch takes up to %d names", SESSION_WATCHES_MAX);
+                return EXIT_STATUS_USAGE;
+        }
+        for (size_t i = 0; i < n; i++) {
+                r = choose(status, i, &choices[i], &error);
+                if (r < 0)
+                        return session_fail(status->session, r, &error);
+
+                watches[i] = (SessionWatch){ .path = { .version = "v1",
+                                                       .namespace = namespace_of(status),
+                                                       .resource = "pods" },
+                                             .fields = choices[i].fields,
+                                             .labels = choices[i].labels,
+                                             .on_object = on_watched,
+                                             .on_gone = on_pod_gone };
+        }
+
+        r = session_wait(status->session,
+                         &(SessionWait){ .watches = watches,
+                                         .n_watches = n,
+                                         .is_done = print_changes,
+                                         .userdata = status },
+                         &error);
+        if (session_end_status(status->session) > 0)
+                return session_end_status(status->session);
+
+        return session_fail(status->session, r, &error);
+}
+
+/* Where the server has no NodeImages there may still be agents. */
+static int read_agents(Status *status, Error *reterr) {
+        const char *version;
+        int r;
+
+        r = agents_find_version(status->session, &version, reterr);
+        return r < 0 ? r : agents_read(status->session, version, &status->agents, reterr);
+}
+
+static int status_init(Status *status) {
+        const bool is_table =
+                status->flags->format == OUTPUT_TABLE || status->flags->format == OUTPUT_WIDE;
+        const size_t first = status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD;
+
+        if (status->flags->wants_names)
+                return 0;
+        if (is_table)
+                return table_new(columns + first, _COLUMN_MAX - first,
+                                 status->flags->format == OUTPUT_WIDE, &status->table);
+
+        status->list = json_object_new_array();
+        return status->list ? 0 : -ENOMEM;
+}
+
+int kubectl_status(Session *session, const Flags *flags) {
+        cleanup(status_done) Status status = { .session = session, .flags = flags };
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        if (flags->selector && flags->n_arguments > 0) {
+                complain("a name and a selector exclude each other");
+                return EXIT_STATUS_USAGE;
+        }
+        if (flags->all_namespaces && flags->n_arguments > 0) {
+                complain("a name and --all-namespaces exclude each other");
+                return EXIT_STATUS_USAGE;
+        }
+
+        r = status_init(&status);
+        if (r < 0)
+                return r;
+        if (!flags->wants_names) {
+                r = read_agents(&status, &error);
+                if (r < 0)
+                        return session_fail(session, r, &error);
+        }
+
+        return flags->watch ? watch(&status) : show_once(&status);
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/workload.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+
+#define KRUISE_GROUP "apps.kruise.io"
+#define INTEGER_MAX (INT64_C(1) << 53) /* as in other JSON readers */
+
+static const struct {
+        const char *names[4]; /* what a person may call it */
+        const char *shown;
+        const char *group;
+        const char *resource;
+} kinds[] = {
+        [WORKLOAD_DEPLOYMENT] = { { "deployment", "deployments", "deploy", "deployment.apps" },
+                                  "deployment.apps",
+                                  "apps",
+                                  "deployments" },
+        [WORKLOAD_REPLICA_SET] = { { "replicaset", "replicasets", "rs", "replicaset.apps" },
+                                   "replicaset.apps",
+                                   "apps",
+                                   "replicasets" },
+        [WORKLOAD_STATEFUL_SET] = { { "statefulset", "statefulsets", "sts", "statefulset.apps" },
+                                    "statefulset.apps",
+                                    "apps",
+                                    "statefulsets" },
+        [WORKLOAD_DAEMON_SET] = { { "daemonset", "daemonsets", "ds", "daemonset.apps" },
+                                  "daemonset.apps",
+                                  "apps",
+                                  "daemonsets" },
+        [WORKLOAD_POD] = { { "pod", "pods", "po", "pod" }, "pod", NULL, "pods" },
+        [WORKLOAD_CLONE_SET] = { { "cloneset", "clonesets", "clone", "cloneset.apps.kruise.io" },
+                                 "cloneset.apps.kruise.io",
+                                 KRUISE_GROUP,
+                                 "clonesets" },
+        [WORKLOAD_ADVANCED_STATEFUL_SET] = { { "asts", "statefulset.apps.kruise.io",
+                                               "statefulsets.apps.kruise.io" },
+                                             "statefulset.apps.kruise.io",
+                                             KRUISE_GROUP,
+                                             "statefulsets" },
+        [WORKLOAD_ADVANCED_DAEMON_SET] = { { "ads", "daemonset.apps.kruise.io",
+                                             "daemonsets.apps.kruise.io" },
+                                           "daemonset.apps.kruise.io",
+                                           KRUISE_GROUP,
+                                           "daemonsets" },
+};
+
+#define N_NAMES (sizeof(kinds[0].names) / sizeof(kinds[0].names[0]))
+
+static bool is_called(WorkloadKind kind, const char *text, size_t size) {
+        for (size_t i = 0; i < N_NAMES && kinds[kind].names[i]; i++)
+                if (strlen(kinds[kind].names[i]) == size &&
+                    strncmp(kinds[kind].names[i], text, size) == 0)
+                        return true;
+
+        return false;
+}
+
+int workload_name_parse(const char *text, WorkloadKind *ret_kind, const char **ret_name,
+                        Error *reterr) {
+        const char *slash = strchr(text, '/');
+
+        if (!slash || slash[1] == '\0' || strchr(slash + 1, '/'))
+                return error_set(reterr, ERROR_INVALID,
+                                 "workload \"%s\": expected KIND/NAME, such as deployment/web",
+                                 text);
+
+        for (WorkloadKind kind = 0; kind < _WORKLOAD_KIND_MAX; kind++)
+                if (is_called(kind, text, (size_t) (slash - text))) {
+                        *ret_kind = kind;
+                        *ret_name = slash + 1;
+                        return 0;
+                }
+
+        return error_set(
+                reterr, ERROR_INVALID,
+                "workload \"%s\": the kind is none of deployment, replicaset, statefulset, "
+                "daemonset, pod, cloneset, statefulset.apps.kruise.io, daemonset.apps.kruise.io",
+                text);
+}
+
+const char *workload_kind_to_string(WorkloadKind kind) {
+        return kinds[kind].shown;
+}
+
+bool workload_is_of_kruise(WorkloadKind kind) {
+        return text_equal(kinds[kind].group, KRUISE_GROUP);
+}
+
+KubePath workload_path(WorkloadKind kind, const char *namespace, const char *name) {
+        return (KubePath){ .group = kinds[kind].group,
+                           .version = workload_is_of_kruise(kind) ? NULL : "v1",
+                           .namespace = namespace,
+                           .resource = kinds[kind].resource,
+                           .name = name };
+}
+
+json_object *object_at(json_object *object, const char *path) {
+        char key[64];
+
+        while (object && *path) {
+                size_t size = strcspn(path, ".");
+
+                if (size >= sizeof(key) || !json_object_is_type(object, json_type_object))
+                        return NULL;
+                memcpy(key, path, size);
+                key[size] = '\0';
+                object = json_object_object_get(object, key);
+                path += size + (path[size] == '.' ? 1 : 0);
+        }
+        return object;
+}
+
+const char *object_text(json_object *object, const char *path) {
+        json_object *value = object_at(object, path);
+
+        return json_object_is_type(value, json_type_string) ? json_object_get_string(value) : NULL;
+}
+
+int64_t object_integer(json_object *object, const char *path) {
+        json_object *value = object_at(object, path);
+
+        int64_t number =
+                json_object_is_type(value, json_type_int) ? json_object_get_int64(value) : 0;
+
+        if (number > INTEGER_MAX)
+                return INTEGER_MAX;
+        return number < -INTEGER_MAX ? -INTEGER_MAX : number;
+}
+
+json_object *object_list(json_object *object, const char *path) {
+        json_object *value = object_at(object, path);
+
+        return json_object_is_type(value, json_type_array) ? value : NULL;
+}
+
+const char *object_name(json_object *object) {
+        const char *name = object_text(object, "metadata.name");
+
+        return name ? name : "";
+}
+
+bool object_is_observed(json_object *object) {
+        return object_integer(object, "status.observedGeneration") >=
+               object_integer(object, "metadata.generation");
+}
+
+const char *object_owner(json_object *object) {
+        json_object *owners =
+                json_get(object_at(object, "metadata"), "ownerReferences", json_type_array);
+
+        for (size_t i = 0; owners && i < json_object_array_length(owners); i++) {
+                json_object *owner = json_object_array_get_idx(owners, i);
+
+                if (json_object_get_boolean(json_get(owner, "controller", json_type_boolean)))
+                        return json_get_text(owner, "uid");
+        }
+        return NULL;
+}
+
+bool object_is_deleted(json_object *object) {
+        return object_text(object, "metadata.deletionTimestamp") != NULL;
+}
+
+bool pod_has_ended(json_object *pod) {
+        const char *phase = object_text(pod, "status.phase");
+
+        return text_equal(phase, "Failed") || text_equal(phase, "Succeeded");
+}
+
+json_object *list_find(json_object *list, const char *key, const char *name) {
+        if (!json_object_is_type(list, json_type_array))
+                return NULL;
+
+        for (size_t i = 0; i < json_object_array_length(list); i++)
+                if (json_is(json_object_array_get_idx(list, i), key, name))
+                        return json_object_array_get_idx(list, i);
+
+        return NULL;
+}
+
+json_object *object_template(json_object *object) {
+        json_object *template = object_at(object, "data.spec.template");
+
+        if (!template)
+                template = object_at(object, "spec.template");
+        return template ? template : object;
+}
+
+static json_object *find_container(json_object *template, const char *list, const char *name) {
+        return list_find(object_at(template, list), "name", name);
+}
+
+const char *template_image(json_object *template, const char *container) {
+        json_object *found = find_container(template, "spec.containers", container);
+
+        if (!found) {
+                found = find_container(template, "spec.initContainers", container);
+                if (!json_is(found, "restartPolicy", "Always"))
+                        return NULL;
+        }
+        return json_get_text(found, "image");
+}
+
+bool template_ends(json_object *template, const char *container) {
+        return !template_image(template, container) &&
+               find_container(template, "spec.initContainers", container);
+}
+
+/* With this image for each container of the list. */
+static int set_all(json_object *list, json_object *image, json_object *images) {
+        size_t n = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+
+        for (size_t i = 0; i < n; i++) {
+                const char *name = json_get_text(json_object_array_get_idx(list, i), "name");
+                int r = name ? patch_add(images, name, json_object_get(image)) : 0;
+
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int template_expand_images(json_object *template, json_object *images, json_object **ret) {
+        cleanup(json_object_put_p) json_object *expanded = json_object_new_object();
+        int r = expanded ? 0 : -ENOMEM;
+
+        json_object_object_foreach(images, container, image) {
+                if (r >= 0 && strcmp(container, "*") != 0)
+                        r = patch_add(expanded, container, json_object_get(image));
+                else if (r >= 0)
+                        r = set_all(object_at(template, "spec.containers"), image, expanded);
+                if (r >= 0 && strcmp(container, "*") == 0)
+                        r = set_all(object_at(template, "spec.initContainers"), image, expanded);
+        }
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(expanded);
+        return 0;
+}
+
+bool template_has_images(json_object *template, json_object *images) {
+        json_object_object_foreach(images, container, image) {
+                if (!text_equal(template_image(template, container), json_object_get_string(image)))
+                        return false;
+        }
+        return true;
+}
+
+json_object *template_image_patch(json_object *template, json_object *images) {
+        cleanup(json_object_put_p) json_object *patch = json_object_new_object();
+
+        json_object_object_foreach(images, container, image) {
+                bool is_init = !find_container(template, "spec.containers", container);
+                const char *key = is_init ? "initContainers" : "containers";
+                json_object *list = json_get(patch, key, json_type_array);
+                json_object *entry = patch_wrap("name", json_object_new_string(container));
+
+                if (!list && patch_add(patch, key, list = json_object_new_array()) < 0) {
+                        json_object_put(entry);
+                        return NULL;
+                }
+                if (patch_append(list, entry) < 0 ||
+                    patch_add(entry, "image", json_object_get(image)) < 0)
+                        return NULL;
+        }
+        return take_ptr(patch);
+}
+
+/* What differs on purpose, or is added by a controller or by how a revision is stored. */
+static bool is_ignored(const char *path, const char *key) {
+        if (strcmp(key, "image") == 0)
+                return strncmp(path, "spec.containers[", 16) == 0 ||
+                       strncmp(path, "spec.initContainers[", 20) == 0;
+        if (strcmp(key, "pod-template-hash") == 0)
+                return strcmp(path, "metadata.labels") == 0;
+
+        return *path == '\0' && strcmp(key, "$patch") == 0;
+}
+
+static int compare_values(json_object *a, json_object *b, const char *path, char **ret);
+
+static int compare_members(json_object *a, json_object *b, const char *path, char **ret) {
+        int r = 0;
+
+        json_object_object_foreach(a, key, value) {
+                cleanup(free_p) char *inner = NULL;
+
+                if (is_ignored(path, key))
+                        continue;
+                if (text_format(&inner, "%s%s%s", path, *path ? "." : "", key) < 0)
+                        return -ENOMEM;
+                r = compare_values(value, json_object_object_get(b, key), inner, ret);
+                if (r < 0 || *ret)
+                        return r;
+        }
+        return 0;
+}
+
+static int compare_items(json_object *a, json_object *b, const char *path, char **ret) {
+        int r = 0;
+
+        if (json_object_array_length(a) != json_object_array_length(b))
+                return text_copy(path, ret);
+
+        for (size_t i = 0; i < json_object_array_length(a) && r == 0 && !*ret; i++) {
+                cleanup(free_p) char *inner = NULL;
+
+                if (text_format(&inner, "%s[%zu]", path, i) < 0)
+                        return -ENOMEM;
+                r = compare_values(json_object_array_get_idx(a, i), json_object_array_get_idx(b, i),
+                                   inner, ret);
+        }
+        return r;
+}
+
+static int compare_values(json_object *a, json_object *b, const char *path, char **ret) {
+        int r;
+
+        if (!a && !b)
+                return 0;
+        if (json_object_get_type(a) != json_object_get_type(b))
+                return text_copy(path, ret);
+        if (json_object_is_type(a, json_type_array))
+                return compare_items(a, b, path, ret);
+        if (!json_object_is_type(a, json_type_object))
+                return json_object_equal(a, b) ? 0 : text_copy(path, ret);
+
+        r = compare_members(a, b, path, ret);
+        if (r < 0 || *ret)
+                return r;
+        return compare_members(b, a, path, ret);
+}
+
+int template_compare(json_object *a, json_object *b, char **ret) {
+        cleanup(free_p) char *found = NULL;
+        int r = compare_values(a, b, "", &found);
+
+        if (r >= 0)
+                *ret = take_ptr(found);
+        return r;
+}
+
+/* "a" of "a=b" or of "a in (b,c)" */
+static int add_requirement(FILE *stream, json_object *requirement, bool *is_first) {
+        const char *key = json_get_text(requirement, "key");
+        const char *operation = json_get_text(requirement, "operator");
+        json_object *values = json_get(requirement, "values", json_type_array);
+
+        if (!key || !operation)
+                return 0;
+        (void) fprintf(stream, "%s%s%s", *is_first ? "" : ",",
+                       strcmp(operation, "DoesNotExist") == 0 ? "!" : "", key);
+        *is_first = false;
+        if (!values || json_object_array_length(values) == 0)
+                return 0;
+        (void) fprintf(stream, " %s (", strcmp(operation, "In") == 0 ? "in" : "notin");
+        for (size_t i = 0; i < json_object_array_length(values); i++)
+                (void) fprintf(stream, "%s%s", i == 0 ? "" : ",",
+                               json_object_get_string(json_object_array_get_idx(values, i)));
+        (void) fputc(')', stream);
+        return 0;
+}
+
+int selector_format(json_object *selector, char **ret) {
+        json_object *labels = json_get(selector, "matchLabels", json_type_object);
+        json_object *list = json_get(selector, "matchExpressions", json_type_array);
+        cleanup(free_p) char *text = NULL;
+        size_t size = 0;
+        bool is_first = true;
+        FILE *stream = open_memstream(&text, &size);
+
+        if (!stream)
+                return -ENOMEM;
+        if (labels) {
+                json_object_object_foreach(labels, key, value) {
+                        (void) fprintf(stream, "%s%s=%s", is_first ? "" : ",", key,
+                                       json_object_get_string(value));
+                        is_first = false;
+                }
+        }
+        for (size_t i = 0; list && i < json_object_array_length(list); i++)
+                (void) add_requirement(stream, json_object_array_get_idx(list, i), &is_first);
+        if (fclose(stream) != 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(text);
+        return 0;
+}
+
+static bool list_has(json_object *values, const char *text) {
+        for (size_t i = 0; values && i < json_object_array_length(values); i++)
+                if (text_equal(json_object_get_string(json_object_array_get_idx(values, i)), text))
+                        return true;
+
+        return false;
+}
+
+static bool requirement_matches(json_object *requirement, json_object *labels) {
+        const char *key = json_get_text(requirement, "key");
+        const char *value = key ? json_get_text(labels, key) : NULL;
+        bool is_listed = value && list_has(json_get(requirement, "values", json_type_array), value);
+
+        if (json_is(requirement, "operator", "In"))
+                return is_listed;
+        if (json_is(requirement, "operator", "NotIn"))
+                return !is_listed;
+        if (json_is(requirement, "operator", "Exists"))
+                return value != NULL;
+        return json_is(requirement, "operator", "DoesNotExist") && !value;
+}
+
+bool selector_matches(json_object *selector, json_object *labels) {
+        json_object *equal = json_get(selector, "matchLabels", json_type_object);
+        json_object *list = json_get(selector, "matchExpressions", json_type_array);
+
+        if (!selector)
+                return false;
+        if (equal) {
+                json_object_object_foreach(equal, key, value) {
+                        if (!text_equal(json_get_text(labels, key), json_object_get_string(value)))
+                                return false;
+                }
+        }
+        for (size_t i = 0; list && i < json_object_array_length(list); i++)
+                if (!requirement_matches(json_object_array_get_idx(list, i), labels))
+                        return false;
+
+        return true;
+}
+
+int share_parse(const char *text, int64_t whole, ShareRounding rounding, int64_t *ret,
+                Error *reterr) {
+        char *end = NULL;
+        long number;
+
+        errno = 0;
+        number = strtol(text, &end, 10);
+        if (errno != 0 || end == text || number < 0 || number > INT32_MAX ||
+            (strcmp(end, "") != 0 && strcmp(end, "%") != 0) || (*end == '%' && number > 100))
+                return error_set(reterr, ERROR_INVALID,
+                                 "\"%s\": expected a number, or a percentage such as 25%%", text);
+
+        if (*end == '%')
+                number = (long) ((whole * number + (rounding == SHARE_ROUNDED_UP ? 99 : 0)) / 100);
+        *ret = number;
+        return 0;
+}

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that `kubectl inplace set image` sets the template of what OpenKruise updates in place, after the preload,
+and says truthfully what becomes of it. The test plays OpenKruise's controllers, and the kubelet.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from fake import api_faults
+from fake.api_proxy import ApiProxy
+from lab import sanitizers
+from lab.inplace import Inplace
+from lab.hollow import HollowNodes
+from lab.kube import Kube, KubeError, Object
+from lab.kubeconfig import write_kubeconfig
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = pytest.mark.timeout(60 * SLOWLY)
+
+OLD, NEW = "r.io/app:1", "r.io/app:2"
+PODS = "/api/v1/namespaces/default/pods"
+
+_numbers = itertools.count(1)
+
+
+def rolling(**more: Any) -> Object:
+    return {"type": "RollingUpdate", "rollingUpdate": more}
+
+
+# Of each kind: its name here, how it updates in place, and how it does not.
+KINDS: dict[str, tuple[str, Object, Object]] = {
+    "clonesets": ("CloneSet", {"type": "InPlaceIfPossible"}, {"type": "ReCreate"}),
+    "statefulsets": (
+        "StatefulSet",
+        rolling(podUpdatePolicy="InPlaceOnly"),
+        rolling(podUpdatePolicy="ReCreate"),
+    ),
+    "daemonsets": (
+        "DaemonSet",
+        rolling(rollingUpdateType="InPlaceIfPossible"),
+        rolling(rollingUpdateType="Standard"),
+    ),
+}
+
+
+def path_of(resource: str, name: str = "") -> str:
+    return f"/apis/apps.kruise.io/v1alpha1/namespaces/default/{resource}/{name}".rstrip("/")
+
+
+def make_definition(resource: str) -> Object:
+    kind = KINDS[resource][0]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource}.apps.kruise.io"},
+        "spec": {
+            "group": "apps.kruise.io",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": resource, "singular": kind.lower()},
+            "versions": [
+                {
+                    "name": "v1alpha1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {
+                        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                    },
+                }
+            ],
+        },
+    }
+
+
+def is_usable(kube: Kube, resource: str) -> bool:
+    with suppress(KubeError):
+        served = kube.get("/apis/apps.kruise.io/v1alpha1")["resources"]
+        return any(one["name"] == resource for one in served) and kube.list(path_of(resource)) == []
+    return False
+
+
+@pytest.fixture(scope="module")
+def definitions(kube: Kube) -> Iterator[None]:
+    """The server has these kinds."""
+    made = [make_definition(resource) for resource in KINDS]
+    for definition in made:
+        kube.create(definition)
+    for resource in KINDS:
+        wait_until(lambda resource=resource: is_usable(kube, resource), 30 * SLOWLY, resource)
+    yield
+    for definition in made:
+        kube.delete(kube.path_of(definition))
+
+
+class Workload:
+    """With pods that are ready; all that its controller and a kubelet do is a call."""
+
+    def __init__(self, kube: Kube, resource: str, strategy: Object, nodes: list[str]) -> None:
+        self.kube = kube
+        self.resource = resource
+        self.app = f"kruise{next(_numbers)}"
+        self.name = f"{KINDS[resource][0].lower()}.apps.kruise.io/{self.app}"
+        self.path = path_of(resource, self.app)
+        containers = [{"name": "side", "image": "r.io/side:1"}, {"name": "main", "image": OLD}]
+        self.template = {"metadata": {"labels": {"app": self.app}}, "spec": {"containers": containers}}
+        made = kube.create(
+            {
+                "apiVersion": "apps.kruise.io/v1alpha1",
+                "kind": KINDS[resource][0],
+                "metadata": {"name": self.app, "namespace": "default"},
+                "spec": {
+                    "replicas": len(nodes),
+                    "selector": {"matchLabels": {"app": self.app}},
+                    "template": self.template,
+                    "updateStrategy": strategy,
+                },
+            }
+        )
+        owner = {key: made[key] for key in ("apiVersion", "kind")}
+        self.owner = {**owner, "name": self.app, "uid": made["metadata"]["uid"], "controller": True}
+        self.pods = [f"{self.app}-{n}" for n in range(len(nodes))]
+        for pod, node in zip(self.pods, nodes, strict=True):
+            self._make_pod(pod, node)
+        self.count(len(nodes))
+
+    def _make_pod(self, name: str, node: str) -> None:
+        metadata = {
+            "name": name,
+            "namespace": "default",
+            "labels": {"app": self.app},
+            "ownerReferences": [self.owner],
+        }
+        spec = {**self.template["spec"], "nodeName": node}
+        self.kube.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        self.report(name, "a")
+
+    def image(self) -> str:
+        return self.kube.get(self.path)["spec"]["template"]["spec"]["containers"][1]["image"]
+
+    def wait_image(self, image: str) -> None:
+        wait_until(lambda: self.image() == image, 20 * SLOWLY, "template")
+
+    def change(self, pod: str, image: str) -> None:
+        """The controller closes its gate of the pod, and gives it the image."""
+        self._patch_status(pod, {"conditions": [{"type": "Ready", "status": "False"}]})
+        containers = [{"name": "main", "image": image}]
+        self.kube.patch(f"{PODS}/{pod}", {"spec": {"containers": containers}}, "strategic")
+
+    def report(self, pod: str, container_id: str, state: Object | None = None) -> None:
+        """The kubelet shows the pod's containers; `state`: of the one that is not running."""
+        running = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
+        statuses = [
+            {
+                "name": name,
+                "image": "",
+                "imageID": "",
+                "ready": name == "side" or state is None,
+                "restartCount": 0,
+                "containerID": f"containerd://{container_id}",
+                "state": running if name == "side" or state is None else state,
+            }
+            for name in ("side", "main")
+        ]
+        ready = {"type": "Ready", "status": "True" if state is None else "False"}
+        self._patch_status(pod, {"conditions": [ready], "containerStatuses": statuses})
+
+    def _patch_status(self, pod: str, status: Object) -> None:
+        self.kube.patch(f"{PODS}/{pod}/status", {"status": status}, "strategic")
+
+    def count(self, n_updated: int) -> None:
+        """The controller has seen all of it."""
+        seen = self.kube.get(self.path)["metadata"]["generation"]
+        status = {
+            "observedGeneration": seen,
+            "updatedReplicas": n_updated,
+            "updatedReadyReplicas": n_updated,
+            "updatedNumberScheduled": n_updated,
+            "desiredNumberScheduled": len(self.pods),
+        }
+        self.kube.patch(f"{self.path}/status", {"status": status}, "merge")
+
+    def delete(self) -> None:
+        self.kube.delete(self.path)
+        for pod in self.pods:
+            self.kube.delete(f"{PODS}/{pod}", gracePeriodSeconds="0")
+
+
+@pytest.fixture
+def make(kube: Kube, definitions: None) -> Iterator[Callable[..., Workload]]:
+    """make(resource, strategy, nodes): with two pods, on no node that has a NodeImage."""
+    made: list[Workload] = []
+
+    def make_one(
+        resource: str = "clonesets", strategy: Object | None = None, nodes: tuple[str, ...] = ("no-node",) * 2
+    ) -> Workload:
+        made.append(Workload(kube, resource, strategy or KINDS[resource][1], list(nodes)))
+        return made[-1]
+
+    yield make_one
+    for one in made:
+        one.delete()
+
+
+def test_without_openkruise(inplace):
+    """Stands first: the next ones have the server serve it."""
+    ran = inplace.run("set", "image", "cloneset/web", f"main={NEW}")
+    assert ran.code == 1 and "is OpenKruise installed?" in ran.stderr
+
+
+@pytest.mark.parametrize("resource", KINDS)
+def test_update(make, inplace, kube, resource):
+    """The template is written, the controller does the rest; the end is when its status and all pods say so."""
+    workload = make(resource)
+    dry = inplace.run("set", "image", workload.name, f"main={NEW}", "--dry-run=server")
+    assert dry.code == 0 and workload.image() == OLD, dry.stderr
+    with inplace.running("set", "image", workload.name, f"main={NEW}") as child:
+        workload.wait_image(NEW)
+        for pod in workload.pods:
+            workload.change(pod, NEW)
+            assert child.stdout.readline() == f"pod/{pod} updating\n"
+            workload.report(pod, "b")
+            assert child.stdout.readline() == f"pod/{pod} updated\n"
+        assert child.poll() is None
+        workload.count(2)
+        output, errors = child.communicate(timeout=20 * SLOWLY)
+    assert (child.returncode, output) == (0, f"{workload.name} image updated\n"), errors
+    template = kube.get(workload.path)["spec"]["template"]
+    assert template["spec"]["containers"] == [
+        {"name": "side", "image": "r.io/side:1"},
+        {"name": "main", "image": NEW},
+    ]
+    again = inplace.run("set", "image", workload.name, f"main={NEW}")
+    assert again.code == 0 and "already" in again.stdout
+    status = inplace.run("status", workload.name, "-o", "name")
+    assert status.stdout.split() == [f"pod/{pod}" for pod in workload.pods], status.stderr
+
+
+@pytest.mark.parametrize("resource", KINDS)
+def test_pods_would_be_replaced(make, inplace, kube, resource):
+    """By the default strategy, also where it is not written."""
+    for strategy in (KINDS[resource][2], {"maxUnavailable": 1}):
+        workload = make(resource, strategy)
+        ran = inplace.run("set", "image", workload.name, f"main={NEW}")
+        assert ran.code == 1
+        assert "would replace the pods" in ran.stderr and "InPlaceIfPossible" in ran.stderr
+        assert workload.image() == OLD
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("none=x",), 'no container "none"'),
+        ((f"main={NEW}", "--partition=1"), "--partition has no effect"),
+        ((f"main={NEW}", "--max-unavailable=1"), "spec.updateStrategy"),
+    ],
+)
+def test_refused(make, inplace, flags, said):
+    workload = make()
+    ran = inplace.run("set", "image", workload.name, *flags)
+    assert ran.code == 1 and said in ran.stderr
+    assert workload.image() == OLD
+
+
+def test_paused(make, inplace):
+    workload = make(strategy={"type": "InPlaceOnly", "paused": True})
+    ran = inplace.run("set", "image", workload.name, f"main={NEW}")
+    assert ran.code == 1 and "spec.updateStrategy.paused is true" in ran.stderr
+    assert workload.image() == OLD
+
+
+def test_a_controller_that_hangs(make, inplace):
+    """Ctrl-C or the end of the time: the way on and back is said, and the same command goes on."""
+    workload = make()
+    with inplace.running("set", "image", workload.name, f"main={NEW}") as child:
+        workload.wait_image(NEW)
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=20 * SLOWLY)
+    assert child.returncode == 130
+    assert f"kubectl inplace rollout {workload.name}" in errors
+    assert f"kubectl inplace set image {workload.name} main={OLD}" in errors
+    for command in (["set", "image", workload.name, f"main={NEW}"], ["rollout", workload.name]):
+        assert inplace.run(*command, "--timeout=2s").code == 124
+    for pod in workload.pods:
+        workload.change(pod, NEW)
+        workload.report(pod, "b")
+    workload.count(2)
+    ran = inplace.run("rollout", workload.name)
+    assert ran.code == 0, ran.stderr
+    ran = inplace.run("rollout", workload.name, "--undo")
+    assert ran.code == 1 and "set image" in ran.stderr
+
+
+def test_a_pod_that_does_not_start(make, inplace):
+    """Is named, with the reason; another image then goes its way."""
+    workload = make()
+    pod = workload.pods[0]
+    with inplace.running("set", "image", workload.name, f"main={NEW}") as child:
+        workload.wait_image(NEW)
+        workload.change(pod, NEW)
+        waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{NEW}"'}
+        workload.report(pod, "a", {"waiting": waiting})
+        _, errors = child.communicate(timeout=20 * SLOWLY)
+    assert child.returncode == 3
+    assert f'pod "{pod}": {waiting["message"]}' in errors and f"main={OLD}" in errors
+    with inplace.running("set", "image", workload.name, "main=r.io/app:3") as child:
+        workload.wait_image("r.io/app:3")
+        for one in workload.pods:
+            workload.change(one, "r.io/app:3")
+            workload.report(one, "c")
+        workload.count(2)
+        _, errors = child.communicate(timeout=20 * SLOWLY)
+    assert child.returncode == 0, errors
+
+
+def test_changed_meanwhile(make, inplace, kube):
+    """By another client: it is said, and nothing is written over it."""
+    workload = make()
+    with inplace.running("set", "image", workload.name, f"main={NEW}") as child:
+        workload.wait_image(NEW)
+        change = [{"op": "replace", "path": "/spec/template/spec/containers/1/image", "value": "r.io/app:4"}]
+        kube.patch(workload.path, change, "json")
+        _, errors = child.communicate(timeout=20 * SLOWLY)
+    assert child.returncode == 3 and "another client has changed its template" in errors
+    assert workload.image() == "r.io/app:4"
+
+
+def test_preload(control_plane, make, inplace):
+    """First the images are on the nodes; where that fails nothing is written."""
+    with HollowNodes(control_plane, f"kruise-node{next(_numbers)}", 2) as nodes:
+        workload = make(nodes=tuple(nodes.names))
+        nodes.outcome = lambda node, tag: "NotFound: x" if tag == "none" else None
+        ran = inplace.run("set", "image", workload.name, "main=r.io/app:none")
+        assert ran.code == 1 and "--no-preload" in ran.stderr
+        assert workload.image() == OLD
+        nodes.hold()
+        with inplace.running("set", "image", workload.name, f"main={NEW}") as child:
+            wait_until(lambda: len(nodes.tags("r.io/app")) == 2, 20 * SLOWLY, "requests")
+            assert workload.image() == OLD
+            nodes.release()
+            workload.wait_image(NEW)
+            child.kill()
+
+
+def test_a_conflict(control_plane, make, kube, folder):
+    """Its controller writes to it as well: it is read again, and written once more."""
+    workload = make()
+    server = control_plane.url, control_plane.authority.certificate
+    with ApiProxy(folder / "api", *server) as api:
+        path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token="lab-admin")
+        api.on("^PATCH [^?]*$", api_faults.refuse(409), times=1)
+        with Inplace(path, folder.path).running("set", "image", workload.name, f"main={NEW}") as child:
+            workload.wait_image(NEW)
+            child.kill()
+        bodies = [request.json() for request in api.requests("^PATCH [^?]*$")]
+    assert len(bodies) == 2 and all(body["metadata"]["resourceVersion"] for body in bodies)

@@ -1,0 +1,1160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that `kubectl inplace set image` updates workloads in a real cluster without replacing a pod, that an
+update which is interrupted anywhere goes on or back, and that the workloads are as usable afterwards as before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from fake import api_faults
+from fake.api_proxy import ApiProxy, Exchange
+from lab import sanitizers
+from lab.cluster import Cluster
+from lab.inplace import Inplace, Ran
+from lab.kube import KubeError, Object
+from lab.kubeconfig import write_kubeconfig
+from lab.kubelet import Kubelet, is_ready
+from lab.node_image import NodeImage
+from lab.pod import VERIFIED, until_term
+from lab.terminal import screen
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
+
+RECORD = "inplaced.io/rollout"
+GATE = "inplaced.io/Ready"
+PODS = "/api/v1/namespaces/default/pods"
+
+KINDS = {
+    "deployment": ("Deployment", "deployments"),
+    "statefulset": ("StatefulSet", "statefulsets"),
+    "daemonset": ("DaemonSet", "daemonsets"),
+    "replicaset": ("ReplicaSet", "replicasets"),
+}
+
+_numbers = itertools.count(1)
+
+
+class Workload:
+    """One with a container "main", all of whose pods are ready; there is one node for a DaemonSet."""
+
+    def __init__(self, cluster: Cluster, kind: str, image: str, replicas: int = 2, **spec: Any) -> None:
+        self.cluster = cluster
+        self.kube = cluster.admin
+        self.kind = kind
+        self.app = f"{kind}-{next(_numbers)}"
+        self.name = f"{kind}/{self.app}"
+        self.n_pods = 1 if kind == "daemonset" else replicas
+        self.path = f"/apis/apps/v1/namespaces/default/{KINDS[kind][1]}/{self.app}"
+        template = {
+            "metadata": {"labels": {"app": self.app, **spec.pop("labels", {})}},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "automountServiceAccountToken": False,
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": image,
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": until_term(),
+                    }
+                ],
+                **spec.pop("pod", {}),
+            },
+        }
+        whole = {"selector": {"matchLabels": {"app": self.app}}, "template": template, **spec}
+        if kind != "daemonset":
+            whole["replicas"] = replicas
+        if kind == "statefulset":
+            whole["serviceName"] = self.app
+        made = {"apiVersion": "apps/v1", "kind": KINDS[kind][0], "metadata": {"name": self.app}}
+        self.kube.create({**made, "spec": whole})
+        wait_until(lambda: len(self.ready()) == self.n_pods, 60 * SLOWLY, f"pods of {self.name}", 0.05)
+
+    def get(self) -> Object:
+        return self.kube.get(self.path)
+
+    def record(self) -> Object | None:
+        text = self.get()["metadata"].get("annotations", {}).get(RECORD)
+        return json.loads(text) if text is not None else None
+
+    def patch(self, body: Object, kind: str = "strategic") -> Object:
+        return self.kube.patch(self.path, body, kind)
+
+    def pods(self) -> list[Object]:
+        """Without those that have ended, or will."""
+        found = self.kube.list(PODS, labelSelector=f"app={self.app}")
+        return [
+            pod
+            for pod in found
+            if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] != "Failed"
+        ]
+
+    def ready(self) -> list[Object]:
+        return [pod for pod in self.pods() if is_ready(pod)]
+
+    def uids(self) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in self.pods()}
+
+    def strategy(self) -> Any:
+        spec = self.get()["spec"]
+        return spec.get("paused", False), spec.get("updateStrategy")
+
+    def assert_runs(self, image: str) -> None:
+        """Template and pods have the image, all are ready, and the controller has nothing left to do."""
+        assert image_of(self.get()["spec"]["template"]) == image
+        pods = self.pods()
+        assert [image_of(pod) for pod in pods] == [image] * self.n_pods
+        for pod in pods:
+            (status,) = pod["status"]["containerStatuses"]
+            assert (status["image"], status["ready"]) == (image, True)
+        assert not rollout_is_open(self)
+        if self.kind != "replicaset":
+            self.cluster.kubectl("rollout", "status", self.name, "--timeout=20s")
+
+    def delete(self) -> None:
+        self.kube.delete(self.path, propagationPolicy="Background")
+
+
+def image_of(owner: Object) -> str:
+    return owner["spec"]["containers"][0]["image"]
+
+
+def rollout_is_open(workload: Workload) -> bool:
+    record = workload.record()
+    return record is not None and record["state"] in ("forward", "undo")
+
+
+@pytest.fixture(scope="module")
+def cluster(session_folder, registry) -> Iterator[Cluster]:
+    with Cluster(session_folder / "rollout", registry) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def images(registry) -> list[str]:
+    """Three that have nothing but their first layer in common; one that does not exist."""
+    made = [registry.push_image("t/rollout", str(n), [1000 + n], busybox=True) for n in (1, 2, 3)]
+    return [one.reference for one in made] + [made[0].reference.rpartition(":")[0] + ":none"]
+
+
+@pytest.fixture
+def inplace(cluster, folder) -> Inplace:
+    return Inplace(cluster.control_plane.admin_kubeconfig, folder)
+
+
+@pytest.fixture
+def make(cluster, images) -> Iterator[Callable[..., Workload]]:
+    made: list[Workload] = []
+
+    def make_one(kind: str, *arguments: Any, **spec: Any) -> Workload:
+        made.append(Workload(cluster, kind, images[0], *arguments, **spec))
+        return made[-1]
+
+    yield make_one
+    for one in made:
+        one.delete()
+
+
+@pytest.fixture
+def proxy(cluster, folder) -> Iterator[ApiProxy]:
+    authority = cluster.control_plane.authority.certificate
+    with ApiProxy(folder / "proxy", cluster.control_plane.url, authority) as made:
+        yield made
+
+
+@pytest.fixture
+def by_proxy(cluster, proxy, folder) -> Inplace:
+    """The same person, through the proxy."""
+    path = write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin")
+    return Inplace(path, folder)
+
+
+@contextmanager
+def none_replaced(workload: Workload) -> Iterator[None]:
+    """No pod and no ReplicaSet is made or deleted inside, nor in the seconds after it, when controllers act."""
+    kube, label = workload.kube, f"app={workload.app}"
+    paths = [PODS, "/apis/apps/v1/namespaces/default/replicasets"]
+    versions = [kube.get(path)["metadata"]["resourceVersion"] for path in paths]
+    yield
+    for path, version in zip(paths, versions, strict=True):
+        query = {"labelSelector": label, "resourceVersion": version, "timeoutSeconds": "4"}
+        for event in kube.watch(path, 60 * SLOWLY, **query):
+            metadata = event["object"]["metadata"]
+            assert event["type"] == "MODIFIED" and "deletionTimestamp" not in metadata, event
+
+
+def assert_done(ran: Ran) -> Ran:
+    assert ran.code == 0, ran.stdout + ran.stderr
+    return ran
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_update_and_undo(make, inplace, images, kind):
+    """Pods, addresses and the strategy stay; kubectl's own commands work as before."""
+    workload = make(kind)
+    before, strategy = workload.uids(), workload.strategy()
+    addresses = {pod["status"]["podIP"] for pod in workload.pods()}
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--dry-run=server"))
+    assert workload.record() is None and image_of(workload.pods()[0]) == images[0]
+
+    with none_replaced(workload):
+        ran = assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+        assert f"/{workload.app} image updated" in ran.stdout
+        workload.assert_runs(images[1])
+        again = assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+        assert "already" in again.stdout
+        assert_done(inplace.run("rollout", workload.name, "--undo"))
+        workload.assert_runs(images[0])
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[2]}"))
+    workload.assert_runs(images[2])
+    assert workload.uids() == before and workload.strategy() == strategy
+    assert {pod["status"]["podIP"] for pod in workload.pods()} == addresses
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_kubectl_afterwards(cluster, make, inplace, images, kind):
+    """Also the way back to the template whose hash the name of the ReplicaSet has."""
+    workload = make(kind)
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+    before = workload.uids()
+    cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=60s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[0])
+    assert not workload.uids() & before
+    cluster.kubectl("rollout", "undo", workload.name)
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=60s")
+    workload.assert_runs(images[1])
+    cluster.kubectl("rollout", "restart", workload.name)
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=60s")
+    before = workload.uids()
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[2]}"))
+    workload.assert_runs(images[2])
+    assert workload.uids() == before
+
+
+def rolled_out(cluster: Cluster, workload: Workload, image: str) -> None:
+    """By its controller, as ever."""
+    cluster.kubectl("set", "image", workload.name, f"main={image}")
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=60s")
+    label = f"app={workload.app}"
+    wait_until(
+        lambda: len(workload.kube.list(PODS, labelSelector=label)) == workload.n_pods,
+        60 * SLOWLY,
+        "the end of the pods before",
+    )
+
+
+@pytest.mark.parametrize("way", ["set-image", "rollout"])
+def test_an_image_of_an_older_replica_set(cluster, make, inplace, images, way):
+    """The controller finds that ReplicaSet again, and must not take it for the new one."""
+    workload = make("deployment")
+    rolled_out(cluster, workload, images[1])
+    if way == "rollout":
+        workload.patch({"spec": {"paused": True}})
+        workload.patch(set_template(images[0]))
+        wait_observed(workload)
+    with none_replaced(workload):
+        if way == "rollout":
+            assert_done(inplace.run("rollout", workload.name))
+            workload.patch({"spec": {"paused": False}})
+        else:
+            assert_done(inplace.run("set", "image", workload.name, f"main={images[0]}"))
+        workload.assert_runs(images[0])
+    with none_replaced(workload):
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+        workload.assert_runs(images[1])
+        assert_done(inplace.run("rollout", workload.name, "--undo"))
+        workload.assert_runs(images[0])
+    cluster.kubectl("rollout", "undo", workload.name)
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=60s")
+    workload.assert_runs(images[1])
+
+
+def crashing(registry: Any, images: list[str]) -> tuple[str, Object]:
+    """An image that works for four seconds, and a pod that runs as well with the others."""
+    bad = registry.push_image("t/rollout", "crash", [1000], busybox=True, env={"FAULT": "yes"})
+    script = until_term()[-1]
+    command = [*until_term()[:-1], f'[ -z "$FAULT" ] || {{ sleep 4; exit 7; }}\n{script}']
+    return bad.reference, {"containers": [{"name": "main", "image": images[0], "command": command}]}
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_min_ready_seconds(make, inplace, registry, images, kind):
+    """A pod counts when it has been ready for that long: one that dies before is the only one."""
+    bad, pod = crashing(registry, images)
+    workload = make(kind, 3, minReadySeconds=8, pod=pod)
+    with none_replaced(workload):
+        ran = inplace.run("set", "image", workload.name, f"main={bad}", timeout=90 * SLOWLY)
+    assert ran.code == 3, ran.stdout + ran.stderr
+    assert sorted(image_of(pod) for pod in workload.pods()) == sorted([images[0], images[0], bad])
+    with none_replaced(workload):
+        assert_done(inplace.run("rollout", workload.name, "--undo", timeout=120 * SLOWLY))
+    workload.assert_runs(images[0])
+
+
+def is_write(request_path: str) -> bool:
+    return "dryRun" not in request_path
+
+
+def stop_after(proxy: ApiProxy, n: int) -> threading.Event:
+    """The server does the n-th write, which is never answered; nor is anything after it."""
+    reached, counter = threading.Event(), itertools.count(1)
+
+    async def behave(exchange: Exchange) -> None:
+        number = next(counter) if is_write(exchange.request.path) else 0
+        if number < n:
+            await api_faults.behave_well(exchange)
+            return
+        if number == n:
+            await (await exchange.ask()).read()
+            reached.set()
+        await exchange.wait_over()
+
+    proxy.on("^PATCH ", behave)
+    return reached
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+@pytest.mark.parametrize("way", ["on", "back"])
+def test_killed_after_each_write(make, inplace, by_proxy, proxy, images, kind, way):
+    """The same command, or --undo, from elsewhere ends it well: no pod is replaced."""
+    workload = make(kind)
+    uids, strategy = workload.uids(), workload.strategy()
+    now, other = images[:2]
+    for n in itertools.count(1):
+        proxy.behave()
+        reached = stop_after(proxy, n)
+        child = by_proxy.start("set", "image", workload.name, f"main={other}")
+        with child:
+            wait_until(
+                lambda child=child, reached=reached: reached.is_set() or child.poll() is not None,
+                60 * SLOWLY,
+                "the write",
+            )
+            child.kill()
+        if not reached.is_set():
+            break
+        if way == "on":
+            assert_done(inplace.run("set", "image", workload.name, f"main={other}"))
+            now, other = other, now
+        else:
+            assert_done(inplace.run("rollout", workload.name, "--undo"))
+        workload.assert_runs(now)
+        assert workload.uids() == uids and workload.strategy() == strategy
+    assert n == workload.n_pods + 4  # taken over, template, pods, handed back
+
+
+def hold_after(proxy: ApiProxy, n: int) -> tuple[threading.Event, threading.Event]:
+    """The n-th write is answered when the second of the events is set; the first says that it has come."""
+    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
+
+    async def behave(exchange: Exchange) -> None:
+        if not is_write(exchange.request.path) or next(counter) != n:
+            await api_faults.behave_well(exchange)
+            return
+        reached.set()
+        await api_faults.answer_when(released)(exchange)
+
+    proxy.on("^PATCH ", behave)
+    return reached, released
+
+
+def interrupted(by_proxy: Inplace, proxy: ApiProxy, workload: Workload, image: str, n: int) -> None:
+    """An update whose program was killed after so many writes."""
+    reached = stop_after(proxy, n)
+    with by_proxy.start("set", "image", workload.name, f"main={image}") as child:
+        wait_until(reached.is_set, 60 * SLOWLY, "the write")
+        child.kill()
+    proxy.behave()
+
+
+def test_an_image_that_does_not_exist(make, inplace, images):
+    """The first pod stops the update, with the reason; the others go on serving."""
+    workload = make("deployment", 3)
+    ran = inplace.run("set", "image", workload.name, f"main={images[3]}", timeout=90 * SLOWLY)
+    assert ran.code == 3
+    assert images[3] in ran.stderr and "--undo" in ran.stderr
+    (failed,) = (pod for pod in workload.pods() if image_of(pod) == images[3])
+    assert f'pod "{failed["metadata"]["name"]}"' in ran.stderr
+    assert len(workload.ready()) == 2
+    again = inplace.run("set", "image", workload.name, f"main={images[3]}")
+    assert again.code == 3 and images[3] in again.stderr
+    # A pod that is made meanwhile, after a drain say, gets the image that works.
+    other = next(pod["metadata"] for pod in workload.ready())
+    workload.kube.delete(f"{PODS}/{other['name']}")
+    wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "the pod that comes instead")
+    assert {image_of(pod) for pod in workload.ready()} == {images[0]}
+    before = workload.uids()
+    assert_done(inplace.run("rollout", workload.name, "--undo"))
+    workload.assert_runs(images[0])
+    assert workload.uids() == before
+
+
+def test_another_person(cluster, make, by_proxy, proxy, inplace, images, folder):
+    """Is refused, with the first one's name; and so is an update to other images."""
+    workload = make("deployment")
+    certificate = cluster.control_plane.authority.issue("bob", "/O=system:masters/CN=bob")
+    path = cluster.control_plane.write_kubeconfig(folder / "bob.conf", certificate=certificate)
+    interrupted(by_proxy, proxy, workload, images[1], 2)
+    record = workload.record()
+    for arguments in (["set", "image", workload.name, f"main={images[1]}"], ["rollout", workload.name, "--undo"]):
+        ran = Inplace(path, folder).run(*arguments)
+        assert (ran.code, "lab-admin" in ran.stderr) == (1, True), ran.stderr
+    ran = inplace.run("set", "image", workload.name, f"main={images[2]}")
+    assert ran.code == 1 and "other images" in ran.stderr
+    assert workload.record() == record
+    assert_done(inplace.run("rollout", workload.name))
+    workload.assert_runs(images[1])
+
+
+def test_on_a_terminal(make, inplace, images):
+    """One table, which is drawn again in place."""
+    workload = make("statefulset")
+    terminal = inplace.on_terminal("set", "image", workload.name, f"main={images[1]}")
+    try:
+        assert terminal.wait_end(120 * SLOWLY) == 0, terminal.text
+    finally:
+        terminal.child.kill()
+    assert "1 of 2 pods updated; waiting for pod" in terminal.text
+    assert "\x1b[4A\x1b[J" in terminal.text
+    heading, *pods, total, end, rest = screen(terminal.text)
+    assert heading.split() == ["POD", "NODE", "PHASE", "IMAGE", "SINCE"]
+    rows = sorted(line.split()[:4] for line in pods)
+    node = workload.cluster.node.name
+    assert rows == [[f"{workload.app}-{n}", node, "updated", images[1]] for n in range(2)]
+    assert (total, rest) == ("2 of 2 pods updated", "")
+    assert end.endswith(f"/{workload.app} image updated")
+
+
+def test_signal(make, inplace, images):
+    """Ctrl-C leaves it where it is, and says how it goes on."""
+    workload = make("statefulset")
+    with inplace.start("set", "image", workload.name, f"main={images[1]}") as child:
+        assert "updating" in child.stdout.readline()
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=30 * SLOWLY)
+    assert child.returncode == 130
+    assert f"/{workload.app} --undo" in errors
+    assert_done(inplace.run("rollout", workload.name))
+    workload.assert_runs(images[1])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_a_template_that_is_there(make, inplace, images, kind):
+    """A strategy that leaves the pods alone stays as it is."""
+    workload = make(kind)
+    held = {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}
+    workload.patch({"spec": {"paused": True} if kind == "deployment" else held})
+    wait_observed(workload)
+    before, strategy = workload.uids(), workload.strategy()
+    ran = inplace.run("rollout", workload.name)
+    assert ran.code == 0 and "already" in ran.stdout
+    workload.patch(set_template(images[1]))
+    wait_observed(workload)
+    assert_done(inplace.run("rollout", workload.name))
+    assert [image_of(pod) for pod in workload.ready()] == [images[1]] * workload.n_pods
+    assert workload.uids() == before and workload.strategy() == strategy
+    refused = inplace.run("rollout", workload.name, "--undo")
+    assert refused.code == 1
+    assert f"/{workload.app} main={images[0]}" in refused.stderr and "kubectl set image" in refused.stderr
+    workload.patch(set_template(images[0]))
+    wait_observed(workload)
+    assert_done(inplace.run("rollout", workload.name, "--undo"))
+    assert [image_of(pod) for pod in workload.ready()] == [images[0]] * workload.n_pods
+    assert workload.uids() == before and workload.strategy() == strategy
+    workload.patch(set_template(images[1]))
+    wait_observed(workload)
+    assert_done(inplace.run("rollout", workload.name))
+    # A Deployment that is paused goes on without replacing a pod.
+    if kind == "deployment":
+        workload.patch({"spec": {"paused": False}})
+        workload.assert_runs(images[1])
+        assert workload.uids() == before
+
+
+def set_template(image: str, **more: Any) -> Object:
+    return {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image, **more}]}}}}
+
+
+def wait_observed(workload: Workload) -> None:
+    workload.kube.wait_for(
+        workload.path,
+        lambda one: one["status"]["observedGeneration"] == one["metadata"]["generation"],
+        30 * SLOWLY,
+    )
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_edited_meanwhile(cluster, make, by_proxy, proxy, inplace, images, kind):
+    """Another client's template wins: the workload goes back to its controller, which brings the pods there."""
+    workload = make(kind)
+    strategy = workload.strategy()
+    interrupted(by_proxy, proxy, workload, images[1], 2)
+    workload.patch(set_template(images[2], env=[{"name": "A", "value": "b"}]))
+    ran = inplace.run("rollout", workload.name)
+    assert ran.code == 3
+    assert "another client has changed its template in spec.containers[0].env" in ran.stderr
+    assert workload.strategy() == strategy
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[2])
+
+
+def test_resumed_meanwhile(cluster, make, by_proxy, proxy, inplace, images):
+    """Who resumes a Deployment gives it back to its controller."""
+    workload = make("deployment")
+    interrupted(by_proxy, proxy, workload, images[1], 3)
+    cluster.kubectl("rollout", "resume", workload.name)
+    ran = inplace.run("rollout", workload.name)
+    assert ran.code == 3 and "let its controller go on" in ran.stderr
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[0])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_record_removed_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """By a repository that has it not, say: nothing is left held that no program knows of."""
+    workload = make(kind)
+    strategy = workload.strategy()
+    reached, released = hold_after(proxy, 2)
+    with by_proxy.start("set", "image", workload.name, f"main={images[1]}") as child:
+        wait_until(reached.is_set, 60 * SLOWLY, "the write")
+        workload.patch({"metadata": {"annotations": {RECORD: None}}}, "merge")
+        released.set()
+        _, errors = child.communicate(timeout=60 * SLOWLY)
+    assert child.returncode == 3 and "has removed the annotation" in errors, errors
+    assert workload.strategy() == strategy and not rollout_is_open(workload)
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+
+
+def test_two_at_once(make, by_proxy, proxy, inplace, images):
+    """The one that writes second is refused, and the record of the first stays as it is."""
+    workload = make("deployment")
+    uids, strategy = workload.uids(), workload.strategy()
+    reached, released = threading.Event(), threading.Event()
+
+    async def hold(exchange: Exchange) -> None:
+        if is_write(exchange.request.path):
+            reached.set()
+            await api_faults.when(released)(exchange)
+        else:
+            await api_faults.behave_well(exchange)
+
+    proxy.on("^PATCH ", hold)
+    with by_proxy.start("set", "image", workload.name, f"main={images[2]}") as second:
+        wait_until(reached.is_set, 60 * SLOWLY, "the write")
+        with inplace.start("set", "image", workload.name, f"main={images[1]}") as first:
+            wait_until(lambda: rollout_is_open(workload), 60 * SLOWLY, "the record of the first")
+            first.kill()
+        released.set()
+        _, errors = second.communicate(timeout=60 * SLOWLY)
+    assert second.returncode == 1 and "has begun an update" in errors, errors
+    assert_done(inplace.run("rollout", workload.name))
+    workload.assert_runs(images[1])
+    assert workload.uids() == uids and workload.strategy() == strategy
+
+
+def test_conflict_at_the_beginning(make, by_proxy, proxy, images):
+    """Another client writes to the workload just before it is taken over: that is no reason to end."""
+    workload = make("deployment")
+    for n, command in enumerate((["set", "image", workload.name, f"main={images[1]}"], ["rollout", workload.name])):
+        first = threading.Event()
+
+        async def behave(exchange: Exchange, first: threading.Event = first, n: int = n) -> None:
+            if is_write(exchange.request.path) and not first.is_set():
+                first.set()
+                workload.patch({"metadata": {"labels": {"touched": str(n)}}})
+            await api_faults.behave_well(exchange)
+
+        proxy.on("^PATCH ", behave)
+        assert_done(by_proxy.run(*command, *(["--undo"] if n else [])))
+        assert first.is_set() and workload.get()["metadata"]["labels"]["touched"] == str(n)
+        workload.assert_runs(images[1 - n])
+
+
+def test_lost_answers(make, by_proxy, proxy, images):
+    """Every write is done, and the answer to every second one is lost: also to the one that takes over."""
+    workload = make("deployment")
+    uids, strategy = workload.uids(), workload.strategy()
+    for n, image in enumerate((images[1], images[0])):
+        counter = itertools.count(n)
+
+        async def behave(exchange: Exchange, counter: itertools.count[int] = counter) -> None:
+            is_lost = is_write(exchange.request.path) and next(counter) % 2 == 0
+            await (api_faults.lose_reply if is_lost else api_faults.behave_well)(exchange)
+
+        proxy.on("^PATCH ", behave)
+        assert_done(by_proxy.run("set", "image", workload.name, f"main={image}"))
+        workload.assert_runs(image)
+    assert workload.uids() == uids and workload.strategy() == strategy
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_scaled_and_deleted_meanwhile(cluster, make, by_proxy, proxy, inplace, images, kind):
+    """As by a HorizontalPodAutoscaler and an eviction: the pods that come have the new image in the end."""
+    workload = make(kind)
+    interrupted(by_proxy, proxy, workload, images[1], 3)
+    cluster.kubectl("scale", workload.name, "--replicas=3")
+    gone, kept = sorted(pod["metadata"]["name"] for pod in workload.pods())[:2]
+    uid = workload.kube.get(f"{PODS}/{kept}")["metadata"]["uid"]
+    workload.kube.delete(f"{PODS}/{gone}")
+    workload.n_pods = 3
+    assert_done(inplace.run("rollout", workload.name))
+    wait_until(lambda: len(workload.ready()) == 3, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert uid in workload.uids()
+
+
+def test_disruption_budget(cluster, make, inplace, images):
+    """Nothing is taken out of service that the budget needs; a time-out leaves the rest to a next run."""
+    workload = make("deployment")
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": workload.app},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": workload.app}}},
+    }
+    path = cluster.admin.path_of(cluster.admin.create(budget))
+    cluster.admin.wait_for(path, lambda one: one.get("status", {}).get("currentHealthy") == 2, 30 * SLOWLY)
+    ran = inplace.run("set", "image", workload.name, f"main={images[1]}", "--timeout=8s")
+    assert ran.code == 124 and f'PodDisruptionBudget "{workload.app}"' in ran.stdout
+    assert "timed out waiting until the PodDisruptionBudget" in ran.stderr
+    assert [image_of(pod) for pod in workload.pods()] == [images[0]] * 2
+    cluster.admin.patch(path, {"spec": {"minAvailable": 1}})
+    assert_done(inplace.run("rollout", workload.name))
+    workload.assert_runs(images[1])
+    cluster.admin.delete(path)
+
+
+def make_budget(cluster: Cluster, workload: Workload, **spec: Any) -> str:
+    """Of its pods, and its controller has counted them; returns the path."""
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": workload.app},
+        "spec": {"selector": {"matchLabels": {"app": workload.app}}, **spec},
+    }
+    path = cluster.admin.path_of(cluster.admin.create(budget))
+    cluster.admin.wait_for(
+        path,
+        lambda one: one.get("status", {}).get("currentHealthy") == workload.n_pods,
+        30 * SLOWLY,
+    )
+    return path
+
+
+def test_budget_of_one(cluster, make, inplace, images):
+    """One pod at a time is out of service, however many the command may take."""
+    workload = make("deployment", 3)
+    path = make_budget(cluster, workload, maxUnavailable=1)
+    version = cluster.admin.get(PODS)["metadata"]["resourceVersion"]
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--max-unavailable=3"))
+    workload.assert_runs(images[1])
+    ready, updated = dict.fromkeys(workload.uids(), True), set()
+    query = {"labelSelector": f"app={workload.app}", "resourceVersion": version}
+    for event in cluster.admin.watch(PODS, 60 * SLOWLY, **query):
+        pod = event["object"]
+        uid = pod["metadata"]["uid"]
+        ready[uid] = is_ready(pod)
+        assert list(ready.values()).count(False) <= 1
+        if ready[uid] and pod["status"]["containerStatuses"][0]["image"] == images[1]:
+            updated.add(uid)
+        if len(updated) == workload.n_pods:
+            break
+    cluster.admin.delete(path)
+
+
+@contextmanager
+def in_the_middle(
+    by_proxy: Inplace, proxy: ApiProxy, *arguments: str, n: int = 3, is_lost: bool = False
+) -> Iterator[Middle]:
+    """An update whose n-th write waits until the test lets it go on, and is then lost or not."""
+    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
+
+    async def behave(exchange: Exchange) -> None:
+        if is_write(exchange.request.path) and next(counter) == n:
+            reached.set()
+            end = api_faults.when(released, api_faults.lose_request)
+            await (end if is_lost else api_faults.answer_when(released))(exchange)
+        else:
+            await api_faults.behave_well(exchange)
+
+    proxy.on("^PATCH ", behave)
+    with by_proxy.running(*arguments) as child:
+        wait_until(
+            lambda: reached.is_set() or child.poll() is not None, 60 * SLOWLY, "the write"
+        )
+        assert reached.is_set(), child.communicate()
+        yield Middle(child, released)
+
+
+@dataclass(frozen=True)
+class Middle:
+    child: subprocess.Popen[str]
+    released: threading.Event
+
+    def end(self) -> Ran:
+        """Lets it go on, to its end."""
+        self.released.set()
+        output, errors = self.child.communicate(timeout=120 * SLOWLY)
+        return Ran(self.child.returncode, output, errors)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_autoscaler(cluster, make, by_proxy, proxy, images, kind):
+    """It adds pods in the middle of an update, and takes some away in the middle of the next one."""
+    workload = make(kind)
+    strategy, before = workload.strategy(), workload.uids()
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": workload.app},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": KINDS[kind][0], "name": workload.app},
+            "minReplicas": 2,
+            "maxReplicas": 5,
+        },
+    }
+    path = cluster.admin.path_of(cluster.admin.create(scaler))
+
+    def scale(replicas: int, **bounds: int) -> None:
+        cluster.admin.patch(path, {"spec": bounds})
+        workload.kube.wait_for(
+            workload.path, lambda one: one["spec"]["replicas"] == replicas, 60 * SLOWLY
+        )
+        wait_until(lambda: len(workload.pods()) == replicas, 60 * SLOWLY, "pods")
+        workload.n_pods = replicas
+
+    update = ["set", "image", workload.name]
+    with in_the_middle(by_proxy, proxy, *update, f"main={images[1]}") as middle:
+        scale(4, minReplicas=4)
+        added = [pod for pod in workload.pods() if pod["metadata"]["uid"] not in before]
+        if kind == "deployment":
+            assert {image_of(pod) for pod in added} == {images[1]}
+        assert_done(middle.end())
+    wait_until(lambda: len(workload.ready()) == 4, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy and before < workload.uids()
+
+    before = workload.uids()
+    with in_the_middle(by_proxy, proxy, *update, f"main={images[2]}") as middle:
+        scale(2, minReplicas=1, maxReplicas=2)
+        assert_done(middle.end())
+    workload.assert_runs(images[2])
+    assert workload.strategy() == strategy and workload.uids() < before
+    cluster.admin.delete(path)
+
+
+def test_restarts_after_it_counted(cluster, make, by_proxy, proxy, images):
+    """A pod that was updated does not keep running: no further one is begun."""
+    workload = make("deployment", 3)
+    command = "set", "image", workload.name, f"main={images[1]}"
+    with in_the_middle(by_proxy, proxy, *command, n=4) as middle:
+        first = next(pod for pod in workload.ready() if restarts(pod) == 1)["metadata"]["name"]
+        with suppress(RuntimeError):  # the command ends with the container
+            cluster.kubectl("exec", first, "--", "/bin/sh", "-c", "kill 1")
+        cluster.admin.wait_for(
+            f"{PODS}/{first}", lambda pod: restarts(pod) == 2 and is_ready(pod), 90 * SLOWLY
+        )
+        ran = middle.end()
+    assert ran.code == 3 and f'pod "{first}": a container has restarted' in ran.stderr, ran.stderr
+    assert [image_of(pod) for pod in workload.pods()].count(images[0]) == 1
+
+
+def restarts(pod: Object) -> int:
+    return pod["status"]["containerStatuses"][0]["restartCount"]
+
+
+def evict(cluster: Cluster, name: str) -> None:
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    cluster.admin.post(f"{PODS}/{name}/eviction", eviction)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_evicted_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """The pod that comes instead has the new image in the end; a budget refuses the one after it."""
+    workload = make(kind, 3)
+    strategy, before = workload.strategy(), workload.uids()
+    path = make_budget(cluster, workload, maxUnavailable=1)
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}") as middle:
+        first, second = sorted(workload.pods(), key=lambda pod: image_of(pod) != images[0])[:2]
+        wait_until(lambda: len(workload.ready()) == 3, 60 * SLOWLY, "pods")
+        cluster.admin.wait_for(
+            path, lambda one: one["status"]["disruptionsAllowed"] == 1, 30 * SLOWLY
+        )
+        evict(cluster, first["metadata"]["name"])
+        with pytest.raises(KubeError, match="disruption budget"):
+            evict(cluster, second["metadata"]["name"])
+        assert_done(middle.end())
+    wait_until(lambda: len(workload.ready()) == 3, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy
+    assert before - workload.uids() == {first["metadata"]["uid"]}
+    cluster.admin.delete(path)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_drained_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """The pods that come instead have no node until it is uncordoned."""
+    workload = make(kind)
+    strategy, before = workload.strategy(), workload.uids()
+    node = cluster.node.name
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}") as middle:
+        cluster.kubectl("drain", node, f"--pod-selector=app={workload.app}", "--timeout=60s")
+        cluster.kubectl("uncordon", node)
+        assert_done(middle.end())
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy and not workload.uids() & before
+
+
+def test_ended_pod(cluster, make, inplace, images):
+    """As after an eviction by the kubelet, it is left behind beside the one that came instead."""
+    workload = make("deployment")
+    ended = workload.pods()[0]["metadata"]["name"]
+    cluster.admin.patch(f"{PODS}/{ended}", {"spec": {"activeDeadlineSeconds": 1}})
+    cluster.admin.wait_for(
+        f"{PODS}/{ended}", lambda pod: pod["status"]["phase"] == "Failed", 60 * SLOWLY
+    )
+    wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "pods")
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+    workload.assert_runs(images[1])
+    assert image_of(cluster.admin.get(f"{PODS}/{ended}")) == images[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deleted_meanwhile(make, by_proxy, proxy, images, kind):
+    """The workload, and with it its pods."""
+    workload = make(kind)
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}", n=2) as middle:
+        workload.delete()
+        workload.kube.wait_gone(workload.path, 30 * SLOWLY)
+        ran = middle.end()
+    assert ran.code == 3 and f"/{workload.app}: it is gone" in ran.stderr
+    assert "go on with" not in ran.stderr
+
+
+def test_deleted_unseen(make, by_proxy, proxy, images):
+    """No watch shows it: it is missing when all is read anew."""
+    workload = make("statefulset")
+    command = "set", "image", workload.name, f"main={images[1]}"
+    with in_the_middle(by_proxy, proxy, *command, n=2, is_lost=True) as middle:
+        for watch in proxy.watches():
+            watch.silence()
+        workload.delete()
+        workload.kube.wait_gone(workload.path, 30 * SLOWLY)
+        ran = middle.end()
+    assert ran.code == 3 and f"/{workload.app}: it is gone" in ran.stderr
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_restarted_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """By kubectl, which refuses that of a Deployment that is paused; others go back to their controller."""
+    workload = make(kind)
+    strategy, before = workload.strategy(), workload.uids()
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}") as middle:
+        if kind == "deployment":
+            with pytest.raises(RuntimeError, match="paused"):
+                cluster.kubectl("rollout", "restart", workload.name)
+            assert_done(middle.end())
+        else:
+            cluster.kubectl("rollout", "restart", workload.name)
+            ran = middle.end()
+            assert ran.code == 3
+            assert "another client has changed its template in metadata.annotations" in ran.stderr
+            cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy
+    assert (workload.uids() == before) == (kind == "deployment")
+
+
+def with_rights(cluster: Cluster, folder: Any, name: str, *patches: tuple[str, str]) -> Inplace:
+    """A user who may read workloads, pods and budgets, and patch these (group, resource)."""
+    names = {"name": name}
+    rules = [{"apiGroups": ["apps", "policy", ""], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    rules += [{"apiGroups": [group], "resources": [what], "verbs": ["patch"]} for group, what in patches]
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": names, "rules": rules}
+    subject = {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {**role, "kind": "RoleBinding", "subjects": [subject]}
+    binding["roleRef"] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", **names}
+    del binding["rules"]
+    cluster.admin.create(role)
+    cluster.admin.create(binding)
+    certificate = cluster.control_plane.authority.issue(name, f"/CN={name}")
+    path = cluster.control_plane.write_kubeconfig(folder / f"{name}.conf", certificate=certificate)
+    return Inplace(path, folder)
+
+
+def test_missing_rights(cluster, agent, make, images, folder):
+    """Are found before anything has changed."""
+    gated = {"readinessGates": [{"conditionType": GATE}]}
+    for resource, pod in ("pods", {}), ("pods/status", gated):
+        workload = make("deployment", pod=pod)
+        others = [("", "pods")] if pod else []
+        user = with_rights(cluster, folder, workload.app, ("apps", "*"), *others)
+        ran = user.run("set", "image", workload.name, f"main={images[1]}")
+        assert ran.code == 1 and f'cannot patch resource "{resource}"' in ran.stderr
+        assert workload.record() is None and workload.strategy() == (False, None)
+
+
+def test_tainted_node(cluster, make, inplace, images):
+    """The pod stays where none should be by now, and its DaemonSet's status does not count it."""
+    workload = make("daemonset")
+    cluster.kubectl("taint", "node", cluster.node.name, "maint=true:NoSchedule")
+    try:
+        strategy = workload.strategy()
+        with none_replaced(workload):
+            assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+        assert workload.get()["status"]["numberMisscheduled"] == 1
+        assert workload.strategy() == strategy and not rollout_is_open(workload)
+    finally:
+        cluster.kubectl("taint", "node", cluster.node.name, "maint-")
+
+
+def test_api_server_restarts_meanwhile(cluster, make, inplace, images):
+    workload = make("deployment", 3)
+    before = workload.uids()
+    with inplace.start("set", "image", workload.name, f"main={images[1]}") as child:
+        assert "updating" in child.stdout.readline()
+        cluster.control_plane.apiserver.kill9()
+        cluster.control_plane.apiserver.start()
+        _, errors = child.communicate(timeout=120 * SLOWLY)
+    assert child.returncode == 0, errors
+    workload.assert_runs(images[1])
+    assert workload.uids() == before
+
+
+def test_partition(make, inplace, images):
+    """Lower ordinals keep their image, also when they are made again; a second command updates them."""
+    workload = make("statefulset", 3)
+    before = workload.uids()
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--partition=2"))
+    assert [image_of(pod) for pod in sorted(workload.ready(), key=lambda pod: pod["metadata"]["name"])] == [
+        images[0],
+        images[0],
+        images[1],
+    ]
+    assert workload.strategy()[1]["rollingUpdate"]["partition"] == 2
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--partition=0"))
+    workload.assert_runs(images[1])
+    assert workload.uids() == before
+
+
+def test_several_containers(make, inplace, images):
+    """Sidecars too, of which * stands for all; one that ends before the others is not updated in place."""
+    sidecar = {"name": "proxy", "image": images[0], "restartPolicy": "Always", "command": until_term()}
+    workload = make("deployment", pod={"initContainers": [sidecar]})
+    before = workload.uids()
+    assert_done(inplace.run("set", "image", workload.name, f"*={images[1]}"))
+    workload.assert_runs(images[1])
+    for pod in workload.pods():
+        (status,) = pod["status"]["initContainerStatuses"]
+        assert (status["image"], status["restartCount"]) == (images[1], 1)
+    assert "already" in assert_done(inplace.run("set", "image", workload.name, f"*={images[1]}")).stdout
+    both = [f"proxy={images[2]}", f"main={images[0]}"]
+    assert_done(inplace.run("set", "image", workload.name, *both))
+    workload.assert_runs(images[0])
+    assert {pod["spec"]["initContainers"][0]["image"] for pod in workload.pods()} == {images[2]}
+    assert workload.uids() == before
+
+    ended = {"name": "once", "image": images[0], "command": ["/bin/true"]}
+    workload = make("statefulset", pod={"initContainers": [ended]})
+    ran = inplace.run("set", "image", workload.name, f"*={images[1]}")
+    assert ran.code == 1 and 'container "once" is an init container that has ended' in ran.stderr
+    ran = inplace.run("set", "image", workload.name, f"none={images[1]}")
+    assert ran.code == 1 and 'there is no container "none"' in ran.stderr
+    assert workload.record() is None
+
+
+def test_no_pods(make, inplace, images):
+    workload = make("deployment", 0)
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+    workload.n_pods = 1
+    workload.patch({"spec": {"replicas": 1}})
+    wait_until(lambda: len(workload.ready()) == 1, 60 * SLOWLY, "pod")
+    workload.assert_runs(images[1])
+
+
+def test_pod_without_a_node(make, inplace, images):
+    """Is given the image; why it does not run is said while it is awaited."""
+    workload = make("deployment")
+    workload.patch({"spec": {"replicas": 0}})
+    wait_until(lambda: not workload.pods(), 60 * SLOWLY, "end of the pods")
+    nowhere = {"spec": {"nodeSelector": {"there-is": "none"}}}
+    workload.patch({"spec": {"replicas": 1, "template": nowhere}})
+    wait_until(
+        lambda: any("conditions" in pod["status"] for pod in workload.pods()), 60 * SLOWLY, "pod"
+    )
+    wait_observed(workload)
+    with inplace.running("set", "image", workload.name, f"main={images[1]}") as child:
+        while "nodes are available" not in (line := child.stdout.readline()):
+            assert line, child.communicate()
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=30 * SLOWLY)
+    assert child.returncode == 130 and "--undo" in errors
+    assert {image_of(pod) for pod in workload.pods()} == {images[1]}
+
+
+def test_pod_that_has_ended(cluster, inplace, images):
+    """Its containers are not started again, so there is nothing to update."""
+    cluster.node.run_pod("ended", images[0], until_term())
+    path = f"{PODS}/ended"
+    cluster.admin.patch(path, {"spec": {"activeDeadlineSeconds": 1}})
+    cluster.admin.wait_for(path, lambda pod: pod["status"]["phase"] == "Failed", 60 * SLOWLY)
+    ran = inplace.run("set", "image", "pod/ended", f"main={images[1]}")
+    assert ran.code == 1 and "it has ended" in ran.stderr
+    cluster.admin.delete(path)
+
+
+def test_bare_pod(cluster, make, inplace, images):
+    owned = make("deployment").pods()[0]["metadata"]["name"]
+    ran = inplace.run("set", "image", f"pod/{owned}", f"main={images[1]}")
+    assert ran.code == 1 and "a controller owns it" in ran.stderr
+    cluster.node.run_pod("bare", images[0], until_term())
+    before = cluster.admin.get(f"{PODS}/bare")["metadata"]["uid"]
+    assert_done(inplace.run("set", "image", "pod/bare", f"main={images[1]}"))
+    assert_done(inplace.run("rollout", "pod/bare", "--undo"))
+    pod = cluster.admin.get(f"{PODS}/bare")
+    assert (pod["metadata"]["uid"], image_of(pod)) == (before, images[0])
+    assert pod["status"]["containerStatuses"][0]["image"] == images[0]
+    cluster.admin.delete(f"{PODS}/bare")
+
+
+@pytest.fixture
+def agent(cluster, start_agent, folder):
+    """The agent of the node, as a service."""
+    cluster.control_plane.install()
+    path = cluster.control_plane.write_agent_kubeconfig(folder / "agent.conf", node=cluster.node.name)
+    return start_agent(
+        cluster.node.runtime.endpoint,
+        kubeconfig=path,
+        node_name=cluster.node.name,
+        flags=[f"--kubelet-health-address={cluster.node.health_address}"],
+    )
+
+
+def condition(pod: Object, kind: str) -> Object:
+    found = pod["status"].get("conditions", [])
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
+    """A pod is out of service before its container ends, and returns when its agent has verified what runs."""
+    workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
+    uids = workload.uids()
+    interrupted(by_proxy, proxy, workload, images[1], 2)
+    (closed,) = (pod for pod in workload.pods() if condition(pod, GATE)["status"] == "False")
+    assert image_of(closed) == images[0]
+    assert_done(inplace.run("rollout", workload.name, "--undo"))
+    workload.assert_runs(images[0])
+    assert {pod["status"]["containerStatuses"][0]["restartCount"] for pod in workload.pods()} == {0}
+    # A kubelet that is behind would make it ready again when its gate has been closed for the next update.
+    wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "pods")
+
+    version = cluster.admin.get(PODS)["metadata"]["resourceVersion"]
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--grace=1"))
+    workload.assert_runs(images[1])
+    assert workload.uids() == uids
+    assert {condition(pod, VERIFIED).get("status") for pod in workload.pods()} == {"True"}
+    served = set()
+    query = {"labelSelector": f"app={workload.app}", "resourceVersion": version}
+    for event in cluster.admin.watch(PODS, 60 * SLOWLY, **query):
+        pod = event["object"]
+        (status,) = pod["status"]["containerStatuses"]
+        if is_ready(pod) and image_of(pod) == images[1]:
+            assert status["image"] == images[1] and "running" in status["state"]
+            served.add(pod["metadata"]["uid"])
+        if served == uids:
+            break
+
+
+def test_preload(cluster, agent, make, inplace, registry, images):
+    """The image is on the node before the first container ends; one that does not exist changes nothing."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    workload = make("deployment")
+    ran = inplace.run("set", "image", workload.name, f"main={images[3]}", timeout=90 * SLOWLY)
+    assert ran.code == 1 and "--no-preload" in ran.stderr
+    assert workload.record() is None and workload.strategy() == (False, None)
+    fresh = registry.push_image("t/rollout", "preloaded", [1 << 20], busybox=True).reference
+    assert_done(inplace.run("set", "image", workload.name, f"main={fresh}", timeout=90 * SLOWLY))
+    workload.assert_runs(fresh)
+    node_image.wait_status(fresh, "Succeeded")
+    events = cluster.admin.list("/api/v1/namespaces/default/events")
+    names = {pod["metadata"]["name"] for pod in workload.pods()}
+    said = [one["message"] for one in events if one["involvedObject"].get("name") in names]
+    assert any(f'"{fresh}" already present' in text for text in said)
+    assert not any(f'Pulling image "{fresh}"' in text for text in said)
+    node_image.delete()
+
+
+def test_no_right_to_preload(cluster, agent, make, registry, folder):
+    """Who may update one workload need not be able to make nodes pull."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    workload = make("deployment")
+    fresh = registry.push_image("t/rollout", "not-preloaded", [1 << 20, 5], busybox=True).reference
+    user = with_rights(cluster, folder, "dave", ("apps", "*"), ("", "pods"))
+    ran = assert_done(user.run("set", "image", workload.name, f"main={fresh}", timeout=90 * SLOWLY))
+    assert "the images are not pulled before the update: " in ran.stderr
+    assert "nodeimages" in ran.stderr
+    workload.assert_runs(fresh)
+    node_image.delete()
+
+
+@pytest.fixture
+def plain(cluster, registry, folder) -> Iterator[Kubelet]:
+    """A second node, without an agent."""
+    node = Kubelet(folder / "plain", cluster.control_plane, registry, "plain")
+    try:
+        node.start()
+        yield node
+    finally:
+        node.close()
+        cluster.admin.delete(node.path)
+
+
+def test_nodes_of_two_kinds(cluster, agent, plain, make, inplace, registry, images):
+    """What is not done on the one without an agent is said; an update verifies its pod by what is shown of it."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    fresh = registry.push_image("t/rollout", "two-kinds", [1 << 20, 4], busybox=True).reference
+    nodes = f"--nodes={cluster.node.name},plain"
+    ran = inplace.run("preload", fresh, nodes, timeout=90 * SLOWLY)
+    assert ran.code == 3 and "plain" in ran.stdout + ran.stderr
+    assert_done(inplace.run("preload", fresh, timeout=90 * SLOWLY))  # of all that have a NodeImage
+    node_image.wait_status(fresh, "Succeeded")
+
+    apart = {"labelSelector": {"matchLabels": {"apart": "yes"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    workload = make("deployment", labels={"apart": "yes"}, pod={"affinity": affinity})
+    before = workload.uids()
+    assert {pod["spec"]["nodeName"] for pod in workload.pods()} == {cluster.node.name, "plain"}
+    assert_done(inplace.run("set", "image", workload.name, f"main={fresh}", timeout=90 * SLOWLY))
+    workload.assert_runs(fresh)
+    assert workload.uids() == before
+    shown = json.loads(inplace.run("status", workload.name, "-o", "json").stdout)["items"]
+    by_node = {one["node"]: (one.get("verdict"), one.get("agent")) for one in shown}
+    assert by_node[cluster.node.name] == ("Verified", "yes")
+    assert by_node["plain"] in {(None, None), ("", ""), ("-", "-")}
+    doctor = inplace.run("doctor")
+    assert doctor.code == 3 and "problem: 1 node (plain): there is no agent" in doctor.stdout
+    assert "2, 1 with an agent, 1 of unknown version" in doctor.stdout
+    node_image.delete()

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves what `kubectl inplace status` shows of pods, on a real node and of written objects."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+import yaml
+
+from lab.pod import VERIFIED, container, from_labels
+
+_LABELS = {"kubectl": "status"}
+
+
+@pytest.fixture
+def make_hollow(kube):
+    """make_hollow(name, image, message): a pod that nothing runs, with what an agent has said."""
+    made = []
+
+    def make(name: str, image: str, reason: str, message: str = "", **labels: str) -> str:
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": {**_LABELS, **labels}},
+            "spec": {"nodeName": "no-node", "containers": [{"name": "main", "image": image}]},
+        }
+        path = kube.path_of(pod)
+        kube.create(pod)
+        made.append(path)
+        status = {
+            "conditions": [
+                {
+                    "type": VERIFIED,
+                    "status": "False",
+                    "reason": reason,
+                    "message": message,
+                    "lastTransitionTime": "2020-01-01T00:00:00Z",
+                }
+            ],
+            "containerStatuses": [
+                {
+                    "name": "main",
+                    "image": "older",
+                    "imageID": "registry.test/app@sha256:" + "0123456789abcdef" * 4,
+                    "ready": True,
+                    "restartCount": 3,
+                    "state": {"running": {"startedAt": "2020-01-01T00:00:00Z"}},
+                }
+            ],
+        }
+        kube.patch(f"{path}/status", {"status": status}, "strategic")
+        return path
+
+    yield make
+    for path in made:
+        kube.delete(path, gracePeriodSeconds="0")
+
+
+def rows(ran, code: int = 0) -> list[dict[str, str]]:
+    """The lines of a table without blanks in its cells, by heading."""
+    assert ran.code == code, ran.stderr
+    heading, *lines = ran.stdout.splitlines()
+    return [dict(zip(heading.split(), line.split())) for line in lines]
+
+
+@pytest.mark.containers
+def test_real_pod(inplace, node_agent, make_pod, tools):
+    pod = make_pod(
+        container("main", tools, env=from_labels(APP="kubectl")), labels={"kubectl": "real-pod"}
+    )
+    pod.wait_condition(VERIFIED, "True")
+    (row,) = rows(inplace.run("status", f"pod/{pod.name}"))
+    image_id = pod.status("main")["imageID"].rpartition("sha256:")[2]
+    assert row["POD"] == pod.name
+    assert row["IMAGE"] == tools
+    assert row["RUNNING"] == image_id[:12]
+    assert (row["VERDICT"], row["ENVIRONMENT"], row["RESTARTS"]) == ("Verified", "current", "0")
+
+
+def test_stale_pod(inplace, make_hollow):
+    make_hollow("stale", "registry.test/app:2", "ImageStale")
+    (row,) = rows(inplace.run("status", "-l", "kubectl=status"))
+    assert row["IMAGE"] == "registry.test/app:2"
+    assert row["RUNNING"] == "0123456789ab"
+    assert (row["VERDICT"], row["ENVIRONMENT"], row["RESTARTS"]) == ("ImageStale", "-", "3")
+    assert row["SINCE"].endswith("d")
+
+
+@pytest.mark.parametrize(("name", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_documents(inplace, make_hollow, name, read):
+    make_hollow("one", "app:1", "ImageStale", "container main runs another image")
+    ran = inplace.run("status", "pod/one", "-o", name)
+    assert ran.code == 0, ran.stderr
+    (item,) = read(ran.stdout)["items"]
+    assert item["verdict"] == "ImageStale"
+    assert item["message"] == "container main runs another image"
+    assert item["since"] == "2020-01-01T00:00:00Z"
+    (main,) = item["containers"]
+    assert (main["name"], main["image"], main["runningImage"]) == ("main", "app:1", "older")
+
+
+def test_hostile_message(inplace, make_hollow):
+    """What another writer puts into a status cannot reach the terminal as it is."""
+    make_hollow("hostile", "app:1", "Stale\x1b[2J", "red \x1b[31m \u202e right to left")
+    for flags in (["-o", "wide"], ["-o", "json"], ["-o", "yaml"], []):
+        ran = inplace.run("status", "hostile", *flags)
+        assert ran.code == 0
+        assert "\x1b" not in ran.stdout
+        assert "\u202e" not in ran.stdout
+
+
+def test_workload(inplace, kube, make_hollow):
+    """The pods of a workload are those that its selector chooses."""
+    make_hollow("in", "app:1", "Verified", app="in-workload")
+    make_hollow("out", "app:1", "Verified")
+    template = {
+        "metadata": {"labels": {"app": "in-workload"}},
+        "spec": {"containers": [{"name": "main", "image": "app:1"}]},
+    }
+    workload = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "kubectl", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "in-workload"}}, "template": template},
+    }
+    kube.create(workload)
+    try:
+        for name in ("deployment/kubectl", "deploy/kubectl", "deployments/kubectl"):
+            assert [row["POD"] for row in rows(inplace.run("status", name))] == ["in"]
+    finally:
+        kube.delete(kube.path_of(workload))
+
+
+def test_missing_ones(inplace, make_hollow):
+    """What is there is shown, and what is not is complained of."""
+    make_hollow("there", "app:1", "Verified")
+    ran = inplace.run("status", "there", "not-there", "deployment/not-there")
+    assert [row["POD"] for row in rows(ran, code=3)] == ["there"]
+    assert 'pods "not-there" not found' in ran.stderr
+    assert 'deployments.apps "not-there" not found' in ran.stderr
+    assert inplace.run("status", "not-there").code == 1
+    none = inplace.run("status", "-l", "kubectl=nowhere")
+    assert (none.code, none.stdout) == (0, "")
+    assert "no pods found in namespace default" in none.stderr
+
+
+def test_watch(inplace, make_hollow, kube):
+    """A change is a line more; Ctrl-C ends it as in a shell."""
+    path = make_hollow("watched", "app:1", "Restarting")
+    with inplace.start("status", "pod/watched", "--watch") as child:
+        assert child.stdout.readline().split()[0] == "POD"
+        assert "Restarting" in child.stdout.readline()
+        condition = {"type": VERIFIED, "status": "True", "reason": "Verified"}
+        kube.patch(f"{path}/status", {"status": {"conditions": [condition]}}, "strategic")
+        assert "Verified" in child.stdout.readline()
+        kube.delete(path, gracePeriodSeconds="0")
+        while "Deleted" not in (line := child.stdout.readline()):
+            assert line
+        child.send_signal(signal.SIGINT)
+        assert child.wait(30) == 128 + signal.SIGINT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("status", "-l", "a=b", "web"), "exclude each other"),
+        (("status", "-A", "web"), "exclude each other"),
+        (("status", "--max-unavailable=1"), "--max-unavailable is no flag of this command"),
+        (("status", "--wacth"), "did you mean --watch?"),
+        (("status", "-o", "xml"), "none of wide|json|yaml|name"),
+        (("status", "--watch=maybe"), "none of true|false"),
+        (("statsu",), 'did you mean "status"?'),
+        ((), "no command was given"),
+        (("status", "foo/bar"), "kind"),
+    ],
+)
+def test_wrong_usage(inplace, arguments, words):
+    ran = inplace.run(*arguments)
+    assert ran.code == (1 if arguments == ("status", "foo/bar") else 2)
+    assert words in ran.stderr
+    assert ran.stdout == ""
