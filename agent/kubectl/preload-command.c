@@ -14,6 +14,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/commands.h"
+#include "agent/kubectl/hint.h"
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kubectl/preload.h"
 #include "agent/kubectl/workload.h"
@@ -130,34 +131,38 @@ static size_t count_phase(const PreloadResult *result, const char *phase) {
 }
 
 /* For the same images on the same nodes. */
-static void print_command(const Flags *flags, const char *flag) {
-        (void) fprintf(stderr, "  kubectl inplace preload %s", flag);
-        for (int i = 0; i < flags->n_arguments; i++)
-                (void) fprintf(stderr, " %s", flags->arguments[i]);
-        if (flags->nodes)
-                (void) fprintf(stderr, " --nodes %s", flags->nodes);
-        if (flags->selector)
-                (void) fprintf(stderr, " --selector \"%s\"", flags->selector);
-        if (flags->like)
-                (void) fprintf(stderr, " --like %s", flags->like);
-        if (flags->namespace)
-                (void) fprintf(stderr, " --namespace %s", flags->namespace);
-        if (flags->context)
-                (void) fprintf(stderr, " --context %s", flags->context);
-        (void) fputc('\n', stderr);
+static void offer(const Session *session, const Flags *flags, const char *flag) {
+        cleanup(free_p) const char **words =
+                calloc((size_t) flags->n_arguments + 4, sizeof(*words));
+        size_t n = (size_t) flags->n_arguments;
+
+        if (!words)
+                return;
+
+        memcpy(words, flags->arguments, n * sizeof(*words));
+        words[n++] = flag;
+        if (flags->nodes || flags->selector || flags->like) {
+                words[n++] = flags->nodes ? "--nodes" : flags->selector ? "--selector" : "--like";
+                words[n++] = flags->nodes ?: flags->selector ?: flags->like;
+        }
+        hint(session, "kubectl inplace preload", words);
 }
 
-static void print_interruption(const Flags *flags, const PreloadResult *result) {
+static void print_interruption(const Session *session, const Flags *flags,
+                               const PreloadResult *result) {
         size_t n_running = count_phase(result, "Running"),
                n_left = count_phase(result, "NotRequested");
 
         if (flags->withdraw || n_running + n_left == 0)
                 return;
 
-        complain("the pulls go on, on %zu nodes; %zu more were not requested. Follow, withdraw:",
-                 n_running, n_left);
-        print_command(flags, "--watch");
-        print_command(flags, "--withdraw");
+        if (n_left > 0)
+                complain("%zu node%s not requested to pull", n_left,
+                         n_left == 1 ? " was" : "s were");
+        complain("%zu node%s still pulling; to watch it, or to take the request back:", n_running,
+                 n_running == 1 ? " is" : "s are");
+        offer(session, flags, "--watch");
+        offer(session, flags, "--withdraw");
 }
 
 static int print_tree(const Flags *flags, const PreloadResult *result) {
@@ -228,7 +233,7 @@ static int preload(Session *session, const Flags *flags, const PreloadRequest *r
         if (r < 0) {
                 r = session_fail(session, r, &error);
                 if (session_is_ended(session))
-                        print_interruption(flags, &result);
+                        print_interruption(session, flags, &result);
                 return r;
         }
 

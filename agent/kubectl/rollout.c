@@ -19,6 +19,7 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/commands.h"
+#include "agent/kubectl/hint.h"
 #include "agent/kubectl/kruise-plan.h"
 #include "agent/kubectl/rollout-plan.h"
 #include "agent/kubectl/rollout-preload.h"
@@ -176,26 +177,33 @@ static void explain(const Rollout *rollout, const char *reason) {
         complain("%s/%s: %s", kind_of(rollout), rollout->watch.path.name, reason);
 }
 
+/* A command for this workload. The word may be NULL. */
+static void offer(const Rollout *rollout, const char *command, const char *word) {
+        cleanup(free_p) char *name = NULL;
+
+        if (text_format(&name, "%s/%s", kind_of(rollout), rollout->watch.path.name) >= 0)
+                hint(rollout->session, command, HINT_WORDS(name, word));
+}
+
 static void offer_images_before(const Rollout *rollout, const char *command) {
         json_object_object_foreach(record_images(rollout->record, true), container, image) {
-                complain("  %s %s/%s %s=%s", command, kind_of(rollout), rollout->watch.path.name,
-                         container, json_object_get_string(image));
+                cleanup(free_p) char *word = NULL;
+
+                if (text_format(&word, "%s=%s", container, json_object_get_string(image)) >= 0)
+                        offer(rollout, command, word);
         }
 }
 
 static void offer_ways(const Rollout *rollout) {
-        const char *name = rollout->watch.path.name, *kind = kind_of(rollout);
-
         if (is_of_kruise(rollout)) {
-                complain(
-                        "the controller of %s/%s goes on: follow it with \"kubectl inplace rollout "
-                        "%s/%s\", or set the images before",
-                        kind, name, kind, name);
+                explain(rollout,
+                        "its controller goes on; to follow it, or to set the images before:");
+                offer(rollout, "kubectl inplace rollout", NULL);
                 offer_images_before(rollout, "kubectl inplace set image");
         } else {
-                complain("the update of %s/%s has not ended: go on with \"kubectl inplace rollout "
-                         "%s/%s\", or go back with \"kubectl inplace rollout %s/%s --undo\"",
-                         kind, name, kind, name, kind, name);
+                explain(rollout, "the update has not ended; to go on, or to go back:");
+                offer(rollout, "kubectl inplace rollout", NULL);
+                offer(rollout, "kubectl inplace rollout", "--undo");
         }
 }
 
@@ -546,13 +554,12 @@ static int parse_images(const Flags *flags, json_object **ret, Error *reterr) {
 
 /* The template is another's: a repository may have it, and put it back whatever is written here. */
 static int explain_undo(const Rollout *rollout) {
-        const char *name = rollout->watch.path.name, *kind = kind_of(rollout);
-
         explain(rollout,
                 "its template has these images, and this command leaves it as it is: put the images "
                 "before back where the template comes from, or by");
         offer_images_before(rollout, "kubectl set image");
-        complain("and then bring the pods there: kubectl inplace rollout %s/%s", kind, name);
+        complain("and then bring the pods there:");
+        offer(rollout, "kubectl inplace rollout", NULL);
         return EXIT_STATUS_FAILED;
 }
 

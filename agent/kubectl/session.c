@@ -38,6 +38,7 @@ static const int signal_numbers[] = { SIGINT, SIGTERM };
 #define N_SIGNALS (sizeof(signal_numbers) / sizeof(signal_numbers[0]))
 
 struct Session {
+        SessionOptions options;
         sd_event *event;
         sd_event_source *signals[N_SIGNALS];
         Timer timeout;
@@ -45,7 +46,6 @@ struct Session {
         char *namespace;
         char *user;              /* NULL: not asked yet */
         json_object *discovered; /* {"group/version": the list of its resources, or null} */
-        bool is_dry_run;
 
         bool is_ended;  /* nothing more is sent */
         int end_status; /* why it ended first, as an exit status; 0: it did not */
@@ -140,7 +140,7 @@ int session_new(const SessionOptions *options, Session **ret, Error *reterr) {
         if (!session)
                 return -ENOMEM;
 
-        session->is_dry_run = options->is_dry_run;
+        session->options = *options;
         session->discovered = json_object_new_object();
         if (!session->discovered)
                 return -ENOMEM;
@@ -194,7 +194,11 @@ const char *session_target(const Session *session) {
 }
 
 bool session_is_dry_run(const Session *session) {
-        return session->is_dry_run;
+        return session->options.is_dry_run;
+}
+
+const SessionOptions *session_options(const Session *session) {
+        return &session->options;
 }
 
 KubeClient *session_client(const Session *session) {
@@ -388,7 +392,7 @@ static int format_write(const Session *session, const KubePath *path, char **ret
         cleanup(free_p) char *query = NULL;
         KubePath complete = *path;
 
-        if (session->is_dry_run) {
+        if (session->options.is_dry_run) {
                 if (text_format(&query, "%s%sdryRun=All", path->query ?: "",
                                 path->query ? "&" : "") < 0)
                         return -ENOMEM;

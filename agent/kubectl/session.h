@@ -23,7 +23,7 @@
 
 typedef struct Session Session;
 
-/* Texts are NULL where nothing was given; they are copied. */
+/* Texts are NULL where nothing was given. They are borrowed, and outlive the session. */
 typedef struct SessionOptions {
         const char *
                 kubeconfig; /* the only file; NULL: as kubectl: $KUBECONFIG, ~/.kube/config, a pod */
@@ -44,6 +44,9 @@ const char *session_namespace(const Session *session);
 /* Who the server says we are, asked once; where it does not say, the kubeconfig's name for it.
  * For people and records; borrowed. */
 const char *session_user(Session *session);
+
+/* As they were given; borrowed. */
+const SessionOptions *session_options(const Session *session);
 
 /* "https://10.96.0.1:6443 by kubeconfig /root/.kube/config, context lab"; borrowed. */
 const char *session_target(const Session *session);

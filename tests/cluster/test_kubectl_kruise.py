@@ -285,8 +285,8 @@ def test_a_controller_that_hangs(make, inplace):
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=20 * SLOWLY)
     assert child.returncode == 130
-    assert f"kubectl inplace rollout {workload.name}" in errors
-    assert f"kubectl inplace set image {workload.name} main={OLD}" in errors
+    assert f"  kubectl inplace rollout {workload.name} -n default\n" in errors
+    assert f"  kubectl inplace set image {workload.name} main={OLD} -n default\n" in errors
     for command in (["set", "image", workload.name, f"main={NEW}"], ["rollout", workload.name]):
         assert inplace.run(*command, "--timeout=2s").code == 124
     for pod in workload.pods:

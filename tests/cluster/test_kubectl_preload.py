@@ -164,9 +164,9 @@ def test_interrupted_followed_and_withdrawn(inplace, hollow):
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=20 * SLOWLY)
     assert child.returncode == 128 + signal.SIGINT
-    assert "2 nodes" in errors and "3 more" in errors
+    assert "2 nodes are still pulling" in errors and "3 nodes were not requested" in errors
     for way in ("--watch", "--withdraw"):
-        assert f"kubectl inplace preload {way} r.io/app:2 --selector \"{nodes.selector}\"" in errors
+        assert f"  kubectl inplace preload r.io/app:2 {way} --selector {nodes.selector} -n default\n" in errors
     assert len(nodes.tags("r.io/app")) == 2
 
     with inplace.running("preload", "--watch", "r.io/app:2", *flags) as child:

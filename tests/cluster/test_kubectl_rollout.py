@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
 import signal
 import subprocess
 import threading
@@ -16,11 +17,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import yaml
 
 from fake import api_faults
 from fake.api_proxy import ApiProxy, Exchange
 from lab import sanitizers
 from lab.cluster import Cluster
+from lab.documents import write_whole
 from lab.inplace import Inplace, Ran
 from lab.kube import KubeError, Object
 from lab.kubeconfig import write_kubeconfig
@@ -441,16 +444,22 @@ def test_on_a_terminal(make, inplace, images):
     assert end.endswith(f"/{workload.app} image updated")
 
 
-def test_signal(make, inplace, images):
-    """Ctrl-C leaves it where it is, and says how it goes on."""
+def test_signal(make, inplace, folder, images):
+    """Ctrl-C leaves it where it is; the command that is offered goes on when it is copied."""
     workload = make("statefulset")
-    with inplace.start("set", "image", workload.name, f"main={images[1]}") as child:
+    elsewhere = yaml.safe_load(inplace.kubeconfig.read_text())
+    elsewhere["contexts"][0]["context"]["namespace"] = "kube-system"
+    write_whole(folder / "config", yaml.safe_dump(elsewhere))
+    flags = ["--kubeconfig", str(folder / "config"), "-n", "default"]
+    with inplace.start("set", "image", workload.name, f"main={images[1]}", *flags) as child:
         assert "updating" in child.stdout.readline()
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=30 * SLOWLY)
     assert child.returncode == 130
-    assert f"/{workload.app} --undo" in errors
-    assert_done(inplace.run("rollout", workload.name))
+    onward, back = (shlex.split(line) for line in errors.splitlines() if line.startswith("  "))
+    assert onward[:2] == back[:2] == ["kubectl", "inplace"]
+    assert "--undo" in back and "--undo" not in onward
+    assert_done(inplace.run(*onward[2:]))
     workload.assert_runs(images[1])
 
 

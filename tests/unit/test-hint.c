@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Commands that kubectl-inplace offers, which are run as they are copied. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/kubectl/hint.h"
+
+static void test_formatted(void **state) {
+        static const struct {
+                SessionOptions options;
+                const char *words[3];
+                const char *line;
+        } cases[] = {
+                { { .namespace = NULL }, { "deployment.apps/web" }, "do deployment.apps/web" },
+                { { .namespace = "shop", .context = "lab", .kubeconfig = "/srv/config" },
+                  { "deployment.apps/web", "--undo" },
+                  "do deployment.apps/web --undo -n shop --context lab --kubeconfig /srv/config" },
+                { { .namespace = "shop", .context = "our lab", .kubeconfig = "it's mine" },
+                  { "*=a:1", "" },
+                  "do '*=a:1' '' -n shop --context 'our lab' --kubeconfig 'it'\\''s mine'" },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                cleanup(free_p) char *line = NULL;
+
+                assert_int_equal(hint_format(&cases[i].options, "do", cases[i].words, &line), 0);
+                assert_string_equal(line, cases[i].line);
+        }
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_formatted),
+        };
+
+        return cmocka_run_group_tests_name("hint", tests, NULL, NULL);
+}
