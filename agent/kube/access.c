@@ -604,6 +604,7 @@ static KubeCredentials describe(const CredentialSource *source) {
                 .password = spec->password,
                 .tls_server_name = spec->tls_server_name,
                 .proxy = spec->proxy,
+                .impersonation = spec->impersonation,
                 .is_unverified = spec->is_unverified,
                 .generation = source->n_changes,
         };
@@ -679,6 +680,7 @@ static const Error *credential_source_trouble(const CredentialSource *source) {
 struct KubeAccess {
         sd_event *event;
         char *context; /* NULL: the current one */
+        KubeconfigOverrides overrides;
         KubeAccessChanged on_changed;
         void *userdata;
 
@@ -769,7 +771,8 @@ static int parse_configs(const KubeAccess *access, KubeconfigSpec *ret, Error *r
                                              .path = config->path };
         }
 
-        return kubeconfig_spec_parse(files, access->n_configs, access->context, ret, reterr);
+        return kubeconfig_spec_parse(files, access->n_configs, access->context, &access->overrides,
+                                     ret, reterr);
 }
 
 /* What is in the kubeconfig comes into force as a whole, with the files that it names. */
@@ -920,6 +923,7 @@ int kube_access_new(const KubeAccessOptions *options, KubeAccess **ret, Error *r
         access->event = sd_event_ref(options->event);
         access->on_changed = options->on_changed;
         access->userdata = options->userdata;
+        access->overrides = options->overrides;
         if (options->context) {
                 access->context = strdup(options->context);
                 if (!access->context)

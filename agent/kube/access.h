@@ -18,6 +18,7 @@
 #include <systemd/sd-event.h>
 
 #include "agent/base/error.h"
+#include "agent/kube/kubeconfig-spec.h"
 
 typedef struct KubeAccess KubeAccess;
 
@@ -32,7 +33,8 @@ typedef struct KubeCredentials {
         const char *password;
         const char *tls_server_name;
         const char *proxy;
-        bool is_unverified;  /* insecure-skip-tls-verify */
+        char *const *impersonation; /* headers, ended by NULL */
+        bool is_unverified;         /* insecure-skip-tls-verify */
         unsigned generation; /* differs if anything but the token does: then a connection that was
                               * made with the old ones must not be used any more */
 } KubeCredentials;
@@ -48,7 +50,8 @@ typedef struct KubeAccessOptions {
                                       * something counts, and those that are missing are skipped. Both
                                       * NULL: as a pod */
         const char *context;     /* NULL: current-context */
-        const char *pod_folder;  /* NULL: /var/run/secrets/kubernetes.io/serviceaccount */
+        KubeconfigOverrides overrides; /* borrowed: they outlive it */
+        const char *pod_folder;        /* NULL: /var/run/secrets/kubernetes.io/serviceaccount */
         KubeAccessChanged on_changed;
         void *userdata;
 } KubeAccessOptions;
@@ -57,7 +60,7 @@ typedef struct KubeAccessOptions {
 bool kube_access_is_pod(const char *pod_folder);
 
 /* Refused with one line if it cannot be used, which names the file and, where there is one, the path
- * inside it. ERROR_NOT_FOUND: of the list, no file is there. Options are copied. */
+ * inside it. ERROR_NOT_FOUND: of the list, no file is there. Other options are copied. */
 int kube_access_new(const KubeAccessOptions *options, KubeAccess **ret, Error *reterr);
 KubeAccess *kube_access_free(KubeAccess *access);
 

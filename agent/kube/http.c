@@ -84,7 +84,8 @@ struct HttpPeer {
         char *key;
         char *username;
         char *password;
-        char *proxy; /* NULL: none */
+        char *proxy;          /* NULL: none */
+        char **impersonation; /* headers of each request, ended by NULL; NULL: none */
         bool is_unverified;
 };
 
@@ -406,7 +407,7 @@ static bool add_header_value(HttpTransfer *transfer, const char *format, const c
         return is_added;
 }
 
-static bool add_headers(HttpTransfer *transfer, const char *const *headers) {
+static bool add_headers(HttpTransfer *transfer, char *const *headers) {
         for (; headers && *headers; headers++)
                 if (!add_header(transfer, *headers))
                         return false;
@@ -422,7 +423,8 @@ static bool set_up_headers(HttpTransfer *transfer, const HttpRequest *request) {
                add_header_value(transfer, "Content-Type: %s", request->content_type) &&
                add_header_value(transfer, "Authorization: Bearer %s", request->token) &&
                add_header_value(transfer, "%s", target->host) && add_header(transfer, "Expect:") &&
-               add_headers(transfer, request->headers) &&
+               add_headers(transfer, transfer->peer->impersonation) &&
+               add_headers(transfer, (char *const *) request->headers) &&
                http_set(transfer, CURLOPT_HTTPHEADER, transfer->headers);
 }
 
@@ -588,6 +590,9 @@ static HttpPeer *http_peer_free(HttpPeer *peer) {
         free(peer->username);
         http_wipe(peer->password);
         http_wipe(peer->proxy);
+        for (char **header = peer->impersonation; header && *header; header++)
+                free(*header);
+        free(peer->impersonation);
         if (peer->is_initialised)
                 peer->curl.global_cleanup();
         free(peer);
@@ -956,6 +961,19 @@ static const char *choose_proxy(const HttpTarget *target, const KubeCredentials 
                                             target->port);
 }
 
+static int http_peer_copy_headers(HttpPeer *peer, char *const *headers) {
+        size_t n = 0;
+
+        while (headers && headers[n])
+                n++;
+        peer->impersonation = calloc(n + 1, sizeof(*peer->impersonation));
+        for (size_t i = 0; peer->impersonation && i < n; i++)
+                if (text_copy(headers[i], &peer->impersonation[i]) < 0)
+                        return -ENOMEM;
+
+        return peer->impersonation ? 0 : -ENOMEM;
+}
+
 static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *credentials) {
         bool is_copied;
 
@@ -967,7 +985,7 @@ static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *cre
                     text_copy(credentials->password, &peer->password) == 0 &&
                     text_copy(choose_proxy(&peer->target, credentials), &peer->proxy) == 0;
 
-        return is_copied ? 0 : -ENOMEM;
+        return is_copied ? http_peer_copy_headers(peer, credentials->impersonation) : -ENOMEM;
 }
 
 static int http_peer_add_sockets(HttpPeer *peer) {

@@ -13,6 +13,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 #include "agent/document/json-reader.h"
 #include "agent/kube/access-json.h"
 #include "agent/kube/exec-credential-spec.h"
@@ -25,6 +26,7 @@ typedef struct KubeconfigRoots {
         Documents *documents; /* of each file */
         size_t n_files;
         size_t current; /* the file that is read, and that a refusal is about */
+        const KubeconfigOverrides *overrides;
 } KubeconfigRoots;
 
 /* Points into itself, so it must not be copied. */
@@ -40,6 +42,10 @@ static void texts_done(char **texts) {
         for (char **text = texts; text && *text; text++)
                 access_text_done(text);
         free(texts);
+}
+
+static void texts_freep(char ***texts) {
+        texts_done(*texts);
 }
 
 static void kubeconfig_exec_done(KubeconfigExec *exec) {
@@ -295,16 +301,18 @@ static int kubeconfig_find(KubeconfigRoots *roots, const char *list_key, const c
         return 0;
 }
 
-/* What the context's member of that name points to. *ret_found is false if it points nowhere. */
+/* The entry that was chosen, or else the one to which the context's member of that name points. *ret_found
+ * is false if there is neither. */
 static int kubeconfig_follow(KubeconfigRoots *roots, const KubeconfigEntry *context,
-                             const char *list_key, const char *key, KubeconfigEntry *ret,
-                             bool *ret_found, Error *reterr) {
+                             const char *list_key, const char *key, const char *chosen,
+                             KubeconfigEntry *ret, bool *ret_found, Error *reterr) {
         const JsonPath path = { .parent = &context->path, .key = key };
         cleanup(free_p) char *name = NULL;
         bool is_found;
         int r;
 
-        r = access_json_read_text(context->object, &context->path, key, &name, reterr);
+        r = chosen ? text_copy(chosen, &name)
+                   : access_json_read_text(context->object, &context->path, key, &name, reterr);
         if (r < 0)
                 return r;
         if (!name) {
@@ -317,7 +325,7 @@ static int kubeconfig_follow(KubeconfigRoots *roots, const KubeconfigEntry *cont
         if (r < 0)
                 return r;
         if (!is_found)
-                return json_refuse(&path, reterr, "there is no %s %s", key,
+                return json_refuse(chosen ? NULL : &path, reterr, "there is no %s %s", key,
                                    quote(name, (char[QUOTE_SIZE]){ 0 }));
 
         *ret_found = true;
@@ -413,20 +421,22 @@ static bool has_scheme(const char *address, const char *const *schemes) {
         return false;
 }
 
-static int read_server(const KubeconfigEntry *cluster, char **ret, Error *reterr) {
+static int read_server(const KubeconfigEntry *cluster, const char *chosen, char **ret,
+                       Error *reterr) {
         static const char *const schemes[] = { "https", "http", NULL };
         const JsonPath path = { .parent = &cluster->path, .key = "server" };
         int r;
 
-        r = kubeconfig_read_line(cluster, "server", ret, reterr);
+        r = chosen ? text_copy(chosen, ret) : kubeconfig_read_line(cluster, "server", ret, reterr);
         if (r < 0)
                 return r;
 
         if (!*ret)
                 return json_refuse(&path, reterr, "is missing");
         if (!has_scheme(*ret, schemes) || strpbrk(*ret, "?#@ "))
-                return json_refuse(&path, reterr,
-                                   "expected an address such as https://10.0.0.1:6443");
+                return json_refuse(chosen ? NULL : &path, reterr,
+                                   "%sexpected an address such as https://10.0.0.1:6443",
+                                   chosen ? "the server that was chosen instead: " : "");
 
         for (size_t size = strlen(*ret); (*ret)[size - 1] == '/'; size--)
                 (*ret)[size - 1] = '\0';
@@ -448,13 +458,13 @@ static int read_proxy(const KubeconfigEntry *cluster, char **ret, Error *reterr)
         return 0;
 }
 
-static int read_cluster(const KubeconfigEntry *cluster, const char *folder, KubeconfigSpec *spec,
-                        Error *reterr) {
+static int read_cluster(const KubeconfigEntry *cluster, const char *folder, const char *server,
+                        KubeconfigSpec *spec, Error *reterr) {
         static const char unverified[] = "insecure-skip-tls-verify";
         const JsonPath path = { .parent = &cluster->path, .key = unverified };
         int r;
 
-        r = read_server(cluster, &spec->server, reterr)
+        r = read_server(cluster, server, &spec->server, reterr)
                     ?: kubeconfig_read_source(cluster, folder, "certificate-authority",
                                               "certificate-authority-data", &spec->ca, reterr)
                     ?: access_json_read_bool(cluster->object, &cluster->path, unverified,
@@ -481,10 +491,7 @@ static int refuse_others(const KubeconfigEntry *user, Error *reterr) {
                 const char *words;
         } others[] = {
                 { "auth-provider", "is not supported, as in kubectl since 1.26; use \"exec\"" },
-                { "as", "impersonation is not supported" },
-                { "as-uid", "impersonation is not supported" },
-                { "as-groups", "impersonation is not supported" },
-                { "as-user-extra", "impersonation is not supported" },
+                { "as-user-extra", "is not supported; \"as\", \"as-uid\" and \"as-groups\" are" },
         };
 
         for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
@@ -499,12 +506,67 @@ static int refuse_others(const KubeconfigEntry *user, Error *reterr) {
         return 0;
 }
 
+/* Appends "Impersonate-User: jane". */
+static int add_impersonation(KubeconfigSpec *spec, const char *header, const char *value) {
+        size_t n = 0;
+        char **grown;
+
+        while (spec->impersonation && spec->impersonation[n])
+                n++;
+        grown = reallocarray(spec->impersonation, n + 2, sizeof(*grown));
+        if (!grown)
+                return -ENOMEM;
+
+        spec->impersonation = grown;
+        grown[n] = grown[n + 1] = NULL;
+        return text_format(&grown[n], "%s: %s", header, value);
+}
+
+static int add_text(const KubeconfigEntry *user, const char *key, const char *header,
+                    KubeconfigSpec *spec, Error *reterr) {
+        cleanup(free_p) char *text = NULL;
+        int r;
+
+        r = kubeconfig_read_line(user, key, &text, reterr);
+        return r < 0 || !text ? r : add_impersonation(spec, header, text);
+}
+
+static int add_groups(const KubeconfigEntry *user, KubeconfigSpec *spec, Error *reterr) {
+        const JsonPath here = { .parent = &user->path, .key = "as-groups" };
+        cleanup(texts_freep) char **groups = NULL;
+        int r;
+
+        r = read_texts(user->object, &user->path, here.key, access_json_copy_text, &groups, reterr);
+        for (char **group = groups; r >= 0 && *group; group++)
+                r = access_text_is_line(*group)
+                            ? add_impersonation(spec, "Impersonate-Group", *group)
+                            : json_refuse(&here, reterr, "has a control character in it");
+        return r;
+}
+
+static int read_impersonation(const KubeconfigEntry *user, const KubeconfigOverrides *overrides,
+                              KubeconfigSpec *spec, Error *reterr) {
+        int r = overrides->as ? add_impersonation(spec, "Impersonate-User", overrides->as)
+                              : add_text(user, "as", "Impersonate-User", spec, reterr);
+        bool has_user = spec->impersonation;
+
+        if (r >= 0 && !overrides->as)
+                r = add_text(user, "as-uid", "Impersonate-Uid", spec, reterr);
+        if (r >= 0 && !overrides->as && !overrides->as_groups)
+                r = add_groups(user, spec, reterr);
+        for (const char *const *group = overrides->as_groups; r >= 0 && group && *group; group++)
+                r = add_impersonation(spec, "Impersonate-Group", *group);
+        if (r >= 0 && spec->impersonation && !has_user)
+                return json_refuse(user->object ? &user->path : NULL, reterr,
+                                   "names a group or UID to act as, and no user");
+        return r;
+}
+
 static int read_user(const KubeconfigEntry *user, const char *folder, KubeconfigSpec *spec,
                      Error *reterr) {
         int r;
 
-        r = refuse_others(user, reterr)
-                    ?: kubeconfig_read_line(user, "token", &spec->token, reterr)
+        r = kubeconfig_read_line(user, "token", &spec->token, reterr)
                     ?: kubeconfig_read_file(user, folder, "tokenFile", &spec->token_file, reterr)
                     ?: kubeconfig_read_source(user, folder, "client-certificate",
                                               "client-certificate-data", &spec->certificate, reterr)
@@ -530,27 +592,34 @@ static int read_user(const KubeconfigEntry *user, const char *folder, Kubeconfig
 static int read_cluster_and_user(KubeconfigRoots *roots, const KubeconfigEntry *context,
                                  KubeconfigSpec *spec, Error *reterr) {
         const JsonPath path = { .parent = &context->path, .key = "cluster" };
+        const KubeconfigOverrides *overrides = roots->overrides;
         KubeconfigEntry cluster = { .object = NULL }, user = { .object = NULL };
         bool is_found;
         int r;
 
-        r = kubeconfig_follow(roots, context, "clusters", "cluster", &cluster, &is_found, reterr);
+        r = kubeconfig_follow(roots, context, "clusters", "cluster", overrides->cluster, &cluster,
+                              &is_found, reterr);
         if (r < 0)
                 return r;
         if (!is_found)
                 return json_refuse(&path, reterr, "is missing");
-        r = read_cluster(&cluster, roots->files[cluster.file].folder, spec, reterr);
+        r = read_cluster(&cluster, roots->files[cluster.file].folder, overrides->server, spec,
+                         reterr);
         if (r < 0)
                 return r;
 
-        r = kubeconfig_follow(roots, context, "users", "user", &user, &is_found, reterr);
+        r = kubeconfig_follow(roots, context, "users", "user", overrides->user, &user, &is_found,
+                              reterr);
+        if (r >= 0 && is_found)
+                r = refuse_others(&user, reterr);
+        if (r >= 0 && overrides->token)
+                r = text_copy(overrides->token, &spec->token);
+        else if (r >= 0 && is_found)
+                r = read_user(&user, roots->files[user.file].folder, spec, reterr);
+        if (r >= 0)
+                r = read_impersonation(&user, overrides, spec, reterr);
         if (r < 0)
                 return r;
-        if (is_found) {
-                r = read_user(&user, roots->files[user.file].folder, spec, reterr);
-                if (r < 0)
-                        return r;
-        }
         if (!spec->exec.wants_cluster)
                 return 0;
 
@@ -597,9 +666,15 @@ static int choose_context(KubeconfigRoots *roots, const char *name, char **ret, 
         return 0;
 }
 
-static int read_context(const KubeconfigEntry *context, KubeconfigSpec *spec, Error *reterr) {
-        return kubeconfig_read_line(context, "namespace", &spec->namespace, reterr)
-                       ?: kubeconfig_read_line(context, "user", &spec->user, reterr);
+static int read_context(const KubeconfigEntry *context, const KubeconfigOverrides *overrides,
+                        KubeconfigSpec *spec, Error *reterr) {
+        int r = kubeconfig_read_line(context, "namespace", &spec->namespace, reterr);
+
+        if (r < 0)
+                return r;
+
+        return overrides->user ? text_copy(overrides->user, &spec->user)
+                               : kubeconfig_read_line(context, "user", &spec->user, reterr);
 }
 
 static int read_config(KubeconfigRoots *roots, const char *name, KubeconfigSpec *spec,
@@ -621,7 +696,7 @@ static int read_config(KubeconfigRoots *roots, const char *name, KubeconfigSpec 
                 return json_refuse(name ? NULL : &path, reterr, "there is no context %s",
                                    quote(spec->context, (char[QUOTE_SIZE]){ 0 }));
 
-        r = read_context(&context, spec, reterr);
+        r = read_context(&context, roots->overrides, spec, reterr);
         return r < 0 ? r : read_cluster_and_user(roots, &context, spec, reterr);
 }
 
@@ -662,8 +737,13 @@ static int refuse_file(const KubeconfigRoots *roots, const Error *error, Error *
 }
 
 int kubeconfig_spec_parse(const KubeconfigFile *files, size_t n_files, const char *context,
-                          KubeconfigSpec *ret, Error *reterr) {
-        cleanup(roots_done) KubeconfigRoots roots = { .files = files, .n_files = n_files };
+                          const KubeconfigOverrides *overrides, KubeconfigSpec *ret,
+                          Error *reterr) {
+        cleanup(roots_done) KubeconfigRoots roots = {
+                .files = files,
+                .n_files = n_files,
+                .overrides = overrides ?: &(const KubeconfigOverrides){ .user = NULL },
+        };
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
@@ -699,5 +779,6 @@ void kubeconfig_spec_done(KubeconfigSpec *spec) {
         access_text_done(&spec->username);
         access_text_done(&spec->password);
         kubeconfig_exec_done(&spec->exec);
+        texts_done(spec->impersonation);
         *spec = KUBECONFIG_SPEC_INIT;
 }

@@ -9,7 +9,7 @@
  *
  * Files that are named in it are not read here; their paths are made relative to the folder of the
  * file that names them, as kubectl does. What kubectl refuses is refused, such as two ways to say the same, and besides what
- * would silently be another access than the one that is meant: impersonation, the old
+ * would silently be another access than the one that is meant: impersonation with "as-user-extra", the old
  * "auth-provider", a program that needs a terminal. Unknown fields are passed over.
  *
  * What it holds is wiped when it is freed, and no error text contains a value that may be a secret.
@@ -56,7 +56,8 @@ typedef struct KubeconfigSpec {
         KubeconfigSource key; /* is there if, and only if, the certificate is */
         char *username;
         char *password;
-        KubeconfigExec exec; /* only if there is neither token nor certificate nor user name */
+        KubeconfigExec exec;  /* only if there is neither token nor certificate nor user name */
+        char **impersonation; /* headers, "Impersonate-User: jane", ended by NULL; NULL: none */
 } KubeconfigSpec;
 
 #define KUBECONFIG_SPEC_INIT ((KubeconfigSpec){ .context = NULL })
@@ -69,9 +70,18 @@ typedef struct KubeconfigFile {
         const char *path;   /* for errors; NULL: they do not name it */
 } KubeconfigFile;
 
-/* At least one file. context: NULL is the current one. A refusal is one line such as
+/* These take the place of what the files say. Texts are NULL where the files decide, and lines. */
+typedef struct KubeconfigOverrides {
+        const char *cluster, *user; /* names */
+        const char *server;
+        const char *token;            /* and no other credentials */
+        const char *as;               /* and none of the user's own "as-..." */
+        const char *const *as_groups; /* ended by NULL */
+} KubeconfigOverrides;
+
+/* At least one file. context: NULL is the current one. overrides: NULL for none. A refusal is one line such as
  * "/etc/x.conf: contexts[1].context.cluster: there is no cluster "x"". */
 int kubeconfig_spec_parse(const KubeconfigFile *files, size_t n_files, const char *context,
-                          KubeconfigSpec *ret, Error *reterr);
+                          const KubeconfigOverrides *overrides, KubeconfigSpec *ret, Error *reterr);
 
 void kubeconfig_spec_done(KubeconfigSpec *spec);

@@ -3,13 +3,16 @@
 #include "agent/kubectl/flags.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/suggest.h"
 #include "agent/ctl/format.h"
+#include "agent/kube/access-json.h"
 
 #define FLAG_VALUE 0x100 /* and the index in the table: what getopt_long() calls a flag */
 #define FLAGS_MAX 64
@@ -63,6 +66,20 @@ const FlagSpec flag_specs[] = {
           "instead of $KUBECONFIG, ~/.kube/config" },
         { "context", 0, FLAG_TEXT, FIELD(context), FLAG_OF_ALL, "NAME",
           "of the kubeconfig" },
+        { "cluster", 0, FLAG_TEXT, FIELD(cluster), FLAG_OF_ALL, "NAME",
+          "of the kubeconfig, instead of the context's" },
+        { "user", 0, FLAG_TEXT, FIELD(user), FLAG_OF_ALL, "NAME",
+          "of the kubeconfig, instead of the context's" },
+        { "server", 's', FLAG_TEXT, FIELD(server), FLAG_OF_ALL, "ADDRESS",
+          "of the API server, instead of the cluster's" },
+        { "token", 0, FLAG_TEXT, FIELD(token), FLAG_OF_ALL, "TOKEN",
+          "instead of the user's credentials" },
+        { "as", 0, FLAG_TEXT, FIELD(as), FLAG_OF_ALL, "USER",
+          "act as another user, such as system:serviceaccount:shop:ci" },
+        { "as-group", 0, FLAG_TEXTS, FIELD(as_groups), FLAG_OF_ALL, "GROUP",
+          "and as a member of this group; may be given several times" },
+        { "request-timeout", 0, FLAG_DURATION, FIELD(request_timeout_sec), FLAG_OF_ALL, "DURATION",
+          "of each request; default 30s" },
         { "help", 'h', FLAG_BOOL, FIELD(wants_help), FLAG_OF_ALL, NULL,
           "this text" },
 };
@@ -83,6 +100,31 @@ static int parse_bool(const FlagSpec *spec, const char *text, bool *ret, Error *
 
         *ret = !text || strcmp(text, "true") == 0;
         return 0;
+}
+
+/* No message repeats the value, which may be a token. */
+static int parse_text(const FlagSpec *spec, const char *text, const char **ret, Error *reterr) {
+        if (!text[0])
+                return error_set(reterr, ERROR_INVALID, "--%s: the value is empty", spec->name);
+        if (!access_text_is_line(text))
+                return error_set(reterr, ERROR_INVALID,
+                                 "--%s: the value has a control character in it", spec->name);
+
+        *ret = text;
+        return 0;
+}
+
+static int parse_further_text(const FlagSpec *spec, const char *text, const char **texts,
+                              Error *reterr) {
+        size_t n = 0;
+
+        while (texts[n])
+                n++;
+        if (n == FLAG_TEXTS_MAX)
+                return error_set(reterr, ERROR_INVALID, "--%s: given more than %d times",
+                                 spec->name, FLAG_TEXTS_MAX);
+
+        return parse_text(spec, text, &texts[n], reterr);
 }
 
 static int parse_format(const FlagSpec *spec, const char *text, Flags *flags, Error *reterr) {
@@ -124,12 +166,8 @@ static int parse_one(const FlagSpec *spec, const char *text, Flags *flags, Error
         flags->given |= UINT64_C(1) << (spec - flag_specs);
         switch (spec->type) {
         case FLAG_BOOL: return parse_bool(spec, text, field, reterr);
-        case FLAG_TEXT:
-                if (!text[0])
-                        return error_set(reterr, ERROR_INVALID, "--%s: the value is empty",
-                                         spec->name);
-                *(const char **) field = text;
-                return 0;
+        case FLAG_TEXT: return parse_text(spec, text, field, reterr);
+        case FLAG_TEXTS: return parse_further_text(spec, text, field, reterr);
         case FLAG_DURATION: return parse_duration(spec, text, field, reterr);
         case FLAG_FORMAT: return parse_format(spec, text, flags, reterr);
         case FLAG_DRY_RUN: return parse_dry_run(spec, text, field, reterr);
@@ -176,16 +214,23 @@ static const FlagSpec *spec_of(int value) {
         return NULL;
 }
 
+/* Without its value, which may be a token. */
 static int refuse_long(const char *text, Error *reterr) {
-        Suggestion suggestion = suggest_for(text + strspn(text, "-"));
+        cleanup(free_p) char *name = strndup(text, strcspn(text, "="));
+        Suggestion suggestion;
+
+        if (!name)
+                return -ENOMEM;
+
+        suggestion = suggest_for(name + strspn(name, "-"));
 
         for (size_t i = 0; i < n_flag_specs; i++)
                 suggest(&suggestion, flag_specs[i].name);
 
         return suggestion.word ? error_set(reterr, ERROR_INVALID,
-                                           "unknown flag \"%s\" (did you mean --%s?)", text,
+                                           "unknown flag \"%s\" (did you mean --%s?)", name,
                                            suggestion.word)
-                               : error_set(reterr, ERROR_INVALID, "unknown flag \"%s\"", text);
+                               : error_set(reterr, ERROR_INVALID, "unknown flag \"%s\"", name);
 }
 
 /* getopt_long() returns a letter that it refused, and only the position of a long flag. */

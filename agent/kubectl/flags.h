@@ -29,13 +29,17 @@ typedef enum CommandId {
         _FLEET_COMMAND_MAX,
 } CommandId;
 
+#define FLAG_TEXTS_MAX 15
+
 /* Texts are NULL, numbers 0, where nothing was given. */
 typedef struct Flags {
         /* of all commands */
         const char *kubeconfig;
         const char *context;
         const char *namespace;
-        int64_t timeout_sec;
+        const char *cluster, *user, *server, *token, *as;
+        const char *as_groups[FLAG_TEXTS_MAX + 1]; /* ended by NULL */
+        int64_t timeout_sec, request_timeout_sec;
         OutputFormat format;
         bool wants_names; /* -o name */
         bool wants_help;
@@ -65,6 +69,7 @@ typedef struct Flags {
 typedef enum FlagType {
         FLAG_BOOL,
         FLAG_TEXT,
+        FLAG_TEXTS,    /* may be given several times */
         FLAG_DURATION, /* in seconds */
         FLAG_FORMAT,   /* wide, json, yaml, name */
         FLAG_DRY_RUN,  /* none, server */

@@ -49,6 +49,12 @@ int hint_format(const SessionOptions *options, const char *command, const char *
         add_flag(stream, "-n", options->namespace);
         add_flag(stream, "--context", options->context);
         add_flag(stream, "--kubeconfig", options->kubeconfig);
+        add_flag(stream, "--cluster", options->overrides.cluster);
+        add_flag(stream, "--user", options->overrides.user);
+        add_flag(stream, "--server", options->overrides.server);
+        add_flag(stream, "--as", options->overrides.as);
+        for (const char *const *group = options->overrides.as_groups; group && *group; group++)
+                add_flag(stream, "--as-group", *group);
         if (fclose(stream) != 0)
                 return -ENOMEM;
 

@@ -277,7 +277,14 @@ static int run_with_server(const Command *command, const Flags *flags) {
                 .kubeconfig = flags->kubeconfig,
                 .context = flags->context,
                 .namespace = flags->namespace,
+                .overrides = { .cluster = flags->cluster,
+                               .user = flags->user,
+                               .server = flags->server,
+                               .token = flags->token,
+                               .as = flags->as,
+                               .as_groups = flags->as_groups[0] ? flags->as_groups : NULL },
                 .timeout_usec = (uint64_t) flags->timeout_sec * USEC_PER_SEC,
+                .request_timeout_usec = (uint64_t) flags->request_timeout_sec * USEC_PER_SEC,
                 .is_dry_run = flags->is_dry_run,
         };
         cleanup(session_free_p) Session *session = NULL;

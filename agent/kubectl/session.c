@@ -85,27 +85,39 @@ static int watch_signals(Session *session) {
         return r;
 }
 
-static int connect_with(Session *session, const KubeAccessOptions *access, Error *reterr) {
+static int connect_with(Session *session, const char *kubeconfig, const char *list, Error *reterr) {
+        const KubeAccessOptions access = {
+                .kubeconfig = kubeconfig,
+                .kubeconfig_list = list,
+                .context = session->options.context,
+                .overrides = session->options.overrides,
+        };
+
         return kube_client_new(&(KubeClientOptions){ .event = session->event,
-                                                     .access = access,
+                                                     .access = &access,
                                                      .user_agent_header = USER_AGENT },
                                &session->client, reterr);
 }
 
-static int connect_with_list(Session *session, const char *context, const char *list,
-                             Error *reterr) {
+static bool has_overrides(const SessionOptions *options) {
+        const KubeconfigOverrides *overrides = &options->overrides;
+
+        return options->context || overrides->cluster || overrides->user || overrides->server ||
+               overrides->token || overrides->as || overrides->as_groups;
+}
+
+static int connect_with_list(Session *session, const char *list, Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        r = connect_with(session,
-                         &(KubeAccessOptions){ .kubeconfig_list = list, .context = context },
-                         &error);
+        r = connect_with(session, /* kubeconfig= */ NULL, list, &error);
         if (error.kind == ERROR_NONE)
                 return r;
 
         /* As kubectl: without any file it may still run in a pod. */
-        if (error.kind == ERROR_NOT_FOUND && !context && kube_access_is_pod(NULL))
-                return connect_with(session, &(KubeAccessOptions){ .context = NULL }, reterr);
+        if (error.kind == ERROR_NOT_FOUND && !has_overrides(&session->options) &&
+            kube_access_is_pod(NULL))
+                return connect_with(session, NULL, NULL, reterr);
         if (error.kind == ERROR_NOT_FOUND)
                 return error_set(reterr, error.kind,
                                  "there is no kubeconfig: %s; name one by --kubeconfig or "
@@ -116,20 +128,17 @@ static int connect_with_list(Session *session, const char *context, const char *
 }
 
 /* --kubeconfig, else $KUBECONFIG, else ~/.kube/config, else what a pod has. */
-static int session_connect(Session *session, const SessionOptions *options, Error *reterr) {
+static int session_connect(Session *session, Error *reterr) {
         const char *list = getenv("KUBECONFIG"), *home = getenv("HOME");
         cleanup(free_p) char *usual = NULL;
 
-        if (options->kubeconfig)
-                return connect_with(session,
-                                    &(KubeAccessOptions){ .kubeconfig = options->kubeconfig,
-                                                          .context = options->context },
-                                    reterr);
+        if (session->options.kubeconfig)
+                return connect_with(session, session->options.kubeconfig, /* list= */ NULL, reterr);
 
         if (text_format(&usual, "%s/.kube/config", home ?: "") < 0)
                 return -ENOMEM;
 
-        return connect_with_list(session, options->context, list && list[0] ? list : usual, reterr);
+        return connect_with_list(session, list && list[0] ? list : usual, reterr);
 }
 
 int session_new(const SessionOptions *options, Session **ret, Error *reterr) {
@@ -156,7 +165,7 @@ int session_new(const SessionOptions *options, Session **ret, Error *reterr) {
         if (r < 0)
                 return r;
 
-        r = session_connect(session, options, reterr);
+        r = session_connect(session, reterr);
         if (r < 0)
                 return r;
         session->namespace = strdup(
@@ -344,6 +353,7 @@ static int session_ask_once(Session *session, const KubeRequest *request, Exchan
 
         complete.on_replied = on_replied;
         complete.userdata = exchange;
+        complete.timeout_usec = session->options.request_timeout_usec;
         r = kube_call(session->client, &complete, &exchange->call);
         if (r < 0)
                 return r;

@@ -29,8 +29,10 @@ typedef struct SessionOptions {
                 kubeconfig; /* the only file; NULL: as kubectl: $KUBECONFIG, ~/.kube/config, a pod */
         const char *context;
         const char *namespace;
-        uint64_t timeout_usec; /* of the command; 0: none */
-        bool is_dry_run;       /* writes are sent with dryRun=All */
+        KubeconfigOverrides overrides;
+        uint64_t timeout_usec;         /* of the command; 0: none */
+        uint64_t request_timeout_usec; /* of each request but watches; 0: the client's */
+        bool is_dry_run;               /* writes are sent with dryRun=All */
 } SessionOptions;
 
 /* Sends nothing yet. Blocks SIGINT and SIGTERM. */

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,12 @@ def pods(kube):
     yield names
     for name in names:
         kube.delete(f"/api/v1/namespaces/{name}/pods/{name}", gracePeriodSeconds="0")
+
+
+@pytest.fixture
+def silent_server():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 def shown(ran) -> list[str]:
@@ -168,8 +175,45 @@ def test_wrong_token(inplace, folder, control_plane):
     assert "no-such-token" not in ran.stderr
 
 
-def test_impersonation(inplace, folder, parts):
-    parts["users"][0]["user"]["as"] = "another"
-    ran = inplace.run("status", KUBECONFIG=write_part(folder / "config", parts))
-    assert ran.code == 1
-    assert "impersonation is not supported" in ran.stderr
+def test_another_user_and_cluster(inplace, folder, parts, pods):
+    """--user, --cluster, --server and --token choose as kubectl's do, and no token is printed."""
+    [cluster], [user], [context] = parts["clusters"], parts["users"], parts["contexts"]
+    parts["clusters"].append({"name": "nowhere", "cluster": {"server": "https://127.0.0.1:1"}})
+    parts["users"].append({"name": "stranger", "user": {"token": "no-such-token"}})
+    context["context"].update(cluster="nowhere", user="stranger")
+    path = write_part(folder / "config", parts)
+    right = {"cluster": cluster["name"], "user": user["name"]}
+    flags = [f"--{key}={value}" for key, value in right.items()]
+    assert status(inplace, "-nkubectl-a", *flags, KUBECONFIG=path) == ["kubectl-a"]
+    by_token = ["--cluster", right["cluster"], "--token", "lab-admin"]
+    assert status(inplace, "-nkubectl-a", *by_token, KUBECONFIG=path) == ["kubectl-a"]
+    context["context"].update(right)
+    del cluster["cluster"]["server"]
+    path = write_part(folder / "config", parts)
+    server = yaml.safe_load(inplace.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+    assert status(inplace, "-nkubectl-a", "-s", server, KUBECONFIG=path) == ["kubectl-a"]
+    refused = inplace.run("status", "--token=hunter2", KUBECONFIG=inplace.kubeconfig)
+    assert refused.code == 1 and "Unauthorized" in refused.stderr
+    assert "hunter2" not in refused.stdout + refused.stderr
+
+
+def test_impersonation(inplace, folder, parts, pods):
+    """As the flags and the kubeconfig say; the server decides by that user's rights."""
+    flags = ["--as", "jane", "--as-group=system:masters", "--as-group=dev"]
+    assert status(inplace, "-nkubectl-a", *flags) == ["kubectl-a"]
+    refused = inplace.run("status", "-nkubectl-a", "--as=jane")
+    assert refused.code == 1 and 'User "jane" cannot list resource "pods"' in refused.stderr
+    [user] = parts["users"]
+    user["user"].update({"as": "jane", "as-groups": ["system:masters"]})
+    path = write_part(folder / "config", parts)
+    assert status(inplace, "-nkubectl-a", KUBECONFIG=path) == ["kubectl-a"]
+    refused = inplace.run("status", "-nkubectl-a", "--as=joe", KUBECONFIG=path)
+    assert refused.code == 1 and 'User "joe" cannot list resource "pods"' in refused.stderr
+
+
+def test_time_of_a_request(inplace, folder, parts, silent_server):
+    """A server that accepts connections and never answers."""
+    parts["clusters"][0]["cluster"] = {"server": silent_server}
+    path = write_part(folder / "config", parts)
+    ran = inplace.run("status", "--request-timeout=1s", KUBECONFIG=path, timeout=20)
+    assert ran.code == 1 and "1 s" in ran.stderr

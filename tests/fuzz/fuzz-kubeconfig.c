@@ -73,10 +73,10 @@ static void check_kubeconfig(const char *text, size_t size) {
                                          { text, size, "/folder", "/folder/two" } };
         int r;
 
-        (void) kubeconfig_spec_parse(files, 2, NULL, &spec, NULL);
+        (void) kubeconfig_spec_parse(files, 2, NULL, NULL, &spec, NULL);
         kubeconfig_spec_done(&spec);
-        r = kubeconfig_spec_parse(&(KubeconfigFile){ text, size, "/folder", NULL }, 1, NULL, &spec,
-                                  &error);
+        r = kubeconfig_spec_parse(&(KubeconfigFile){ text, size, "/folder", NULL }, 1, NULL, NULL,
+                                  &spec, &error);
         check_error(r, &error);
         if (r < 0) {
                 check(!spec.context && !spec.server && !spec.token && !spec.exec.command);

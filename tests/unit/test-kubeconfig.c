@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/kube/exec-credential-spec.h"
 #include "agent/kube/kubeconfig-spec.h"
 
@@ -46,7 +47,7 @@ static int parse_one(const char *text, size_t size, const char *context, Kubecon
                      Error *reterr) {
         const KubeconfigFile file = { .text = text, .size = size, .folder = FOLDER };
 
-        return kubeconfig_spec_parse(&file, 1, context, ret, reterr);
+        return kubeconfig_spec_parse(&file, 1, context, NULL, ret, reterr);
 }
 
 static KubeconfigSpec read_spec(const char *text) {
@@ -127,8 +128,13 @@ static const struct Refusal {
           USER_AT ": has only one of certificate and key" },
         { "auth-provider", WITH_USER("auth-provider: {name: gcp}"),
           USER_AT ".auth-provider: is not supported, as in kubectl since 1.26; use \"exec\"" },
-        { "another user", WITH_USER("token: hunter2, as: admin"),
-          USER_AT ".as: impersonation is not supported" },
+        { "more of another user", WITH_USER("token: hunter2, as: admin, as-user-extra: {a: [hunter2]}"),
+          USER_AT ".as-user-extra: is not supported; \"as\", \"as-uid\" and \"as-groups\" are" },
+        { "only a group of another user", WITH_USER("token: hunter2, as-groups: [a]"),
+          USER_AT ": names a group or UID to act as, and no user" },
+        { "another user of two lines", WITH_USER("as: \"a\\nb\""), USER_AT ".as: has a control character in it" },
+        { "a group of two lines", WITH_USER("as: a, as-groups: [\"a\\nb\"]"),
+          USER_AT ".as-groups: has a control character in it" },
 
         { "exec without version", WITH_USER("exec: {command: x}"),
           EXEC_AT ".apiVersion: expected \"" EXEC_CREDENTIAL_V1 "\" or \"" EXEC_CREDENTIAL_V1BETA1 "\"" },
@@ -269,6 +275,104 @@ static void test_chosen_context(void **state) {
         assert_string_equal(error.message, "there is no context \"x\"");
 }
 
+static void test_impersonation(void **state) {
+        cleanup(kubeconfig_spec_done) KubeconfigSpec spec =
+                read_spec(WITH_USER("token: t, as: jane, as-uid: '7', as-groups: [dev, ops]"));
+
+        assert_string_equal(spec.token, "t");
+        assert_string_equal(spec.impersonation[0], "Impersonate-User: jane");
+        assert_string_equal(spec.impersonation[1], "Impersonate-Uid: 7");
+        assert_string_equal(spec.impersonation[2], "Impersonate-Group: dev");
+        assert_string_equal(spec.impersonation[3], "Impersonate-Group: ops");
+        assert_null(spec.impersonation[4]);
+}
+
+/* What a person says beside it stands above it, and leaves nothing of what it replaces. */
+static void test_overrides(void **state) {
+        static const char text[] = HEAD CONTEXTS CLUSTER(
+                SERVER) "users: [{name: u, user: {as: jane, as-uid: '7', username: a, password: b}}, "
+                        "{name: w, user: {token: t}}]\n";
+        const KubeconfigFile file = { .text = text, .size = strlen(text), .folder = FOLDER };
+        static const char *const groups[] = { "dev", NULL };
+        static const struct {
+                KubeconfigOverrides overrides;
+                const char *context, *server, *user, *token, *username, *impersonation[3];
+        } cases[] = {
+                { { .server = "http://h/" },
+                  "one",
+                  "http://h",
+                  "u",
+                  NULL,
+                  "a",
+                  { "Impersonate-User: jane", "Impersonate-Uid: 7" } },
+                { { .user = "w" }, "one", "https://10.0.0.1:6443", "w", "t", NULL, { NULL } },
+                { { .token = "s" },
+                  "one",
+                  "https://10.0.0.1:6443",
+                  "u",
+                  "s",
+                  NULL,
+                  { "Impersonate-User: jane", "Impersonate-Uid: 7" } },
+                { { .user = "w", .as = "joe", .as_groups = groups },
+                  "one",
+                  "https://10.0.0.1:6443",
+                  "w",
+                  "t",
+                  NULL,
+                  { "Impersonate-User: joe", "Impersonate-Group: dev" } },
+                { { .as = "joe" },
+                  "one",
+                  "https://10.0.0.1:6443",
+                  "u",
+                  NULL,
+                  "a",
+                  { "Impersonate-User: joe" } },
+                { { .cluster = "c" }, "zero", "https://10.0.0.1:6443", NULL, NULL, NULL, { NULL } },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                if (kubeconfig_spec_parse(&file, 1, cases[i].context, &cases[i].overrides, &spec,
+                                          &error) < 0)
+                        fail_msg("%zu: %s", i, error_message(&error));
+                assert_string_equal(spec.server, cases[i].server);
+                assert_true(text_equal(spec.user, cases[i].user));
+                assert_true(text_equal(spec.token, cases[i].token));
+                assert_true(text_equal(spec.username, cases[i].username));
+                assert_int_equal(!spec.impersonation, !cases[i].impersonation[0]);
+                for (size_t n = 0; spec.impersonation && spec.impersonation[n]; n++)
+                        assert_true(text_equal(spec.impersonation[n], cases[i].impersonation[n]));
+        }
+}
+
+static void test_wrong_overrides(void **state) {
+        static const char text[] = WITH_USER("token: t");
+        const KubeconfigFile file = { .text = text, .size = strlen(text), .folder = FOLDER };
+        static const char *const groups[] = { "dev", NULL };
+        static const struct {
+                KubeconfigOverrides overrides;
+                const char *message;
+        } cases[] = {
+                { { .user = "x" }, "there is no user \"x\"" },
+                { { .cluster = "x" }, "there is no cluster \"x\"" },
+                { { .server = "h:80" },
+                  "the server that was chosen instead: expected an address such as https://10.0.0.1:6443" },
+                { { .as_groups = groups },
+                  USER_AT ": names a group or UID to act as, and no user" },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                assert_true(kubeconfig_spec_parse(&file, 1, NULL, &cases[i].overrides, &spec,
+                                                  &error) < 0);
+                assert_string_equal(error_message(&error), cases[i].message);
+        }
+}
+
 #define FILE_OF(path_, text_) \
         { .text = (text_), .size = strlen(text_), .folder = "/" path_, .path = "/" path_ "/config" }
 
@@ -288,7 +392,7 @@ static void test_several_files(void **state) {
         };
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
 
-        assert_int_equal(kubeconfig_spec_parse(files, 3, NULL, &spec, NULL), 0);
+        assert_int_equal(kubeconfig_spec_parse(files, 3, NULL, NULL, &spec, NULL), 0);
         assert_string_equal(spec.context, "both");
         assert_string_equal(spec.namespace, "space");
         assert_string_equal(spec.user, "u");
@@ -324,7 +428,8 @@ static void test_wrong_file(void **state) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
 
-                assert_true(kubeconfig_spec_parse(files, 2, cases[i].context, &spec, &error) < 0);
+                assert_true(kubeconfig_spec_parse(files, 2, cases[i].context, NULL, &spec, &error) <
+                            0);
                 assert_string_equal(error_message(&error), cases[i].message);
         }
 }
@@ -391,17 +496,13 @@ static void test_truncated(void **state) {
 
 int main(void) {
         struct CMUnitTest tests[12 + N_REFUSALS] = {
-                cmocka_unit_test(test_servers),
-                cmocka_unit_test(test_commands),
-                cmocka_unit_test(test_cluster),
-                cmocka_unit_test(test_files),
-                cmocka_unit_test(test_password),
-                cmocka_unit_test(test_json),
-                cmocka_unit_test(test_chosen_context),
-                cmocka_unit_test(test_several_files),
-                cmocka_unit_test(test_wrong_file),
-                cmocka_unit_test(test_exec),
-                cmocka_unit_test(test_exec_beside_others),
+                cmocka_unit_test(test_servers),        cmocka_unit_test(test_commands),
+                cmocka_unit_test(test_cluster),        cmocka_unit_test(test_files),
+                cmocka_unit_test(test_password),       cmocka_unit_test(test_json),
+                cmocka_unit_test(test_chosen_context), cmocka_unit_test(test_impersonation),
+                cmocka_unit_test(test_overrides),      cmocka_unit_test(test_wrong_overrides),
+                cmocka_unit_test(test_several_files),  cmocka_unit_test(test_wrong_file),
+                cmocka_unit_test(test_exec),           cmocka_unit_test(test_exec_beside_others),
                 cmocka_unit_test(test_truncated),
         };
 

@@ -76,6 +76,8 @@ static void test_refused(void **state) {
                 const char *line;
                 const char *message;
         } cases[] = {
+                { "status --tokne=hunter2", "unknown flag \"--tokne\" (did you mean --token?)" },
+                { "status --token=hunter2\n", "--token: the value has a control character in it" },
                 { "status --unheard", "unknown flag \"--unheard\"" },
                 { "status --wacth", "unknown flag \"--wacth\" (did you mean --watch?)" },
                 { "status -x", "unknown flag \"-x\"" },
