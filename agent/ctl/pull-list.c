@@ -131,9 +131,8 @@ static bool is_waiting(Inplaced__V1__Step step) {
                step == INPLACED__V1__STEP__STEP_INSPECTING;
 }
 
-/* What an image waits for, or what was being done about it. */
-static const char *step_in_words(Inplaced__V1__Step step) {
-        switch (step) {
+const char *pull_item_stage(const PullItem *item) {
+        switch (item->step) {
         case INPLACED__V1__STEP__STEP_QUEUED: return "still waiting for its turn";
         case INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME:
                 return "still waiting for the container runtime";
@@ -155,7 +154,7 @@ static int item_end(PullItem *item, const char *reason, const char *why, uint64_
         char *message;
 
         if (asprintf(&message, "%s; %s%s%s", why,
-                     has_failed ? "the last attempt failed with " : step_in_words(item->step),
+                     has_failed ? "the last attempt failed with " : pull_item_stage(item),
                      item->message[0] && !has_failed ? ": " : "", item->message) < 0)
                 return -ENOMEM;
 
@@ -322,6 +321,17 @@ size_t pull_list_count_step(const PullList *list, Inplaced__V1__Step step) {
 
         for (size_t i = 0; i < list->n_items; i++)
                 n += !pull_item_is_finished(&list->items[i]) && list->items[i].step == step;
+
+        return n;
+}
+
+size_t pull_list_count_unbegun(const PullList *list) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < list->n_items; i++)
+                n += !pull_item_is_finished(&list->items[i]) &&
+                     list->items[i].reported_attempt == 0 &&
+                     list->items[i].step == INPLACED__V1__STEP__STEP_QUEUED;
 
         return n;
 }

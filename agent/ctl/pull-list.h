@@ -106,6 +106,12 @@ int pull_list_end_waits(PullList *list, int64_t timeout_sec, uint64_t now_usec,
 
 size_t pull_list_count_step(const PullList *list, Inplaced__V1__Step step);
 
+/* The images that wait for their first turn. Between two attempts an image waits for one for a moment only. */
+size_t pull_list_count_unbegun(const PullList *list);
+
+/* In words where an image stands that has not ended: "still waiting for the container runtime". */
+const char *pull_item_stage(const PullItem *item);
+
 bool pull_item_is_finished(const PullItem *item);
 size_t pull_list_count(const PullList *list, Inplaced__V1__Phase phase);
 bool pull_list_is_finished(const PullList *list);

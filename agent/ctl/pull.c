@@ -216,10 +216,10 @@ static const char *advice_for(const PullItem *failed, const Options *options) {
 
         if (failed->cause[0])
                 return pull_reason_advice(pull_reason_from_string(failed->cause));
-        if (failed->option && strcmp(failed->option, "--timeout") == 0)
-                return "allow more with --timeout, or see what it waited for";
         if (failed->option)
-                return "allow more with --attempt-timeout, or see what it waited for";
+                return strcmp(failed->option, "--timeout") == 0
+                               ? "allow more with --timeout"
+                               : "allow more with --attempt-timeout";
         if (reason == PULL_REASON_DEADLINE && options->attempt_timeout_sec > 0)
                 return "allow more with --attempt-timeout, or check the network between node and "
                        "registry";
@@ -233,10 +233,14 @@ static void complain_of_one(const PullItem *failed, const char *advice, bool has
         if (has_ended && failed->attempt > 1)
                 (void) snprintf(attempts, sizeof(attempts), " in %u attempts",
                                 (unsigned) failed->attempt);
-        complain("cannot pull %s: %s%s%s%s%s%s%s; %s%s", failed->image, failed->reason, attempts,
-                 failed->option ? " (" : "", failed->option ?: "", failed->option ? ")" : "",
-                 failed->cause[0] ? " after " : "", failed->cause, advice,
-                 has_ended ? "; --attempts 0 tries for ever" : "");
+        if (failed->option)
+                complain("cannot pull %s: %s (%s)%s%s; %s", failed->image, failed->reason,
+                         failed->option, failed->cause[0] ? " after " : ", ",
+                         failed->cause[0] ? failed->cause : pull_item_stage(failed), advice);
+        else
+                complain("cannot pull %s: %s%s%s%s; %s%s", failed->image, failed->reason, attempts,
+                         failed->cause[0] ? " after " : "", failed->cause, advice,
+                         has_ended ? "; --attempts 0 tries for ever" : "");
 }
 
 /* Says on stderr in one line that images failed, if some did. */
@@ -333,7 +337,7 @@ static int print_wait(const Pull *pull, PullItem *item) {
 /* Each image is queued for a moment. */
 static int on_queued(void *userdata) {
         const Pull *pull = userdata;
-        size_t n = pull_list_count_step(&pull->list, INPLACED__V1__STEP__STEP_QUEUED);
+        size_t n = pull_list_count_unbegun(&pull->list);
 
         if (n > 0)
                 complain(

@@ -421,12 +421,24 @@ static struct json_object *new_integer(const char *text) {
         return json_object_new_int64(value > INT64_MAX ? INT64_MIN : -(int64_t) value);
 }
 
+/* As it may stand in JSON, without an exponent. */
+static bool is_plain_fraction(const char *text) {
+        const char *whole = text + (*text == '-');
+        size_t n_whole = strspn(whole, "0123456789");
+        size_t n_fraction = whole[n_whole] == '.' ? strspn(whole + n_whole + 1, "0123456789") : 0;
+
+        return n_whole > 0 && (n_whole == 1 || *whole != '0') && n_fraction > 0 &&
+               !whole[n_whole + 1 + n_fraction];
+}
+
+/* Keeps how it was written: a person who meant the tag "1.10" reads that in the refusal. */
 static struct json_object *new_float(const char *text) {
         char number[NUMBER_SIZE_MAX];
 
         if (!copy_number(text, number))
                 abort();
-        return json_object_new_double(strtod(number, NULL));
+        return is_plain_fraction(text) ? json_object_new_double_s(strtod(number, NULL), text)
+                                       : json_object_new_double(strtod(number, NULL));
 }
 
 /* The scalar as that type, which is the one of scalar_type(), or a string, or a float made of an

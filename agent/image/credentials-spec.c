@@ -309,16 +309,19 @@ static const KnownKey *known_in(json_object *document) {
         return json_get(document, "auths", json_type_object) ? config_keys : map_keys;
 }
 
-/* docker writes such an entry beside the name of the program that has its credentials. */
-static bool is_held_by_helper(json_object *document, const char *key, json_object *entry) {
-        json_object *helpers = json_get(document, "credHelpers", json_type_object);
-
-        return (!entry || (json_object_is_type(entry, json_type_object) &&
-                           json_object_object_length(entry) == 0)) &&
-               (json_get_filled(document, "credsStore") || json_get_filled(helpers, key));
+static bool is_empty(json_object *entry) {
+        return !entry || (json_object_is_type(entry, json_type_object) &&
+                          json_object_object_length(entry) == 0);
 }
 
-static int check_helpers(json_object *document, UnknownKeys *unknown) {
+/* docker leaves the entry empty where another program has its credentials. */
+static bool is_held_by_helper(json_object *document, const char *key) {
+        json_object *helpers = json_get(document, "credHelpers", json_type_object);
+
+        return json_get_filled(document, "credsStore") || json_get_filled(helpers, key);
+}
+
+static int check_empty(json_object *document, UnknownKeys *unknown) {
         json_object *auths = json_get(document, "auths", json_type_object);
 
         if (!auths)
@@ -329,12 +332,13 @@ static int check_helpers(json_object *document, UnknownKeys *unknown) {
                 char quoted[QUOTE_SIZE];
                 int r;
 
-                if (!is_held_by_helper(document, key, entry))
+                if (!is_empty(entry))
                         continue;
-                if (asprintf(&text,
-                             "the entry %s holds no credentials: a helper program keeps them "
-                             "(\"credsStore\" or \"credHelpers\"), which is not run here",
-                             quote_key(key, quoted)) < 0) {
+                if (asprintf(&text, "the entry %s holds no credentials: %s", quote_key(key, quoted),
+                             is_held_by_helper(document, key)
+                                     ? "a helper program keeps them (\"credsStore\" or "
+                                       "\"credHelpers\"), which is not run here"
+                                     : "write a username and a password, or leave it out") < 0) {
                         text = NULL;
                         return -ENOMEM;
                 }
@@ -361,7 +365,7 @@ int credentials_spec_check_keys(const char *text, size_t size, UnknownKeys *ret)
         if (r >= 0)
                 r = known_keys_check(&documents, known_in, /* is_secret= */ true, &unknown);
         for (size_t i = 0; r >= 0 && i < documents.n_items; i++)
-                r = check_helpers(documents.items[i], &unknown);
+                r = check_empty(documents.items[i], &unknown);
         if (r < 0)
                 return r;
 

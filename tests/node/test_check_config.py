@@ -139,7 +139,7 @@ def test_cannot_work(agent, folder, case):
 
 def test_number_in_the_place_of_a_text(agent):
     """It is said with as many digits as it has."""
-    for tag, shown in (("1.10", "1.1"), ("-1.5", "-1.5"), ("12", "12"), ("yes", "true")):
+    for tag, shown in (("1.10", "1.10"), ("-1.5", "-1.5"), ("12", "12"), ("yes", "true")):
         document = f"apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\nspec:\n  images:\n    a/b:\n      tags:\n      - tag: {tag}\n"
         write_whole(agent.images_dir / "a.yaml", document)
         (line,) = find(agent)
@@ -159,10 +159,13 @@ def test_credentials_that_are_not_there(agent):
     for name in ("z.JSON", "README", "a.json.bak"):
         write_whole(agent.auth_dir / name, "{}")
     why = "a helper program keeps them (\"credsStore\" or \"credHelpers\"), which is not run here"
+    nobody = "write a username and a password, or leave it out"
     assert find(agent) == [
         f'{agent.auth_dir}/a.json: the entry "a.example" holds no credentials: {why}',
         f'{agent.auth_dir}/a.json: the entry "b.example" holds no credentials: {why}',
+        f'{agent.auth_dir}/b.json: the entry "a.example" holds no credentials: {nobody}',
         f'{agent.auth_dir}/b.json: the entry "b.example" holds no credentials: {why}',
+        f'{agent.auth_dir}/c.json: the entry "a.example" holds no credentials: {nobody}',
         f'{agent.auth_dir}/z.JSON: not read: its name does not end with ".json"',
     ]
 

@@ -162,6 +162,9 @@ def test_time_out_of_a_request_left_with_the_agent(make_agent, folder):
     """The time limit of a detached request holds without a runtime, too, and that is what is said then."""
     agent = make_agent(f"unix://{folder.path}/nowhere.sock")
     agent.start()
+    ran = agent.ctl("pull", "--timeout=1s", "demo/other:1")
+    stage = "DeadlineExceeded (--timeout), still waiting for the container runtime"
+    assert ran.stderr.splitlines()[-1] == f"inplacectl: cannot pull demo/other:1: {stage}; allow more with --timeout"
     assert agent.ctl("pull", "--no-wait", "--timeout=1s", "demo/web:1").returncode == 0
     message = agent.wait_status("demo/web:1", "Failed")["message"]
     assert "activeDeadlineSeconds (1), --timeout of inplacectl; before that: Runtime" in message

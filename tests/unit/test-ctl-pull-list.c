@@ -112,6 +112,18 @@ static void apply_step(PullList *list, const char *image, Inplaced__V1__Step ste
         assert_non_null(apply(list, &event, now));
 }
 
+static void test_first_turns(void **state) {
+        PullList *list = *state;
+
+        for (size_t i = 0; i < list->n_items; i++)
+                apply_step(list, list->items[i].image, INPLACED__V1__STEP__STEP_QUEUED, "", "",
+                           20 * SEC);
+        assert_int_equal(pull_list_count_unbegun(list), list->n_items);
+
+        list->items[0].reported_attempt = 1;
+        assert_int_equal(pull_list_count_unbegun(list), list->n_items - 1);
+}
+
 static void test_timeout(void **state) {
         PullList *list = *state;
 
@@ -490,6 +502,7 @@ int main(void) {
                 LIST_TEST(test_an_event_is_taken_in),
                 LIST_TEST(test_an_unknown_image_is_ignored),
                 LIST_TEST(test_a_verdict_is_final),
+                LIST_TEST(test_first_turns),
                 LIST_TEST(test_timeout),
                 LIST_TEST(test_timeout_of_the_agent),
                 LIST_TEST(test_interrupt),
