@@ -101,15 +101,20 @@ typedef enum Part {
         PART_ID,
 } Part;
 
-static const char *part_of(const Containers *containers, Part part, FormatBuffer *buffer) {
+static int append_part(FILE *to, const Containers *containers, Part part) {
         const char *id = json_get_filled(containers->status, "imageID");
+        const char *name = json_get_text(containers->spec, "name") ?: "";
+        cleanup(free_p) char *image = NULL;
+        int r = 0;
 
-        if (part == PART_IMAGE)
-                return json_get_filled(containers->spec, "image") ?: "-";
-        if (!id || part == PART_ID)
-                return id ?: "-";
-
-        return format_short_id(id, buffer);
+        if (part == PART_IMAGE) {
+                r = template_written_image(containers->pod, name, &image);
+                append(to, image && image[0] ? image : "-");
+        } else {
+                append(to, id && part == PART_SHORT_ID ? format_short_id(id, FORMAT_BUFFER)
+                                                       : id ?: "-");
+        }
+        return r;
 }
 
 static int join(json_object *pod, Part part, char **ret) {
@@ -117,14 +122,14 @@ static int join(json_object *pod, Part part, char **ret) {
         char *text = NULL;
         size_t size;
         FILE *to = open_memstream(&text, &size);
-        bool has_failed;
+        bool has_failed = false;
 
         if (!to)
                 return -ENOMEM;
 
         while (containers_next(&containers))
-                append(to, part_of(&containers, part, FORMAT_BUFFER));
-        has_failed = ferror(to) != 0;
+                has_failed = append_part(to, &containers, part) < 0 || has_failed;
+        has_failed = ferror(to) != 0 || has_failed;
         if (fclose(to) != 0 || has_failed) {
                 free(text);
                 return -ENOMEM;

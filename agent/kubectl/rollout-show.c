@@ -104,9 +104,11 @@ static int format_images(json_object *pod, json_object *containers, char **ret) 
         if (!stream)
                 return -ENOMEM;
         json_object_object_foreach(containers, container, ignored) {
-                const char *image = template_image(pod, container);
+                cleanup(free_p) char *image = NULL;
 
                 (void) ignored;
+                if (template_written_image(pod, container, &image) < 0)
+                        continue;
                 (void) fprintf(stream, "%s%s", is_first ? "" : ",", image ? image : "-");
                 is_first = false;
         }

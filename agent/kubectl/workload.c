@@ -251,9 +251,29 @@ int template_expand_images(json_object *template, json_object *images, json_obje
         return 0;
 }
 
+int template_written_image(json_object *template, const char *container, char **ret) {
+        const char *image = template_image(template, container);
+        json_object *annotations = object_at(template, "metadata.annotations");
+        const char *text = annotations ? json_get_text(annotations, RESTART_ANNOTATION) : NULL;
+        cleanup(json_object_put_p) json_object *restarted = NULL;
+        json_object *entry = NULL;
+
+        if (text && json_parse(text, strlen(text), &restarted, NULL) >= 0)
+                entry = json_get(restarted, container, json_type_object);
+        if (image && entry && json_is(entry, "as", image))
+                image = json_get_filled(entry, "image") ?: image;
+        return text_copy(image, ret);
+}
+
 bool template_has_images(json_object *template, json_object *images) {
         json_object_object_foreach(images, container, image) {
-                if (!text_equal(template_image(template, container), json_object_get_string(image)))
+                const char *expected = json_object_get_string(image);
+                cleanup(free_p) char *written = NULL;
+
+                if (text_equal(template_image(template, container), expected))
+                        continue;
+                if (template_written_image(template, container, &written) < 0 ||
+                    !text_equal(written, expected))
                         return false;
         }
         return true;

@@ -74,7 +74,14 @@ bool template_ends(json_object *template, const char *container);
  * *ret. */
 int template_expand_images(json_object *template, json_object *images, json_object **ret);
 
-/* All images that the object of container names and images has are the template's. */
+/* Of a pod: {container: {"image", "as", "at"}}. A restart spelled the image in another way, `as`; "at" is when. */
+#define RESTART_ANNOTATION "inplaced.io/restarted"
+
+/* The image as it was written before a restart spelled it otherwise. The caller owns *ret, which is NULL if there is no such
+ * container. */
+int template_written_image(json_object *template, const char *container, char **ret);
+
+/* All images that the object of container names and images has are the template's, in either spelling. */
 bool template_has_images(json_object *template, json_object *images);
 
 /* {"containers": [{"name", "image"}], "initContainers": ...}: for a strategic merge patch of the template's

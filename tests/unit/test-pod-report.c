@@ -44,6 +44,14 @@ static const Case cases[] = {
           "", "", "-", "-", 0, 0 },
         { "not started", "{'spec':{'containers':[{'name':'a','image':'app:1'}]}}",
           "app:1", "-", "-", "-", 0, 0 },
+        { "restarted by another spelling of its image", "{'metadata':{'annotations':{'inplaced.io/restarted':"
+          "'{\\'a\\':{\\'image\\':\\'app:1\\',\\'as\\':\\'app@" ID "\\'}}'}},"
+          "'spec':{'containers':[{'name':'a','image':'app@" ID "'}]}}",
+          "app:1", "-", "-", "-", 0, 0 },
+        { "updated since it was restarted", "{'metadata':{'annotations':{'inplaced.io/restarted':"
+          "'{\\'a\\':{\\'image\\':\\'app:1\\',\\'as\\':\\'app@" ID "\\'}}'}},"
+          "'spec':{'containers':[{'name':'a','image':'app:2'}]}}",
+          "app:2", "-", "-", "-", 0, 0 },
         { "without an agent", "{'spec':{'containers':[{'name':'a','image':'app:1'},{'name':'b','image':'db'}]},"
           "'status':{'containerStatuses':[" STATUS("b", "2") "," STATUS("a", "3") "]}}",
           "app:1,db", "0123456789ab,0123456789ab", "-", "-", 5, 3 },
@@ -51,14 +59,14 @@ static const Case cases[] = {
           "{'name':'s','image':'side','restartPolicy':'Always'}],'containers':[{'name':'a','image':'app:1'}]},"
           "'status':{'initContainerStatuses':[" STATUS("i", "1") "," STATUS("s", "2") "]}}",
           "side,app:1", "0123456789ab,-", "-", "-", 2, 2 },
-        { "verified", "{'spec':{'containers':[{'name':'a','image':'app:1'," ENV("metadata.labels[\\\"a\\\"]") "}]},"
+        { "verified", "{'spec':{'containers':[{'name':'a','image':'app:1'," ENV("metadata.labels[\\\'a\\\']") "}]},"
           "'status':{" VERDICT("Verified") ",'containerStatuses':[" STATUS("a", "1") "]}}",
           "app:1", "0123456789ab", "Verified", "current", 1, 60 },
-        { "a stale environment", "{'spec':{'containers':[{'name':'a','image':'app:1'," ENV("metadata.annotations[\\\"a\\\"]") "}]},"
+        { "a stale environment", "{'spec':{'containers':[{'name':'a','image':'app:1'," ENV("metadata.annotations[\\\'a\\\']") "}]},"
           "'status':{" VERDICT("EnvironmentStale") "}}",
           "app:1", "-", "EnvironmentStale", "stale", 0, 60 },
         { "another image, so the environment is not known", "{'spec':{'containers':[{'name':'a','image':'app:1',"
-          ENV("metadata.labels[\\\"a\\\"]") "}]},'status':{" VERDICT("ImageStale") "}}",
+          ENV("metadata.labels[\\\'a\\\']") "}]},'status':{" VERDICT("ImageStale") "}}",
           "app:1", "-", "ImageStale", "unknown", 0, 60 },
         { "an environment from elsewhere", "{'spec':{'containers':[{'name':'a','image':'app:1'," ENV("status.podIP") "}]},"
           "'status':{" VERDICT("EnvironmentStale") "}}",

@@ -38,6 +38,9 @@
 #define BY_KRUISE(time)                                                                     \
         ", 'annotations': {'apps.kruise.io/inplace-update-state': '{\\'updateTimestamp\\':" \
         "\\'" time "\\'}'}"
+#define RESTARTED(image, as)                                                            \
+        ", 'annotations': {'inplaced.io/restarted': '{\\'app\\':{\\'image\\':\\'" image \
+        "\\',\\'as\\':\\'" as "\\'}}'}"
 #define WAITING(reason, message) "'waiting': {'reason': '" reason "', 'message': '" message "'}"
 
 /* What differs from a pod of the update that is ready and runs container "1". */
@@ -142,6 +145,14 @@ static const PhaseCase phase_rows[] = {
                                "'InPlaceUpdate', 'message': 'x'}" }, ROLLOUT_OLD },
         { .name = "the kubelet has not seen that it is closed",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," CLOSED("InPlaceUpdate", "B") }, ROLLOUT_UPDATING },
+
+        /* another spelling of the image, by a restart */
+        { .name = "a restart spelled B otherwise",
+          { .image = "r@B", .id = "2", .metadata = RESTARTED("B", "r@B") }, ROLLOUT_UPDATED },
+        { .name = "a restart spelled A otherwise",
+          { .image = "r@A", .id = "2", .metadata = RESTARTED("A", "r@A") }, ROLLOUT_OLD },
+        { .name = "it has another image since the restart",
+          { .image = "C", .id = "2", .metadata = RESTARTED("B", "r@B") }, ROLLOUT_OLD },
 
         /* the containers */
         { .name = "the container is still the one before",
