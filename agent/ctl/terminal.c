@@ -200,6 +200,20 @@ void terminal_get_size(int fd, size_t *ret_rows, size_t *ret_columns) {
         *ret_columns = size.ws_col ?: number_from_environment("COLUMNS", 80);
 }
 
+int print_cut(const char *text) {
+        cleanup(free_p) char *safe = terminal_text_escape(text);
+        cleanup(free_p) char *cut = NULL;
+        size_t rows, columns;
+
+        terminal_get_size(STDOUT_FILENO, &rows, &columns);
+        cut = safe ? terminal_text_fit_end(safe, columns) : NULL;
+        if (!cut)
+                return -ENOMEM;
+
+        puts(cut);
+        return 0;
+}
+
 void terminal_rewind(size_t n_lines) {
         if (n_lines > 0)
                 (void) printf("\033[%zuA\033[J", n_lines);

@@ -34,6 +34,9 @@ char *terminal_text_fit_end(const char *text, size_t width);
 /* printf() to stdout, with everything made safe for a terminal; ends the line. */
 int print_safe(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Prints one line, made safe as well, of which the end gives way if the terminal is too narrow. */
+int print_cut(const char *text);
+
 /* Prints "PROGRAM: REASON" to stderr, safe for a terminal and in one line. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

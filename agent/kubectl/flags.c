@@ -45,6 +45,8 @@ const FlagSpec flag_specs[] = {
           "do not have the images pulled before the update begins" },
         { "partition", 0, FLAG_TEXT, FIELD(partition), OF(SET_IMAGE), "N",
           "of a StatefulSet: pods with lower ordinals stay as they are" },
+        { "require-preload", 0, FLAG_BOOL, FIELD(require_preload), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
+          "do not begin unless the images are pulled on all nodes" },
         { "selector", 'l', FLAG_TEXT, FIELD(selector), OF(STATUS) | OF(PRELOAD) | OF(IMAGES) | OF(RESTART), "SELECTOR",
           "those with these labels, such as app=web,tier!=test" },
         { "ttl", 0, FLAG_DURATION, FIELD(ttl_sec), OF(PRELOAD), "DURATION",

@@ -47,7 +47,7 @@ typedef struct Flags {
         bool all_namespaces;
         bool watch;
         bool undo;
-        bool no_preload;
+        bool no_preload, require_preload;
         bool is_dry_run;       /* --dry-run=server */
         const char *partition; /* a number */
         int64_t grace_sec;

@@ -153,12 +153,15 @@ static void print_interruption(const Session *session, const Flags *flags,
         size_t n_running = count_phase(result, "Running"),
                n_left = count_phase(result, "NotRequested");
 
-        if (flags->withdraw || n_running + n_left == 0)
+        if (flags->withdraw || n_running + n_left + result->n_silent == 0)
                 return;
 
         if (n_left > 0)
                 complain("%zu node%s not requested to pull", n_left,
                          n_left == 1 ? " was" : "s were");
+        if (result->n_silent > 0)
+                complain("%zu node%s to pull when an agent runs there", result->n_silent,
+                         result->n_silent == 1 ? " is" : "s are");
         complain("%zu node%s still pulling; to watch it, or to take the request back:", n_running,
                  n_running == 1 ? " is" : "s are");
         offer(session, flags, "--watch");
@@ -237,6 +240,8 @@ static int preload(Session *session, const Flags *flags, const PreloadRequest *r
                 return r;
         }
 
+        if (result.n_silent > 0 || count_phase(&result, "NotRequested") > 0)
+                print_interruption(session, flags, &result);
         return conclude(session, flags, &result);
 }
 

@@ -108,7 +108,9 @@ static int read_status(json_object *status, PreloadEntry *entry) {
                 return 0;
 
         entry->phase = phase_of(status);
+        entry->is_taken_up = true;
         entry->percent = json_get_integer(status, "progress");
+        entry->percent = entry->percent < 0 ? 0 : entry->percent > 100 ? 100 : entry->percent;
         return text_set(&entry->message, json_get_filled(status, "message"));
 }
 
@@ -429,6 +431,34 @@ static bool is_left(const PreloadNodeView *node, size_t i) {
         return node->jobs && node->jobs[i].has_ended && node->pulls[i].version < 0;
 }
 
+static bool is_taken_up(const PreloadNodeView *node, size_t i) {
+        const PreloadPull *pull = &node->pulls[i];
+
+        return pull->outcome != PRELOAD_ABSENT || (pull->was_seen && node->entries[i].is_taken_up);
+}
+
+bool preload_node_is_unanswered(const PreloadNodeView *node) {
+        bool has_begun = false;
+
+        for (size_t i = 0; i < node->n_images; i++) {
+                if (is_taken_up(node, i))
+                        return false;
+                has_begun = has_begun || node->pulls[i].version >= 0;
+        }
+
+        return has_begun;
+}
+
+int64_t preload_node_progress(const PreloadNodeView *node) {
+        int64_t progress = node->has_begun || node->is_over;
+
+        for (size_t i = 0; i < node->n_images; i++)
+                progress += node->pulls[i].outcome != PRELOAD_ABSENT ? 102
+                            : is_taken_up(node, i)                   ? 1 + node->entries[i].percent
+                                                                     : 0;
+        return progress;
+}
+
 /* Those of a node's images together. */
 static PreloadNodeState state_of_pulls(const PreloadNodeView *node) {
         size_t n_begun = 0, n_over = 0, n_failed = 0;
@@ -446,7 +476,12 @@ static PreloadNodeState state_of_pulls(const PreloadNodeView *node) {
         if (n_over == (node->mode == PRELOAD_WATCH ? n_begun : node->n_images))
                 return n_failed > 0 ? PRELOAD_NODE_FAILED : PRELOAD_NODE_DONE;
 
-        return n_begun > 0 || node->has_begun ? PRELOAD_NODE_RUNNING : PRELOAD_NODE_IDLE;
+        if (n_begun == 0 && !node->has_begun)
+                return PRELOAD_NODE_IDLE;
+        if (node->is_late && preload_node_is_unanswered(node))
+                return PRELOAD_NODE_SILENT;
+
+        return node->is_stalled ? PRELOAD_NODE_FAILED : PRELOAD_NODE_RUNNING;
 }
 
 static PreloadNodeState state_of_withdrawal(const PreloadNodeView *node) {
@@ -474,6 +509,7 @@ const char *preload_node_state_to_string(PreloadNodeState state) {
         case PRELOAD_NODE_RUNNING: return "Running";
         case PRELOAD_NODE_DONE: return "Succeeded";
         case PRELOAD_NODE_FAILED: return "Failed";
+        case PRELOAD_NODE_SILENT: return "NoAnswer";
         case PRELOAD_NODE_UNCONCERNED:
         case _PRELOAD_NODE_STATE_MAX: break;
         }
@@ -482,6 +518,8 @@ const char *preload_node_state_to_string(PreloadNodeState state) {
 }
 
 const char *preload_node_message(const PreloadNodeView *node) {
+        PreloadNodeState state = preload_node_state(node);
+
         if (node->refusal)
                 return node->refusal;
         if (!node->is_registered)
@@ -493,11 +531,23 @@ const char *preload_node_message(const PreloadNodeView *node) {
                 if (is_left(node, i))
                         return "NotTaken: the ImagePullJob ended without this node";
         }
+        if (state == PRELOAD_NODE_SILENT)
+                return "no agent answers";
         for (size_t i = 0; i < node->n_images; i++)
                 if (node->entries[i].message)
                         return node->entries[i].message;
 
-        return NULL;
+        return state == PRELOAD_NODE_FAILED ? "NoProgress: nothing has changed for ten minutes"
+                                            : NULL;
+}
+
+const char *preload_node_awaited(const PreloadNodeView *node) {
+        if (node->mode == PRELOAD_WITHDRAW)
+                return "the request is still there";
+        if (preload_node_is_unanswered(node))
+                return "no agent has begun";
+
+        return preload_node_message(node) ?: "the image is being pulled";
 }
 
 void preload_image_count(const PreloadNodeView *node, size_t i, PreloadImageCounts *counts) {
@@ -510,10 +560,12 @@ void preload_image_count(const PreloadNodeView *node, size_t i, PreloadImageCoun
         counts->n_nodes++;
         if (pull->outcome == PRELOAD_SUCCEEDED)
                 counts->n_done++;
-        else if (state == PRELOAD_NODE_FAILED)
+        else if (state == PRELOAD_NODE_FAILED || state == PRELOAD_NODE_SILENT)
                 counts->n_failed++;
-        else if (pull->version >= 0)
+        else if (pull->version >= 0 && is_taken_up(node, i))
                 counts->n_running++;
+        else if (pull->version >= 0)
+                counts->n_waiting++;
         if (pull->version >= 0)
                 counts->percent +=
                         pull->outcome == PRELOAD_SUCCEEDED ? 100 : node->entries[i].percent;
@@ -644,9 +696,12 @@ int preload_reasons_format(const PreloadReasons *reasons, char **ret) {
         for (size_t i = 0; i < reasons->n_items; i++) {
                 const struct PreloadReason *item = &reasons->items[i];
 
-                (void) fprintf(to, "%s on %zu node%s (%s)%s%s\n", item->reason, item->n_nodes,
-                               item->n_nodes == 1 ? "" : "s", item->nodes,
-                               item->message[0] ? ": " : "", item->message);
+                (void) fprintf(to, "%s on ", item->reason);
+                if (item->n_nodes == 1)
+                        (void) fprintf(to, "node %s", item->nodes);
+                else
+                        (void) fprintf(to, "%zu nodes (%s)", item->n_nodes, item->nodes);
+                (void) fprintf(to, "%s%s\n", item->message[0] ? ": " : "", item->message);
         }
         if (fclose(to) != 0)
                 return -ENOMEM;
@@ -676,14 +731,17 @@ int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const cha
 
         result->n_nodes++;
         result->n_done += state == PRELOAD_NODE_DONE;
-        result->n_failed += state == PRELOAD_NODE_FAILED;
+        result->n_failed += state == PRELOAD_NODE_FAILED || state == PRELOAD_NODE_SILENT;
+        result->n_silent += state == PRELOAD_NODE_SILENT;
         item = patch_wrap("name", json_object_new_string(name));
         if (patch_append(result->nodes, item) < 0 ||
             patch_add_text(item, "phase", preload_node_state_to_string(state)) < 0 ||
             (message && patch_add_text(item, "message", message) < 0))
                 return -ENOMEM;
 
-        return state == PRELOAD_NODE_FAILED ? preload_reasons_add(reasons, name, message) : 0;
+        return state == PRELOAD_NODE_FAILED || state == PRELOAD_NODE_SILENT
+                       ? preload_reasons_add(reasons, name, message)
+                       : 0;
 }
 
 void preload_result_done(PreloadResult *result) {

@@ -21,6 +21,9 @@
 #define PRELOAD_JOB_LABEL "app.kubernetes.io/managed-by"
 #define PRELOAD_JOB_LABEL_VALUE "kubectl-inplace"
 
+#define PRELOAD_ANSWER_USEC ((uint64_t) 10 * 1000000)
+#define PRELOAD_PROGRESS_USEC ((uint64_t) 600 * 1000000)
+
 #define PRELOAD_SECRETS_MAX ((size_t) 32)
 #define PRELOAD_IMAGES_MAX ((size_t) 64)
 
@@ -61,8 +64,9 @@ typedef struct PreloadEntry {
         int64_t next_version;
         json_object *owners; /* references to ImagePullJobs that requested it, or NULL; owned */
         PreloadPhase phase;
-        int64_t percent;
-        char *message; /* why it failed, or waits; NULL: nothing is said. Owned. */
+        bool is_taken_up; /* an agent has written a status of this version */
+        int64_t percent;  /* 0 to 100 */
+        char *message;    /* why it failed, or waits; NULL: nothing is said. Owned. */
 } PreloadEntry;
 
 int preload_entry_read(json_object *node_image, const PreloadImage *image,
@@ -108,6 +112,7 @@ typedef enum PreloadNodeState {
         PRELOAD_NODE_RUNNING,
         PRELOAD_NODE_DONE,
         PRELOAD_NODE_FAILED,
+        PRELOAD_NODE_SILENT,      /* requested, and no agent has taken it up in time */
         PRELOAD_NODE_UNCONCERNED, /* it has no such request */
         _PRELOAD_NODE_STATE_MAX,
 } PreloadNodeState;
@@ -123,15 +128,23 @@ typedef struct PreloadNodeView {
         bool is_registered;     /* it has a NodeImage */
         bool has_begun;
         bool is_over; /* what was to be done with its NodeImage is done, and nothing is waited for */
+        bool is_late;    /* PRELOAD_ANSWER_USEC have passed since preload_node_is_unanswered() */
+        bool is_stalled; /* PRELOAD_PROGRESS_USEC have passed since preload_node_progress() grew */
 } PreloadNodeView;
 
+/* Images are requested, and no agent has taken up any of them. */
+bool preload_node_is_unanswered(const PreloadNodeView *node);
 PreloadNodeState preload_node_state(const PreloadNodeView *node);
 const char *preload_node_state_to_string(PreloadNodeState state);
+/* Grows as its images come nearer to their end. Its maximum is bounded, whatever the agent writes. */
+int64_t preload_node_progress(const PreloadNodeView *node);
+/* What is awaited of a running node, for preload_reasons_add(); borrowed from the view. */
+const char *preload_node_awaited(const PreloadNodeView *node);
 /* Why it has failed, or what it waits for; NULL: nothing is said. Borrowed from the view. */
 const char *preload_node_message(const PreloadNodeView *node);
 
 typedef struct PreloadImageCounts {
-        size_t n_nodes, n_done, n_running, n_failed;
+        size_t n_nodes, n_done, n_waiting, n_running, n_failed;
         int64_t percent; /* of those that are pulled, together */
 } PreloadImageCounts;
 
@@ -157,7 +170,7 @@ typedef struct PreloadCounts {
         size_t n_idle; /* not requested yet */
         size_t n_running;
         size_t n_done;
-        size_t n_failed;
+        size_t n_failed; /* silent ones included */
 } PreloadCounts;
 
 typedef struct PreloadLimits {
@@ -185,13 +198,14 @@ typedef struct PreloadReasons {
 #define PRELOAD_REASONS_INIT ((PreloadReasons){ .items = NULL })
 
 int preload_reasons_add(PreloadReasons *reasons, const char *node, const char *message);
-/* "NotFound on 3 nodes (node-1, node-2, node-5): ...", a line each. The caller owns *ret. */
+/* "NotFound on 3 nodes (node-1, node-2, node-5): ...", "NotFound on node node-1: ...", a line each. The
+ * caller owns *ret. */
 int preload_reasons_format(const PreloadReasons *reasons, char **ret);
 void preload_reasons_done(PreloadReasons *reasons);
 
 /* What has become of all nodes. */
 typedef struct PreloadResult {
-        size_t n_nodes, n_done, n_failed;
+        size_t n_nodes, n_done, n_failed, n_silent; /* a silent node has failed as well */
         char *reasons; /* why nodes failed, one line for each reason; "" if none has. Owned. */
         struct json_object *nodes; /* [{"name", "phase", "message"}], owned */
 } PreloadResult;

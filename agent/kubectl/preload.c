@@ -13,6 +13,7 @@
 #include "agent/base/loop.h"
 #include "agent/base/sorted.h"
 #include "agent/base/text.h"
+#include "agent/ctl/format.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
 #include "agent/document/json-cleanup.h"
@@ -23,7 +24,10 @@
 #include "agent/kube/patch.h"
 
 #define WRITES_MAX 16u
-#define DRAW_USEC ((uint64_t) 250 * 1000)
+#define USEC_PER_SEC ((uint64_t) 1000000)
+#define DRAW_USEC (USEC_PER_SEC / 4)
+#define QUIET_USEC (5 * USEC_PER_SEC) /* before it is said what is awaited */
+#define REPEAT_USEC (30 * USEC_PER_SEC)
 /* A few nodes are watched one by one, rather than all there are. */
 #define NODES_WATCHED_ALONE ((size_t) SESSION_WATCHES_MAX - 1)
 
@@ -40,6 +44,8 @@ typedef struct PreloadNode {
         bool is_written;
         char *written_version; /* until the watch shows it */
         char *refusal;         /* why nothing more is expected of it */
+        uint64_t asked_usec;   /* since when no agent has answered; 0: one has, or none was asked */
+        bool is_late;
 } PreloadNode;
 
 struct Preload {
@@ -56,6 +62,12 @@ struct Preload {
         size_t n_nodes;
         bool is_fixed; /* no more nodes are added */
         unsigned n_writes;
+        int64_t progress; /* the most that there was */
+        uint64_t progress_usec;
+        bool is_stalled;
+        bool is_live; /* a table on a terminal, drawn again */
+        uint64_t began_usec;
+        uint64_t explained_usec; /* when it was said what is awaited; 0: not yet */
         uint64_t drawn_usec;
         size_t n_drawn; /* lines */
 };
@@ -226,6 +238,8 @@ static PreloadNodeView view_of(const PreloadNode *node) {
                 .is_registered = node->version,
                 .has_begun = node->has_begun,
                 .is_over = session_is_dry_run(preload->session) && node->is_written,
+                .is_late = node->is_late,
+                .is_stalled = preload->is_stalled,
         };
 }
 
@@ -243,12 +257,41 @@ static PreloadCounts count_nodes(const Preload *preload) {
                 case PRELOAD_NODE_IDLE: counts.n_idle++; break;
                 case PRELOAD_NODE_RUNNING: counts.n_running++; break;
                 case PRELOAD_NODE_DONE: counts.n_done++; break;
-                case PRELOAD_NODE_FAILED: counts.n_failed++; break;
+                case PRELOAD_NODE_FAILED:
+                case PRELOAD_NODE_SILENT: counts.n_failed++; break;
                 case PRELOAD_NODE_UNCONCERNED:
                 case _PRELOAD_NODE_STATE_MAX: break;
                 }
 
         return counts;
+}
+
+/* While the API server is away, agents cannot answer. */
+static void note_answer(PreloadNode *node, uint64_t now) {
+        PreloadNodeView view = view_of(node);
+
+        if (!preload_node_is_unanswered(&view))
+                node->asked_usec = 0;
+        else if (node->asked_usec == 0 || session_is_away(node->preload->session))
+                node->asked_usec = now;
+        node->is_late = node->asked_usec > 0 && now - node->asked_usec >= PRELOAD_ANSWER_USEC;
+}
+
+static void note_time(Preload *preload) {
+        uint64_t now = now_usec(preload);
+        int64_t progress = 0;
+
+        for (size_t i = 0; i < preload->n_nodes; i++) {
+                PreloadNodeView view = view_of(preload->nodes[i]);
+
+                note_answer(preload->nodes[i], now);
+                progress += preload_node_progress(&view);
+        }
+        if (progress > preload->progress || preload->progress_usec == 0) {
+                preload->progress = progress;
+                preload->progress_usec = now;
+        }
+        preload->is_stalled = now - preload->progress_usec >= PRELOAD_PROGRESS_USEC;
 }
 
 /* Writing NodeImages. */
@@ -375,20 +418,20 @@ static const TableColumn columns[] = {
         { .title = "IMAGE", .may_be_cut = true, .keeps_tail = true },
         { .title = "NODES", .is_right = true },
         { .title = "DONE", .is_right = true },
+        { .title = "WAITING", .is_right = true },
         { .title = "RUNNING", .is_right = true },
         { .title = "FAILED", .is_right = true },
         { .title = "PROGRESS", .is_right = true },
+        { .title = "SINCE", .is_right = true },
 };
 /* clang-format on */
 
 #define N_COLUMNS (sizeof(columns) / sizeof(columns[0]))
 
 static int add_row(const Preload *preload, size_t i, Table *table) {
+        uint64_t elapsed_sec = (now_usec(preload) - preload->began_usec) / USEC_PER_SEC;
         PreloadImageCounts counts = { .n_nodes = 0 };
-        char numbers[4][24], percent[24] = "-";
-        const char *cells[N_COLUMNS] = {
-                preload->request->images[i], numbers[0], numbers[1], numbers[2], numbers[3], percent
-        };
+        char numbers[5][24], percent[24] = "-";
 
         for (size_t k = 0; k < preload->n_nodes; k++) {
                 PreloadNodeView view = view_of(preload->nodes[k]);
@@ -397,22 +440,58 @@ static int add_row(const Preload *preload, size_t i, Table *table) {
         }
         for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); k++)
                 (void) snprintf(numbers[k], sizeof(numbers[k]), "%zu",
-                                (const size_t[]){ counts.n_nodes, counts.n_done, counts.n_running,
-                                                  counts.n_failed }[k]);
+                                (const size_t[]){ counts.n_nodes, counts.n_done, counts.n_waiting,
+                                                  counts.n_running, counts.n_failed }[k]);
         if (counts.n_nodes > 0)
                 (void) snprintf(percent, sizeof(percent), "%lld%%",
                                 (long long) counts.percent / (long long) counts.n_nodes);
-        return table_add_row(table, cells);
+        return table_add_row(table, (const char *[N_COLUMNS]){
+                                            preload->request->images[i], numbers[0], numbers[1],
+                                            numbers[2], numbers[3], numbers[4], percent,
+                                            format_age(elapsed_sec, FORMAT_BUFFER) });
+}
+
+/* Where and for what; a line each. */
+static int describe_wait(const Preload *preload, char **ret) {
+        cleanup(preload_reasons_done) PreloadReasons awaited = PRELOAD_REASONS_INIT;
+        int r = 0;
+
+        if (session_is_away(preload->session))
+                return text_copy("the API server does not answer", ret);
+
+        for (size_t i = 0; r >= 0 && i < preload->n_nodes; i++) {
+                PreloadNodeView view = view_of(preload->nodes[i]);
+
+                if (preload_node_state(&view) == PRELOAD_NODE_RUNNING)
+                        r = preload_reasons_add(&awaited, preload->nodes[i]->name,
+                                                preload_node_awaited(&view));
+        }
+        return r < 0 ? r : preload_reasons_format(&awaited, ret);
+}
+
+static int explain_wait(Preload *preload) {
+        cleanup(free_p) char *lines = NULL;
+        char *rest;
+        int r;
+
+        r = describe_wait(preload, &lines);
+        rest = lines;
+        for (const char *line; r >= 0 && (line = strsep(&rest, "\n")) && line[0];) {
+                cleanup(free_p) char *text = NULL;
+
+                if (text_format(&text, "waiting: %s", line) < 0)
+                        return -ENOMEM;
+
+                r = preload->is_live ? print_cut(text) : print_safe("%s", text);
+                preload->n_drawn++;
+        }
+        return r;
 }
 
 static int draw(Preload *preload, bool is_last) {
-        bool is_live = terminal_is_capable(STDOUT_FILENO);
         cleanup(table_free_p) Table *table = NULL;
+        uint64_t now = now_usec(preload);
         int r;
-
-        if (!preload->request->is_shown || preload->request->mode == PRELOAD_WITHDRAW ||
-            (!is_last && (!is_live || now_usec(preload) < preload->drawn_usec + DRAW_USEC)))
-                return 0;
 
         r = table_new(columns, N_COLUMNS, /* is_wide= */ false, &table);
         for (size_t i = 0; r >= 0 && i < preload->n_images; i++)
@@ -421,9 +500,56 @@ static int draw(Preload *preload, bool is_last) {
                 return r;
 
         terminal_rewind(preload->n_drawn);
-        preload->drawn_usec = now_usec(preload);
+        preload->drawn_usec = now;
         preload->n_drawn = preload->n_images + 1;
         r = table_print(table);
+        if (r >= 0 && !is_last && now - preload->began_usec >= QUIET_USEC)
+                r = explain_wait(preload);
+        return r;
+}
+
+static int print_start(const Preload *preload) {
+        size_t n_more = preload->n_images - 1;
+        char more[48] = "";
+
+        if (preload->request->mode != PRELOAD_PULL)
+                return 0;
+        if (n_more > 0)
+                (void) snprintf(more, sizeof(more), " and %zu more image%s", n_more,
+                                n_more == 1 ? "" : "s");
+        return print_safe("preloading %s%s on %zu node%s", preload->request->images[0], more,
+                          preload->n_nodes, preload->n_nodes == 1 ? "" : "s");
+}
+
+/* On a terminal the table, drawn again; elsewhere lines, and the table in the end. */
+static int show(Preload *preload) {
+        uint64_t now = now_usec(preload);
+        int r = 0;
+
+        if (!preload->request->is_shown)
+                return 0;
+        if (preload->is_live) {
+                if (now >= preload->drawn_usec + DRAW_USEC)
+                        r = draw(preload, /* is_last= */ false);
+        } else if (preload->explained_usec == 0) {
+                /* As if it had been said before: the next time is after QUIET_USEC. */
+                preload->explained_usec = now - (REPEAT_USEC - QUIET_USEC);
+                r = print_start(preload);
+        } else if (now >= preload->explained_usec + REPEAT_USEC) {
+                preload->explained_usec = now;
+                r = explain_wait(preload);
+        }
+        (void) fflush(stdout);
+        return r;
+}
+
+static int show_end(Preload *preload) {
+        int r;
+
+        if (!preload->request->is_shown || preload->request->mode == PRELOAD_WITHDRAW)
+                return 0;
+
+        r = draw(preload, /* is_last= */ true);
         (void) fflush(stdout);
         return r;
 }
@@ -468,10 +594,13 @@ static int is_done(void *userdata) {
 
         if (!preload->is_fixed)
                 fix_nodes(preload);
+        note_time(preload);
+        if (preload->is_stalled)
+                return 1;
         if (!preload->jobs && preload->request->mode != PRELOAD_WATCH)
                 r = write_nodes(preload);
         if (r >= 0)
-                r = draw(preload, /* is_last= */ false);
+                r = show(preload);
         if (r < 0)
                 return r;
 
@@ -781,12 +910,15 @@ int preload_run(Session *session, const PreloadRequest *request, PreloadResult *
         int r, error;
 
         *ret = (PreloadResult){ .n_nodes = 0 };
+        preload.is_live = request->is_shown && request->mode != PRELOAD_WITHDRAW &&
+                          terminal_is_capable(STDOUT_FILENO);
+        preload.began_usec = now_usec(&preload);
         r = preload_init(&preload, reterr);
         if (r < 0)
                 return r;
 
         r = run(&preload, ret, reterr);
-        error = draw(&preload, /* is_last= */ true);
+        error = show_end(&preload);
         if (error >= 0)
                 error = conclude_all(&preload, ret);
         return r < 0 ? r : error;

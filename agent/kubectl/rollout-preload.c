@@ -25,12 +25,19 @@ static void texts_done(Texts *texts) {
         free(texts->items);
 }
 
+static bool texts_has(const Texts *texts, const char *text) {
+        for (size_t i = 0; i < texts->n; i++)
+                if (strcmp(texts->items[i], text) == 0)
+                        return true;
+
+        return false;
+}
+
 static int texts_add(Texts *texts, const char *text) {
         char **items;
 
-        for (size_t i = 0; i < texts->n; i++)
-                if (strcmp(texts->items[i], text) == 0)
-                        return 0;
+        if (texts_has(texts, text))
+                return 0;
         items = reallocarray(texts->items, texts->n + 1, sizeof(*items));
         if (!items)
                 return -ENOMEM;
@@ -39,48 +46,87 @@ static int texts_add(Texts *texts, const char *text) {
         return items[texts->n] ? (texts->n++, 0) : -ENOMEM;
 }
 
-/* Nodes of pods that will be updated, and that have an agent which pulls images. */
-static int find_nodes(const RolloutWatch *watch, json_object *record, Texts *ret, Error *reterr) {
-        cleanup(texts_done) Texts nodes = { .n = 0 };
-        const char *version;
-        int r = agents_find_version(watch->session, &version, reterr);
-
-        if (r < 0 || !version)
-                return r;
+/* Nodes of pods that will be updated. */
+static int find_nodes(const RolloutWatch *watch, json_object *record, Texts *ret) {
         json_object_object_foreach(watch->view.pods, name, pod) {
                 const char *node = object_text(pod, "spec.nodeName"), *reason;
 
                 (void) name;
                 if (node && rollout_phase(&watch->view, record, pod, &reason) == ROLLOUT_OLD &&
-                    texts_add(&nodes, node) < 0)
-                        return -ENOMEM;
-        }
-        for (size_t i = 0; i < nodes.n; i++) {
-                const KubePath path = { .group = "apps.kruise.io",
-                                        .version = version,
-                                        .resource = "nodeimages",
-                                        .name = nodes.items[i] };
-                cleanup(error_done) Error error = ERROR_INIT;
-
-                r = session_get(watch->session, &path, NULL, &error);
-                if (r < 0 && error.kind != ERROR_NOT_FOUND)
-                        return error_copy(reterr, &error);
-                if (r >= 0 && texts_add(ret, nodes.items[i]) < 0)
+                    texts_add(ret, node) < 0)
                         return -ENOMEM;
         }
         return 0;
 }
 
-/* What an update pulls is there before the first container ends. */
+typedef struct Places {
+        Texts nodes;      /* of pods */
+        Texts registered; /* those of them that have a NodeImage */
+} Places;
+
+static void places_done(Places *places) {
+        texts_done(&places->nodes);
+        texts_done(&places->registered);
+}
+
+static int on_node_image(json_object *node_image, void *userdata) {
+        const char *name = object_name(node_image);
+        Places *places = userdata;
+
+        return texts_has(&places->nodes, name) ? texts_add(&places->registered, name) : 0;
+}
+
+static int find_places(const RolloutWatch *watch, json_object *record, bool is_required,
+                       Places *ret, Error *reterr) {
+        KubePath path = { .group = PRELOAD_GROUP, .resource = "nodeimages" };
+        int r = agents_find_version(watch->session, &path.version, reterr);
+
+        if (r >= 0)
+                r = find_nodes(watch, record, &ret->nodes);
+        if (r >= 0 && path.version && ret->nodes.n > 0)
+                r = session_list_metadata(watch->session, &path, on_node_image, ret, reterr);
+        if (r < 0 || !is_required)
+                return r;
+
+        for (size_t i = 0; i < ret->nodes.n; i++)
+                if (!texts_has(&ret->registered, ret->nodes.items[i]))
+                        return error_set(reterr, ERROR_NOT_FOUND,
+                                         "no agent pulls images on node %s: it has no NodeImage",
+                                         ret->nodes.items[i]);
+        return 0;
+}
+
+static int judge(const PreloadResult *result, bool is_required, Error *reterr) {
+        const char *reasons = result->reasons ?: "";
+        int size = (int) strcspn(reasons, "\n"); /* of the first one */
+
+        if (result->n_failed == 0)
+                return 0;
+        if (result->n_failed > result->n_silent)
+                return error_set(reterr, ERROR_UNAVAILABLE,
+                                 "the images cannot be pulled on %zu of %zu nodes: %.*s%s; "
+                                 "--no-preload updates without that",
+                                 result->n_failed, result->n_nodes, size, reasons,
+                                 reasons[size] && reasons[size + 1] ? ", and other reasons" : "");
+        if (is_required)
+                return error_set(reterr, ERROR_UNAVAILABLE,
+                                 "%.*s; nothing has changed, and without --require-preload the "
+                                 "update begins nevertheless",
+                                 size, reasons);
+
+        complain("%.*s; %s images are not pulled before", size, reasons,
+                 result->n_silent == 1 ? "its" : "their");
+        return 0;
+}
+
+/* Has the images pulled before the first container ends. */
 static int preload_on(const RolloutWatch *watch, json_object *record, const Texts *nodes,
-                      Error *reterr) {
+                      bool is_required, Error *reterr) {
         json_object *secrets =
                 object_at(object_template(watch->view.workload), "spec.imagePullSecrets");
         cleanup(texts_done) Texts images = { .n = 0 };
         cleanup(texts_done) Texts names = { .n = 0 };
         cleanup(preload_result_done) PreloadResult result = { .n_nodes = 0 };
-        const char *reasons;
-        size_t size;
         int r = 0;
 
         json_object_object_foreach(record_images(record, false), container, image) {
@@ -103,31 +149,23 @@ static int preload_on(const RolloutWatch *watch, json_object *record, const Text
                                            .n_secrets = names.n,
                                            .is_shown = true },
                         &result, reterr);
-        if (r < 0 || result.n_failed == 0)
-                return r;
-
-        reasons = result.reasons ? result.reasons : "";
-        size = strcspn(reasons, "\n"); /* of the first one */
-        return error_set(
-                reterr, ERROR_UNAVAILABLE,
-                "the images cannot be pulled on %zu of %zu nodes: %.*s%s; --no-preload updates "
-                "without that",
-                result.n_failed, result.n_nodes, (int) size, reasons,
-                reasons[size] && reasons[size + 1] ? ", and other reasons" : "");
+        if (session_is_ended(watch->session))
+                complain("nothing has changed; nodes that have begun to pull go on");
+        return r < 0 ? r : judge(&result, is_required, reterr);
 }
 
-int rollout_preload(const RolloutWatch *watch, json_object *record, bool *ret_is_done,
-                    Error *reterr) {
-        cleanup(texts_done) Texts nodes = { .n = 0 };
+int rollout_preload(const RolloutWatch *watch, json_object *record, bool is_required,
+                    bool *ret_is_done, Error *reterr) {
+        cleanup(places_done) Places places = { .nodes = { .n = 0 } };
         cleanup(error_done) Error error = ERROR_INIT;
-        int r = find_nodes(watch, record, &nodes, &error);
+        int r = find_places(watch, record, is_required, &places, &error);
 
-        *ret_is_done = r >= 0 && nodes.n > 0;
+        *ret_is_done = r >= 0 && places.registered.n > 0;
         if (*ret_is_done)
-                r = preload_on(watch, record, &nodes, &error);
+                r = preload_on(watch, record, &places.registered, is_required, &error);
         if (r >= 0 || error.kind == ERROR_NONE)
                 return r;
-        if (error.kind != ERROR_DENIED)
+        if (error.kind != ERROR_DENIED || is_required)
                 return error_copy(reterr, &error);
 
         /* The right to update one workload need not include the right to make nodes pull. */

@@ -12,6 +12,7 @@
 
 #include "agent/kubectl/rollout-watch.h"
 
-/* Refused if they cannot be pulled everywhere. *ret_is_done: there was such a node, and time has passed. */
-int rollout_preload(const RolloutWatch *watch, json_object *record, bool *ret_is_done,
-                    Error *reterr);
+/* A node without an agent, or without an agent that answers, and a user without the right are no failure unless
+ * is_required. *ret_is_done: time has passed. */
+int rollout_preload(const RolloutWatch *watch, json_object *record, bool is_required,
+                    bool *ret_is_done, Error *reterr);

@@ -345,7 +345,9 @@ static int preload(Rollout *rollout, json_object *take_over, bool *ret_is_done, 
         cleanup(json_object_put_p) json_object *record = NULL;
         int r = rollout_record_read(take_over, &record, reterr);
 
-        return r < 0 ? r : rollout_preload(&rollout->watch, record, ret_is_done, reterr);
+        return r < 0 ? r
+                     : rollout_preload(&rollout->watch, record, rollout->flags->require_preload,
+                                       ret_is_done, reterr);
 }
 
 /* Checks everything that can be checked, and has the images pulled. */
@@ -625,7 +627,8 @@ static int prepare_kruise(Rollout *rollout, json_object *images, bool *ret_is_wr
         if (r < 0 || !*ret_is_written || session_is_dry_run(rollout->session))
                 return r;
         if (!rollout->flags->no_preload)
-                r = rollout_preload(&rollout->watch, rollout->record, &has_preloaded, reterr);
+                r = rollout_preload(&rollout->watch, rollout->record,
+                                    rollout->flags->require_preload, &has_preloaded, reterr);
         if (r >= 0)
                 r = rollout_watch_list(&rollout->watch, reterr); /* that may have taken long */
         return r < 0 ? r : set_images(rollout, images, false, ret_is_written, reterr);

@@ -46,6 +46,7 @@ struct Session {
         char *namespace;
         char *user;              /* NULL: not asked yet */
         json_object *discovered; /* {"group/version": the list of its resources, or null} */
+        size_t n_troubled;       /* watches that the server does not answer */
 
         bool is_ended;  /* nothing more is sent */
         int end_status; /* why it ended first, as an exit status; 0: it did not */
@@ -639,7 +640,7 @@ typedef struct FollowedWatch {
         KubeWatch *watch;
         int (*on_object)(const KubeObject *object, void *userdata);
         int (*on_gone)(const KubeObject *object, void *userdata); /* may be NULL */
-        bool was_synced;
+        bool was_synced, is_troubled;
 } FollowedWatch;
 
 struct SessionFollow {
@@ -659,8 +660,10 @@ SessionFollow *session_follow_free(SessionFollow *follow) {
         if (!follow)
                 return NULL;
 
-        for (size_t i = 0; i < follow->n_watches; i++)
+        for (size_t i = 0; i < follow->n_watches; i++) {
+                follow->session->n_troubled -= follow->watches[i].is_troubled;
                 kube_watch_free(follow->watches[i].watch);
+        }
         deferred_done(&follow->check);
         timer_done(&follow->redraw);
         error_done(&follow->error);
@@ -722,6 +725,9 @@ static int on_state(KubeWatchState state, void *userdata) {
         FollowedWatch *followed = userdata;
         SessionFollow *follow = followed->follow;
 
+        follow->session->n_troubled -= followed->is_troubled;
+        followed->is_troubled = state == KUBE_WATCH_TROUBLED;
+        follow->session->n_troubled += followed->is_troubled;
         if (state == KUBE_WATCH_SYNCED)
                 followed->was_synced = true;
         if (state == KUBE_WATCH_TROUBLED && followed->watch) {
@@ -797,6 +803,10 @@ int session_follow_wait(SessionFollow *follow, int (*is_done)(void *userdata), v
                 return r;
 
         return follow->error.kind == ERROR_NONE ? 0 : error_copy(reterr, &follow->error);
+}
+
+bool session_is_away(const Session *session) {
+        return session->n_troubled > 0;
 }
 
 int session_wait(Session *session, const SessionWait *wait, Error *reterr) {

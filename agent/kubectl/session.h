@@ -116,6 +116,9 @@ SessionFollow *session_follow_free(SessionFollow *follow);
 int session_follow_wait(SessionFollow *follow, int (*is_done)(void *userdata), void *userdata,
                         Error *reterr);
 
+/* The server did not answer what is followed, and is asked again. */
+bool session_is_away(const Session *session);
+
 /* Waits that long; for pauses that the user asked for, and before trying again. */
 int session_pause(Session *session, uint64_t usec, Error *reterr);
 

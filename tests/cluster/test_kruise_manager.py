@@ -336,7 +336,7 @@ def test_preload(cluster, kube, agent, inplace, node_image, push):
 
     ran = inplace.run("preload", f"{image}-missing", timeout=LIMIT)
     assert ran.code == 3
-    assert f"on 1 node ({cluster.node.name})" in ran.stdout + ran.stderr, ran
+    assert f"on node {cluster.node.name}" in ran.stdout + ran.stderr, ran
 
     for name in (image, f"{image}-missing"):
         ran = inplace.run("preload", "--withdraw", name)
@@ -386,7 +386,7 @@ def test_back_from_an_image_that_is_missing(agent, inplace, push, make_workload)
     before = workload.pods()
     command = ("set", "image", workload.name, f"app={image}-missing")
     ran = inplace.run(*command, timeout=LIMIT)
-    assert ran.code == 1 and "NotFound on 1 node" in ran.stderr and "\\n" not in ran.stderr, ran
+    assert ran.code == 1 and "NotFound on node" in ran.stderr and "\\n" not in ran.stderr, ran
     assert [pod.restarts() for pod in workload.pods()] == [{"app": 0}] * 2
 
     ran = inplace.run(*command, "--no-preload", timeout=LIMIT)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 import signal
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -189,17 +191,20 @@ def test_on_a_terminal(inplace, hollow):
     nodes.hold()
     terminal = inplace.on_terminal("preload", "r.io/app:2", "-l", nodes.selector, "--parallelism=2")
     try:
-        running = re.compile(r"\x1b\[2A\x1b\[JIMAGE .*\r\n.*r\.io/app:2 +3 +0 +2 ")
+        running = re.compile(r"\x1b\[2A\x1b\[JIMAGE .*\r\n.*r\.io/app:2 +3 +0 +0 +2 ")
         wait_until(lambda: running.search(terminal.text), 20 * SLOWLY, lambda: f"table: {terminal.text!r}")
         nodes.release()
         assert terminal.wait_end(20 * SLOWLY) == 0, terminal.text
     finally:
         terminal.child.kill()
     heading, row, *rest = screen(terminal.text)
-    assert dict(zip(heading.split(), row.split(), strict=True)) == {
+    shown = dict(zip(heading.split(), row.split(), strict=True))
+    assert shown.pop("SINCE").endswith("s")
+    assert shown == {
         "IMAGE": "r.io/app:2",
         "NODES": "3",
         "DONE": "3",
+        "WAITING": "0",
         "RUNNING": "0",
         "FAILED": "0",
         "PROGRESS": "100%",
@@ -212,14 +217,74 @@ def test_time_is_up(inplace, hollow):
     nodes.hold()
     ran = inplace.run("preload", "r.io/app:2", "--nodes", nodes.names[0], "--timeout", "2s")
     assert ran.code == 124
-    assert "--watch r.io/app:2" in ran.stderr
+    assert "r.io/app:2 --watch" in ran.stderr
+
+
+def test_no_agent_answers(inplace, hollow):
+    """It is waited for briefly, takes no other node's turn, and may answer later than that."""
+    nodes = hollow(3)
+    nodes.mute = set(nodes.names[:2])
+    flags = ("-l", nodes.selector, "--parallelism=1")
+    ran = inplace.run("preload", "r.io/app:2", *flags, timeout=90 * SLOWLY)
+    assert ran.code == 3, ran.stderr
+    said, *lines = ran.stdout.splitlines()
+    assert said == "preloading r.io/app:2 on 3 nodes"
+    assert lines[0] == f"waiting: no agent has begun on node {nodes.names[0]}"
+    row = rows(ran)["r.io/app:2"]
+    assert (row["DONE"], row["WAITING"], row["RUNNING"], row["FAILED"]) == ("1", "0", "0", "2")
+    assert lines[-1] == f"no agent answers on 2 nodes ({nodes.names[0]}, {nodes.names[1]})"
+    for way in ("--watch", "--withdraw"):
+        assert f"kubectl inplace preload r.io/app:2 {way}" in ran.stderr
+
+    nodes.hold()
+    terminal = inplace.on_terminal("preload", "r.io/app:3", "-l", nodes.selector)
+    try:
+        wait_until(
+            lambda: re.search(r"r\.io/app:3 +3 +0 +0 +1 +2 ", terminal.text),
+            60 * SLOWLY,
+            lambda: f"two nodes that have failed: {terminal.text!r}",
+        )
+        assert re.search(r"r\.io/app:3 +3 +0 +2 +1 +0 ", terminal.text)
+        assert f"waiting: no agent has begun on 2 nodes ({nodes.names[0]}, " in terminal.text
+        assert f"waiting: the image is being pulled on node {nodes.names[2]}" in terminal.text
+        nodes.mute = set()
+        nodes.release()
+        assert terminal.wait_end(20 * SLOWLY) == 0, terminal.text
+    finally:
+        terminal.child.kill()
+
+
+def test_no_progress(inplace, hollow, folder):
+    """A pull that stands still is given up after ten minutes, which pass in a moment here."""
+    nodes = hollow(2)
+    nodes.hold()
+    jump = folder / "jump"
+    library = Path(os.environ["INPLACED_BUILD_DIR"], "tests", "libclock-ahead.so").absolute()
+    environment = {"LD_PRELOAD": library, "INPLACED_CLOCK_JUMP": jump}
+    if sanitizers.NAME:  # The sanitizer requires to be the first library.
+        others = os.environ.get("ASAN_OPTIONS", "")
+        environment["ASAN_OPTIONS"] = f"{others}:verify_asan_link_order=0"
+    flags = ("-l", nodes.selector, "--parallelism=1")
+    with inplace.start("preload", "r.io/app:2", *flags, **environment) as child:
+        try:
+            assert child.stdout.readline() == "preloading r.io/app:2 on 2 nodes\n"
+            pulled = f"waiting: the image is being pulled on node {nodes.names[0]}\n"
+            assert child.stdout.readline() == pulled
+            jump.touch()
+            output, errors = child.communicate(timeout=30 * SLOWLY)
+        finally:
+            child.kill()
+    assert child.returncode == 3, errors
+    assert f"NoProgress on node {nodes.names[0]}: nothing has changed for ten minutes" in output
+    assert nodes.tags("r.io/app") == nodes.names[:1]
+    assert "1 node was not requested to pull" in errors and "--watch" in errors
 
 
 def test_nodes_without_an_agent(inplace, hollow):
     nodes = hollow(1)
     ran = inplace.run("preload", "r.io/app:2", "--nodes", f"{nodes.names[0]},no-such-node")
     assert ran.code == 3
-    assert "NoNodeImage on 1 node (no-such-node)" in ran.stdout
+    assert "NoNodeImage on node no-such-node" in ran.stdout
     assert rows(ran)["r.io/app:2"]["DONE"] == "1"
     assert inplace.run("preload", "r.io/app:2", "-l", "no=node").code == 1
 
@@ -394,8 +459,8 @@ def test_an_image_pull_job(inplace, hollow, jobs, kube):
         kube.patch(f"{JOBS}/{job['metadata']['name']}/status", done)
         output, errors = child.communicate(timeout=20 * SLOWLY)
     assert child.returncode == 3, errors
-    assert f"NotFound on 1 node ({nodes.names[2]})" in output
-    assert f"NotTaken on 1 node ({nodes.names[0]})" in output
+    assert f"NotFound on node {nodes.names[2]}" in output
+    assert f"NotTaken on node {nodes.names[0]}" in output
 
     ran = inplace.run("preload", "--withdraw", "r.io/app:2")
     assert ran.code == 0 and job["metadata"]["name"] in ran.stdout

@@ -1114,6 +1114,38 @@ def test_preload(cluster, agent, make, inplace, registry, images):
     node_image.delete()
 
 
+@pytest.mark.parametrize("way", ["absent", "stopped"])
+def test_no_agent_answers(cluster, make, inplace, registry, request, way):
+    """After ten seconds the update begins without the images, unless they are required."""
+    cluster.control_plane.install()
+    agent = request.getfixturevalue("agent") if way == "stopped" else None
+    workload = make("deployment")
+    fresh = registry.push_image("t/rollout", f"agent-{way}", [1 << 20, len(way)], busybox=True).reference
+    update = ("set", "image", workload.name, f"main={fresh}")
+    ran = inplace.run(*update, "--require-preload")
+    assert ran.code == 1 and f"on node {cluster.node.name}: it has no NodeImage" in ran.stderr
+
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    if agent:
+        agent.process.send(signal.SIGSTOP)
+    try:
+        ran = inplace.run(*update, "--require-preload")
+        assert ran.code == 1, ran.stdout
+        assert f"no agent answers on node {cluster.node.name}; nothing has changed" in ran.stderr
+        assert workload.record() is None and workload.strategy() == (False, None)
+        with none_replaced(workload):
+            ran = assert_done(inplace.run(*update, timeout=90 * SLOWLY))
+    finally:
+        if agent:
+            agent.process.send(signal.SIGCONT)
+        node_image.delete()
+    assert f"no agent answers on node {cluster.node.name}; its images are not pulled before" in ran.stderr
+    said = [f"preloading {fresh} on 1 node", f"waiting: no agent has begun on node {cluster.node.name}"]
+    assert ran.stdout.splitlines()[:2] == said
+    workload.assert_runs(fresh)
+
+
 def test_no_right_to_preload(cluster, agent, make, registry, folder):
     """Who may update one workload need not be able to make nodes pull."""
     node_image = NodeImage(cluster.admin, cluster.node.name)

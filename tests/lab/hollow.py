@@ -16,8 +16,8 @@ PATH = "/apis/apps.kruise.io/v1beta1/nodeimages"
 class HollowNodes:
     """NodeImages `PREFIX-0000` and so on, with the label lab/hollow=PREFIX.
 
-    What is requested of them is pulled at once, unless `outcome(node, tag)` returns why it fails, or while
-    `hold()` lasts.
+    What is requested of them is pulled at once, unless `outcome(node, tag)` returns why it fails. Between
+    `hold()` and `release()` it is taken up and not pulled; of nodes in `mute` no agent answers.
     """
 
     def __init__(self, control_plane: ControlPlane, prefix: str, n: int) -> None:
@@ -29,6 +29,7 @@ class HollowNodes:
         self.outcome: Callable[[str, str], str | None] = lambda node, tag: None
         self.most_at_once = 0
         self.requested: list[str] = []  # nodes, in the order in which they were
+        self.mute: set[str] = set()
         self._unfinished: dict[str, Object] = {}
         self._is_held = False
         self._is_over = False
@@ -71,7 +72,7 @@ class HollowNodes:
         ]
 
     def hold(self) -> None:
-        """Nothing is answered from now on."""
+        """No pull ends from now on."""
         with self._lock:
             self._is_held = True
 
@@ -102,15 +103,16 @@ class HollowNodes:
                 self.requested.append(name)
             self._unfinished[name] = node_image
             self.most_at_once = max(self.most_at_once, len(self._unfinished))
-            if self._is_held:
-                return
-        self._answer(self._agent, node_image)
+            is_held = self._is_held
+        self._answer(self._agent, node_image, is_held)
 
-    def _answer(self, kube: Kube, node_image: Object) -> None:
+    def _answer(self, kube: Kube, node_image: Object, is_held: bool = False) -> None:
         """For all of its tags but what was there from the beginning."""
         name = node_image["metadata"]["name"]
+        if name in self.mute:
+            return
         statuses = {
-            image: {"tags": [self._status(name, tag) for tag in entry["tags"]]}
+            image: {"tags": [self._status(name, tag, is_held) for tag in entry["tags"]]}
             for image, entry in node_image["spec"]["images"].items()
             if image != "other"
         }
@@ -120,7 +122,9 @@ class HollowNodes:
                 f"{PATH}/{name}/status", {"status": {**counts, "imageStatuses": statuses}}
             )
 
-    def _status(self, node: str, tag: Object) -> Object:
+    def _status(self, node: str, tag: Object, is_held: bool) -> Object:
+        if is_held:
+            return {"tag": tag["tag"], "version": tag.get("version", 0), "phase": "Pulling"}
         reason = self.outcome(node, tag["tag"])
         return {
             "tag": tag["tag"],

@@ -279,11 +279,14 @@ static const struct {
                 int version;        /* of the request that is waited for; 0: none */
                 PreloadPhase outcome;
         } of[2];
-        bool has_begun, is_unregistered, is_over;
+        bool is_taken_up; /* the first image */
+        bool has_begun, is_unregistered, is_over, is_late, is_stalled;
         const char *refusal;
         bool has_job_ended; /* that of the second image; there are none otherwise */
         PreloadNodeState state;
         const char *message; /* NULL: none */
+        const char *awaited; /* NULL: it does not matter */
+        int64_t progress;    /* 0: it does not matter */
 } nodes[] = {
         { PRELOAD_PULL, .state = PRELOAD_NODE_IDLE },
         { PRELOAD_PULL, .has_begun = true, .state = PRELOAD_NODE_RUNNING },
@@ -299,6 +302,21 @@ static const struct {
         { PRELOAD_PULL, .is_over = true, .state = PRELOAD_NODE_DONE },
         { PRELOAD_PULL, { { DONE, 1, DONE } }, .has_job_ended = true, .state = PRELOAD_NODE_FAILED,
           .message = "NotTaken: the ImagePullJob ended without this node" },
+        { PRELOAD_PULL, { { PRELOAD_WAITING, 1, GONE }, { PRELOAD_WAITING, 1, GONE } }, .has_begun = true,
+          .state = PRELOAD_NODE_RUNNING, .awaited = "no agent has begun", .progress = 1 },
+        { PRELOAD_PULL, { { PRELOAD_WAITING, 1, GONE }, { PRELOAD_WAITING, 1, GONE } }, .is_late = true,
+          .state = PRELOAD_NODE_SILENT, .message = "no agent answers" },
+        { PRELOAD_PULL, { { PRELOAD_WAITING, 1, GONE }, { PRELOAD_WAITING, 1, GONE } }, .is_taken_up = true, .is_late = true,
+          .state = PRELOAD_NODE_RUNNING, .awaited = "the image is being pulled", .progress = 1 },
+        { PRELOAD_PULL, { { DONE, 1, DONE }, { PRELOAD_WAITING, 1, GONE } }, .is_late = true,
+          .state = PRELOAD_NODE_RUNNING, .progress = 102 },
+        { PRELOAD_PULL, { { PRELOAD_PULLING, 1, GONE } }, .is_taken_up = true, .is_stalled = true,
+          .state = PRELOAD_NODE_FAILED, .message = "NoProgress: nothing has changed for ten minutes" },
+        { PRELOAD_PULL, { { DONE, 1, DONE }, { DONE, 1, DONE } }, .is_late = true, .is_stalled = true,
+          .state = PRELOAD_NODE_DONE, .progress = 204 },
+        { PRELOAD_PULL, .is_stalled = true, .state = PRELOAD_NODE_IDLE },
+        { PRELOAD_WATCH, { { PRELOAD_WAITING, 1, GONE } }, .is_late = true, .state = PRELOAD_NODE_SILENT,
+          .message = "no agent answers" },
         { PRELOAD_WATCH, .state = PRELOAD_NODE_UNCONCERNED },
         { PRELOAD_WATCH, .is_unregistered = true, .state = PRELOAD_NODE_UNCONCERNED,
           .message = "NoNodeImage: no agent has registered the node" },
@@ -328,12 +346,16 @@ static void test_nodes(void **state) {
                         .is_registered = !nodes[i].is_unregistered,
                         .has_begun = nodes[i].has_begun,
                         .is_over = nodes[i].is_over,
+                        .is_late = nodes[i].is_late,
+                        .is_stalled = nodes[i].is_stalled,
                 };
                 const char *message;
 
                 for (size_t k = 0; k < 2; k++) {
-                        shown[k] = (PreloadEntry){ .phase = nodes[i].of[k].phase };
+                        shown[k] = (PreloadEntry){ .phase = nodes[i].of[k].phase,
+                                                   .is_taken_up = k == 0 && nodes[i].is_taken_up };
                         pulls[k] = (PreloadPull){ .version = nodes[i].of[k].version ?: -1,
+                                                  .was_seen = true,
                                                   .outcome = nodes[i].of[k].outcome };
                 }
                 message = preload_node_message(&view);
@@ -342,6 +364,10 @@ static void test_nodes(void **state) {
                              : nodes[i].message != NULL))
                         fail_msg("row %zu: state %d, %s", i, preload_node_state(&view),
                                  message ?: "no message");
+                if (nodes[i].awaited)
+                        assert_string_equal(preload_node_awaited(&view), nodes[i].awaited);
+                if (nodes[i].progress > 0)
+                        assert_int_equal(preload_node_progress(&view), nodes[i].progress);
         }
 }
 
@@ -420,7 +446,7 @@ static void test_reasons(void **state) {
         assert_int_equal(preload_reasons_add(&reasons, "m", "the disk: full"), 0);
         assert_int_equal(preload_reasons_format(&reasons, &text), 0);
         assert_string_equal(text, "NotFound on 7 nodes (n1, n2, n3, n4, n5, ...): of n1\n"
-                                  "the disk: full on 1 node (m)\n");
+                                  "the disk: full on node m\n");
 }
 
 static void test_names(void **state) {
