@@ -121,7 +121,7 @@ static int judge(const PreloadResult *result, bool is_required, Error *reterr) {
 
 /* Has the images pulled before the first container ends. */
 static int preload_on(const RolloutWatch *watch, json_object *record, const Texts *nodes,
-                      bool is_required, Error *reterr) {
+                      bool is_required, bool is_shown, Error *reterr) {
         json_object *secrets =
                 object_at(object_template(watch->view.workload), "spec.imagePullSecrets");
         cleanup(texts_done) Texts images = { .n = 0 };
@@ -147,14 +147,14 @@ static int preload_on(const RolloutWatch *watch, json_object *record, const Text
                                            .n_nodes = nodes->n,
                                            .secrets = (const char *const *) names.items,
                                            .n_secrets = names.n,
-                                           .is_shown = true },
+                                           .is_shown = is_shown },
                         &result, reterr);
         if (session_is_ended(watch->session))
                 complain("nothing has changed; nodes that have begun to pull go on");
         return r < 0 ? r : judge(&result, is_required, reterr);
 }
 
-int rollout_preload(const RolloutWatch *watch, json_object *record, bool is_required,
+int rollout_preload(const RolloutWatch *watch, json_object *record, bool is_required, bool is_shown,
                     bool *ret_is_done, Error *reterr) {
         cleanup(places_done) Places places = { .nodes = { .n = 0 } };
         cleanup(error_done) Error error = ERROR_INIT;
@@ -162,7 +162,7 @@ int rollout_preload(const RolloutWatch *watch, json_object *record, bool is_requ
 
         *ret_is_done = r >= 0 && places.registered.n > 0;
         if (*ret_is_done)
-                r = preload_on(watch, record, &places.registered, is_required, &error);
+                r = preload_on(watch, record, &places.registered, is_required, is_shown, &error);
         if (r >= 0 || error.kind == ERROR_NONE)
                 return r;
         if (error.kind != ERROR_DENIED || is_required)

@@ -63,7 +63,7 @@ static int note_pods(RolloutShow *show, const RolloutView *view, json_object *re
                 before = json_get_text(json_get(show->pods, name, json_type_object), "phase");
                 if (text_equal(before, phase))
                         continue;
-                if (!is_live && is_news(now, before))
+                if (!is_live && !show->is_quiet && is_news(now, before))
                         (void) print_safe("pod/%s %s%s%s", name, phase, reason ? ": " : "",
                                           reason ? reason : "");
                 *ret_has_changed = true;
@@ -79,7 +79,10 @@ static int explain_wait(RolloutShow *show, const char *awaited, int64_t now_sec)
             text_equal(show->awaited, awaited))
                 return 0;
 
-        (void) print_safe("waiting %s", awaited);
+        if (show->is_quiet)
+                complain("waiting %s", awaited);
+        else
+                (void) print_safe("waiting %s", awaited);
         return text_set(&show->awaited, awaited);
 }
 
@@ -218,7 +221,7 @@ static int draw(RolloutShow *show, const RolloutView *view, json_object *record,
 
 int rollout_show(RolloutShow *show, const RolloutView *view, json_object *record,
                  const char *awaited) {
-        bool is_live = terminal_is_capable(STDOUT_FILENO), has_changed = false;
+        bool is_live = !show->is_quiet && terminal_is_capable(STDOUT_FILENO), has_changed = false;
         int r = note_pods(show, view, record, is_live, &has_changed);
 
         if (r < 0)

@@ -9,6 +9,7 @@
  */
 
 #include <json-c/json_types.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,7 @@ typedef struct RolloutShow {
         int64_t progress_sec; /* when something changed last */
         int64_t drawn_sec;
         size_t n_drawn; /* lines */
+        bool is_quiet;  /* stdout is for a document at the end; what takes long is said on stderr */
 } RolloutShow;
 
 int rollout_show_init(RolloutShow *ret, int64_t now_sec);

@@ -15,6 +15,7 @@
 
 #include "agent/base/text.h"
 #include "agent/ctl/terminal.h"
+#include "agent/ctl/view.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
@@ -23,6 +24,7 @@
 #include "agent/kubectl/kruise-plan.h"
 #include "agent/kubectl/rollout-plan.h"
 #include "agent/kubectl/rollout-preload.h"
+#include "agent/kubectl/rollout-report.h"
 #include "agent/kubectl/rollout-show.h"
 #include "agent/kubectl/rollout-watch.h"
 #include "agent/kubectl/workload.h"
@@ -39,7 +41,8 @@ typedef struct Rollout {
         json_object *record;
         RolloutShow show;
         RolloutStep step;
-        Error refusal; /* why the update cannot go on */
+        Error refusal;       /* why the update cannot go on */
+        const char *outcome; /* for -o json; NULL: it has not begun */
 } Rollout;
 
 static void rollout_done(Rollout *rollout) {
@@ -225,24 +228,32 @@ static int end_early(const Rollout *rollout, int r, const Error *error) {
         return status;
 }
 
-static int end_well(const Rollout *rollout) {
-        bool is_undone = json_is(rollout->record, "state", "undone");
-
-        (void) print_safe("%s/%s image %s", kind_of(rollout), rollout->watch.path.name,
-                          is_undone ? "update undone" : "updated");
+static int conclude(Rollout *rollout, const char *outcome, const char *sentence) {
+        rollout->outcome = outcome;
+        if (!rollout->show.is_quiet)
+                (void) print_safe("%s/%s %s", kind_of(rollout), rollout->watch.path.name, sentence);
         return EXIT_STATUS_DONE;
 }
 
-static int end_before(const Rollout *rollout) {
-        (void) print_safe("%s/%s has these images already", kind_of(rollout),
-                          rollout->watch.path.name);
-        return EXIT_STATUS_DONE;
+static int end_well(Rollout *rollout) {
+        return json_is(rollout->record, "state", "undone")
+                       ? conclude(rollout, "undone", "image update undone")
+                       : conclude(rollout, "updated", "image updated");
 }
 
-static int end_dry_run(const Rollout *rollout) {
-        (void) print_safe("%s/%s image updated (server dry run)", kind_of(rollout),
-                          rollout->watch.path.name);
-        return EXIT_STATUS_DONE;
+static int end_before(Rollout *rollout, json_object *images) {
+        json_object *record = kruise_record(&rollout->watch.view, images);
+
+        if (!record)
+                return -ENOMEM;
+
+        json_object_put(rollout->record); /* that of an update before */
+        rollout->record = record;
+        return conclude(rollout, "unchanged", "has these images already");
+}
+
+static int end_dry_run(Rollout *rollout) {
+        return conclude(rollout, "checked", "image updated (server dry run)");
 }
 
 static int stop(const Rollout *rollout) {
@@ -282,6 +293,7 @@ static int write_all(Rollout *rollout, bool *ret_is_over, Error *reterr) {
 }
 
 static int go_on(Rollout *rollout) {
+        rollout->outcome = "unfinished";
         for (;;) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 bool is_over = false, is_again;
@@ -347,7 +359,7 @@ static int preload(Rollout *rollout, json_object *take_over, bool *ret_is_done, 
 
         return r < 0 ? r
                      : rollout_preload(&rollout->watch, record, rollout->flags->require_preload,
-                                       ret_is_done, reterr);
+                                       !rollout->show.is_quiet, ret_is_done, reterr);
 }
 
 /* Checks everything that can be checked, and has the images pulled. */
@@ -448,7 +460,7 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
         int r = prepare(rollout, request, &patch, &error);
 
         if (r >= 0 && !patch)
-                return end_before(rollout);
+                return end_before(rollout, request->images);
         if (r >= 0) {
                 explain_limit(rollout);
                 r = take_over(rollout, request, patch, &error);
@@ -509,14 +521,22 @@ static int load(Rollout *rollout, const char *workload, Error *reterr) {
         return r;
 }
 
+static bool is_document(const Flags *flags) {
+        return flags->format == OUTPUT_JSON || flags->format == OUTPUT_YAML;
+}
+
 static int init(Rollout *rollout, Session *session, const Flags *flags) {
+        int r;
+
         *rollout = (Rollout){
                 .session = session,
                 .flags = flags,
                 .limits = { .max_unavailable = flags->max_unavailable,
                             .grace_sec = flags->grace_sec },
         };
-        return rollout_show_init(&rollout->show, now_sec());
+        r = rollout_show_init(&rollout->show, now_sec());
+        rollout->show.is_quiet = flags->wants_names || is_document(flags);
+        return r;
 }
 
 static int go_on_with(Rollout *rollout, json_object *images) {
@@ -628,7 +648,8 @@ static int prepare_kruise(Rollout *rollout, json_object *images, bool *ret_is_wr
                 return r;
         if (!rollout->flags->no_preload)
                 r = rollout_preload(&rollout->watch, rollout->record,
-                                    rollout->flags->require_preload, &has_preloaded, reterr);
+                                    rollout->flags->require_preload, !rollout->show.is_quiet,
+                                    &has_preloaded, reterr);
         if (r >= 0)
                 r = rollout_watch_list(&rollout->watch, reterr); /* that may have taken long */
         return r < 0 ? r : set_images(rollout, images, false, ret_is_written, reterr);
@@ -670,7 +691,7 @@ static int run_kruise(Rollout *rollout, json_object *images) {
                 return refuse(rollout, r, &error);
         if (session_is_dry_run(rollout->session))
                 return end_dry_run(rollout);
-        return !is_written && rollout->step.action == ROLLOUT_DONE ? end_before(rollout)
+        return !is_written && rollout->step.action == ROLLOUT_DONE ? end_before(rollout, images)
                                                                    : go_on(rollout);
 }
 
@@ -699,6 +720,23 @@ static int run(Rollout *rollout, json_object *images) {
         return flags->undo ? undo(rollout, &request) : begin(rollout, &request);
 }
 
+/* What -o asks for, at the end. */
+static int report(const Rollout *rollout, int status) {
+        cleanup(json_object_put_p) json_object *tree = NULL;
+        int r;
+
+        if (status < 0 || !rollout->outcome || !rollout->watch.view.workload)
+                return status;
+        if (rollout->flags->wants_names && status == EXIT_STATUS_DONE)
+                (void) print_safe("%s/%s", kind_of(rollout), rollout->watch.path.name);
+        if (!is_document(rollout->flags))
+                return status;
+
+        tree = rollout_report(&rollout->watch.view, rollout->record, rollout->outcome);
+        r = tree ? output_tree(rollout->flags->format, tree) : -ENOMEM;
+        return r < 0 ? r : status;
+}
+
 int kubectl_set_image(Session *session, const Flags *flags) {
         cleanup(rollout_done) Rollout rollout;
         cleanup(error_done) Error error = ERROR_INIT;
@@ -711,12 +749,12 @@ int kubectl_set_image(Session *session, const Flags *flags) {
                 complain("%s; try: kubectl inplace help set image", error_message(&error));
                 return EXIT_STATUS_USAGE;
         }
-        return r < 0 ? r : run(&rollout, images);
+        return r < 0 ? r : report(&rollout, run(&rollout, images));
 }
 
 int kubectl_rollout(Session *session, const Flags *flags) {
         cleanup(rollout_done) Rollout rollout;
         int r = init(&rollout, session, flags);
 
-        return r < 0 ? r : run(&rollout, NULL);
+        return r < 0 ? r : report(&rollout, run(&rollout, NULL));
 }

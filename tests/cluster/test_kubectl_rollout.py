@@ -425,6 +425,41 @@ def test_another_person(cluster, make, by_proxy, proxy, inplace, images, folder)
     workload.assert_runs(images[1])
 
 
+def test_documents(make, inplace, images):
+    """-o json and yaml: one document at the end; name: the workload. Nothing else is on stdout."""
+    workload = make("statefulset")
+    command = ["set", "image", workload.name, f"main={images[1]}"]
+    change = [{"container": "main", "before": images[0], "after": images[1]}]
+
+    def told(*arguments: str) -> Object:
+        ran = assert_done(inplace.run(*arguments, "-o", "yaml"))
+        document = yaml.safe_load(ran.stdout)
+        assert document["kind"] == "statefulset.apps" and document["name"] == workload.app
+        return document
+
+    dry = told(*command, "--dry-run=server")
+    assert (dry["outcome"], dry["images"]) == ("checked", change)
+    assert [pod["images"] for pod in dry["pods"]] == [{"main": images[0]}] * 2
+    done = told(*command)
+    assert (done["outcome"], done["images"]) == ("updated", change)
+    pods = {pod["name"]: (pod["phase"], pod["images"]) for pod in done["pods"]}
+    assert pods == {f"{workload.app}-{n}": ("updated", {"main": images[1]}) for n in range(2)}
+    same = told(*command)
+    assert (same["outcome"], same["images"]) == ("unchanged", [{**change[0], "before": images[1]}])
+    ran = assert_done(inplace.run("rollout", workload.name, "--undo", "-o", "name"))
+    assert ran.stdout == f"statefulset.apps/{workload.app}\n"
+
+    with inplace.start(*command, "-o", "json") as child:
+        wait_until(lambda: rollout_is_open(workload), 30 * SLOWLY, "take-over")
+        child.send_signal(signal.SIGINT)
+        output, _ = child.communicate(timeout=30 * SLOWLY)
+    assert child.returncode == 130
+    assert json.loads(output)["outcome"] == "unfinished"
+    back = told("rollout", workload.name, "--undo")
+    assert (back["outcome"], back["images"][0]["after"]) == ("undone", images[0])
+    assert {pod["phase"] for pod in back["pods"]} == {"updated"}
+
+
 def test_on_a_terminal(make, inplace, images):
     """One table, which is drawn again in place."""
     workload = make("statefulset")
