@@ -3,14 +3,10 @@
 
 from __future__ import annotations
 
-import threading
-import time
-
-import grpc
 import pytest
 
 from lab import memory_limit, sanitizers
-from lab.agent import Agent
+from lab.latency import Latency
 from lab.node_pod_probe import NodePodProbe, probe, probes_of
 from lab.pod import container, from_annotations, shell
 
@@ -52,42 +48,10 @@ LIMIT = 128 << 20  # of the pods that packaging/kubernetes/base/daemon-set.yaml 
 BUDGET = 8 << 10  # KiB that answers of pods may cost in all
 
 
-class Watcher:
-    """Asks the agent again and again, and knows how long that took, and what memory the agent has had."""
-
-    def __init__(self, agent: Agent) -> None:
-        self.agent = agent
-        self.before = agent.memory().anonymous
-        self.most = 0
-        self.durations: list[float] = []
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Watcher:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._end.wait(0.05):
-            began = time.monotonic()
-            try:
-                self.agent.node.GetVersion(self.agent.messages.GetVersionRequest(), timeout=10)
-                self.most = max(self.most, self.agent.memory().anonymous)
-            except (grpc.RpcError, OSError):
-                pass
-            self.durations.append(time.monotonic() - began)
-
-    def check(self) -> None:
-        self.agent.process.check_alive()
-        # A machine on which much else runs may stand still at times.
-        slow = [one for one in self.durations if one > 0.5 * SLOWLY]
-        assert len(slow) <= len(self.durations) / 20 and max(self.durations) < 3 * SLOWLY, slow
-        if not sanitizers.NAME:
-            assert self.most - self.before < BUDGET, (self.before, self.most)
+def check(latency: Latency, before: int) -> None:
+    latency.check()
+    if not sanitizers.NAME:
+        assert latency.most_memory - before < BUDGET, (before, latency.most_memory)
 
 
 @pytest.fixture
@@ -100,8 +64,7 @@ def limited_agent(node_agent):
         yield node_agent
 
 
-def test_probes_that_print_megabytes(limited_agent, requested, make_pod, tools):
-    agent = limited_agent
+def test_probes_that_print_megabytes(limited_agent, requested, node, make_pod, tools):
     hostile = make_pod(container("main", tools), owner=False)
     good = make_pod(container("main", tools), owner=False)
     hostile.file("flood").write_bytes(b"x" * 15_000_000)
@@ -110,7 +73,8 @@ def test_probes_that_print_megabytes(limited_agent, requested, make_pod, tools):
     fails = {"command": shell("cat /data/complaint >&2; exit 3")}
     requested.request(probes_of(good, probe("m#good", exec={"command": ["echo", "fine"]})))
     requested.wait_state(good, "m#good", "Succeeded", "fine")
-    with Watcher(agent) as watcher:
+    before = limited_agent.memory().anonymous
+    with Latency(limited_agent, node.runtime.cri) as latency:
         requested.request(
             probes_of(
                 hostile,
@@ -127,10 +91,10 @@ def test_probes_that_print_megabytes(limited_agent, requested, make_pod, tools):
         # Meanwhile others have their turns.
         good.file("good").write_text("as well")
         requested.wait_state(good, "m#good", "Succeeded", "as well")
-    watcher.check()
+    check(latency, before)
 
 
-def test_hooks_that_print_megabytes(limited_agent, make_pod, tools):
+def test_hooks_that_print_megabytes(limited_agent, node, make_pod, tools):
     hook = {"preStop": {"exec": {"command": shell("cat /data/flood; echo >>/data/hooks-$NAME")}}}
     names = [f"c{i}" for i in range(32)]
     hostile = make_pod(
@@ -149,12 +113,13 @@ def test_hooks_that_print_megabytes(limited_agent, make_pod, tools):
     hostile.file("flood").write_bytes(b"x" * 15_000_000)
     hostile.wait_meta(30)
     good.wait_meta()
-    with Watcher(limited_agent) as watcher:
+    before = limited_agent.memory().anonymous
+    with Latency(limited_agent, node.runtime.cri) as latency:
         hostile.begin_update(annotations={"v": "1"})
         good.begin_update(annotations={"v": "1"})
         good.wait_restarted("main", timeout=30)
         for name in names:
             hostile.wait_restarted(name, timeout=90)
-    watcher.check()
+    check(latency, before)
     assert [len(hostile.lines(f"hooks-{name}")) for name in names] == [1] * len(names)
     assert hostile.events("FailedPreStopHook") == []

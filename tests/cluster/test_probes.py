@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import statistics
-import threading
 import time
 from concurrent import futures
 from datetime import datetime
@@ -21,9 +19,10 @@ from fake.hostile import HostileServer
 from lab import memory_limit, sanitizers
 from lab.agent import Agent
 from lab.certificates import Authority
+from lab.latency import Latency
 from lab.node_pod_probe import NodePodProbe, probe, probes_of
 from lab.pod import container, shell, until_term
-from lab.wait import stretch, wait_until
+from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
 
@@ -471,33 +470,6 @@ def test_hostile_server(
         target.close()
 
 
-class Caller:
-    """Calls the agent's local API all the time, and keeps how long each call took, in seconds."""
-
-    def __init__(self, agent) -> None:
-        self.took: list[float] = []
-        self._agent = agent
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> list[float]:
-        self._thread.start()
-        return self.took
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._is_over.wait(0.05):
-            began = time.monotonic()
-            try:
-                self._agent.node.GetVersion(self._agent.messages.GetVersionRequest(), timeout=10)
-            except grpc.RpcError:
-                pass
-            self.took.append(time.monotonic() - began)
-
-
 @pytest.mark.skipif(not memory_limit.is_possible(), reason="no control of memory on this machine")
 @pytest.mark.parametrize(
     ("kind", "servers", "n_probes", "seconds"),
@@ -537,15 +509,12 @@ def test_cost_of_hostile_servers(
             probe(f"m#{i}", **{kind: {"port": ports[i % len(ports)]}}, timeoutSeconds=seconds)
             for i in range(n_probes)
         ]
-        most = 0
-        with Caller(agent) as took:
+        with Latency(agent, node.runtime.cri) as latency:
             requested.request(honest, probes_of(pod, *bad))
             runs_before = runs(agent, kind="tcpSocket")
 
             def has_gone_on() -> bool:
-                nonlocal most
                 agent.process.check_alive()
-                most = max(most, agent.memory().anonymous)
                 return runs(agent, kind="tcpSocket") >= runs_before + 12
 
             wait_until(has_gone_on, 60 * SLOWLY, "runs of the good probe")
@@ -556,9 +525,8 @@ def test_cost_of_hostile_servers(
             for i in range(n_probes):
                 requested.wait_state(pod, f"m#{i}", "Failed")
         if not sanitizers.NAME:
-            assert most - before <= 8 * 1024, f"{before} kB before, at most {most} kB"
-        # The servers and the calls share this process: a busy machine is late by itself now and then.
-        assert statistics.quantiles(took, n=20)[-1] < stretch(0.5) * SLOWLY, sorted(took)[-10:]
+            assert latency.most_memory - before <= 8 * 1024, f"{before} kB before, {latency.most_memory} kB"
+        latency.check()
 
 
 def test_hanging_probes_leave_descriptors(
