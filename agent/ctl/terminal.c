@@ -216,5 +216,5 @@ int print_cut(const char *text) {
 
 void terminal_rewind(size_t n_lines) {
         if (n_lines > 0)
-                (void) printf("\033[%zuA\033[J", n_lines);
+                (void) printf("\r\033[%zuA\033[J", n_lines);
 }

@@ -469,7 +469,7 @@ def test_on_a_terminal(make, inplace, images):
     finally:
         terminal.child.kill()
     assert "1 of 2 pods updated; waiting for pod" in terminal.text
-    assert "\x1b[4A\x1b[J" in terminal.text
+    assert "\r\x1b[4A\x1b[J" in terminal.text  # what is typed has moved the cursor
     heading, *pods, total, end, rest = screen(terminal.text)
     assert heading.split() == ["POD", "NODE", "PHASE", "IMAGE", "SINCE"]
     rows = sorted(line.split()[:4] for line in pods)
