@@ -13,6 +13,7 @@
 #include "agent/base/suggest.h"
 #include "agent/ctl/format.h"
 #include "agent/kube/access-json.h"
+#include "agent/kubectl/workload.h"
 
 #define FLAG_VALUE 0x100 /* and the index in the table: what getopt_long() calls a flag */
 #define FLAGS_MAX 64
@@ -26,24 +27,24 @@ const FlagSpec flag_specs[] = {
           "in all namespaces" },
         { "containers", 0, FLAG_TEXT, FIELD(containers), OF(RESTART), "NAME,...",
           "only these containers of each pod" },
-        { "dry-run", 0, FLAG_DRY_RUN, FIELD(is_dry_run), OF(RESTART) | OF(PRELOAD) | OF(SET_IMAGE) | OF(ROLLOUT), "none|server",
-          "server: the API server checks everything and keeps nothing" },
+        { "dry-run", 0, FLAG_DRY_RUN, FIELD(is_dry_run), OF(RESTART) | OF(PRELOAD) | OF(SET_IMAGE) | OF(ROLLOUT), "none|server|client",
+          "the API server checks everything and keeps nothing" },
         { "grace", 0, FLAG_DURATION, FIELD(grace_sec), OF(SET_IMAGE) | OF(ROLLOUT), "SECONDS",
           "between the end of a pod's readiness and its update" },
         { "like", 0, FLAG_TEXT, FIELD(like), OF(PRELOAD), "WORKLOAD",
           "the nodes and pull secrets of its pods, such as deployment/web" },
-        { "max-failures", 0, FLAG_TEXT, FIELD(max_failures), OF(PRELOAD), "N|%",
+        { "max-failures", 0, FLAG_SHARE, FIELD(max_failures), OF(PRELOAD), "N|%",
           "begin on no more nodes after more failures; default: all may fail" },
-        { "max-unavailable", 0, FLAG_TEXT, FIELD(max_unavailable),
+        { "max-unavailable", 0, FLAG_PART, FIELD(max_unavailable),
           OF(RESTART) | OF(SET_IMAGE) | OF(ROLLOUT), "N|%",
           "how many pods at a time; default 1, or the workload's own" },
         { "nodes", 0, FLAG_TEXT, FIELD(nodes), OF(IMAGES) | OF(PRELOAD), "NAME,...",
           "only these nodes" },
-        { "parallelism", 0, FLAG_TEXT, FIELD(parallelism), OF(PRELOAD), "N|%",
+        { "parallelism", 0, FLAG_PART, FIELD(parallelism), OF(PRELOAD), "N|%",
           "how many nodes at a time; default 10" },
         { "no-preload", 0, FLAG_BOOL, FIELD(no_preload), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
           "do not have the images pulled before the update begins" },
-        { "partition", 0, FLAG_TEXT, FIELD(partition), OF(SET_IMAGE), "N",
+        { "partition", 0, FLAG_NUMBER, FIELD(partition), OF(SET_IMAGE), "N",
           "of a StatefulSet: pods with lower ordinals stay as they are" },
         { "require-preload", 0, FLAG_BOOL, FIELD(require_preload), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
           "do not begin unless the images are pulled on all nodes" },
@@ -54,7 +55,7 @@ const FlagSpec flag_specs[] = {
         { "undo", 0, FLAG_BOOL, FIELD(undo), OF(ROLLOUT), NULL,
           "back to the images before the update" },
         { "watch", 'w', FLAG_BOOL, FIELD(watch), OF(STATUS) | OF(PRELOAD), NULL,
-          "go on, and show what changes" },
+          "show what changes until Ctrl-C; preload: follow an earlier request" },
         { "withdraw", 0, FLAG_BOOL, FIELD(withdraw), OF(PRELOAD), NULL,
           "take the request back: pulls end, images stay" },
 
@@ -84,6 +85,8 @@ const FlagSpec flag_specs[] = {
           "of each request; default 30s" },
         { "help", 'h', FLAG_BOOL, FIELD(wants_help), FLAG_OF_ALL, NULL,
           "this text" },
+        { "version", 0, FLAG_BOOL, FIELD(wants_version), FLAG_OF_ALL, NULL,
+          "the version of this program" },
 };
 /* clang-format on */
 
@@ -94,6 +97,11 @@ static_assert(sizeof(flag_specs) / sizeof(flag_specs[0]) <= FLAGS_MAX, "Flags.gi
 static int refuse_value(const FlagSpec *spec, const char *text, Error *reterr) {
         return error_set(reterr, ERROR_INVALID, "--%s: \"%s\" is none of %s", spec->name, text,
                          spec->argument ?: "true|false");
+}
+
+/* As for kubectl, a value is only what follows "=". */
+static bool needs_value(const FlagSpec *spec) {
+        return spec->type != FLAG_BOOL && spec->type != FLAG_DRY_RUN;
 }
 
 static int parse_bool(const FlagSpec *spec, const char *text, bool *ret, Error *reterr) {
@@ -129,6 +137,23 @@ static int parse_further_text(const FlagSpec *spec, const char *text, const char
         return parse_text(spec, text, &texts[n], reterr);
 }
 
+static int parse_share(const FlagSpec *spec, const char *text, const char **ret, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int64_t share;
+
+        if (spec->type == FLAG_NUMBER && text[0] && strchr(text, '%'))
+                return error_set(reterr, ERROR_INVALID, "--%s: \"%s\": expected a number",
+                                 spec->name, text);
+        if (share_parse(text, 100, SHARE_ROUNDED_UP, &share, &error) < 0)
+                return error_set(reterr, error.kind, "--%s: %s", spec->name, error_message(&error));
+        if (spec->type == FLAG_PART && share == 0)
+                return error_set(reterr, ERROR_INVALID, "--%s: \"%s\": expected at least 1",
+                                 spec->name, text);
+
+        *ret = text;
+        return 0;
+}
+
 static int parse_format(const FlagSpec *spec, const char *text, Flags *flags, Error *reterr) {
         flags->wants_names = strcmp(text, "name") == 0;
         if (strcmp(text, "wide") == 0)
@@ -146,10 +171,11 @@ static int parse_format(const FlagSpec *spec, const char *text, Flags *flags, Er
 }
 
 static int parse_dry_run(const FlagSpec *spec, const char *text, bool *ret, Error *reterr) {
-        if (strcmp(text, "server") != 0 && strcmp(text, "none") != 0)
+        if (text && strcmp(text, "server") != 0 && strcmp(text, "client") != 0 &&
+            strcmp(text, "none") != 0)
                 return refuse_value(spec, text, reterr);
 
-        *ret = strcmp(text, "server") == 0;
+        *ret = !text || strcmp(text, "none") != 0;
         return 0;
 }
 
@@ -170,6 +196,9 @@ static int parse_one(const FlagSpec *spec, const char *text, Flags *flags, Error
         case FLAG_BOOL: return parse_bool(spec, text, field, reterr);
         case FLAG_TEXT: return parse_text(spec, text, field, reterr);
         case FLAG_TEXTS: return parse_further_text(spec, text, field, reterr);
+        case FLAG_NUMBER:
+        case FLAG_SHARE:
+        case FLAG_PART: return parse_share(spec, text, field, reterr);
         case FLAG_DURATION: return parse_duration(spec, text, field, reterr);
         case FLAG_FORMAT: return parse_format(spec, text, flags, reterr);
         case FLAG_DRY_RUN: return parse_dry_run(spec, text, field, reterr);
@@ -194,13 +223,13 @@ static void tables_init(Tables *tables) {
 
                 tables->options[i] = (struct option){
                         .name = spec->name,
-                        .has_arg = spec->type == FLAG_BOOL ? optional_argument : required_argument,
+                        .has_arg = needs_value(spec) ? required_argument : optional_argument,
                         .val = FLAG_VALUE + (int) i,
                 };
                 if (!spec->letter)
                         continue;
                 *letter++ = spec->letter;
-                if (spec->type != FLAG_BOOL)
+                if (needs_value(spec))
                         *letter++ = ':';
         }
 }
@@ -277,7 +306,7 @@ const FlagSpec *flags_find_awaiting(const char *word) {
                 bool is_letter =
                         spec->letter && word[0] == '-' && word[1] == spec->letter && !word[2];
 
-                if (spec->type != FLAG_BOOL && (is_long || is_letter))
+                if (needs_value(spec) && (is_long || is_letter))
                         return spec;
         }
 

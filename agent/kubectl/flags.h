@@ -42,7 +42,7 @@ typedef struct Flags {
         int64_t timeout_sec, request_timeout_sec;
         OutputFormat format;
         bool wants_names; /* -o name */
-        bool wants_help;
+        bool wants_help, wants_version;
 
         bool all_namespaces;
         bool watch;
@@ -70,9 +70,12 @@ typedef enum FlagType {
         FLAG_BOOL,
         FLAG_TEXT,
         FLAG_TEXTS,    /* may be given several times */
+        FLAG_NUMBER,   /* a text, checked */
+        FLAG_SHARE,    /* the same, "2" or "25%" */
+        FLAG_PART,     /* the same, more than none */
         FLAG_DURATION, /* in seconds */
         FLAG_FORMAT,   /* wide, json, yaml, name */
-        FLAG_DRY_RUN,  /* none, server */
+        FLAG_DRY_RUN,  /* none, server, client */
 } FlagType;
 
 typedef struct FlagSpec {

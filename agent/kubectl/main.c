@@ -7,9 +7,11 @@
  */
 
 #include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
@@ -19,6 +21,7 @@
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/flags.h"
 #include "agent/kubectl/session.h"
+#include "agent/kubectl/workload.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
@@ -31,43 +34,62 @@ typedef struct Command {
                    const Flags *flags); /* NULL: main.c does it, without a server */
         const char *usage;
         const char *help; /* the first line is its summary */
+        const char *examples;
 } Command;
 
 /* clang-format off */
 static const Command commands[] = {
         { "status", COMMAND_STATUS, 0, INT_MAX, kubectl_status, "status [WORKLOAD|POD...]",
           "Shows what each pod should run, what it runs, and whether that was verified.\n"
-          "A workload is KIND/NAME, such as deployment/web, sts/db, ds/logs, rs/web-5d9 or pod/web-0.\n" },
+          "A workload is KIND/NAME, such as deployment/web, sts/db, ds/logs, rs/web-5d9 or pod/web-0.\n",
+          "status deployment/web\n"
+          "status -l app=web -o wide\n"
+          "status -A --watch\n" },
         { "set image", COMMAND_SET_IMAGE, 2, INT_MAX, kubectl_set_image,
           "set image WORKLOAD CONTAINER=IMAGE...",
           "Updates the images of a workload and of its pods, without replacing the pods.\n"
           "A workload is a deployment, replicaset, statefulset or daemonset, as in deployment/web, or a pod that\n"
           "has none; the container name * stands for all of them. An update that did not end goes on when the\n"
           "command is repeated. What OpenKruise updates in place (cloneset/web, asts/db, ads/logs) gets the\n"
-          "images in its template, and is followed.\n" },
+          "images in its template, and is followed.\n",
+          "set image deployment/web app=registry.internal/app:2\n"
+          "set image sts/db db=registry.internal/db:7 --partition 2\n"
+          "set image deployment/web app=registry.internal/app:2 --dry-run=server -o yaml\n" },
         { "rollout", COMMAND_ROLLOUT, 1, 1, kubectl_rollout, "rollout WORKLOAD [--undo]",
           "Goes on with an update in place, or undoes it.\n"
           "Where none has begun, it brings the pods to a template that its controller leaves alone: of a\n"
-          "Deployment that is paused, or a StatefulSet or DaemonSet with OnDelete.\n" },
+          "Deployment that is paused, or a StatefulSet or DaemonSet with OnDelete.\n",
+          "rollout deployment/web\n"
+          "rollout deployment/web --undo\n" },
         { "preload", COMMAND_PRELOAD, 1, INT_MAX, kubectl_preload, "preload IMAGE...",
           "Has images pulled on nodes before they are needed, and waits for that.\n"
           "Of all nodes that have a NodeImage, unless --nodes, --selector or --like says which. What ends this\n"
-          "command does not end the pulls: --watch follows them again, --withdraw takes the request back.\n" },
+          "command does not end the pulls: --watch follows them again, --withdraw takes the request back.\n",
+          "preload nginx:1.28 --like deployment/web\n"
+          "preload nginx:1.28 -l pool=edge --parallelism 10%\n"
+          "preload nginx:1.28 -l pool=edge --withdraw\n" },
         { "images", COMMAND_IMAGES, 0, INT_MAX, kubectl_images, "images [IMAGE...]",
           "Shows which images are on which nodes, by the status of their NodeImages.\n"
-          "An image without tag and digest means all its tags. Labels are those of the nodes.\n" },
+          "An image without tag and digest means all its tags. Labels are those of the nodes.\n",
+          "images\n"
+          "images nginx:1.27 -l pool=edge\n" },
         { "restart", COMMAND_RESTART, 0, INT_MAX, kubectl_restart, "restart POD[/CONTAINER]...|-l SELECTOR",
           "Restarts containers in place, and waits until their pods are ready again.\n"
           "KIND/NAME stands for all pods of a workload, KIND/NAME/CONTAINER for one container of\n"
           "each. Without --containers, all main containers of a pod are restarted. Ctrl-C leaves what\n"
-          "has begun alone.\n" },
+          "has begun alone.\n",
+          "restart web-0\n"
+          "restart deployment/web/app --max-unavailable 25%\n" },
         { "doctor", COMMAND_DOCTOR, 0, 0, kubectl_doctor, "doctor",
           "Says what the cluster lacks for the other commands, and what to do.\n"
-          "The exit status is 3 if anything was found.\n" },
+          "The exit status is 3 if anything was found.\n",
+          "doctor -n shop\n" },
         { "version", COMMAND_VERSION, 0, 0, NULL, "version",
-          "Shows the version of this program.\n" },
+          "Shows the version of this program.\n",
+          "version\n" },
         { "help", COMMAND_HELP, 0, 2, NULL, "help [COMMAND]",
-          "Explains a command.\n" },
+          "Explains a command.\n",
+          "help set image\n" },
 };
 /* clang-format on */
 
@@ -99,6 +121,26 @@ static bool is_called(const Command *command, char **arguments, int n_arguments)
         return false;
 }
 
+/* The first one of several words that begins with all of these. */
+static const Command *command_find_begun(char **arguments, int n_arguments) {
+        for (size_t i = 0; i < N_COMMANDS; i++) {
+                const char *rest = commands[i].words;
+                int n = 0;
+
+                for (; n < n_arguments; n++) {
+                        size_t size = strlen(arguments[n]);
+
+                        if (strncmp(arguments[n], rest, size) != 0 || rest[size] != ' ')
+                                break;
+                        rest += size + 1;
+                }
+                if (n == n_arguments)
+                        return &commands[i];
+        }
+
+        return NULL;
+}
+
 static const Command *command_find(char **arguments, int n_arguments) {
         for (size_t i = 0; i < N_COMMANDS; i++)
                 if (is_called(&commands[i], arguments, n_arguments))
@@ -111,6 +153,7 @@ static const Command *command_find(char **arguments, int n_arguments) {
 static void print_flags(const char *title, CommandId command, bool is_general) {
         for (size_t i = 0; i < n_flag_specs; i++) {
                 const FlagSpec *spec = &flag_specs[i];
+                bool is_optional = spec->type == FLAG_DRY_RUN;
                 char name[64];
 
                 if (!(spec->commands & 1u << command) ||
@@ -119,15 +162,17 @@ static void print_flags(const char *title, CommandId command, bool is_general) {
 
                 (void) fputs(title, stdout);
                 title = "";
-                (void) snprintf(name, sizeof(name), "%s%c%s--%s%s%s", spec->letter ? "-" : "",
+                (void) snprintf(name, sizeof(name), "%s%c%s--%s%s%s%s", spec->letter ? "-" : "",
                                 spec->letter ?: ' ', spec->letter ? ", " : "   ", spec->name,
-                                spec->argument ? " " : "", spec->argument ?: "");
+                                is_optional      ? "[="
+                                : spec->argument ? " "
+                                                 : "",
+                                spec->argument ?: "", is_optional ? "]" : "");
                 printf("  %-34s %s\n", name, spec->help);
         }
 }
 
 static void print_end(void) {
-        print_flags("\nFlags of all commands:\n", COMMAND_HELP, true);
         printf("\n"
                "Exit status: 0 done, 1 failed, 2 wrong usage, 3 partly done, 124 timed out,\n"
                "128 + N ended by signal N. See kubectl-inplace(1).\n");
@@ -142,32 +187,59 @@ static int print_overview(void) {
         for (size_t i = 0; i < N_COMMANDS; i++)
                 printf("  %-24s %.*s\n", commands[i].words, (int) strcspn(commands[i].help, "\n"),
                        commands[i].help);
+        print_flags("\nFlags of all commands:\n", COMMAND_HELP, true);
         print_end();
         return EXIT_STATUS_DONE;
 }
 
-static int refuse_command(const char *name) {
-        Suggestion suggestion = suggest_for(name);
+/* "set images" is compared with the commands of two words, "statsu deployment/web" with those of one. */
+static const char *find_similar(char **arguments, int n_arguments) {
+        char two_words[64];
+        Suggestion of_one = suggest_for(arguments[0]), of_two = suggest_for(two_words);
 
+        (void) snprintf(two_words, sizeof(two_words), "%s %s", arguments[0],
+                        n_arguments > 1 ? arguments[1] : "");
         for (size_t i = 0; i < N_COMMANDS; i++)
-                suggest(&suggestion, commands[i].words);
+                suggest(strchr(commands[i].words, ' ') ? &of_two : &of_one, commands[i].words);
 
-        if (suggestion.word)
-                complain("unknown command \"%s\" (did you mean \"%s\"?); try: kubectl inplace help",
-                         name, suggestion.word);
+        return of_two.word ?: of_one.word;
+}
+
+static int refuse_command(char **arguments, int n_arguments) {
+        const Command *begun = command_find_begun(arguments, 1);
+        const char *word = find_similar(arguments, n_arguments) ?: (begun ? begun->words : NULL);
+
+        if (word)
+                complain("unknown command \"%s%s%s\" (did you mean \"%s\"?); try: kubectl inplace "
+                         "help %s",
+                         arguments[0], begun && n_arguments > 1 ? " " : "",
+                         begun && n_arguments > 1 ? arguments[1] : "", word, word);
         else
-                complain("unknown command \"%s\"; try: kubectl inplace help", name);
+                complain("unknown command \"%s\"; try: kubectl inplace help", arguments[0]);
         return EXIT_STATUS_USAGE;
 }
 
+static void print_examples(const char *examples) {
+        printf("\nExamples:\n");
+        while (*examples) {
+                int size = (int) strcspn(examples, "\n");
+
+                printf("  kubectl inplace %.*s\n", size, examples);
+                examples += size + 1;
+        }
+}
+
 static int print_help_of(char **arguments, int n_arguments) {
-        const Command *command = command_find(arguments, n_arguments);
+        const Command *command =
+                command_find(arguments, n_arguments) ?: command_find_begun(arguments, n_arguments);
 
         if (!command)
-                return refuse_command(arguments[0]);
+                return refuse_command(arguments, n_arguments);
 
         printf("Usage: kubectl inplace %s [FLAG...]\n\n%s", command->usage, command->help);
+        print_examples(command->examples);
         print_flags("\nFlags:\n", command->id, false);
+        printf("\nAll commands have flags such as -n, -o, --context and --as: kubectl inplace help\n");
         print_end();
         return EXIT_STATUS_DONE;
 }
@@ -254,6 +326,56 @@ static int complete(char **words, int n_words) {
         return EXIT_STATUS_DONE;
 }
 
+/* Those whose arguments are workloads, first of all. */
+#define TAKES_WORKLOADS                                                           \
+        (1u << COMMAND_STATUS | 1u << COMMAND_RESTART | 1u << COMMAND_SET_IMAGE | \
+         1u << COMMAND_ROLLOUT)
+
+/* kubectl's users write "deployment web" as well, which becomes "deployment/web". The caller owns *ret, where
+ * such arguments are. */
+static int join_names(const Command *command, Flags *flags, char **ret) {
+        char **arguments = flags->arguments, *end;
+        size_t size = 0;
+        int n = 1;
+
+        if (!(TAKES_WORKLOADS & 1u << command->id) || flags->n_arguments < 2 ||
+            !workload_is_kind(arguments[0]))
+                return 0;
+
+        for (; n < flags->n_arguments && !strchr(arguments[n], '='); n++)
+                size += strlen(arguments[0]) + strlen("/") + strlen(arguments[n]) + 1;
+        if (n == 1)
+                return 0;
+        *ret = end = malloc(size);
+        if (!end)
+                return -ENOMEM;
+
+        for (int i = 1; i < n; i++) {
+                int length = sprintf(end, "%s/%s", arguments[0], arguments[i]);
+
+                arguments[i] = end;
+                end += length + 1;
+        }
+        flags->arguments++;
+        flags->n_arguments--;
+        return 0;
+}
+
+/* An update is of one workload; status takes the names of pods as well. */
+static int check_workloads(const Command *command, const Flags *flags, Error *reterr) {
+        bool is_update = command->id == COMMAND_SET_IMAGE || command->id == COMMAND_ROLLOUT;
+        WorkloadKind kind;
+        const char *name;
+        int r = 0;
+
+        if (is_update)
+                return workload_name_parse(flags->arguments[0], &kind, &name, reterr);
+        for (int i = 0; command->id == COMMAND_STATUS && r >= 0 && i < flags->n_arguments; i++)
+                if (strchr(flags->arguments[i], '/'))
+                        r = workload_name_parse(flags->arguments[i], &kind, &name, reterr);
+        return r;
+}
+
 static int check_usage(const Command *command, const Flags *flags) {
         cleanup(error_done) Error error = ERROR_INIT;
 
@@ -264,7 +386,8 @@ static int check_usage(const Command *command, const Flags *flags) {
         else if (flags->n_arguments > command->n_arguments_max)
                 complain("superfluous argument \"%s\"; try: kubectl inplace help %s",
                          flags->arguments[command->n_arguments_max], command->words);
-        else if (flags_check(flags, command->id, &error) < 0)
+        else if (flags_check(flags, command->id, &error) < 0 ||
+                 check_workloads(command, flags, &error) < 0)
                 complain("%s; try: kubectl inplace help %s", error_message(&error), command->words);
         else
                 return EXIT_STATUS_DONE;
@@ -300,34 +423,40 @@ static int run_with_server(const Command *command, const Flags *flags) {
         return r < 0 ? r : command->run(session, flags);
 }
 
+static int print_version(void) {
+        printf("kubectl-inplace %s\n", INPLACED_VERSION);
+        return EXIT_STATUS_DONE;
+}
+
 static int run_alone(const Command *command, const Flags *flags) {
         if (command->id == COMMAND_HELP)
                 return flags->n_arguments > 0 ? print_help_of(flags->arguments, flags->n_arguments)
                                               : print_overview();
 
-        printf("kubectl-inplace %s\n", INPLACED_VERSION);
-        return EXIT_STATUS_DONE;
+        return print_version();
 }
 
 static int run(Flags *flags) {
+        cleanup(free_p) char *names = NULL;
         const Command *command;
         int r;
 
-        if (flags->n_arguments == 0 && flags->wants_help)
+        if (flags->wants_version)
+                return print_version();
+        if (flags->n_arguments == 0)
                 return print_overview();
-        if (flags->n_arguments == 0) {
-                complain("no command was given; try: kubectl inplace help");
-                return EXIT_STATUS_USAGE;
-        }
         if (flags->wants_help)
                 return print_help_of(flags->arguments, flags->n_arguments);
 
         command = command_find(flags->arguments, flags->n_arguments);
         if (!command)
-                return refuse_command(flags->arguments[0]);
+                return refuse_command(flags->arguments, flags->n_arguments);
 
         flags->arguments += count_words(command->words);
         flags->n_arguments -= count_words(command->words);
+        r = join_names(command, flags, &names);
+        if (r < 0)
+                return r;
         r = check_usage(command, flags);
         if (r != EXIT_STATUS_DONE)
                 return r;

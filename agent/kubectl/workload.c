@@ -67,9 +67,43 @@ static bool is_called(WorkloadKind kind, const char *text, size_t size) {
         return false;
 }
 
+bool workload_is_kind(const char *text) {
+        for (WorkloadKind kind = 0; kind < _WORKLOAD_KIND_MAX; kind++)
+                if (is_called(kind, text, strlen(text)))
+                        return true;
+
+        return false;
+}
+
+/* Why a kind that people know is none that can be updated in place, and what to do; NULL: it is another. */
+static const char *explain_kind(const char *text, size_t size) {
+        static const struct {
+                const char *name, *reason;
+        } known[] = {
+                { "job",
+                  "the pods of a Job run to their end and are not updated in place; \"status "
+                  "-l job-name=NAME\" shows them" },
+                { "cronjob",
+                  "its next Job has the images that \"kubectl set image\" sets; the pods of "
+                  "a Job that runs are not updated in place" },
+                { "node", "a node is no workload; \"images --nodes NAME\" shows what it has" },
+        };
+
+        size -= strcspn(text, "./") < size ? size - strcspn(text, "./") : 0; /* "job.batch" */
+        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+                size_t length = strlen(known[i].name);
+
+                if (strncmp(text, known[i].name, length) == 0 &&
+                    (size == length || (size == length + 1 && text[length] == 's')))
+                        return known[i].reason;
+        }
+
+        return NULL;
+}
+
 int workload_name_parse(const char *text, WorkloadKind *ret_kind, const char **ret_name,
                         Error *reterr) {
-        const char *slash = strchr(text, '/');
+        const char *slash = strchr(text, '/'), *reason;
 
         if (!slash || slash[1] == '\0' || strchr(slash + 1, '/'))
                 return error_set(reterr, ERROR_INVALID,
@@ -82,6 +116,10 @@ int workload_name_parse(const char *text, WorkloadKind *ret_kind, const char **r
                         *ret_name = slash + 1;
                         return 0;
                 }
+
+        reason = explain_kind(text, (size_t) (slash - text));
+        if (reason)
+                return error_set(reterr, ERROR_INVALID, "workload \"%s\": %s", text, reason);
 
         return error_set(
                 reterr, ERROR_INVALID,

@@ -28,6 +28,9 @@ typedef enum WorkloadKind {
         _WORKLOAD_KIND_MAX,
 } WorkloadKind;
 
+/* "deployment", "sts". */
+bool workload_is_kind(const char *text);
+
 /* "deployment/web", with kubectl's short names and plurals; *ret_name is borrowed from the text. */
 int workload_name_parse(const char *text, WorkloadKind *ret_kind, const char **ret_name,
                         Error *reterr);

@@ -172,12 +172,43 @@ def test_watch(inplace, make_hollow, kube):
         (("status", "-o", "xml"), "none of wide|json|yaml|name"),
         (("status", "--watch=maybe"), "none of true|false"),
         (("statsu",), 'did you mean "status"?'),
-        ((), "no command was given"),
+        (("set",), 'did you mean "set image"?'),
+        (("set", "images", "web"), 'did you mean "set image"?'),
         (("status", "foo/bar"), "kind"),
+        (("status", "job/once"), "status -l job-name=NAME"),
+        (("rollout", "web"), "expected KIND/NAME"),
+        (("set", "image", "cronjob/night", "a=b"), "kubectl set image"),
+        (("set", "image", "deployment", "a=b"), "expected KIND/NAME"),
+        (("rollout", "deployment", "web", "db"), 'superfluous argument "deployment/db"'),
     ],
 )
 def test_wrong_usage(inplace, arguments, words):
     ran = inplace.run(*arguments)
-    assert ran.code == (1 if arguments == ("status", "foo/bar") else 2)
+    assert ran.code == 2
     assert words in ran.stderr
     assert ran.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "Commands:\n"),
+        (("--version",), "kubectl-inplace "),
+        (("set", "--help"), "Usage: kubectl inplace set image "),
+        (("help", "set"), "Usage: kubectl inplace set image "),
+        (("rollout", "-h"), "Examples:\n  kubectl inplace rollout deployment/web\n"),
+    ],
+)
+def test_help(inplace, arguments, words):
+    """It needs no cluster."""
+    ran = inplace.run(*arguments, KUBECONFIG="/nowhere")
+    assert (ran.code, ran.stderr) == (0, "")
+    assert words in ran.stdout
+
+
+def test_type_and_names(make_hollow, inplace):
+    """As kubectl takes them: the type once, and names after it."""
+    for name in ("first", "second"):
+        make_hollow(name, "app:1", "Verified")
+    ran = inplace.run("status", "pod", "first", "second", "-o", "name")
+    assert (ran.code, ran.stdout.split()) == (0, ["pod/first", "pod/second"])

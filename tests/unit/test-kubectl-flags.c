@@ -71,6 +71,28 @@ static void test_formats(void **state) {
         }
 }
 
+static void test_dry_run(void **state) {
+        static const struct {
+                const char *line;
+                bool is_dry_run;
+        } cases[] = {
+                { "restart web", false },
+                { "restart web --dry-run=none", false },
+                { "restart --dry-run web", true },
+                { "restart --dry-run=client web", true },
+                { "restart --dry-run=server web", true },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                char buffer[256], *words[N_WORDS + 4];
+                Flags flags;
+
+                assert_int_equal(parse(cases[i].line, buffer, words, &flags, NULL), 0);
+                assert_int_equal(flags.is_dry_run, cases[i].is_dry_run);
+                assert_int_equal(flags.n_arguments, 2);
+        }
+}
+
 static void test_refused(void **state) {
         static const struct {
                 const char *line;
@@ -85,7 +107,13 @@ static void test_refused(void **state) {
                 { "status --namespace=", "--namespace: the value is empty" },
                 { "status --watch=yes", "--watch: \"yes\" is none of true|false" },
                 { "status -o xml", "--output: \"xml\" is none of wide|json|yaml|name" },
-                { "restart --dry-run=client", "--dry-run: \"client\" is none of none|server" },
+                { "restart --dry-run=all", "--dry-run: \"all\" is none of none|server|client" },
+                { "restart --max-unavailable 0", "--max-unavailable: \"0\": expected at least 1" },
+                { "restart --max-unavailable=0%",
+                  "--max-unavailable: \"0%\": expected at least 1" },
+                { "restart --max-unavailable a",
+                  "--max-unavailable: \"a\": expected a number, or a percentage such as 25%" },
+                { "set image x --partition 5%", "--partition: \"5%\": expected a number" },
         };
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -114,6 +142,7 @@ int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_accepted),
                 cmocka_unit_test(test_formats),
+                cmocka_unit_test(test_dry_run),
                 cmocka_unit_test(test_refused),
                 cmocka_unit_test(test_of_another_command),
         };
