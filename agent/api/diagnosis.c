@@ -62,11 +62,14 @@ bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why) {
 static const char *runtime_advice(const Runtimes *runtimes) {
         const Runtime *runtime = runtimes_chosen(runtimes) ?: most_telling(runtimes);
 
-        if (runtime && runtime_is_silent(runtime))
+        if (!runtime) /* the sentence says what to do */
+                return "images are pulled as soon as it is there";
+
+        if (runtime_is_silent(runtime))
                 return "restart it, e.g. systemctl restart containerd; what was asked of it goes on as "
                        "soon as it answers";
 
-        return runtime && runtime_state(runtime) == RUNTIME_REFUSED
+        return runtime_state(runtime) == RUNTIME_REFUSED
                        ? "images are pulled as soon as it answers"
                        : "start it, e.g. systemctl start containerd; images are pulled as soon as "
                          "it is there";
