@@ -44,6 +44,40 @@ void rollout_step_done(RolloutStep *step) {
         *step = ROLLOUT_STEP_INIT;
 }
 
+int rollout_check_answer(json_object *patch, json_object *answer, Error *reterr) {
+        static const char *const lists[] = { "spec.containers", "spec.initContainers" };
+
+        for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+                json_object *asked = object_list(object_template(patch), lists[i]);
+                json_object *made = object_list(object_template(answer), lists[i]);
+
+                for (size_t n = 0; asked && n < json_object_array_length(asked); n++) {
+                        json_object *container = json_object_array_get_idx(asked, n);
+                        const char *name = json_get_text(container, "name");
+                        const char *image = json_get_text(container, "image");
+                        const char *got = json_get_text(list_find(made, "name", name), "image");
+
+                        if (got && !text_equal(image, got))
+                                return error_set(reterr, ERROR_INVALID,
+                                                 "admission makes \"%s\" of the image \"%s\" of "
+                                                 "container \"%s\" in %s \"%s\": set that image "
+                                                 "instead, or exempt it",
+                                                 got, image, name,
+                                                 json_get_text(answer, "kind") ?: "object",
+                                                 object_name(answer));
+                }
+        }
+        return 0;
+}
+
+int rollout_step_key(const RolloutStep *step, json_object *record, char **ret) {
+        const char *uid = object_text(step->patch, "metadata.uid");
+        bool has_spec = object_at(step->patch, "spec");
+
+        return text_format(ret, "%d %s %s %s", (int) step->action, uid ?: "",
+                           has_spec ? "spec" : "", json_to_text(record_target(record)));
+}
+
 static int step_abandon(RolloutStep *step, const RolloutView *view, json_object *record,
                         bool gives_back) {
         step->action = ROLLOUT_ABANDON;

@@ -57,6 +57,11 @@ int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep 
  * ROLLOUT_DONE: there are no more. */
 int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret);
 
+/* Refuses an answer to a patch whose images are not those of the patch: admission has changed them. */
+int rollout_check_answer(json_object *patch, json_object *answer, Error *reterr);
+/* Names the write, whatever else its patch says: wanted again, it would change nothing. The caller owns *ret. */
+int rollout_step_key(const RolloutStep *step, json_object *record, char **ret);
+
 /* The action, which is for or because of this message. */
 int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format, ...)
         __attribute__((format(printf, 3, 4)));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "agent/base/clock.h"
 #include "agent/base/text.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/terminal.h"
@@ -17,18 +18,26 @@
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/rollout-pod-plan.h"
 
-#define QUIET_SEC 5     /* before it is said what is awaited */
+#define QUIET_SEC 5 /* before it is said what is awaited */
+#define SAY_AGAIN_SEC 30
 #define LINES_AROUND 4u /* the title, the sum, the cursor, and the command above */
 #define ROWS_MIN 3u
 
-int rollout_show_init(RolloutShow *ret, int64_t now_sec) {
-        *ret = (RolloutShow){ .pods = json_object_new_object(), .progress_sec = now_sec };
+static int64_t clock_sec(void) {
+        return (int64_t) (clock_monotonic_usec() / 1000000);
+}
+
+int rollout_show_init(RolloutShow *ret) {
+        *ret = (RolloutShow){ .pods = json_object_new_object(), .progress_sec = clock_sec() };
         return ret->pods ? 0 : -ENOMEM;
+}
+
+int64_t rollout_show_still_sec(const RolloutShow *show) {
+        return clock_sec() - show->progress_sec;
 }
 
 void rollout_show_done(RolloutShow *show) {
         json_object_put(show->pods);
-        free(show->awaited);
 }
 
 /* What has changed, and since when */
@@ -39,7 +48,7 @@ static int note_phase(RolloutShow *show, const RolloutView *view, json_object *r
                 patch_wrap("phase", json_object_new_string(rollout_phase_to_string(phase)));
         int64_t restarts = pod_restarts(pod, record_target(record));
 
-        show->progress_sec = view->now_sec;
+        show->progress_sec = clock_sec();
         if (!entry || patch_add(entry, "since", json_object_new_int64(view->now_sec)) < 0 ||
             (phase == ROLLOUT_UPDATED &&
              patch_add(entry, "restarts", json_object_new_int64(restarts)) < 0))
@@ -73,17 +82,20 @@ static int note_pods(RolloutShow *show, const RolloutView *view, json_object *re
         return 0;
 }
 
-/* What takes long is explained. */
-static int explain_wait(RolloutShow *show, const char *awaited, int64_t now_sec) {
+/* What takes long is explained, and again and again: what is awaited may count down. */
+static void explain_wait(RolloutShow *show, const char *awaited) {
+        int64_t now_sec = clock_sec();
+        bool was_said = show->said_sec >= show->progress_sec;
+
         if (!awaited || now_sec - show->progress_sec < QUIET_SEC ||
-            text_equal(show->awaited, awaited))
-                return 0;
+            (was_said && now_sec - show->said_sec < SAY_AGAIN_SEC))
+                return;
 
         if (show->is_quiet)
                 complain("waiting %s", awaited);
         else
                 (void) print_safe("waiting %s", awaited);
-        return text_set(&show->awaited, awaited);
+        show->said_sec = now_sec;
 }
 
 /* The table */
@@ -177,22 +189,27 @@ static int add_rows(Table *table, const RolloutShow *show, const RolloutView *vi
         return 0;
 }
 
-/* One line, which has to fit. */
-static int print_sum(const Sum *sum, const char *awaited, size_t width) {
-        cleanup(free_p) char *line = NULL;
-        cleanup(free_p) char *safe = NULL;
+static int print_fitting(const char *line) {
+        cleanup(free_p) char *safe = terminal_text_escape(line);
         cleanup(free_p) char *cut = NULL;
+        size_t rows, width;
+
+        terminal_get_size(STDOUT_FILENO, &rows, &width);
+        cut = safe ? terminal_text_fit_end(safe, width) : NULL;
+        if (!cut)
+                return -ENOMEM;
+        return puts(cut) < 0 ? -errno : 0;
+}
+
+static int print_sum(const Sum *sum, const char *awaited) {
+        cleanup(free_p) char *line = NULL;
 
         if (text_format(&line, "%zu of %zu pods updated%s%s", sum->n_updated, sum->n_pods,
                         awaited ? "; waiting " : "", awaited ? awaited : "") < 0) {
                 line = NULL;
                 return -ENOMEM;
         }
-        safe = terminal_text_escape(line);
-        cut = safe ? terminal_text_fit_end(safe, width) : NULL;
-        if (!cut)
-                return -ENOMEM;
-        return puts(cut) < 0 ? -errno : 0;
+        return print_fitting(line);
 }
 
 static int draw(RolloutShow *show, const RolloutView *view, json_object *record,
@@ -213,23 +230,45 @@ static int draw(RolloutShow *show, const RolloutView *view, json_object *record,
         terminal_rewind(show->n_drawn);
         r = table_print(table);
         if (r >= 0)
-                r = print_sum(&sum, awaited, width);
+                r = print_sum(&sum, awaited);
         show->n_drawn = n + 2;
         show->drawn_sec = view->now_sec;
         return r;
 }
 
+static bool shows_table(const RolloutShow *show) {
+        return !show->is_quiet && terminal_is_capable(STDOUT_FILENO);
+}
+
 int rollout_show(RolloutShow *show, const RolloutView *view, json_object *record,
                  const char *awaited) {
-        bool is_live = !show->is_quiet && terminal_is_capable(STDOUT_FILENO), has_changed = false;
+        bool is_live = shows_table(show), has_changed = false;
         int r = note_pods(show, view, record, is_live, &has_changed);
 
         if (r < 0)
                 return r;
         if (!is_live)
-                r = explain_wait(show, awaited, view->now_sec);
+                explain_wait(show, awaited);
         else if (has_changed || view->now_sec != show->drawn_sec)
                 r = draw(show, view, record, awaited);
+        (void) fflush(stdout);
+        return r;
+}
+
+int rollout_show_away(RolloutShow *show, const char *awaited) {
+        cleanup(free_p) char *line = NULL;
+        int r = 0;
+
+        if (!shows_table(show)) {
+                explain_wait(show, awaited);
+        } else if (show->n_drawn > 0) {
+                if (text_format(&line, "waiting %s", awaited) < 0) {
+                        line = NULL;
+                        return -ENOMEM;
+                }
+                terminal_rewind(1); /* the sum */
+                r = print_fitting(line);
+        }
         (void) fflush(stdout);
         return r;
 }

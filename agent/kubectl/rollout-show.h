@@ -20,18 +20,24 @@
 typedef struct RolloutShow {
         json_object *pods; /* {pod: {"phase", "since", "restarts"}} as it was shown last; the last
                                  for updated pods alone, see RolloutView.noted */
-        char *awaited;     /* what was printed last */
-        int64_t progress_sec; /* when something changed last */
+        int64_t progress_sec; /* when a pod's phase changed last, by the monotonic clock */
+        int64_t said_sec;     /* when it was said what is awaited, by the same clock */
         int64_t drawn_sec;
         size_t n_drawn; /* lines */
         bool is_quiet;  /* stdout is for a document at the end; what takes long is said on stderr */
 } RolloutShow;
 
-int rollout_show_init(RolloutShow *ret, int64_t now_sec);
+int rollout_show_init(RolloutShow *ret);
+
+/* Since a pod's phase changed. */
+int64_t rollout_show_still_sec(const RolloutShow *show);
 
 /* awaited: NULL: nothing. */
 int rollout_show(RolloutShow *show, const RolloutView *view, json_object *record,
                  const char *awaited);
+
+/* The same when nothing can be seen of the pods. */
+int rollout_show_away(RolloutShow *show, const char *awaited);
 
 /* The table for the last time, unless the record is NULL: what is printed next stands below. */
 int rollout_show_end(RolloutShow *show, const RolloutView *view, json_object *record);

@@ -5,13 +5,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "agent/base/clock.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kube/patch.h"
+
+#define LIST_USEC ((uint64_t) 60 * 1000000)
 
 static bool is_ours(const RolloutWatch *watch, json_object *object) {
         return text_equal(object_owner(object), object_text(watch->view.workload, "metadata.uid"));
@@ -163,6 +165,7 @@ static int follow(RolloutWatch *watch) {
 typedef struct Asked {
         RolloutWatch *watch;
         int (*is_done)(void *userdata);
+        int (*is_away)(const Error *error, void *userdata);
         void *userdata;
 } Asked;
 
@@ -170,18 +173,27 @@ typedef struct Asked {
 static int is_done_as_listed(void *userdata) {
         const Asked *asked = userdata;
 
-        asked->watch->view.now_sec = time(NULL);
+        asked->watch->view.now_sec = session_server_sec(asked->watch->session);
         if (!asked->watch->is_there)
                 keep_workload(asked->watch, NULL);
         return asked->is_done(asked->userdata);
 }
 
-int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata), void *userdata,
+static int is_away_as_asked(const Error *error, void *userdata) {
+        const Asked *asked = userdata;
+
+        return asked->is_away(error, asked->userdata);
+}
+
+int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata),
+                       int (*is_away)(const Error *error, void *userdata), void *userdata,
                        Error *reterr) {
-        Asked asked = { watch, is_done, userdata };
+        Asked asked = { watch, is_done, is_away, userdata };
         int r = watch->follow ? 0 : follow(watch);
 
-        return r < 0 ? r : session_follow_wait(watch->follow, is_done_as_listed, &asked, reterr);
+        return r < 0 ? r
+                     : session_follow_wait(watch->follow, is_done_as_listed, is_away_as_asked,
+                                           &asked, reterr);
 }
 
 int rollout_watch_note(RolloutWatch *watch, json_object *object) {
@@ -189,7 +201,7 @@ int rollout_watch_note(RolloutWatch *watch, json_object *object) {
         const char *name = object_name(object);
         int r = 0;
 
-        watch->view.now_sec = time(NULL);
+        watch->view.now_sec = session_server_sec(watch->session);
         if (watch->view.workload && is_successor(watch->view.workload, object))
                 keep_workload(watch, object);
         for (size_t i = 0; r >= 0 && i < sizeof(maps) / sizeof(maps[0]); i++) {
@@ -201,16 +213,39 @@ int rollout_watch_note(RolloutWatch *watch, json_object *object) {
         return r;
 }
 
+typedef struct List {
+        uint64_t late_usec;
+        Error error; /* why there was none in time */
+} List;
+
+static void list_done(List *list) {
+        error_done(&list->error);
+}
+
 static int is_listed(void *userdata) {
         (void) userdata;
         return 1;
 }
 
+static int is_late(const Error *error, void *userdata) {
+        List *list = userdata;
+
+        if (clock_monotonic_usec() < list->late_usec)
+                return 0;
+        (void) error_set(&list->error, ERROR_TIMEOUT, "the API server has not listed it%s%s",
+                         error->kind == ERROR_NONE ? "" : ": ",
+                         error->kind == ERROR_NONE ? "" : error_message(error));
+        return 1;
+}
+
 int rollout_watch_list(RolloutWatch *watch, Error *reterr) {
+        cleanup(list_done) List list = { .late_usec = clock_monotonic_usec() + LIST_USEC };
         int r;
 
         rollout_watch_stop(watch);
-        r = rollout_watch_wait(watch, is_listed, NULL, reterr);
+        r = rollout_watch_wait(watch, is_listed, is_late, &list, reterr);
+        if (r >= 0 && list.error.kind != ERROR_NONE)
+                return error_copy(reterr, &list.error);
         if (r >= 0 && !watch->view.workload)
                 return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
         return r;

@@ -22,12 +22,13 @@ typedef struct RolloutWatch {
 
 /* "deployment/web", whose text is borrowed. *ret is to be freed in any case. */
 int rollout_watch_load(Session *session, const char *workload, RolloutWatch *ret, Error *reterr);
-/* Follows it, as session_follow_wait() does with is_done. */
-int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata), void *userdata,
+/* Follows it, as session_follow_wait() does. While it is away, the view is empty. */
+int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata),
+                       int (*is_away)(const Error *error, void *userdata), void *userdata,
                        Error *reterr);
 /* The server's answer to a write, which the watch may show later. */
 int rollout_watch_note(RolloutWatch *watch, json_object *object);
-/* Reads all of it anew; refused if the workload is gone. */
+/* Reads all of it anew, within a minute; refused if the workload is gone. */
 int rollout_watch_list(RolloutWatch *watch, Error *reterr);
 /* The next wait reads all of it anew. */
 void rollout_watch_stop(RolloutWatch *watch);

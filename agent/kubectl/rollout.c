@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/text.h"
 #include "agent/ctl/terminal.h"
@@ -31,6 +30,7 @@
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define CONFLICT_PAUSE_USEC (USEC_PER_SEC / 5)
+#define PAUSE_MAX_USEC (16 * USEC_PER_SEC)
 #define ATTEMPTS 10
 
 typedef struct Rollout {
@@ -41,8 +41,11 @@ typedef struct Rollout {
         json_object *record;
         RolloutShow show;
         RolloutStep step;
-        Error refusal;       /* why the update cannot go on */
-        const char *outcome; /* for -o json; NULL: it has not begun */
+        json_object *written; /* {rollout_step_key(): true} of what the server has taken */
+        char *trouble;        /* what is awaited before the next write; NULL: nothing */
+        uint64_t pause_usec;  /* the last one before a write was tried again; 0: none */
+        Error refusal;        /* why the update cannot go on */
+        const char *outcome;  /* for -o json; NULL: it has not begun */
 } Rollout;
 
 static void rollout_done(Rollout *rollout) {
@@ -50,6 +53,8 @@ static void rollout_done(Rollout *rollout) {
         rollout_watch_done(&rollout->watch);
         rollout_show_done(&rollout->show);
         json_object_put(rollout->record);
+        json_object_put(rollout->written);
+        free(rollout->trouble);
         error_done(&rollout->refusal);
 }
 
@@ -68,8 +73,20 @@ static bool is_of_kruise(const Rollout *rollout) {
 
 /* Progress */
 
-static int64_t now_sec(void) {
-        return (int64_t) time(NULL);
+/* Nothing has changed for as long as Kubernetes gives a Deployment, and a pod by its own spec. */
+static bool is_late(const Rollout *rollout) {
+        json_object *workload = rollout->watch.view.workload;
+
+        return rollout_show_still_sec(&rollout->show) >
+               ROLLOUT_PROGRESS_SEC + rollout->limits.grace_sec +
+                       object_integer(workload, "spec.minReadySeconds") +
+                       object_integer(object_template(workload),
+                                      "spec.terminationGracePeriodSeconds");
+}
+
+static int refuse_late(const Rollout *rollout, const char *awaited, Error *reterr) {
+        return error_set(reterr, ERROR_TIMEOUT, "nothing has changed for %lld s; it was waiting %s",
+                         (long long) rollout_show_still_sec(&rollout->show), awaited);
 }
 
 /* The record belongs to the workload, and another run may have changed it. */
@@ -88,6 +105,10 @@ static int plan_by_record(Rollout *rollout, Error *reterr) {
         return rollout_plan(view, rollout->record, &rollout->limits, &rollout->step, reterr);
 }
 
+static const char *awaited(const Rollout *rollout) {
+        return rollout->step.action == ROLLOUT_WAIT ? rollout->step.message : rollout->trouble;
+}
+
 /* What is to be written now. */
 static int plan(Rollout *rollout, Error *reterr) {
         const RolloutView *view = &rollout->watch.view;
@@ -97,9 +118,31 @@ static int plan(Rollout *rollout, Error *reterr) {
         rollout_step_done(step);
         r = is_of_kruise(rollout) ? kruise_plan(view, rollout->record, step)
                                   : plan_by_record(rollout, reterr);
-        shown = rollout_show(&rollout->show, view, rollout->record,
-                             step->action == ROLLOUT_WAIT ? step->message : NULL);
+        shown = rollout_show(&rollout->show, view, rollout->record, awaited(rollout));
         return r < 0 ? r : shown;
+}
+
+static int set_trouble(Rollout *rollout, const Error *error) {
+        char *text;
+
+        if (text_format(&text, "for the API server: %s",
+                        error->kind == ERROR_NONE ? "no answer yet" : error_message(error)) < 0)
+                return -ENOMEM;
+        free(rollout->trouble);
+        rollout->trouble = text;
+        return 0;
+}
+
+static int is_away(const Error *error, void *userdata) {
+        Rollout *rollout = userdata;
+
+        if (set_trouble(rollout, error) < 0 ||
+            rollout_show_away(&rollout->show, rollout->trouble) < 0)
+                return -ENOMEM;
+        if (!is_late(rollout))
+                return 0;
+        (void) refuse_late(rollout, rollout->trouble, &rollout->refusal);
+        return 1;
 }
 
 /* Whether there is something to write, or to say. */
@@ -111,17 +154,18 @@ static int check(Rollout *rollout, Error *reterr) {
         r = plan(rollout, reterr);
         if (r < 0 || rollout->step.action != ROLLOUT_WAIT)
                 return r < 0 ? r : 1;
-        if (now_sec() - rollout->show.progress_sec > ROLLOUT_PROGRESS_SEC)
-                return error_set(reterr, ERROR_TIMEOUT, "waited %d s %s", ROLLOUT_PROGRESS_SEC,
-                                 rollout->step.message);
-        return 0;
+        return is_late(rollout) ? refuse_late(rollout, rollout->step.message, reterr) : 0;
 }
 
 /* Ends the wait also when the update cannot go on, for `refusal`. */
 static int is_due(void *userdata) {
         Rollout *rollout = userdata;
-        int r = check(rollout, &rollout->refusal);
+        const Error *trouble = kube_client_trouble(session_client(rollout->session));
+        int r;
 
+        if (trouble && trouble->kind != ERROR_NONE)
+                return is_away(trouble, rollout);
+        r = check(rollout, &rollout->refusal);
         return r < 0 && rollout->refusal.kind != ERROR_NONE ? 1 : r;
 }
 
@@ -149,7 +193,25 @@ static int write_step(Rollout *rollout, Error *reterr) {
 
         r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, step->patch, &object,
                           reterr);
-        return r < 0 ? r : rollout_watch_note(&rollout->watch, object);
+        if (r >= 0)
+                r = rollout_watch_note(&rollout->watch, object);
+        return r < 0 ? r : rollout_check_answer(step->patch, object, reterr);
+}
+
+/* Wanted again though the server has taken it, it would change nothing the next time either. */
+static int write_once(Rollout *rollout, Error *reterr) {
+        cleanup(free_p) char *key = NULL;
+        int r = rollout_step_key(&rollout->step, rollout->record, &key);
+
+        if (r < 0)
+                return r;
+        if (json_object_object_get_ex(rollout->written, key, NULL))
+                return error_set(reterr, ERROR_INVALID,
+                                 "\"%s\" does not stay as it was written: another client or an "
+                                 "admission webhook changes it back",
+                                 rollout->step.name ?: rollout->watch.path.name);
+        r = write_step(rollout, reterr);
+        return r < 0 ? r : patch_add(rollout->written, key, json_object_new_boolean(true));
 }
 
 /* It may have been done or not: no answer came. */
@@ -165,15 +227,11 @@ static bool is_held_by_budget(const Rollout *rollout, const Error *error) {
                strstr(error_message(error), "podunavailablebudget.policy.kruise.io");
 }
 
-/* What may be otherwise the next time it is read. */
+/* What may be otherwise the next time. */
 static bool is_temporary(const Rollout *rollout, const Error *error) {
-        bool is_in_time = now_sec() - rollout->show.progress_sec <= ROLLOUT_PROGRESS_SEC;
-
-        return is_lost(rollout, error) ||
-               (is_in_time &&
-                (is_held_by_budget(rollout, error) ||
-                 (!session_is_ended(rollout->session) &&
-                  (error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND))));
+        return !is_late(rollout) && !session_is_ended(rollout->session) &&
+               (is_lost(rollout, error) || is_held_by_budget(rollout, error) ||
+                error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND);
 }
 
 static void explain(const Rollout *rollout, const char *reason) {
@@ -218,7 +276,7 @@ static int end_early(const Rollout *rollout, int r, const Error *error) {
         status = session_end_status(rollout->session);
         if (status == EXIT_STATUS_TIMEOUT)
                 complain("%s/%s: timed out%s%s", kind_of(rollout), rollout->watch.path.name,
-                         rollout->step.message ? " waiting " : "", rollout->step.message ?: "");
+                         awaited(rollout) ? " waiting " : "", awaited(rollout) ?: "");
         if (status == 0) {
                 explain(rollout, error_message(error));
                 status = EXIT_STATUS_PARTLY;
@@ -271,11 +329,13 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         *ret_is_over = action == ROLLOUT_DONE || action == ROLLOUT_STOP;
         if (*ret_is_over)
                 return 0;
-        r = write_step(rollout, reterr);
+        r = write_once(rollout, reterr);
         if (r < 0)
                 return r;
 
-        rollout->show.progress_sec = now_sec();
+        free(rollout->trouble);
+        rollout->trouble = NULL;
+        rollout->pause_usec = 0;
         *ret_is_over = action == ROLLOUT_ABANDON;
         return 0;
 }
@@ -292,12 +352,27 @@ static int write_all(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         return r;
 }
 
+/* What an answer refuses is tried again with what the watch shows; only a lost connection may have hidden
+ * something, so that all is read anew. */
+static int pause_before_next(Rollout *rollout, const Error *error) {
+        uint64_t pause_usec =
+                rollout->pause_usec > 0 ? 2 * rollout->pause_usec : CONFLICT_PAUSE_USEC;
+
+        if (is_lost(rollout, error) && session_code(rollout->session) == 0)
+                rollout_watch_stop(&rollout->watch);
+        rollout->pause_usec = pause_usec < PAUSE_MAX_USEC ? pause_usec : PAUSE_MAX_USEC;
+        if (set_trouble(rollout, error) < 0)
+                return -ENOMEM;
+        (void) session_pause(rollout->session, rollout->pause_usec, NULL);
+        return 0;
+}
+
 static int go_on(Rollout *rollout) {
         rollout->outcome = "unfinished";
         for (;;) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 bool is_over = false, is_again;
-                int r = rollout_watch_wait(&rollout->watch, is_due, rollout, &error);
+                int r = rollout_watch_wait(&rollout->watch, is_due, is_away, rollout, &error);
                 bool is_followed = r >= 0;
 
                 if (is_followed)
@@ -316,10 +391,8 @@ static int go_on(Rollout *rollout) {
                         return end_early(rollout, r, &error);
                 if (r >= 0)
                         continue;
-                /* The next wait waits for the server, and for what it has now. */
-                if (is_lost(rollout, &error) || error.kind == ERROR_NOT_FOUND)
-                        rollout_watch_stop(&rollout->watch);
-                (void) session_pause(rollout->session, CONFLICT_PAUSE_USEC, NULL);
+                if (pause_before_next(rollout, &error) < 0)
+                        return -ENOMEM;
         }
 }
 
@@ -339,6 +412,7 @@ static int rehearse(Rollout *rollout, json_object *take_over, Error *reterr) {
 
         for (unsigned n = 0; r >= 0; n++) {
                 RolloutStep step = ROLLOUT_STEP_INIT;
+                cleanup(json_object_put_p) json_object *answer = NULL;
                 KubePath path;
 
                 r = rollout_rehearse(&rollout->watch.view, record, n, &step);
@@ -346,8 +420,12 @@ static int rehearse(Rollout *rollout, json_object *take_over, Error *reterr) {
                         return r;
                 path = path_of_step(rollout, &step);
                 path.query = session_is_dry_run(rollout->session) ? NULL : "dryRun=All";
+                /* Its controller writes to it as well, and nothing is stored. */
+                json_object_object_del(object_at(step.patch, "metadata"), "resourceVersion");
                 r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, step.patch,
-                                  NULL, reterr);
+                                  &answer, reterr);
+                if (r >= 0)
+                        r = rollout_check_answer(step.patch, answer, reterr);
                 rollout_step_done(&step);
         }
         return r;
@@ -529,14 +607,15 @@ static int init(Rollout *rollout, Session *session, const Flags *flags) {
         int r;
 
         *rollout = (Rollout){
+                .written = json_object_new_object(),
                 .session = session,
                 .flags = flags,
                 .limits = { .max_unavailable = flags->max_unavailable,
                             .grace_sec = flags->grace_sec },
         };
-        r = rollout_show_init(&rollout->show, now_sec());
+        r = rollout_show_init(&rollout->show);
         rollout->show.is_quiet = flags->wants_names || is_document(flags);
-        return r;
+        return rollout->written ? r : -ENOMEM;
 }
 
 static int go_on_with(Rollout *rollout, json_object *images) {
@@ -700,7 +779,7 @@ static int run(Rollout *rollout, json_object *images) {
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *expanded = NULL;
         RolloutRequest request = { .mode = images ? ROLLOUT_SET_IMAGE : ROLLOUT_FOLLOW,
-                                   .now_sec = now_sec() };
+                                   .now_sec = session_server_sec(rollout->session) };
         int r = parse_partition(flags->partition, &request.partition, &error);
 
         if (r >= 0)

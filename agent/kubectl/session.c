@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <systemd/sd-event.h>
+#include <time.h>
 
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
@@ -47,6 +48,7 @@ struct Session {
         char *user;              /* NULL: not asked yet */
         json_object *discovered; /* {"group/version": the list of its resources, or null} */
         size_t n_troubled;       /* watches that the server does not answer */
+        int code;                /* of the last answer; 0: none came */
 
         bool is_ended;  /* nothing more is sent */
         int end_status; /* why it ended first, as an exit status; 0: it did not */
@@ -219,6 +221,17 @@ bool session_is_ended(const Session *session) {
         return session->is_ended;
 }
 
+int session_code(const Session *session) {
+        return session->code;
+}
+
+int64_t session_server_sec(const Session *session) {
+        int64_t usec;
+
+        return kube_client_server_usec(session->client, &usec) ? usec / (int64_t) USEC_PER_SEC
+                                                               : (int64_t) time(NULL);
+}
+
 int session_end_status(const Session *session) {
         return session->end_status;
 }
@@ -373,11 +386,12 @@ static int session_ask(Session *session, const KubeRequest *request, json_object
                 cleanup(exchange_done) Exchange exchange = { .has_body = ret != NULL };
                 int r;
 
+                session->code = 0;
                 r = session_ask_once(session, request, &exchange, reterr);
                 if (r < 0)
                         return r;
 
-                *ret_code = exchange.code;
+                *ret_code = session->code = exchange.code;
                 if (exchange.error.kind == ERROR_NONE) {
                         if (ret)
                                 *ret = take_ptr(exchange.body);
@@ -648,7 +662,8 @@ struct SessionFollow {
         FollowedWatch watches[SESSION_WATCHES_MAX];
         size_t n_watches;
         void *userdata;
-        int (*is_done_asked)(void *userdata); /* NULL: there is no wait now */
+        int (*is_done_asked)(void *userdata);                     /* NULL: there is no wait now */
+        int (*is_away_asked)(const Error *error, void *userdata); /* may be NULL */
         void *asked_userdata;
         Deferred check; /* once for all that comes in one turn of the loop */
         Timer redraw;
@@ -671,22 +686,26 @@ SessionFollow *session_follow_free(SessionFollow *follow) {
         return NULL;
 }
 
-static bool follow_is_synced(const SessionFollow *follow) {
+/* A watch that has not shown yet all that there is; NULL: all have. */
+static const FollowedWatch *follow_find_unsynced(const SessionFollow *follow) {
         for (size_t i = 0; i < follow->n_watches; i++)
                 if (!follow->watches[i].was_synced)
-                        return false;
+                        return &follow->watches[i];
 
-        return true;
+        return NULL;
 }
 
 static int on_check(void *userdata) {
         SessionFollow *follow = userdata;
+        const FollowedWatch *unsynced = follow_find_unsynced(follow);
         int r;
 
-        if (!follow->is_done_asked || follow->is_done || !follow_is_synced(follow))
+        if (!follow->is_done_asked || follow->is_done || (unsynced && !follow->is_away_asked))
                 return 0;
 
-        r = follow->is_done_asked(follow->asked_userdata);
+        r = unsynced ? follow->is_away_asked(kube_watch_error(unsynced->watch),
+                                             follow->asked_userdata)
+                     : follow->is_done_asked(follow->asked_userdata);
         if (r > 0)
                 follow->is_done = true;
         return r < 0 ? r : 0;
@@ -787,11 +806,13 @@ int session_follow_new(Session *session, const SessionWatch *watches, size_t n_w
         return 0;
 }
 
-int session_follow_wait(SessionFollow *follow, int (*is_done)(void *userdata), void *userdata,
+int session_follow_wait(SessionFollow *follow, int (*is_done)(void *userdata),
+                        int (*is_away)(const Error *error, void *userdata), void *userdata,
                         Error *reterr) {
         int r;
 
         follow->is_done_asked = is_done;
+        follow->is_away_asked = is_away;
         follow->asked_userdata = userdata;
         follow->is_done = follow->error.kind != ERROR_NONE;
         r = on_redraw(follow);
@@ -817,5 +838,7 @@ int session_wait(Session *session, const SessionWait *wait, Error *reterr) {
                 return refuse_ended(session, reterr);
 
         r = session_follow_new(session, wait->watches, wait->n_watches, wait->userdata, &follow);
-        return r < 0 ? r : session_follow_wait(follow, wait->is_done, wait->userdata, reterr);
+        return r < 0 ? r
+                     : session_follow_wait(follow, wait->is_done, /* is_away= */ NULL,
+                                           wait->userdata, reterr);
 }

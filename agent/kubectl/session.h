@@ -113,11 +113,20 @@ typedef struct SessionFollow SessionFollow;
 int session_follow_new(Session *session, const SessionWatch *watches, size_t n_watches,
                        void *userdata, SessionFollow **ret);
 SessionFollow *session_follow_free(SessionFollow *follow);
-int session_follow_wait(SessionFollow *follow, int (*is_done)(void *userdata), void *userdata,
+/* is_away: asked every second instead of is_done while not everything was shown yet; the error says why, and is
+ * unset if only the answer is missing. It may end the wait as well. May be NULL. */
+int session_follow_wait(SessionFollow *follow, int (*is_done)(void *userdata),
+                        int (*is_away)(const Error *error, void *userdata), void *userdata,
                         Error *reterr);
 
 /* The server did not answer what is followed, and is asked again. */
 bool session_is_away(const Session *session);
+
+/* The status of the answer to the last request; 0: none came. */
+int session_code(const Session *session);
+
+/* What time it is for the server, as far as it has said so, in seconds since 1970. */
+int64_t session_server_sec(const Session *session);
 
 /* Waits that long; for pauses that the user asked for, and before trying again. */
 int session_pause(Session *session, uint64_t usec, Error *reterr);

@@ -649,6 +649,108 @@ def test_lost_answers(make, by_proxy, proxy, images):
     assert workload.uids() == uids and workload.strategy() == strategy
 
 
+def test_refused_in_the_middle(make, by_proxy, proxy, images):
+    """What the server answers with 5xx is tried again ever more slowly, and said; nothing is read anew."""
+    workload = make("deployment")
+    counter, tries, is_well = itertools.count(1), [], threading.Event()
+
+    async def behave(exchange: Exchange) -> None:
+        if not is_write(exchange.request.path) or next(counter) < 3 or is_well.is_set():
+            await api_faults.behave_well(exchange)
+            return
+        tries.append(len(proxy.requests("^GET ")))
+        await api_faults.refuse(500, "a webhook is down")(exchange)
+
+    proxy.on("^PATCH ", behave)
+    with by_proxy.running("set", "image", workload.name, f"main={images[1]}", "--timeout=90s") as child:
+        while "waiting for the API server" not in (line := child.stdout.readline()):
+            assert line, child.communicate()
+        assert "a webhook is down" in line
+        is_well.set()
+        _, errors = child.communicate(timeout=90 * SLOWLY)
+    assert child.returncode == 0, errors
+    assert 4 <= len(tries) <= 7, tries
+    assert tries[-1] == tries[0]
+    workload.assert_runs(images[1])
+
+
+def test_away_in_the_middle(cluster, make, inplace, images):
+    """An API server that does not come back is said to be awaited."""
+    workload = make("deployment")
+    apiserver = cluster.control_plane.apiserver
+    with inplace.running("set", "image", workload.name, f"main={images[1]}", "--timeout=90s") as child:
+        assert "updating" in child.stdout.readline()
+        apiserver.kill9()
+        try:
+            while "waiting for the API server" not in (line := child.stdout.readline()):
+                assert line, child.communicate()
+        finally:
+            apiserver.start()
+        _, errors = child.communicate(timeout=120 * SLOWLY)
+    assert child.returncode == 0, errors
+    workload.assert_runs(images[1])
+
+
+@contextmanager
+def admission(cluster: Cluster, resource: str, image: str, other: str) -> Iterator[None]:
+    """The API server itself makes the other image of one, in the first container, of what is updated."""
+    names = {"name": f"images-of-{resource}"}
+    version = {"apiVersion": "admissionregistration.k8s.io/v1beta1"}
+    path = "/spec/containers/0" if resource == "pods" else "/spec/template/spec/containers/0"
+    at = "object" + path.replace("/0", "[0]").replace("/", ".")
+    rule = {"apiGroups": ["", "apps"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": [resource]}
+    change = f"[JSONPatch{{op: 'replace', path: '{path}/image', value: '{other}'}}]"
+    policy = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "image", "expression": f"{at}.image == '{image}'"}],
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": change}}],
+    }
+    made = [
+        cluster.admin.create({**version, "kind": f"MutatingAdmissionPolicy{kind}", "metadata": names, "spec": spec})
+        for kind, spec in (("", policy), ("Binding", {"policyName": names["name"]}))
+    ]
+    try:
+        yield
+    finally:
+        for one in made:
+            cluster.admin.delete(cluster.admin.path_of(one))
+
+
+@pytest.mark.parametrize(
+    "kind, resource",
+    [("deployment", "pods"), ("deployment", "replicasets"), ("statefulset", "statefulsets")],
+)
+def test_admission_of_other_images(cluster, make, inplace, images, kind, resource):
+    """Nothing has changed when it is found."""
+    workload = make(kind)
+    pod = workload.pods()[0]["metadata"]
+    path = {
+        "pods": f"{PODS}/{pod['name']}",
+        "replicasets": f"/apis/apps/v1/namespaces/default/replicasets/{pod['ownerReferences'][0]['name']}",
+        "statefulsets": workload.path,
+    }[resource]
+    spec = {"containers": [{"name": "main", "image": images[1]}]}
+    patch = {"spec": spec if resource == "pods" else {"template": {"spec": spec}}}
+    with admission(cluster, resource, images[1], images[2]):
+        wait_until(
+            lambda: images[2] in json.dumps(workload.kube.patch(path, patch, "strategic", dryRun="All")),
+            60 * SLOWLY,
+            "the admission policy",
+            0.2,
+        )
+        generation = workload.kube.get(path)["metadata"]["generation"]
+        with none_replaced(workload):
+            ran = inplace.run("set", "image", workload.name, f"main={images[1]}", "--timeout=20s")
+        assert ran.code == 1, ran.stdout + ran.stderr
+        assert f'admission makes "{images[2]}" of the image "{images[1]}"' in ran.stderr
+        assert workload.record() is None
+        assert workload.kube.get(path)["metadata"]["generation"] == generation
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[2]}"))
+    workload.assert_runs(images[2])
+
+
 @pytest.mark.parametrize("kind", ["deployment", "statefulset"])
 def test_scaled_and_deleted_meanwhile(cluster, make, by_proxy, proxy, inplace, images, kind):
     """As by a HorizontalPodAutoscaler and an eviction: the pods that come have the new image in the end."""

@@ -32,6 +32,12 @@ _HASTY = {
     "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
 }
 
+# Policies that change objects, without a webhook's server.
+_ADMISSION = (
+    "--feature-gates=MutatingAdmissionPolicy=true",
+    "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
+)
+
 IMAGE = "registry.example/inplaced"  # as the manifests call it
 
 
@@ -44,7 +50,11 @@ class Cluster(Closing):
         networks = list(_SERVICES.subnets(new_prefix=28))
         services = find_free_network(random.sample(networks, len(networks)))
         self.control_plane = ControlPlane(
-            folder / "cp", controllers=True, scheduler=True, services=str(services)
+            folder / "cp",
+            controllers=True,
+            scheduler=True,
+            services=str(services),
+            apiserver_flags=_ADMISSION,
         )
         self.admin = self.control_plane.admin
         self.node = Kubelet(folder / "node", self.control_plane, registry, "lab", config=_HASTY)
