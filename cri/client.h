@@ -51,8 +51,8 @@ int cri_sandbox_status(RpcClient *client, const char *id, RpcDone done, void *us
 /* CriExec; agent/pod/exec.h makes this call. */
 extern const RpcMethod cri_exec_sync;
 
-/* Its reply says nothing. The runtime kills the container after so many seconds; the call ends some
- * time later at the latest. A container that does not run any more is a success. */
+/* The reply is empty. The runtime kills the container after grace_sec; the call ends some time
+ * later at the latest. A container that does not run any more is a success. */
 int cri_stop_container(RpcClient *client, const char *id, int64_t grace_sec, RpcDone done,
                        void *userdata, RpcCall **ret);
 

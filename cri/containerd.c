@@ -5,7 +5,7 @@
 #include "proto/containerd/services/events/v1/events.pb-c.h"
 #include "proto/containerd/services/leases/v1/leases.pb-c.h"
 
-/* Progress is a nicety: an answer that takes longer is not waited for. */
+/* Nothing depends on progress: the agent does not wait for a slower answer. */
 #define CONTENT_TIMEOUT_USEC ((uint64_t) 5 * 1000000)
 
 /* Images of CRI are in this namespace. */

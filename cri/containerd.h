@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What containerd serves beside CRI, on the same socket
+ * Services of containerd beside CRI, on the same socket
  *
  * Runtimes without these services answer ERROR_UNSUPPORTED. Everything that CRI pulls is in containerd's
  * namespace "k8s.io".
@@ -50,13 +50,13 @@ int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, 
  * What one refers to is not collected as garbage. cri_pull_image() takes the ID of one.
  */
 
-/* Until the time, as in RFC 3339, or leases_delete(). */
+/* Lasts until the time, as in RFC 3339, or until leases_delete(). */
 int leases_create(RpcClient *client, const char *id, const char *expires, RpcDone done,
                   void *userdata, RpcCall **ret);
 
 int leases_delete(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret);
 
-/* Leased: what it refers to. */
+/* Leased: the resources that the lease refers to. */
 int leases_list(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret);
 
 /*

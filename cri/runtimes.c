@@ -13,11 +13,11 @@
 #include "agent/base/loop.h"
 #include "cri/client.h"
 
-/* While a runtime is needed it is back within this time; the others are only looked for. */
+/* Pauses between tries: until a runtime is chosen and for that one, and for the others. */
 #define RETRY_NEEDED_USEC ((uint64_t) 250 * 1000)
 #define RETRY_OTHERS_USEC ((uint64_t) 30 * 1000000)
 
-/* A runtime that takes longer for its version than this is not of use. */
+/* A runtime that needs longer for its version is unusable. */
 #define VERSION_TIMEOUT_USEC ((uint64_t) 2 * 1000000)
 
 /* The question whether a runtime answers at all. */
@@ -26,17 +26,17 @@
 /* The pause between two questions to a silent runtime. */
 #define SILENCE_USEC ((uint64_t) 1000000)
 
-#define WORD_SIZE_MAX 64 /* of a name or version; a longer one is no runtime's */
+#define WORD_SIZE_MAX 64 /* bytes of a name or version; no runtime has longer ones */
 
 struct Runtime {
-        Runtimes *runtimes; /* of which it is one */
+        Runtimes *runtimes; /* owner of this runtime */
         char *path;
         uint64_t retry_usec; /* between two tries */
 
         RuntimeState state;
-        RuntimeState told_state; /* when it was last said to have changed */
+        RuntimeState told_state; /* state at the last call of runtime_become() */
         bool is_same_state;
-        ErrorKind refusal; /* of what answers there, or unset */
+        ErrorKind refusal; /* kind of the peer's refusal, or unset */
         RpcClient *client;
         RpcCall *call;
         Timer retry;
@@ -69,14 +69,14 @@ struct Runtimes {
 
 DEFINE_CLEANUP(Runtimes *, runtimes_free)
 
-/* Calls that registries or containers delay say nothing about the runtime. */
+/* Registries or containers delay these calls, so their duration says nothing about the runtime. */
 static bool is_prompt(const char *method) {
         return strcmp(method, "PullImage") != 0 && strcmp(method, "StopContainer") != 0 &&
                strcmp(method, "ExecSync") != 0;
 }
 
-/* A call without an answer raises a doubt, which a question to the runtime settles: one image or container may
- * hang alone. */
+/* A call without an answer makes the agent ask the runtime for its version: perhaps only one image
+ * or container hangs. */
 static void runtime_note_answer(Runtime *runtime, const char *method, ErrorKind result) {
         bool is_answer = result != ERROR_TIMEOUT;
 
@@ -84,7 +84,7 @@ static void runtime_note_answer(Runtime *runtime, const char *method, ErrorKind 
             (is_answer ? !runtime->is_doubted : !is_prompt(method)))
                 return;
 
-        /* Without memory the next call says it. */
+        /* Without memory, the next call notes it. */
         if (deferred_request(&runtime->news) < 0)
                 return;
 
@@ -108,7 +108,7 @@ static void on_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind r
 /* A try that fails sets the timer of the next one. */
 static int runtime_try(Runtime *runtime);
 
-/* One that is still being asked may turn out to be the better choice. */
+/* Waits for a runtime that is being asked, because it may be the better choice. */
 static Runtime *first_ready(const Runtimes *runtimes) {
         for (size_t i = 0; i < runtimes->n_items; i++)
                 switch (runtimes->items[i]->state) {
@@ -198,12 +198,12 @@ static int runtime_starts(Runtime *runtime) {
                             format("the runtime at %s is not ready yet", runtime->path));
 }
 
-/* What containerd says until its CRI plugin has read its state. */
+/* containerd answers this until its CRI plugin has read its state. */
 static bool is_starting(const Error *error) {
         return strstr(error_message(error), "not initialized yet") != NULL;
 }
 
-/* One that has answered Version is a runtime, and not the first one that listens before it serves. */
+/* A peer that has answered Version is a runtime that starts: some listen before they serve. */
 static int runtime_hangs_up(Runtime *runtime) {
         if (runtime->name)
                 return runtime_starts(runtime);
@@ -213,8 +213,8 @@ static int runtime_hangs_up(Runtime *runtime) {
                                    runtime->path));
 }
 
-/* Whether gRPC notices first that the connection is closed or that what came is not HTTP/2 is a matter
- * of luck, from one try to the next: so both are the same refusal, and no news after one another. */
+/* gRPC notices by luck whether the connection is closed or the peer does not speak HTTP/2. So both
+ * become the same refusal, which is not reported again when they alternate. */
 static int runtime_refuse(Runtime *runtime, const Error *error) {
         const char *path = runtime->path;
         ErrorKind refusal = error->kind;

@@ -26,7 +26,7 @@ typedef enum RuntimeState {
         RUNTIME_ABSENT,     /* no socket, or none that is served */
         RUNTIME_CONNECTING, /* connected, and asked for its version and whether it works */
         RUNTIME_READY,
-        RUNTIME_REFUSED, /* what is there does not speak CRI v1, or does not answer, or not to us */
+        RUNTIME_REFUSED, /* the peer does not speak CRI v1, does not answer, or denies us access */
         _RUNTIME_STATE_MAX,
 } RuntimeState;
 
@@ -34,10 +34,10 @@ typedef enum RuntimeState {
 typedef int (*RuntimeChanged)(Runtime *runtime, void *userdata);
 
 typedef struct RuntimesOptions {
-        const char *const *paths; /* of sockets; copied */
+        const char *const *paths; /* paths of sockets; copied */
         size_t n_paths;
         Metrics *metrics;          /* counts calls; may be NULL */
-        RuntimeChanged on_changed; /* of any of them */
+        RuntimeChanged on_changed; /* called for each runtime */
         void *userdata;
 } RuntimesOptions;
 
@@ -56,7 +56,7 @@ Runtime *runtimes_chosen(const Runtimes *runtimes);
 RpcClient *runtimes_client(const Runtimes *runtimes);
 bool runtimes_are_alive(const Runtimes *runtimes);
 
-/* None of them is being asked for the first time. */
+/* No runtime is being asked for the first time. */
 bool runtimes_are_settled(const Runtimes *runtimes);
 
 size_t runtimes_count(const Runtimes *runtimes);
@@ -65,20 +65,19 @@ Runtime *runtimes_get(const Runtimes *runtimes, size_t i);
 /* Tries those that are not connected now rather than later. */
 int runtimes_try(Runtimes *runtimes);
 
-/* One of them. */
 RuntimeState runtime_state(const Runtime *runtime);
 
-/* In on_changed: the state is the same as when that was called last; there is but another reason. */
+/* In on_changed: whether the state is the same as at the last call, with another reason. */
 bool runtime_is_as_before(const Runtime *runtime);
 
-/* NULL unless ready. Borrowed until the state changes. */
+/* NULL unless the runtime is ready. Borrowed until the state changes. */
 RpcClient *runtime_client(const Runtime *runtime);
 
 /* False as soon as the kernel knows that the connection has ended, even before on_changed. */
 bool runtime_is_alive(const Runtime *runtime);
 
-/* It is ready, but neither a call that it should have answered at once nor the question for its version was
- * answered in time, and no call has been since. Calls to it may go on. */
+/* The runtime is ready, but has answered neither a quick call nor the question for its version in
+ * time, and no call since. Calls to it may go on. */
 bool runtime_is_silent(const Runtime *runtime);
 
 const char *runtime_path(const Runtime *runtime);

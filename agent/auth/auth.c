@@ -24,7 +24,7 @@ typedef struct Slot {
         const char *label;   /* "namespace/name", or the name */
         KubeSecretAsk *read; /* while it is read */
         Keyring *keyring;    /* when it was read */
-        Error error;         /* or why it cannot be used */
+        Error error;         /* reason why it cannot be used */
 } Slot;
 
 /* Slots, and behind them their texts. */
@@ -104,7 +104,7 @@ static void slots_done(PullKeysAsk *ask) {
         }
 }
 
-/* There is one that can be used, or there is none at all. */
+/* Whether one can be used, or there is none at all. */
 static bool slots_have_usable(const PullKeysAsk *ask) {
         for (size_t i = 0; i < ask->n_slots; i++)
                 if (ask->slots[i].keyring)
@@ -123,7 +123,7 @@ static void finish_if_done(PullKeysAsk *ask) {
                 (void) deferred_request(&ask->ready);
 }
 
-/* Remembers either what was read or why it was not. */
+/* Keeps the keyring, or the reason why there is none. */
 static int slot_take(Slot *slot, int r, Keyring *keyring) {
         if (slot->error.kind == ERROR_NONE && r >= 0) {
                 slot->keyring = keyring;
@@ -199,7 +199,7 @@ static int slot_begin(Slot *slot) {
         return 0;
 }
 
-/* Begins to read as many as may be read at the same time. When all are read, finish_if_done(). */
+/* Starts as many reads as may run at the same time. When all are read, finish_if_done(). */
 static int slots_read(PullKeysAsk *ask) {
         while (ask->i_next < ask->n_slots && ask->n_reads < READS_MAX) {
                 int r;
@@ -212,7 +212,7 @@ static int slots_read(PullKeysAsk *ask) {
         return 0;
 }
 
-/* Whatever is not read by now is not going to be. */
+/* Fails the slots that are not read yet: there is no API server to read them from any more. */
 static void slots_give_up(PullKeysAsk *ask) {
         for (size_t i = 0; i < ask->n_slots; i++) {
                 Slot *slot = &ask->slots[i];
@@ -232,7 +232,7 @@ static void slots_give_up(PullKeysAsk *ask) {
         finish_if_done(ask);
 }
 
-/* The reason is that of the last one. */
+/* Refuses with the reason of the last slot. */
 static int refuse(const PullKeysAsk *ask, Error *reterr) {
         const Error *last = &ask->slots[ask->n_slots - 1].error;
 
@@ -247,8 +247,8 @@ static void complain_secret(Auth *auth, const Slot *slot) {
                             error_message(&slot->error));
 }
 
-/* What can be used, in the order of the desired image, and a problem of the rest. If nothing can be used
- * that is a refusal: an anonymous pull in its place might bring another image. */
+/* Collects the usable credentials in the order of the desired image, and logs a problem for each
+ * other slot. Refuses if no slot is usable: an anonymous pull instead could bring another image. */
 static int slots_collect(PullKeysAsk *ask, Keyring *keyring, Error *reterr) {
         if (!slots_have_usable(ask))
                 return refuse(ask, reterr);

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What credential provider plugins answered, for as long as it is good
+ * Answers of credential provider plugins, for as long as they are good
  *
  * An answer is kept for an image, its registry or all images, apart for each plugin. There is a limit
  * to the number of answers; beyond it the one goes that would have ended first. Pure: the
@@ -29,14 +29,14 @@ int credential_cache_new(size_t n_max, CredentialCache **ret);
 CredentialCache *credential_cache_free(CredentialCache *cache);
 size_t credential_cache_count(const CredentialCache *cache);
 
-/* The one for the image, else for its registry, else for all. Borrowed, or NULL. */
+/* Returns the answer for the image, else its registry, else all images. Borrowed, or NULL. */
 CredentialAnswer *credential_cache_find(CredentialCache *cache, size_t i_plugin,
                                         const char *canonical_name, uint64_t now_usec);
 
-/* In the place of one for the same. One that is good for 0 is not kept. */
+/* Replaces an answer for the same scope. An answer that is good for 0 is not kept. */
 int credential_cache_put(CredentialCache *cache, size_t i_plugin, CredentialScope scope,
                          const char *canonical_name, uint64_t now_usec, uint64_t keep_usec,
                          CredentialAnswer *answer);
 
-/* Drops what has ended. */
+/* Drops expired answers. */
 void credential_cache_purge(CredentialCache *cache, uint64_t now_usec);

@@ -64,7 +64,7 @@ static bool read_integer(const char **text, uint64_t *ret) {
         return true;
 }
 
-/* The digits behind the point; more of them than can count are passed over. */
+/* Reads the digits behind the point; digits too small to matter are skipped. */
 static void read_fraction(const char **text, uint64_t *ret, uint64_t *ret_scale) {
         uint64_t value = 0, scale = 1;
 
@@ -125,7 +125,7 @@ int go_duration_parse(const char *text, int64_t *ret_usec, Error *reterr) {
         return 0;
 }
 
-/* It is the group, such as "kubelet.config.k8s.io/" with its slash, and v1, v1beta1 or v1alpha1. */
+/* Whether it is the group, such as "kubelet.config.k8s.io/", and v1, v1beta1 or v1alpha1. */
 static bool is_known_version(const char *api_version, const char *group) {
         static const char *const versions[] = { "v1", "v1beta1", "v1alpha1" };
 
@@ -295,7 +295,7 @@ static int read_default_keep(struct json_object *object, const JsonPath *path, u
         return 0;
 }
 
-/* Takes the place of an earlier one of the same name, as it would for the kubelet. */
+/* Replaces an earlier variable of the same name, as the kubelet does. */
 static void place_variable(char **environment, char *variable) {
         size_t name_size = (size_t) (strchr(variable, '=') + 1 - variable);
         size_t i = 0;

@@ -23,14 +23,14 @@
 #define CREDENTIAL_PROVIDERS_MAX 64
 
 typedef struct CredentialProviderSpec {
-        char *name; /* of the program, without a folder */
+        char *name; /* name of the program, without a folder */
         char *api_version;
         char **match_images; /* keys as in agent/image/credentials.h; at least one */
         size_t n_match_images;
         uint64_t keep_usec; /* if the plugin does not say how long */
         char **arguments;   /* ended by NULL */
         char **environment; /* "NAME=value", no name twice; ended by NULL */
-        bool needs_token;   /* of a pod's service account; it is for no image then */
+        bool needs_token;   /* token of a pod's service account; then no image matches */
 } CredentialProviderSpec;
 
 typedef struct CredentialProvidersSpec {
@@ -52,7 +52,7 @@ bool credential_provider_spec_matches(const CredentialProviderSpec *spec,
 int credential_provider_request_format(const char *api_version, const char *canonical_name,
                                        char **ret);
 
-/* What else an answer may be used for. */
+/* Images that an answer may be used for. */
 typedef enum CredentialScope {
         CREDENTIAL_SCOPE_IMAGE, /* all tags of the same repository */
         CREDENTIAL_SCOPE_REGISTRY,

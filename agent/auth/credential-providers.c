@@ -30,24 +30,24 @@ struct CredentialProviders {
         char *bin_dir;
         CredentialProvidersSpec spec;
         CredentialCache *cache;
-        Error *failures; /* of each plugin, the last one, or unset */
+        Error *failures; /* last error of each plugin, or unset */
         Run *runs;       /* the newest first */
         size_t n_running;
         Deferred turn; /* a run was dropped, so that the next may begin */
 };
 
-/* One plugin asked for one image. All slots that need the answer share the run; only a few runs go on
- * at once. A run that no slot waits for any more is ended. */
+/* A run asks a plugin for an image. All slots that need the answer share the run; only a few runs
+ * go on at once. A run without slots is ended. */
 struct Run {
         CredentialProviders *providers;
         size_t i_plugin;
         char *canonical_name;
         Program *program; /* NULL: not started yet */
-        Slot *slots;      /* that wait for it */
+        Slot *slots;      /* slots that wait for the run */
         LIST_LINKS(Run);
 };
 
-/* One plugin that is for the image. */
+/* A plugin that matches the image. */
 struct Slot {
         CredentialProvidersAsk *ask;
         Run *run;                 /* NULL: it does not wait */
@@ -70,7 +70,7 @@ DEFINE_CLEANUP(CredentialProvidersAsk *, credential_providers_ask_unref)
 DEFINE_CLEANUP(CredentialAnswer *, credential_answer_unref)
 DEFINE_CLEANUP(Keyring *, keyring_free)
 
-/* That there is no file is no error. */
+/* A missing file is no error. */
 static int read_config(const char *path, CredentialProvidersSpec *ret, Error *reterr) {
         cleanup(secret_file_done) SecretFile file = SECRET_FILE_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
@@ -90,7 +90,7 @@ static int read_config(const char *path, CredentialProvidersSpec *ret, Error *re
         return r;
 }
 
-/* The kubelet makes one for the pod that the image is for. */
+/* Only the kubelet can make such a token, for the pod that uses the image. */
 static void note_token_needed(const CredentialProvidersSpec *spec, const char *config_path,
                               Log *log) {
         for (size_t i = 0; i < spec->n_items; i++)
@@ -102,7 +102,7 @@ static void note_token_needed(const CredentialProvidersSpec *spec, const char *c
                                     spec->items[i].name, config_path);
 }
 
-/* Takes it off the list, and ends its program. */
+/* Removes the run from the list and ends its program. */
 static void run_free(Run *run) {
         CredentialProviders *providers = run->providers;
 
@@ -125,7 +125,7 @@ static uint64_t now(const CredentialProviders *providers) {
         return usec;
 }
 
-/* Reads what the plugin wrote, and keeps it as long as that allows. */
+/* Parses the plugin's output and caches the answer for as long as the plugin allows. */
 static int take_output(Run *run, const char *output, size_t size, CredentialAnswer **ret,
                        Error *reterr) {
         cleanup(credential_provider_response_done) CredentialProviderResponse response =
@@ -174,7 +174,7 @@ static void note_success(Run *run) {
                  spec_of(run)->name);
 }
 
-/* Logged is the first failure, and one for another reason. */
+/* Logs the first failure, and later ones when the reason changes. */
 static void note_failure(Run *run, const Error *error) {
         Error *failure = &run->providers->failures[run->i_plugin];
 
@@ -203,7 +203,7 @@ static void slot_end(Slot *slot, CredentialAnswer *answer, const Error *error) {
                 (void) deferred_request(&ask->ready);
 }
 
-/* Gives every slot that waited the answer, or NULL and an error, and frees the run. */
+/* Passes the answer, or NULL and an error, to all slots of the run, and frees the run. */
 static void run_end(Run *run, CredentialAnswer *answer, const Error *error) {
         Slot *slots = take_ptr(run->slots);
 
@@ -345,7 +345,7 @@ static int slot_join_run(Slot *slot, CredentialProviders *providers, size_t i_pl
         return start_next(providers);
 }
 
-/* Does nothing to a slot that does not wait. */
+/* Does nothing if the slot does not wait. */
 static void slot_leave_run(Slot *slot) {
         Run *run = slot->run;
         CredentialProviders *providers;
@@ -432,7 +432,7 @@ CredentialProvidersAsk *credential_providers_ask_unref(CredentialProvidersAsk *a
         return NULL;
 }
 
-/* In the order of the plugins. */
+/* Adds the answers in the order of the plugins. */
 static int collect(const CredentialProvidersAsk *ask, Keyring *keyring) {
         for (size_t i = 0; i < ask->n_slots; i++) {
                 const CredentialAnswer *answer = ask->slots[i].answer;
@@ -491,7 +491,7 @@ static int ask_new(CredentialProviders *providers, const char *canonical_name,
         return 0;
 }
 
-/* From the cache, or by a run. */
+/* Fills the slot from the cache or by a run. */
 static int fill_slot(CredentialProviders *providers, size_t i_plugin, const char *canonical_name,
                      uint64_t now_usec, bool must_be_fresh, Slot *slot) {
         CredentialAnswer *known = NULL;

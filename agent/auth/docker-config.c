@@ -88,7 +88,7 @@ static int is_almost_auth_file(const struct dirent *entry) {
                strcasecmp(entry->d_name + size - strlen(SUFFIX), SUFFIX) == 0;
 }
 
-/* What is done with each file. */
+/* How to treat each file. */
 typedef struct Visit {
         Keyring *keyring;
         AuthDirProblem on_problem; /* may be NULL */

@@ -47,7 +47,7 @@ typedef struct DockerConfig DockerConfig;
 int docker_config_new(const char *home, DockerConfig **ret);
 DockerConfig *docker_config_free(DockerConfig *config);
 
-/* Adds what it holds just now. That there is none is no error; one that is broken is a refusal which
+/* Adds the credentials in the file now. A missing file is no error; a broken one is a refusal that
  * names it. */
 int docker_config_add(DockerConfig *config, Keyring *keyring, Error *reterr);
 
