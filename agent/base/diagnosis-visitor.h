@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What is wrong with a part of the agent, and what to do about it
+ * Problems of a part of the agent, and advice for each
  *
  * Each part that can fail reports its problems in this form on request.
  */
@@ -17,12 +17,12 @@ typedef struct DiagnosisVisitor {
         void *userdata;
 } DiagnosisVisitor;
 
-/* A part that can be asked. All NULL: there is none. */
+/* A part that can report its problems. All NULL: there is none. */
 typedef struct DiagnosisSource {
         int (*visit)(const void *source, const DiagnosisVisitor *visitor);
-        /* It does what it is there for. If not, *ret_why is one sentence, borrowed. */
+        /* Whether the part works. If not, *ret_why is one sentence, borrowed. */
         bool (*is_ready)(const void *source, const char **ret_why);
-        /* What it is about, in words; borrowed. */
+        /* Returns the peer that the part talks to, in words; borrowed. */
         const char *(*target)(const void *source);
         const void *source;
 } DiagnosisSource;

@@ -69,7 +69,7 @@ static int describe(Exposure exposure, const struct stat *status, const char *fo
         return r < 0 ? -ENOMEM : 0;
 }
 
-/* From the root down to it. What is not there, or cannot be seen, exposes nothing. */
+/* Checks each folder from the root down, then the file. A missing one exposes nothing. */
 static int walk(const char *path, bool is_secret, char **ret) {
         cleanup(free_p) char *copy = strdup(path);
         uid_t self = geteuid();

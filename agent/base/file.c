@@ -10,8 +10,8 @@
 
 #include "agent/base/cleanup.h"
 
-/* To open a device can do something by itself, so it is asked before what it is; and again when it is
- * open, since it may be something else by then. */
+/* Checks the type before opening, because opening a device can have effects, and again when it is
+ * open, because the file may have been replaced. */
 int file_open(const char *path, struct stat *ret_status, int *ret_fd) {
         cleanup(close_p) int fd = -1;
         struct stat status;

@@ -17,8 +17,8 @@ typedef struct LogOnce {
         uint64_t last;
 } LogOnce;
 
-/* Whether there is a problem that differs from the last one, and so has to be logged. NULL: there is
- * none now, and the next one will be new. */
+/* Returns whether the problem differs from the last one, and so has to be logged. NULL: there is no
+ * problem now; the next one will be new. */
 bool log_once(LogOnce *once, const char *problem);
 
 /* The last problem was logged, and has not ended. */
@@ -33,5 +33,5 @@ typedef struct LogOnceMany {
         size_t i_next;
 } LogOnceMany;
 
-/* Whether this is none of the last problems of this subject; then it is now. */
+/* Returns whether this is none of the last problems of this subject, and records it. */
 bool log_once_of(LogOnceMany *many, const char *subject, const char *problem);

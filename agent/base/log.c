@@ -42,7 +42,7 @@ struct Log {
         int level;
         bool is_colored;
         bool is_stuck;             /* the last line did not get through in time */
-        int journal;               /* its socket, connected; -1: not yet */
+        int journal;               /* connected socket of the journal; -1: not yet */
         unsigned long long n_lost; /* lines since the last one that got through */
 };
 
@@ -265,7 +265,7 @@ static bool log_to_stderr(Log *log, const Line *line) {
  * nothing reads the socket, and the loop with it.
  */
 
-/* Cut, or left out where not even its name fits. */
+/* Cuts the field, or leaves it out if not even its name fits. */
 static void journal_put(Line *line, const char *name, const char *value) {
         size_t room = line->limit - line->size, rest = strlen(name) + sizeof(uint64_t) + 3;
         size_t size;
@@ -396,7 +396,7 @@ static bool log_put(Log *log, int level, const LogField *fields, const char *mes
         return log_to_stderr(log, &line);
 }
 
-/* Before the next line that gets through. */
+/* Reports lost lines before the next line that gets through. */
 static bool log_put_lost(Log *log) {
         char message[128];
 

@@ -6,7 +6,7 @@
 #include "agent/base/backoff.h"
 #include "agent/base/random.h"
 
-/* The last step of each constructor: the source goes to the caller, or to the loop if ret is NULL. */
+/* Ends each constructor: passes the source to the caller, or to the loop if ret is NULL. */
 static int finish(sd_event_source *source, sd_event_source **ret) {
         int r;
 

@@ -20,11 +20,11 @@
 int loop_add_io(sd_event *event, sd_event_source **ret, int fd, uint32_t events,
                 sd_event_io_handler_t handler, void *userdata);
 
-/* One-shot, at that time of the clock. */
+/* One-shot timer at an absolute time of the clock. */
 int loop_add_time(sd_event *event, sd_event_source **ret, clockid_t clock, uint64_t usec,
                   uint64_t accuracy_usec, sd_event_time_handler_t handler, void *userdata);
 
-/* One-shot, so much later than the turn of the loop began. */
+/* One-shot timer, relative to the start of this turn of the loop. */
 int loop_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t clock, uint64_t usec,
                            uint64_t accuracy_usec, sd_event_time_handler_t handler, void *userdata);
 
@@ -83,7 +83,7 @@ int timer_start_at(Timer *timer, uint64_t usec);
 void timer_stop(Timer *timer);
 bool timer_is_running(const Timer *timer);
 
-/* Again after a failure, later each time: backoff_between_usec(). */
+/* A timer for the next attempt after a failure, later each time: backoff_between_usec(). */
 typedef struct Retry {
         Timer timer;
         uint64_t min_usec, max_usec;
@@ -93,12 +93,12 @@ typedef struct Retry {
 void retry_init(Retry *retry, sd_event *event, uint64_t min_usec, uint64_t max_usec, LoopCall call,
                 void *userdata);
 void retry_done(Retry *retry);
-/* It failed once more. at_least_usec: what the peer asked for, or 0. */
+/* Notes a failure and starts the pause. at_least_usec: the pause that the peer requested, or 0. */
 int retry_later(Retry *retry, uint64_t at_least_usec);
-/* If it waits, it is called in the next turn of the loop; the number of failures stays. */
+/* Ends a pause: the call comes in the next turn of the loop; the number of failures stays. */
 int retry_kick(Retry *retry);
-/* It succeeded, or is no longer needed: no call is pending, and the next failure is the first. */
+/* Notes a success, or that no retry is needed. Drops the pending call and the failures. */
 void retry_reset(Retry *retry);
 bool retry_is_waiting(const Retry *retry);
-/* How long it still waits, as of this turn of the loop; 0 if it does not. */
+/* Returns the rest of the pause, as of this turn of the loop; 0 without a pause. */
 uint64_t retry_rest_usec(const Retry *retry);

@@ -34,13 +34,13 @@
 #include "agent/base/loop.h"
 #include "agent/base/redact.h"
 
-/* For what the program started, and what still holds its stdout when it has ended. */
+/* How long stdout may stay open, held by a child of the program, after the program has ended. */
 #define GRACE_USEC ((uint64_t) 1000000)
 
-/* For its death, when this process is about to end. */
+/* How long to wait for the program's death when this process is about to end. */
 #define EXIT_MSEC 200
 
-/* Of what it complains about, what is read and what is shown: secrets are taken out in between. */
+/* Bytes that are read of stderr, and bytes that are shown. Secrets are removed in between. */
 #define COMPLAINT_SIZE 4096
 #define LINE_SIZE 256
 
@@ -48,7 +48,7 @@
 
 #define STATUS_IS_LOST "ended, and its status is lost: SIGCHLD must not be ignored"
 
-#define PROGRAMS_MAX 64 /* with more of them running, none that has left its session is killed */
+#define PROGRAMS_MAX 64 /* if more run, no process that has left its session is killed */
 
 /*
  * Leftovers: processes that a program has started, and that outlive it. Its session is known; the
@@ -92,7 +92,7 @@ static pid_t read_pid(DIR *folder, const char *name) {
         return 0;
 }
 
-/* Asked of the kernel, since those who run programs know nothing of each other. */
+/* Asks the kernel, because the owners of programs do not know each other. */
 static bool read_programs(Programs *ret) {
         cleanup(closedir_p) DIR *folder = opendir("/proc/self/fdinfo");
 
@@ -121,7 +121,7 @@ static bool is_program(const Programs *programs, pid_t pid) {
 
 static void leftovers_kill(sd_event *event, pid_t session);
 
-/* It is dead. */
+/* Reaps the dead process. */
 static int on_leftover_end(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
         sd_event *event = sd_event_ref(sd_event_source_get_event(source));
 
@@ -133,7 +133,7 @@ static int on_leftover_end(sd_event_source *source, int fd, uint32_t revents, vo
         return 0;
 }
 
-/* What cannot be watched is killed nevertheless, and reaped when this process ends. */
+/* Kills the process, also if it cannot be watched; then it is reaped when this process ends. */
 static void kill_one(sd_event *event, pid_t pid, pid_t session) {
         cleanup(close_p) int fd = pidfd_open(pid, 0);
         sd_event_source *source = NULL;
@@ -149,9 +149,9 @@ static void kill_one(sd_event *event, pid_t pid, pid_t session) {
         sd_event_source_unref(source);
 }
 
-/* To be called when a program, the leader of that session, was reaped. Those it finds are killed at
- * once, and reaped by the loop when they are dead; then it searches for theirs. A program counts as
- * running as long as this process holds a pidfd of it. */
+/* Kills leftovers when a program, the leader of the session, was reaped. The loop reaps them when
+ * they are dead, then searches for their children. A program counts as running as long as this
+ * process holds a pidfd of it. */
 static void leftovers_kill(sd_event *event, pid_t session) {
         cleanup(fclose_p) FILE *children = NULL;
         Programs programs = { .n = 0 };
@@ -178,7 +178,7 @@ static void leftovers_kill(sd_event *event, pid_t session) {
 typedef struct Spawned {
         pid_t pid;
         int life; /* a pidfd */
-        int out;  /* what it writes; reading does not block */
+        int out;  /* read end of the program's stdout; non-blocking */
         int err;
 } Spawned;
 
@@ -353,7 +353,7 @@ struct Program {
         Buffer output;
         size_t output_max;
         uint64_t timeout_usec;
-        char complaint[COMPLAINT_SIZE]; /* what came first on stderr */
+        char complaint[COMPLAINT_SIZE]; /* first bytes of stderr */
         size_t complaint_size;
         Error error; /* why it was not started */
 
@@ -400,8 +400,8 @@ static bool await_end(const Program *program) {
                poll(&life, 1, EXIT_MSEC) > 0;
 }
 
-/* One that does not die at once, as it waits for a disk, is not waited for: its last event source
- * stays behind alone, in the care of the loop, and reaps it; see on_life(). */
+/* Does not wait for a process that does not die at once, because it waits for a disk: the loop
+ * keeps its last event source, which reaps it; see on_life(). */
 static void program_kill(Program *program) {
         pid_t pid = program->pid;
         bool is_reaped = false;
@@ -477,7 +477,7 @@ static int finish_failed(Program *program) {
         const siginfo_t *status = &program->status;
         const char *line, *colon;
 
-        /* It may have been written at the last moment. */
+        /* The last bytes may still be in the pipe. */
         if (program->stderr_source)
                 (void) read_complaint(program, sd_event_source_get_io_fd(program->stderr_source));
         line = first_line(program->complaint);
@@ -534,7 +534,7 @@ static int on_stderr(sd_event_source *source, int fd, uint32_t revents, void *us
         return 0;
 }
 
-/* It was killed, and is dead now. */
+/* Reaps a killed program that is dead now. */
 static void reap(sd_event_source *source, int fd) {
         sd_event *event = sd_event_ref(sd_event_source_get_event(source));
         siginfo_t status = { 0 };
@@ -546,7 +546,7 @@ static void reap(sd_event_source *source, int fd) {
         sd_event_unref(event);
 }
 
-/* It ended; all that it wrote is in the pipe by now. */
+/* The program has ended; all its output is in the pipe by now. */
 static int on_life(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
         Program *program = userdata;
         int r;
@@ -604,7 +604,7 @@ static int refuse_start(Program *program, int number) {
         return deferred_request(&program->not_started);
 }
 
-/* The source is then the owner of the descriptor. Negative: a local failure. */
+/* Makes the source the owner of the descriptor. Negative: a local failure. */
 static int watch(Program *program, int *fd, sd_event_io_handler_t on_ready, sd_event_source **ret) {
         int r;
 

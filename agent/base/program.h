@@ -42,5 +42,5 @@ typedef int (*ProgramDone)(const char *output, size_t output_size, const Error *
 int program_run(sd_event *event, const ProgramOptions *options, ProgramDone on_done, void *userdata,
                 Program **ret);
 
-/* Kills it if it still runs, and then on_done is not called. Returns NULL. */
+/* Kills the program if it still runs; on_done is not called then. Returns NULL. */
 Program *program_free(Program *program);

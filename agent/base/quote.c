@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* What has to fit behind the text: a quote, three dots and the NUL. */
+/* Room behind the text for a quote, three dots and the NUL. */
 #define TAIL_SIZE 5
 
 static size_t character_size(const char *text) {

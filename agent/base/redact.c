@@ -10,8 +10,8 @@
  * encoded as often, or less. */
 #define LEVEL_MAX 2
 
-/* A text is read between `at` and `end` and written to `to`, which is never ahead of `at`. What the
- * URL at hand ends at is in url_end. */
+/* Text is read between `at` and `end` and written to `to`, which is never ahead of `at`. url_end is
+ * the end of the current URL. */
 typedef struct Redaction {
         char *start;
         char *to;

@@ -17,17 +17,17 @@
 #define REPEAT_FORGET_USEC ((uint64_t) 600 * 1000000)
 
 typedef struct Repeat {
-        uint64_t digest;  /* of what was sent last */
+        uint64_t digest;  /* digest of the last text sent */
         unsigned n_times; /* how often it was sent in a row; 0: nothing was */
         uint64_t sent_usec;
 } Repeat;
 
-/* Of what is to be sent. Several texts: the digest of one is the start of the next; 0 is the first.
- * NULL is another text than "". */
+/* Returns the digest of a text to be sent. For several texts, pass the digest of one as the start
+ * of the next; the first start is 0. NULL differs from "". */
 uint64_t repeat_digest(uint64_t start, const char *text);
 
-/* When it may be sent at the earliest; 0: at any time. */
+/* Returns the earliest time at which it may be sent; 0: at any time. */
 uint64_t repeat_when_usec(const Repeat *repeat, uint64_t digest);
 
-/* It was sent. */
+/* Records a write. */
 void repeat_note(Repeat *repeat, uint64_t digest, uint64_t now_usec);

@@ -12,5 +12,5 @@
 /* Fills the buffer and returns it. The time is in seconds since the epoch, of a year up to 9999. */
 const char *rfc3339_format(int64_t time, char buffer[static RFC3339_SIZE]);
 
-/* Understands fractions of a second, which are cut off, and numeric offsets. -EINVAL: it is none. */
+/* Cuts off fractions of a second, understands numeric offsets. -EINVAL: not a time. */
 int rfc3339_parse(const char *text, int64_t *ret);

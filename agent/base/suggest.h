@@ -21,5 +21,5 @@ static inline Suggestion suggest_for(const char *typed) {
         return (Suggestion){ .typed = typed, .distance = SUGGEST_DISTANCE_MAX + 1 };
 }
 
-/* Of two words that are equally near, the first one stays. */
+/* The first of several equally near words stays. */
 void suggest(Suggestion *suggestion, const char *word);

@@ -102,7 +102,7 @@ void documents_wipe(Documents *documents) {
 
 typedef struct Census {
         size_t n_values;  /* at most that many */
-        size_t n_members; /* of all objects, if no key is given twice */
+        size_t n_members; /* number of members of all objects, if no key is given twice */
         bool is_doubtful; /* it is not JSON, or has what a C string cannot hold */
 } Census;
 
@@ -167,7 +167,7 @@ static size_t skip_blanks(const char *text, size_t size, size_t i) {
         return i;
 }
 
-/* Of a text that is JSON, in which each colon outside of strings follows a key. */
+/* Notes the line of each key of a JSON text: each colon outside of strings follows a key. */
 static int read_lines(const char *text, size_t size, Documents *documents) {
         Census ignored = { .n_values = 0 };
         size_t line = 1;
@@ -474,14 +474,14 @@ typedef struct Extent {
 
 typedef struct Anchor {
         char *name;
-        struct json_object *value; /* one reference */
+        struct json_object *value; /* holds one reference */
         Extent extent;
 } Anchor;
 
 /* A mapping or sequence that has begun and not ended. */
 typedef struct Frame {
         struct json_object *container;
-        char *key;    /* of the value that comes next; NULL in a sequence, and before a key */
+        char *key;    /* key of the next value; NULL in a sequence, and before a key */
         char *anchor; /* may be NULL */
         Extent before;
         size_t height;
@@ -493,7 +493,7 @@ typedef struct Builder {
         size_t n_frames;
         Anchor anchors[ANCHORS_MAX];
         size_t n_anchors;
-        Extent total; /* of the whole text; its height is not used */
+        Extent total; /* extent of the whole text; its height is not used */
         Error *reterr;
 } Builder;
 
@@ -642,7 +642,7 @@ static int on_key(Builder *builder, const yaml_event_t *event) {
         return builder_count(builder, 0, event->data.scalar.length, &event->start_mark);
 }
 
-/* What the scalar is, unless its tag says something that it cannot be. */
+/* Finds the type of the scalar; refuses a tag that does not fit the text. */
 static int resolve_scalar(Builder *builder, const yaml_event_t *event, YamlType *ret) {
         const char *tag = (const char *) event->data.scalar.tag;
         const char *text = (const char *) event->data.scalar.value;

@@ -5,7 +5,7 @@
 #include <json-c/json.h>
 #include <string.h>
 
-/* Its depth was limited when it was read. */
+/* The recursion is bounded, because the reader limits the depth. */
 void json_wipe(json_object *json) {
         if (json_object_is_type(json, json_type_string)) {
                 explicit_bzero((char *) json_object_get_string(json),

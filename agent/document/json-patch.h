@@ -18,7 +18,7 @@ int patch_add_null(struct json_object *object, const char *key);
 
 int patch_append(struct json_object *list, struct json_object *value);
 
-/* {"key": value}, owned by the caller; NULL: no memory. */
+/* Returns {"key": value}, owned by the caller; NULL: no memory. */
 struct json_object *patch_wrap(const char *key, struct json_object *value);
 
 /* Applies a merge patch to a document and makes *document the result, which the caller owns as it has

@@ -14,7 +14,7 @@
 #include "agent/base/quote.h"
 #include "agent/base/rfc3339.h"
 
-/* It keeps the last string it has read. */
+/* Wipes the tokener, which keeps the last string it has read. */
 static void tokener_done(json_tokener **tokener) {
         if (!*tokener)
                 return;
@@ -24,7 +24,7 @@ static void tokener_done(json_tokener **tokener) {
         json_tokener_free(*tokener);
 }
 
-/* What json-c says of a mistake are constant words, so it can be repeated. */
+/* The error may repeat json-c's words, which are constant and quote nothing. */
 int json_parse_within(const char *text, size_t size, JsonLimits limits, struct json_object **ret,
                       Error *reterr) {
         cleanup(tokener_done) json_tokener *tokener = NULL;

@@ -22,7 +22,7 @@
 /* Where an object is: a chain of these on the stack, up to the root, which is NULL. */
 typedef struct JsonPath {
         const struct JsonPath *parent;
-        const char *key; /* of a member, or NULL for an item of a list */
+        const char *key; /* key of a member, or NULL for an item of a list */
         size_t index;
 } JsonPath;
 
@@ -32,10 +32,10 @@ int json_parse(const char *text, size_t size, struct json_object **ret, Error *r
 
 typedef struct JsonLimits {
         size_t size;    /* in bytes */
-        unsigned depth; /* of lists and objects in each other */
+        unsigned depth; /* nesting of lists and objects */
 } JsonLimits;
 
-#define JSON_LIMITS ((JsonLimits){ .size = INT_MAX, .depth = 32 }) /* of json_parse() */
+#define JSON_LIMITS ((JsonLimits){ .size = INT_MAX, .depth = 32 }) /* limits of json_parse() */
 
 /* The same within narrower limits. */
 int json_parse_within(const char *text, size_t size, JsonLimits limits, struct json_object **ret,
@@ -66,13 +66,14 @@ int json_read_integer(struct json_object *object, const JsonPath *path, const ch
 int json_read_boolean(struct json_object *object, const JsonPath *path, const char *key, bool *ret,
                       Error *reterr);
 
-/* What follows is for what may be missing or of any type, such as what the agent wrote itself: then it
- * is NULL, or 0. What is no object has no members. A text with a NUL in it is none; an empty one is. */
+/* The following functions read values that may be missing or of any type, such as the agent's own:
+ * they return NULL or 0 then. Anything but an object has no members. A text with a NUL in it does
+ * not count; an empty one does. */
 struct json_object *json_get(struct json_object *object, const char *key, enum json_type type);
 const char *json_get_text(struct json_object *object, const char *key);
-/* NULL also for an empty one. */
+/* Returns NULL also for an empty text. */
 const char *json_get_filled(struct json_object *object, const char *key);
-/* Its member is this text. */
+/* Whether the member is this text. */
 bool json_is(struct json_object *object, const char *key, const char *text);
 int64_t json_get_integer(struct json_object *object, const char *key);
 int64_t json_get_time(struct json_object *object, const char *key);

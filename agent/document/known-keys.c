@@ -18,7 +18,7 @@
 #define LISTED_MAX 8
 
 typedef struct Walk {
-        const unsigned *line; /* of the next key */
+        const unsigned *line; /* line of the next key */
         bool is_secret;
         UnknownKeys unknown;
 } Walk;
@@ -73,7 +73,7 @@ static int list_known(const KnownKey *known, char **ret) {
         return 0;
 }
 
-/* What follows the line number. */
+/* Writes the message, without the line number. */
 static int describe(const Walk *walk, const JsonPath *path, const KnownKey *known, Error *ret) {
         const JsonPath alone = { .key = path->key };
         const char *likely = find_likely(known, path->key);
@@ -124,7 +124,7 @@ static int report(Walk *walk, const JsonPath *path, const KnownKey *known, unsig
         return unknown_keys_add(&walk->unknown, text);
 }
 
-/* Passes each key, also where all of them are known: the lines are counted. */
+/* Visits each key, also where all of them are known, to keep count of the lines. */
 static int check_value(Walk *walk, struct json_object *value, const JsonPath *path,
                        const KnownKey *known) {
         int r = 0;

@@ -18,7 +18,7 @@
 /* A key that an object may have. An array of these ends with one without a name. */
 typedef struct KnownKey {
         const char *name; /* "*": any */
-        /* Of its object, or of each object of its list; NULL: any. */
+        /* Keys of its object, or of each object of its list; NULL: any. */
         const struct KnownKey *members;
         bool is_any_case;
 } KnownKey;
@@ -39,7 +39,7 @@ int known_keys_check(const Documents *documents,
                      const KnownKey *(*known_in)(struct json_object *document), bool is_secret,
                      UnknownKeys *ret);
 
-/* Something else that is worth a line; the text is copied. */
+/* Adds another line; the text is copied. */
 int unknown_keys_add(UnknownKeys *unknown, const char *text);
 
 void unknown_keys_done(UnknownKeys *unknown);
