@@ -11,7 +11,6 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/workload.h"
 
@@ -28,59 +27,9 @@ const DoctorKind doctor_kinds[] = {
         { KRUISE, beta, "imagepulljobs",             true,  "not served; NodeImages are written directly" },
         { KRUISE, alpha, "clonesets",                true,  "not served" },
 };
-
-const DoctorRight doctor_rights[] = {
-        { "list",   NULL,   "pods",                      NULL,     true,  "status, restart and set image need it" },
-        { "watch",  NULL,   "pods",                      NULL,     true,  "status --watch, restart and set image need it" },
-        { "patch",  NULL,   "pods",                      NULL,     true,  "set image needs it" },
-        { "patch",  NULL,   "pods",                      "status", true,  "set image needs it for readiness gates" },
-        { "patch",  "apps", "deployments",               NULL,     true,  "set image needs it for Deployments" },
-        { "patch",  "apps", "replicasets",               NULL,     true,  "set image needs it for Deployments" },
-        { "patch",  "apps", "statefulsets",              NULL,     true,  "set image needs it for StatefulSets" },
-        { "patch",  "apps", "daemonsets",                NULL,     true,  "set image needs it for DaemonSets" },
-        { "list",   NULL,   "nodes",                     NULL,     false, "preload and doctor need it" },
-        { "list",   KRUISE, "nodeimages",                NULL,     false, "images, status and doctor need it" },
-        { "patch",  KRUISE, "nodeimages",                NULL,     false, "preload needs it" },
-        { "create", KRUISE, "containerrecreaterequests", NULL,     true,  "restart needs it" },
-        { "watch",  KRUISE, "containerrecreaterequests", NULL,     true,  "restart needs it" },
-};
 /* clang-format on */
 
 const size_t n_doctor_kinds = sizeof(doctor_kinds) / sizeof(doctor_kinds[0]);
-const size_t n_doctor_rights = sizeof(doctor_rights) / sizeof(doctor_rights[0]);
-
-static json_object *attributes_of(const DoctorRight *right, const char *namespace) {
-        cleanup(json_object_put_p) json_object *attributes = json_object_new_object();
-
-        if (!attributes || patch_add_text(attributes, "verb", right->verb) < 0 ||
-            patch_add_text(attributes, "group", right->group ?: "") < 0 ||
-            patch_add_text(attributes, "resource", right->resource) < 0 ||
-            (right->subresource &&
-             patch_add_text(attributes, "subresource", right->subresource) < 0) ||
-            (right->is_namespaced && patch_add_text(attributes, "namespace", namespace) < 0))
-                return NULL;
-
-        return take_ptr(attributes);
-}
-
-int doctor_plan_review(const DoctorRight *right, const char *namespace, json_object **ret) {
-        cleanup(json_object_put_p) json_object *review = json_object_new_object();
-
-        if (!review || patch_add_text(review, "apiVersion", "authorization.k8s.io/v1") < 0 ||
-            patch_add_text(review, "kind", "SelfSubjectAccessReview") < 0 ||
-            patch_add(review, "spec",
-                      patch_wrap("resourceAttributes", attributes_of(right, namespace))) < 0)
-                return -ENOMEM;
-
-        *ret = take_ptr(review);
-        return 0;
-}
-
-bool doctor_plan_is_allowed(json_object *review) {
-        json_object *allowed = object_at(review, "status.allowed");
-
-        return json_object_is_type(allowed, json_type_boolean) && json_object_get_boolean(allowed);
-}
 
 /* As the agent's own manifests see it. */
 static bool runs_containers(json_object *node) {

@@ -24,22 +24,6 @@ typedef struct DoctorKind {
 extern const DoctorKind doctor_kinds[];
 extern const size_t n_doctor_kinds;
 
-typedef struct DoctorRight {
-        const char *verb;
-        const char *group; /* NULL: the core */
-        const char *resource;
-        const char *subresource; /* NULL: none */
-        bool is_namespaced;
-        const char *purpose; /* which commands need it */
-} DoctorRight;
-
-extern const DoctorRight doctor_rights[];
-extern const size_t n_doctor_rights;
-
-/* A SelfSubjectAccessReview; the caller owns *ret. */
-int doctor_plan_review(const DoctorRight *right, const char *namespace, json_object **ret);
-bool doctor_plan_is_allowed(json_object *review);
-
 typedef struct DoctorNodes {
         char **items; /* names */
         size_t n_items;

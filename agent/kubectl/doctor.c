@@ -21,7 +21,11 @@
 #include "agent/kubectl/agents.h"
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/doctor-plan.h"
+#include "agent/kubectl/rights.h"
 
+#define KRUISE "apps.kruise.io"
+#define ROLE_ADVICE \
+        "the ClusterRole inplaced-user has these rights, see docs/OPERATING.md (\"Rights of users\")"
 #define NODES_SHOWN 5 /* by name, of those with one problem */
 
 typedef struct Doctor {
@@ -77,38 +81,59 @@ static int check_kind(Doctor *doctor, const DoctorKind *kind, const char **ret, 
                            kind->absence);
 }
 
-static int check_right(Doctor *doctor, const DoctorRight *right, Error *reterr) {
-        static const KubePath path = { .group = "authorization.k8s.io",
-                                       .version = "v1",
-                                       .resource = "selfsubjectaccessreviews" };
-        cleanup(json_put_p) json_object *review = NULL;
-        cleanup(json_put_p) json_object *answer = NULL;
-        char subject[128];
-        int r;
+/* OpenKruise's kinds are known to few servers. */
+static int is_served(Doctor *doctor, RightsTask task, bool *ret, Error *reterr) {
+        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+        const Right *right = rights_own(task);
+        const char *version = "";
+        int r = 0;
 
-        r = doctor_plan_review(right, session_namespace(doctor->session), &review);
-        if (r < 0)
-                return r;
-        r = session_create(doctor->session, &path, review, &answer, reterr);
-        if (r < 0)
-                return r;
-        if (doctor_plan_is_allowed(answer))
-                return 0;
+        if (strcmp(right->group, KRUISE) == 0)
+                r = session_find_version(doctor->session, KRUISE, versions, right->resource,
+                                         &version, reterr);
+        *ret = version;
+        return r;
+}
 
-        (void) snprintf(subject, sizeof(subject), "%s %s", right->verb, right->resource);
-        return add_problem(doctor, subject, "this user lacks the right", right->purpose);
+/* Who may not write a kind at all may not want to: this is no problem. */
+static int report_rights(Doctor *doctor, RightsTask task, const RightsMissing *missing) {
+        const char *subject = rights_task_to_string(task);
+        cleanup(free_p) char *text = NULL;
+
+        if (!missing->text[0])
+                return add_fact(doctor, subject, "allowed");
+        if (text_format(&text, "%sthis user lacks %s",
+                        missing->n == 0 ? "allowed but for readiness gates: " : "",
+                        missing->text) < 0)
+                return -ENOMEM;
+
+        return missing->has_own && missing->n > 0 ? add_problem(doctor, subject, text, ROLE_ADVICE)
+                                                  : add_fact(doctor, subject, text);
 }
 
 static int check_rights(Doctor *doctor, Error *reterr) {
-        for (size_t i = 0; i < n_doctor_rights; i++) {
-                int r;
+        cleanup(rights_done) Rights rights = { .answers = NULL };
+        bool has_any = false;
+        int r;
 
-                r = check_right(doctor, &doctor_rights[i], reterr);
-                if (r < 0)
-                        return r;
+        r = rights_init(doctor->session, &rights);
+        for (RightsTask task = 0; r >= 0 && task < _RIGHTS_TASK_MAX; task++) {
+                cleanup(rights_missing_done) RightsMissing missing = { .text = NULL };
+                bool has_kind;
+
+                r = is_served(doctor, task, &has_kind, reterr);
+                if (r < 0 || !has_kind)
+                        continue;
+
+                r = rights_check(&rights, task, NULL, &missing, reterr);
+                if (r >= 0)
+                        r = report_rights(doctor, task, &missing);
+                has_any = has_any || missing.has_own;
         }
+        if (r < 0 || has_any)
+                return r;
 
-        return 0;
+        return add_problem(doctor, "rights", "this user may do nothing of all that", ROLE_ADVICE);
 }
 
 static int on_node(json_object *node, void *userdata) {
@@ -157,8 +182,7 @@ static int check_nodes(Doctor *doctor, const char *node_image_version, Error *re
 
         r = session_list_metadata(doctor->session, &path, on_node, doctor, &error);
         if (error.kind == ERROR_DENIED)
-                return add_problem(doctor, "nodes", error_message(&error),
-                                   "the agents cannot be checked without it");
+                return add_fact(doctor, "nodes", error_message(&error));
         if (error.kind != ERROR_NONE)
                 return error_copy(reterr, &error);
         if (r < 0)
@@ -168,8 +192,7 @@ static int check_nodes(Doctor *doctor, const char *node_image_version, Error *re
         if (r < 0)
                 return r;
         if (agents.error.kind != ERROR_NONE) {
-                r = add_problem(doctor, "agents", error_message(&agents.error),
-                                "some agents may be missing here because of that");
+                r = add_fact(doctor, "agents", error_message(&agents.error));
                 if (r < 0)
                         return r;
         }

@@ -11,6 +11,7 @@
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/agents.h"
 #include "agent/kubectl/preload.h"
+#include "agent/kubectl/rights.h"
 #include "agent/kubectl/rollout-pod-plan.h"
 
 /* Copies: while requests are answered, the view is brought up to date. */
@@ -76,6 +77,25 @@ static int on_node_image(json_object *node_image, void *userdata) {
         return texts_has(&places->nodes, name) ? texts_add(&places->registered, name) : 0;
 }
 
+/* The right to update one workload need not include the right to make nodes pull. */
+static int check_rights(Session *session, Error *reterr) {
+        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+        cleanup(rights_missing_done) RightsMissing missing = { .text = NULL };
+        cleanup(rights_done) Rights rights = { .answers = NULL };
+        const char *jobs;
+        int r = session_find_version(session, PRELOAD_GROUP, versions, "imagepulljobs", &jobs,
+                                     reterr);
+
+        if (r >= 0)
+                r = rights_init(session, &rights);
+        if (r >= 0)
+                r = rights_check(&rights, jobs ? RIGHTS_PRELOAD_BY_JOBS : RIGHTS_PRELOAD, NULL,
+                                 &missing, reterr);
+        return r < 0 || missing.n == 0
+                       ? r
+                       : error_set(reterr, ERROR_DENIED, "this user lacks %s", missing.text);
+}
+
 static int find_places(const RolloutWatch *watch, json_object *record, bool is_required,
                        Places *ret, Error *reterr) {
         KubePath path = { .group = PRELOAD_GROUP, .resource = "nodeimages" };
@@ -83,6 +103,8 @@ static int find_places(const RolloutWatch *watch, json_object *record, bool is_r
 
         if (r >= 0)
                 r = find_nodes(watch, record, &ret->nodes);
+        if (r >= 0 && path.version && ret->nodes.n > 0)
+                r = check_rights(watch->session, reterr);
         if (r >= 0 && path.version && ret->nodes.n > 0)
                 r = session_list_metadata(watch->session, &path, on_node_image, ret, reterr);
         if (r < 0 || !is_required)
@@ -168,7 +190,6 @@ int rollout_preload(const RolloutWatch *watch, json_object *record, bool is_requ
         if (error.kind != ERROR_DENIED || is_required)
                 return error_copy(reterr, &error);
 
-        /* The right to update one workload need not include the right to make nodes pull. */
         complain("the images are not pulled before the update: %s", error_message(&error));
         *ret_is_done = false;
         return 0;

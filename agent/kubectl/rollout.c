@@ -21,6 +21,7 @@
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/hint.h"
 #include "agent/kubectl/kruise-plan.h"
+#include "agent/kubectl/rights.h"
 #include "agent/kubectl/rollout-plan.h"
 #include "agent/kubectl/rollout-preload.h"
 #include "agent/kubectl/rollout-report.h"
@@ -591,6 +592,8 @@ static int load(Rollout *rollout, const char *workload, Error *reterr) {
         if (rollout->limits.max_unavailable)
                 r = share_parse(rollout->limits.max_unavailable, 1, SHARE_ROUNDED_UP, &ignored,
                                 reterr);
+        if (r >= 0)
+                r = rights_require(rollout->session, workload, reterr);
         if (r >= 0)
                 r = rollout_watch_load(rollout->session, workload, &rollout->watch, reterr);
         rollout->watch.view.noted = rollout->show.pods;

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -22,6 +23,7 @@ import yaml
 from fake import api_faults
 from fake.api_proxy import ApiProxy, Exchange
 from lab import sanitizers
+from lab.clients import MANIFESTS
 from lab.cluster import Cluster
 from lab.documents import write_whole
 from lab.inplace import Inplace, Ran
@@ -39,6 +41,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 
 
 RECORD = "inplaced.io/rollout"
 GATE = "inplaced.io/Ready"
+RBAC = "rbac.authorization.k8s.io"
 PODS = "/api/v1/namespaces/default/pods"
 
 KINDS = {
@@ -1049,14 +1052,17 @@ def with_rights(cluster: Cluster, folder: Any, name: str, *patches: tuple[str, s
 
 
 def test_missing_rights(cluster, agent, make, images, folder):
-    """Are found before anything has changed."""
+    """Are found before anything has changed, and named at once."""
     gated = {"readinessGates": [{"conditionType": GATE}]}
-    for resource, pod in ("pods", {}), ("pods/status", gated):
+    for others, pod, said in (
+        ((), {}, "lacks rights in namespace default: patch pods; patch replicasets.apps; patch pods/status"),
+        ((("apps", "*"), ("", "pods")), gated, 'cannot patch resource "pods/status"'),
+    ):
         workload = make("deployment", pod=pod)
-        others = [("", "pods")] if pod else []
-        user = with_rights(cluster, folder, workload.app, ("apps", "*"), *others)
+        user = with_rights(cluster, folder, workload.app, ("apps", "deployments"), *others)
         ran = user.run("set", "image", workload.name, f"main={images[1]}")
-        assert ran.code == 1 and f'cannot patch resource "{resource}"' in ran.stderr
+        assert ran.code == 1 and said in ran.stderr
+        assert pod or f"--clusterrole=inplaced-user --user={workload.app}" in ran.stderr
         assert workload.record() is None and workload.strategy() == (False, None)
 
 
@@ -1336,3 +1342,108 @@ def test_nodes_of_two_kinds(cluster, agent, plain, make, inplace, registry, imag
     assert doctor.code == 3 and "problem: 1 node (plain): there is no agent" in doctor.stdout
     assert "2, 1 with an agent, 1 of unknown version" in doctor.stdout
     node_image.delete()
+
+
+VERBS = {"PATCH": "patch", "POST": "create", "DELETE": "delete"}
+
+
+def used_rights(proxy: ApiProxy) -> set[tuple[str, str]]:
+    """(verb, resource) of all requests. A watch that shows what is there stands for a list, as on older servers."""
+    used = set()
+    for request in proxy.requests():
+        path, _, query = request.path.partition("?")
+        _, _, rest = path.partition("/namespaces/default/")
+        resource, _, name = rest.partition("/")
+        name, _, subresource = name.partition("/")
+        resource += f"/{subresource}" if subresource else ""
+        if request.method != "GET":
+            used.add((VERBS[request.method], resource))
+        elif name:
+            used.add(("get", resource))
+        else:
+            used.add(("watch" if "watch=" in query else "list", resource))
+            if "sendInitialEvents" in query:
+                used.add(("list", resource))
+    return used
+
+
+@pytest.fixture
+def role(cluster) -> Iterator[Object]:
+    """The ClusterRole of the manifests for people."""
+    cluster.control_plane.apply_files(MANIFESTS / "users" / "rbac.yaml")
+    path = f"/apis/{RBAC}/v1/clusterroles/inplaced-user"
+    yield cluster.admin.get(path)
+    cluster.admin.delete(path)
+
+
+@pytest.fixture
+def user(cluster, proxy, role, folder) -> Iterator[Inplace]:
+    """Somebody to whom it is bound in one namespace, through the proxy."""
+    account = {"kind": "ServiceAccount", "metadata": {"name": "erin", "namespace": "default"}}
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "erin", "namespace": "default"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role["metadata"]["name"]},
+        "subjects": [{"kind": "ServiceAccount", **account["metadata"]}],
+    }
+    made = [cluster.admin.create({"apiVersion": "v1", **account}), cluster.admin.create(binding)]
+    token = cluster.control_plane.service_account_token("default", "erin")
+    path = write_kubeconfig(folder / "erin.conf", proxy.url, proxy.authority, token=token)
+    yield Inplace(path, folder)
+    for one in made:
+        cluster.admin.delete(cluster.admin.path_of(one))
+
+
+def granted_rights(role: Object) -> set[tuple[str, str]]:
+    return {
+        (verb, resource)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_role_for_users(cluster, agent, make, images, proxy, role, user):
+    """Who has it in one namespace can do everything there, and needs all of it."""
+    for kind in KINDS:
+        workload = make(kind, pod={"readinessGates": [{"conditionType": GATE}]} if kind == "deployment" else {})
+        assert_done(user.run("set", "image", workload.name, f"main={images[1]}", timeout=90 * SLOWLY))
+        workload.assert_runs(images[1])
+        assert_done(user.run("rollout", workload.name, "--undo", timeout=90 * SLOWLY))
+        workload.assert_runs(images[0])
+        assert_done(user.run("status", workload.name))
+    workload = make("deployment")
+    workload.patch({"spec": {"paused": True}})
+    workload.patch(set_template(images[1]))
+    wait_observed(workload)
+    assert_done(user.run("rollout", workload.name, timeout=90 * SLOWLY))
+    assert_done(user.run("restart", workload.name, timeout=90 * SLOWLY))
+
+    template = workload.get()["spec"]["template"]
+    alone = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone", "namespace": "default"}}
+    cluster.admin.create({**alone, "spec": template["spec"]})
+    cluster.admin.wait_for(f"{PODS}/alone", is_ready, 60 * SLOWLY)
+    assert_done(user.run("set", "image", "pod/alone", f"main={images[0]}", timeout=90 * SLOWLY))
+    cluster.admin.delete(f"{PODS}/alone")
+    assert granted_rights(role) - used_rights(proxy) == set()
+
+    doctor = json.loads(user.run("doctor", "-o", "json").stdout)
+    assert [one for one in doctor["problems"] if "lacks" in one["message"]] == []
+
+
+def test_each_right_of_the_role(cluster, role, user):
+    """Doctor names each one that is missing."""
+    cluster.control_plane.install()
+    path = cluster.admin.path_of(role)
+    for number, rule in enumerate(role["rules"]):
+        rules = [one for k, one in enumerate(role["rules"]) if k != number]
+        cluster.admin.patch(path, {"rules": rules})
+        missing = [f"{', '.join(rule['verbs'])} {resource}" for resource in rule["resources"]]
+
+        def is_named(missing=missing) -> bool:
+            said = user.run("doctor").stdout
+            return all(re.search(rf"lacks (.*; )?{re.escape(one)}\b", said) for one in missing)
+
+        wait_until(is_named, 20 * SLOWLY, lambda: f"{missing}: {user.run('doctor').stdout}")
+    cluster.admin.patch(path, {"rules": role["rules"]})

@@ -529,7 +529,8 @@ def test_roles_hold_no_more_than_is_used():
     """The roles grant single objects where possible, and secrets by name only."""
     for overlay in (*_VALUES, "kubelet-identity"):
         documents = read_overlay(overlay)
-        rules = [rule for one in documents.values() for rule in one.get("rules", [])]
+        roles = [one for (_, _, name), one in documents.items() if name != "inplaced-user"]
+        rules = [rule for one in roles for rule in one.get("rules", [])]
         assert not any("*" in rule[key] for rule in rules for key in rule)
         granted = {
             (resource, verb)
@@ -544,7 +545,8 @@ def test_roles_hold_no_more_than_is_used():
             for (kind, _, _), one in documents.items()
             if kind == "ClusterRoleBinding"
         }
-        assert "inplaced-secrets" not in bound_everywhere
+        assert not bound_everywhere & {"inplaced-secrets", "inplaced-user"}
+        assert ("ClusterRole", "", "inplaced-user") in documents
 
 
 def build(folder: Path, *arguments: str, **environment: str) -> dict[str, Path]:

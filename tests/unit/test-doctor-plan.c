@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Which nodes doctor puts together, and what it asks about rights. */
+/* Which nodes doctor puts together. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -91,52 +91,10 @@ static void test_other_nodes(void **state) {
         assert_int_equal(nodes.n_items, 0);
 }
 
-static void test_reviews(void **state) {
-        static const DoctorRight rights[] = {
-                { "patch", NULL, "pods", "status", true, "" },
-                { "list", "g", "things", NULL, false, "" },
-        };
-        static const char *const expected[] = {
-                "{'verb':'patch','group':'','resource':'pods','subresource':'status','namespace':'n'}",
-                "{'verb':'list','group':'g','resource':'things'}",
-        };
-
-        for (size_t i = 0; i < 2; i++) {
-                cleanup(json_object_put_p) json_object *review = NULL;
-                cleanup(json_object_put_p) json_object *attributes = parse(expected[i]);
-                json_object *spec, *found;
-
-                assert_int_equal(doctor_plan_review(&rights[i], "n", &review), 0);
-                assert_true(json_object_object_get_ex(review, "spec", &spec));
-                assert_true(json_object_object_get_ex(spec, "resourceAttributes", &found));
-                assert_true(json_object_equal(found, attributes));
-        }
-}
-
-static void test_answers(void **state) {
-        static const struct {
-                const char *text;
-                bool is_allowed;
-        } cases[] = {
-                { "{'status':{'allowed':true}}", true },
-                { "{'status':{'allowed':false}}", false },
-                { "{'status':{'allowed':'true'}}", false },
-                { "{}", false },
-        };
-
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(json_object_put_p) json_object *review = parse(cases[i].text);
-
-                assert_int_equal(doctor_plan_is_allowed(review), cases[i].is_allowed);
-        }
-}
-
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nodes),
                 cmocka_unit_test(test_other_nodes),
-                cmocka_unit_test(test_reviews),
-                cmocka_unit_test(test_answers),
         };
 
         return cmocka_run_group_tests_name("doctor-plan", tests, NULL, NULL);

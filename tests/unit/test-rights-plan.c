@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What is asked about rights, and what the table of them has. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <json-c/json.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/kubectl/rights-plan.h"
+
+static json_object *parse(const char *text) {
+        cleanup(free_p) char *copy = strdup(text);
+        json_object *object;
+
+        for (char *c = copy; *c; c++)
+                if (*c == '\'')
+                        *c = '"';
+        object = json_tokener_parse(copy);
+        assert_non_null(object);
+        return object;
+}
+
+static void test_reviews(void **state) {
+        static const Right rights[] = {
+                { "patch", "", "pods", "status", 0, false, true },
+                { "list", "g", "things", NULL, 0, true, false },
+        };
+        static const char *const expected[] = {
+                "{'verb':'patch','group':'','resource':'pods','subresource':'status','namespace':'n'}",
+                "{'verb':'list','group':'g','resource':'things','name':'x'}",
+        };
+
+        for (size_t i = 0; i < 2; i++) {
+                cleanup(json_object_put_p) json_object *review = NULL;
+                cleanup(json_object_put_p) json_object *attributes = parse(expected[i]);
+                json_object *spec, *found;
+
+                assert_int_equal(right_review(&rights[i], rights[i].verbs, "n", i == 1 ? "x" : NULL,
+                                              &review),
+                                 0);
+                assert_true(json_object_object_get_ex(review, "spec", &spec));
+                assert_true(json_object_object_get_ex(spec, "resourceAttributes", &found));
+                assert_true(json_object_equal(found, attributes));
+        }
+}
+
+static void test_answers(void **state) {
+        static const struct {
+                const char *text;
+                bool is_allowed;
+        } cases[] = {
+                { "{'status':{'allowed':true}}", true },
+                { "{'status':{'allowed':false}}", false },
+                { "{'status':{'allowed':'true'}}", false },
+                { "{}", false },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                cleanup(json_object_put_p) json_object *review = parse(cases[i].text);
+
+                assert_int_equal(right_is_allowed(review), cases[i].is_allowed);
+        }
+}
+
+/* No right is there twice, and each task has its own. */
+static void test_table(void **state) {
+        for (RightsTask task = 0; task < _RIGHTS_TASK_MAX; task++) {
+                assert_non_null(rights_task_to_string(task));
+                assert_int_not_equal(rights_own(task)->tasks & 1u << task, 0);
+        }
+        for (size_t i = 0; i < n_right_specs; i++)
+                for (size_t k = 0; k < i; k++)
+                        if (strcmp(right_specs[i].resource, right_specs[k].resource) == 0 &&
+                            strcmp(right_specs[i].group, right_specs[k].group) == 0 &&
+                            !right_specs[i].subresource && !right_specs[k].subresource &&
+                            strstr(right_specs[i].verbs, right_specs[k].verbs))
+                                assert_int_equal(right_specs[i].tasks & right_specs[k].tasks, 0);
+}
+
+int main(void) {
+        const struct CMUnitTest tests[] = {
+                cmocka_unit_test(test_reviews),
+                cmocka_unit_test(test_answers),
+                cmocka_unit_test(test_table),
+        };
+
+        return cmocka_run_group_tests_name("rights-plan", tests, NULL, NULL);
+}
