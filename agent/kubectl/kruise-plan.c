@@ -71,8 +71,7 @@ static int check_images(json_object *template, json_object *images, Error *reter
                                 "container \"%s\" is an init container: OpenKruise does not "
                                 "update its image in place",
                                 container);
-                return error_set(reterr, ERROR_NOT_FOUND, "there is no container \"%s\"",
-                                 container);
+                return template_refuse_container(template, container, reterr);
         }
         return 0;
 }
@@ -121,10 +120,9 @@ int kruise_begin(const RolloutView *view, json_object *images, json_object **ret
 
         if (object_is_deleted(view->workload))
                 return error_set(reterr, ERROR_CONFLICT, "it is being deleted");
-        if (object_owner(view->workload))
-                return error_set(reterr, ERROR_INVALID,
-                                 "a controller owns it: update the workload that it belongs to");
-        r = check_images(template, images, reterr);
+        r = object_refuse_owned(view->workload, reterr);
+        if (r >= 0)
+                r = check_images(template, images, reterr);
         if (r < 0)
                 return r;
         if (template_has_images(template, images)) {

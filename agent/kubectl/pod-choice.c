@@ -19,8 +19,8 @@ static int choose_pod(const char *name, PodChoice *choice) {
         return 0;
 }
 
-int workload_find_path(Session *session, WorkloadKind kind, const char *name, KubePath *ret,
-                       Error *reterr) {
+static int workload_find_path(Session *session, WorkloadKind kind, const char *name, KubePath *ret,
+                              Error *reterr) {
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         KubePath path = workload_path(kind, session_namespace(session), name);
         int r = 0;
@@ -39,14 +39,37 @@ int workload_find_path(Session *session, WorkloadKind kind, const char *name, Ku
         return 0;
 }
 
+/* "namespaces "shpo" not found" says more than that something in it is not there. */
+static int explain_missing(Session *session, const Error *error, Error *reterr) {
+        const KubePath path = { .version = "v1",
+                                .resource = "namespaces",
+                                .name = session_namespace(session) };
+        cleanup(error_done) Error of_namespace = ERROR_INIT;
+
+        (void) session_get(session, &path, /* ret= */ NULL, &of_namespace);
+        return error_copy(reterr, of_namespace.kind == ERROR_NOT_FOUND ? &of_namespace : error);
+}
+
+int workload_find(Session *session, WorkloadKind kind, const char *name, KubePath *ret_path,
+                  json_object **ret, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = workload_find_path(session, kind, name, ret_path, reterr);
+
+        if (r < 0)
+                return r;
+        r = session_get(session, ret_path, ret, &error);
+        if (error.kind == ERROR_NOT_FOUND)
+                return explain_missing(session, &error, reterr);
+
+        return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+}
+
 static int choose_workload(Session *session, WorkloadKind kind, const char *name, PodChoice *choice,
                            Error *reterr) {
         cleanup(json_object_put_p) json_object *workload = NULL;
         KubePath path;
-        int r = workload_find_path(session, kind, name, &path, reterr);
+        int r = workload_find(session, kind, name, &path, &workload, reterr);
 
-        if (r >= 0)
-                r = session_get(session, &path, &workload, reterr);
         if (r < 0)
                 return r;
 

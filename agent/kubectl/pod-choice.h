@@ -29,7 +29,7 @@ void pod_choice_done(PodChoice *choice);
 int pod_choice_list(Session *session, const PodChoice *choice, const char *namespace,
                     SessionItem on_pod, void *userdata, size_t *ret_n, Error *reterr);
 
-/* The path of a workload in the session's namespace, in a version that the server has; refused if it has
- * none. Borrows the name. */
-int workload_find_path(Session *session, WorkloadKind kind, const char *name, KubePath *ret,
-                       Error *reterr);
+/* A workload in the session's namespace, and its path, in a version that the server has; refused if it has none, or if
+ * there is no such namespace. Borrows the name; the caller owns *ret. */
+int workload_find(Session *session, WorkloadKind kind, const char *name, KubePath *ret_path,
+                  json_object **ret, Error *reterr);

@@ -261,9 +261,8 @@ int rollout_watch_load(Session *session, const char *workload, RolloutWatch *ret
 
         ret->session = session;
         if (r >= 0)
-                r = workload_find_path(session, ret->view.kind, name, &ret->path, reterr);
-        if (r >= 0)
-                r = session_get(session, &ret->path, &ret->view.workload, reterr);
+                r = workload_find(session, ret->view.kind, name, &ret->path, &ret->view.workload,
+                                  reterr);
         if (r >= 0 && ret->view.kind != WORKLOAD_POD)
                 r = selector_format(object_at(ret->view.workload, "spec.selector"), &ret->selector);
         return r < 0 ? r : rollout_watch_list(ret, reterr);

@@ -18,6 +18,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/image/image-ref.h"
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/hint.h"
 #include "agent/kubectl/kruise-plan.h"
@@ -28,6 +29,7 @@
 #include "agent/kubectl/rollout-show.h"
 #include "agent/kubectl/rollout-watch.h"
 #include "agent/kubectl/workload.h"
+#include "agent/pod/gate-spec.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define CONFLICT_PAUSE_USEC (USEC_PER_SEC / 5)
@@ -294,7 +296,37 @@ static int conclude(Rollout *rollout, const char *outcome, const char *sentence)
         return EXIT_STATUS_DONE;
 }
 
+/* All images of the update are in that text. */
+static bool has_images(const Rollout *rollout, const char *manifest) {
+        json_object *template = object_template(rollout->watch.view.workload);
+
+        json_object_object_foreach(record_images(rollout->record, false), container, ignored) {
+                const char *image = template_image(template, container);
+
+                (void) ignored;
+                if (image && !strstr(manifest, image))
+                        return false;
+        }
+        return true;
+}
+
+/* Who applies a manifest with other images gets other pods. */
+static void warn_of_manifest(const Rollout *rollout) {
+        json_object *metadata = object_at(rollout->watch.view.workload, "metadata");
+        const char *applied = json_get_text(json_get(metadata, "annotations", json_type_object),
+                                            "kubectl.kubernetes.io/last-applied-configuration");
+
+        if (applied && !has_images(rollout, applied))
+                explain(rollout, "its manifest has other images: correct them, or the next kubectl "
+                                 "apply replaces the pods");
+        else if (json_is(json_get(metadata, "labels", json_type_object),
+                         "app.kubernetes.io/managed-by", "Helm"))
+                explain(rollout, "Helm made it: set the images in its values as well, or the next "
+                                 "helm upgrade replaces the pods");
+}
+
 static int end_well(Rollout *rollout) {
+        warn_of_manifest(rollout);
         return json_is(rollout->record, "state", "undone")
                        ? conclude(rollout, "undone", "image update undone")
                        : conclude(rollout, "updated", "image updated");
@@ -523,14 +555,25 @@ static int take_over(Rollout *rollout, const RolloutRequest *request, json_objec
         return r;
 }
 
-/* A strategy that makes a pod more before it ends one cannot be followed in place. */
-static void explain_limit(const Rollout *rollout) {
+static bool has_gate(const Rollout *rollout) {
+        json_object *gates =
+                object_at(object_template(rollout->watch.view.workload), "spec.readinessGates");
+
+        return list_find(gates, "conditionType", GATE_CONDITION);
+}
+
+/* Says what the update will do otherwise than the flags or the strategy let one think. */
+static void explain_limits(const Rollout *rollout) {
         json_object *own = object_at(rollout->watch.view.workload,
                                      "spec.strategy.rollingUpdate.maxUnavailable");
 
+        /* A strategy that makes a pod more before it ends one cannot be followed in place. */
         if (own && json_object_get_int64(own) == 0 && !rollout->limits.max_unavailable)
                 explain(rollout, "its strategy lets no pod be unavailable; in place, one pod at a "
                                  "time is, while its containers are replaced");
+        if (rollout->limits.grace_sec > 0 && !has_gate(rollout))
+                explain(rollout, "--grace has no effect, since its template lacks the readiness "
+                                 "gate " GATE_CONDITION);
 }
 
 static int begin(Rollout *rollout, const RolloutRequest *request) {
@@ -541,7 +584,7 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
         if (r >= 0 && !patch)
                 return end_before(rollout, request->images);
         if (r >= 0) {
-                explain_limit(rollout);
+                explain_limits(rollout);
                 r = take_over(rollout, request, patch, &error);
         }
         if (r < 0)
@@ -644,10 +687,15 @@ static int parse_images(const Flags *flags, json_object **ret, Error *reterr) {
         for (int i = 1; i < flags->n_arguments; i++) {
                 const char *text = flags->arguments[i], *equal = strchr(text, '=');
                 cleanup(free_p) char *name = NULL;
+                ImageRef ignored;
+                int r;
 
                 if (!equal || equal == text || equal[1] == '\0')
                         return error_set(reterr, ERROR_INVALID, "\"%s\": expected CONTAINER=IMAGE",
                                          text);
+                r = image_ref_parse(equal + 1, SHORT_NAMES_HUB, &ignored, reterr);
+                if (r < 0)
+                        return r;
                 name = strndup(text, (size_t) (equal - text));
                 if (!name || patch_add_text(images, name, equal + 1) < 0)
                         return -ENOMEM;

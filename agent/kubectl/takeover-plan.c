@@ -353,8 +353,7 @@ static int refuse_images(json_object *template, json_object *images, Error *rete
                                          "running pods: its image cannot be updated in place",
                                          container);
                 if (!template_image(template, container))
-                        return error_set(reterr, ERROR_NOT_FOUND, "there is no container \"%s\"",
-                                         container);
+                        return template_refuse_container(template, container, reterr);
         }
         return 0;
 }
@@ -457,7 +456,15 @@ static int find_replica_set(const RolloutView *view, json_object **ret, Error *r
                         same = candidate;
         }
         *ret = found ? found : same;
-        return *ret ? 0 : error_set(reterr, ERROR_CONFLICT, "it has no ReplicaSet yet");
+        if (*ret)
+                return 0;
+
+        return json_object_get_boolean(object_at(view->workload, "spec.paused"))
+                       ? error_set(reterr, ERROR_CONFLICT,
+                                   "it has no ReplicaSet yet, since it was paused before it ever "
+                                   "ran: set the images by \"kubectl set image\", and resume it")
+                       : error_set(reterr, ERROR_CONFLICT,
+                                   "its controller has made no ReplicaSet yet; is it running?");
 }
 
 /* The one revision of those pods that are not of the template's: they are the ones to update. */
@@ -560,14 +567,12 @@ static int check_no_record(const RolloutView *view, Error *reterr) {
 }
 
 static int check_can_begin(const RolloutView *view, const RolloutRequest *request, Error *reterr) {
-        const char *owner = object_owner(view->workload);
         int r = check_no_record(view, reterr);
 
+        if (r >= 0)
+                r = object_refuse_owned(view->workload, reterr);
         if (r < 0)
                 return r;
-        if (owner)
-                return error_set(reterr, ERROR_INVALID,
-                                 "a controller owns it: update the workload that it belongs to");
         if (object_is_deleted(view->workload))
                 return error_set(reterr, ERROR_CONFLICT, "it is being deleted");
         if (view->kind == WORKLOAD_POD && pod_has_ended(view->workload))
@@ -592,7 +597,8 @@ static int check_can_begin(const RolloutView *view, const RolloutRequest *reques
             (!workload_is_held(view->kind, view->workload) || view->kind == WORKLOAD_REPLICA_SET ||
              view->kind == WORKLOAD_POD))
                 return error_set(reterr, ERROR_INVALID,
-                                 "its controller itself brings pods to the template: only a "
+                                 "no update is under way, and its controller itself brings pods "
+                                 "to the template: only a "
                                  "Deployment that is paused, and a StatefulSet or DaemonSet with "
                                  "OnDelete, leave that to this command");
         return 0;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
@@ -194,7 +195,8 @@ bool object_is_observed(json_object *object) {
                object_integer(object, "metadata.generation");
 }
 
-const char *object_owner(json_object *object) {
+/* What OwnerReference says of the controller; NULL: there is none. */
+static json_object *find_owner(json_object *object) {
         json_object *owners =
                 json_get(object_at(object, "metadata"), "ownerReferences", json_type_array);
 
@@ -202,9 +204,51 @@ const char *object_owner(json_object *object) {
                 json_object *owner = json_object_array_get_idx(owners, i);
 
                 if (json_object_get_boolean(json_get(owner, "controller", json_type_boolean)))
-                        return json_get_text(owner, "uid");
+                        return owner;
         }
         return NULL;
+}
+
+const char *object_owner(json_object *object) {
+        return json_get_text(find_owner(object), "uid");
+}
+
+/* "deployment.apps" for a Deployment; NULL: it is no workload of ours. */
+static const char *shown_kind_of(json_object *owner) {
+        const char *version = json_get_text(owner, "apiVersion") ?: "";
+        const char *kind = json_get_text(owner, "kind") ?: "";
+        size_t size = strcspn(version, "/");
+
+        for (WorkloadKind i = 0; i < _WORKLOAD_KIND_MAX; i++)
+                if (kinds[i].group && strlen(kinds[i].group) == size &&
+                    strncmp(kinds[i].group, version, size) == 0 &&
+                    strncasecmp(kinds[i].resource, kind, strlen(kind)) == 0 &&
+                    strcmp(kinds[i].resource + strlen(kind), "s") == 0)
+                        return kinds[i].shown;
+
+        return NULL;
+}
+
+int object_refuse_owned(json_object *object, Error *reterr) {
+        json_object *owner = find_owner(object);
+        const char *name = json_get_text(owner, "name") ?: "", *shown = shown_kind_of(owner);
+        const char *hash = object_text(object, "metadata.labels.pod-template-hash");
+        size_t size = strlen(name), hash_size = hash ? strlen(hash) : 0;
+
+        if (!owner)
+                return 0;
+        /* Only a Deployment gives its ReplicaSets, and their pods, that label. */
+        if (hash && size > hash_size + 1 && strcmp(name + size - hash_size, hash) == 0 &&
+            name[size - hash_size - 1] == '-')
+                return error_set(reterr, ERROR_INVALID,
+                                 "a ReplicaSet of deployment.apps/%.*s owns it: update that",
+                                 (int) (size - hash_size - 1), name);
+        if (shown)
+                return error_set(reterr, ERROR_INVALID, "%s/%s owns it: update that", shown, name);
+
+        return error_set(reterr, ERROR_INVALID,
+                         "%s \"%s\" owns it, whose pods cannot be updated in place",
+                         json_get_text(owner, "kind") ?: "a controller", name);
 }
 
 bool object_is_deleted(json_object *object) {
@@ -249,6 +293,24 @@ const char *template_image(json_object *template, const char *container) {
                         return NULL;
         }
         return json_get_text(found, "image");
+}
+
+int template_refuse_container(json_object *template, const char *container, Error *reterr) {
+        json_object *list = object_list(template, "spec.containers");
+        cleanup(free_p) char *names = NULL;
+        size_t size = 0;
+        FILE *stream = open_memstream(&names, &size);
+
+        if (!stream)
+                return -ENOMEM;
+        for (size_t i = 0; list && i < json_object_array_length(list); i++)
+                (void) fprintf(stream, "%s%s", i == 0 ? "" : ", ",
+                               json_get_text(json_object_array_get_idx(list, i), "name") ?: "");
+        if (fclose(stream) != 0)
+                return -ENOMEM;
+
+        return error_set(reterr, ERROR_NOT_FOUND, "there is no container \"%s\"; there is %s",
+                         container, names);
 }
 
 bool template_ends(json_object *template, const char *container) {

@@ -42,7 +42,7 @@ const char *workload_kind_to_string(WorkloadKind kind);
 bool workload_is_of_kruise(WorkloadKind kind);
 
 /* Borrows namespace and name, which may be NULL. The version of a kind of OpenKruise is NULL: which one the
- * server has is to be asked, see workload_find_path(). */
+ * server has is to be asked, see workload_find(). */
 KubePath workload_path(WorkloadKind kind, const char *namespace, const char *name);
 
 /* A member however deep: "spec.template.spec"; NULL: there is none. Borrowed. */
@@ -58,6 +58,8 @@ const char *object_name(json_object *object);
 bool object_is_observed(json_object *object);
 /* The controller that owns it, a uid; NULL: none. */
 const char *object_owner(json_object *object);
+/* Refused if a controller owns it, which is named. */
+int object_refuse_owned(json_object *object, Error *reterr);
 bool object_is_deleted(json_object *object);
 /* Its containers are not started again; a controller makes another pod for it. */
 bool pod_has_ended(json_object *pod);
@@ -70,6 +72,8 @@ json_object *object_template(json_object *object);
 
 /* NULL: it has no such container. Init containers that keep running count as containers, others do not. */
 const char *template_image(json_object *template, const char *container);
+/* Says that there is no such container, and which there are. */
+int template_refuse_container(json_object *template, const char *container, Error *reterr);
 /* An init container that has ended when the pod runs. */
 bool template_ends(json_object *template, const char *container);
 

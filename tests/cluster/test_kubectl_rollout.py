@@ -1164,6 +1164,47 @@ def test_pod_without_a_node(make, inplace, images):
     assert {image_of(pod) for pod in workload.pods()} == {images[1]}
 
 
+def test_refusals_name_the_way(cluster, make, inplace, images):
+    """Each in one line, before anything has changed."""
+    workload = make("deployment")
+    before = workload.get()["spec"]
+    image = f"main={images[1]}"
+    for arguments, code, words in (
+        (["set", "image", workload.name, f"man={images[1]}"], 1, 'no container "man"; there is main'),
+        (["set", "image", workload.name, "main=A:1"], 2, "image"),
+        (["set", "image", workload.name, image, "-n", "shpo"], 1, 'namespaces "shpo" not found'),
+        (["set", "image", "deployment/wbe", image], 1, 'deployments.apps "wbe" not found'),
+        (["rollout", workload.name], 1, "no update is under way"),
+    ):
+        ran = inplace.run(*arguments)
+        assert ran.code == code and words in ran.stderr, ran.stderr
+        assert ran.stderr.count("\n") == 1
+    assert workload.get()["spec"] == before
+    workload.patch({"spec": {"paused": True, "replicas": 0}})
+    wait_observed(workload)
+    made = workload.get()
+    spec = {**made["spec"], "replicas": 1}
+    fresh = {"metadata": {"name": "never-ran"}, "apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}
+    cluster.admin.create(fresh)
+    path = cluster.admin.path_of({**fresh, "metadata": {"name": "never-ran", "namespace": "default"}})
+    cluster.admin.wait_for(path, lambda found: "observedGeneration" in found.get("status", {}), 60 * SLOWLY)
+    ran = inplace.run("set", "image", "deployment/never-ran", image)
+    assert ran.code == 1 and 'by "kubectl set image", and resume it' in ran.stderr
+    cluster.admin.delete(path)
+
+
+def test_what_comes_after(cluster, make, inplace, images, folder):
+    """A manifest with other images would replace the pods; a grace period without the gate is none."""
+    workload = make("deployment", 1)
+    text = json.dumps({"spec": {"template": workload.get()["spec"]["template"]}})
+    applied = {"kubectl.kubernetes.io/last-applied-configuration": text}
+    workload.patch({"metadata": {"annotations": applied}})
+    ran = assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--grace=1s"))
+    assert "its manifest has other images" in ran.stderr and "--grace has no effect" in ran.stderr
+    ran = assert_done(inplace.run("set", "image", workload.name, f"main={images[0]}"))
+    assert "manifest" not in ran.stderr
+
+
 def test_pod_that_has_ended(cluster, inplace, images):
     """Its containers are not started again, so there is nothing to update."""
     cluster.node.run_pod("ended", images[0], until_term())
@@ -1176,9 +1217,11 @@ def test_pod_that_has_ended(cluster, inplace, images):
 
 
 def test_bare_pod(cluster, make, inplace, images):
-    owned = make("deployment").pods()[0]["metadata"]["name"]
-    ran = inplace.run("set", "image", f"pod/{owned}", f"main={images[1]}")
-    assert ran.code == 1 and "a controller owns it" in ran.stderr
+    for kind in ("deployment", "statefulset"):
+        workload = make(kind)
+        owned = workload.pods()[0]["metadata"]["name"]
+        ran = inplace.run("set", "image", f"pod/{owned}", f"main={images[1]}")
+        assert ran.code == 1 and f"{kind}.apps/{workload.app} owns it: update that" in ran.stderr
     cluster.node.run_pod("bare", images[0], until_term())
     before = cluster.admin.get(f"{PODS}/bare")["metadata"]["uid"]
     assert_done(inplace.run("set", "image", "pod/bare", f"main={images[1]}"))
