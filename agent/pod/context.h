@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What all that works on this node's pods is given: restarts in place, restart requests and probes
+ * The objects that in-place restarts, restart requests and probes share
  *
- * Made once, and borrowed by each of them as long as it lives.
+ * The agent makes one context; the controllers borrow it as long as they live.
  */
 
 #include "agent/kube/event.h"
@@ -25,6 +25,6 @@ typedef struct PodContext {
         Places *places;
         const char *node_name;
 
-        void (*on_changed)(void *userdata); /* what one of them reports as its error may differ */
+        void (*on_changed)(void *userdata); /* a controller's error may have changed */
         void *userdata;
 } PodContext;

@@ -76,7 +76,7 @@ static size_t utf8_size(const uint8_t *text) {
         return is_continuation(text[3]) ? 4 : 0;
 }
 
-/* What Go writes instead of an ASCII character, or NULL: the character itself. */
+/* Returns Go's escape of an ASCII character; NULL: Go writes the character itself. */
 static const char *ascii_escape(uint8_t c, char buffer[static 7]) {
         static const char digits[] = "0123456789abcdef";
 

@@ -15,7 +15,7 @@
 
 #include "agent/base/slice.h"
 
-/* Of a container without any variable that is made from labels or annotations. */
+/* The hash of a container without variables that are made from labels or annotations. */
 #define ENV_HASH_NONE ((uint32_t) 86995377)
 
 typedef struct EnvValue {
@@ -26,12 +26,12 @@ typedef struct EnvValue {
 /* In the order of the names; values of the same name keep theirs. */
 int env_hash(const EnvValue *values, size_t n_values, uint32_t *ret);
 
-/* "metadata.labels['app']" → label, app. False if the field is another one: what controllers do not
- * count is not counted here. The key is borrowed from the path. */
+/* "metadata.labels['app']" → label, app. False for any other field: the controllers' hash leaves it
+ * out as well. The key is borrowed from the path. */
 bool env_hash_parse_field(const char *path, bool *ret_is_label, Slice *ret_key);
 
 /* Variables of these names never count. */
 bool env_hash_skips(const char *name);
 
-/* What a kubelet since 1.31 writes into io.kubernetes.container.hash: name and image alone. */
+/* Hashes name and image, as kubelets since 1.31 do for io.kubernetes.container.hash. */
 int plain_hash(const char *name, const char *image, uint32_t *ret);

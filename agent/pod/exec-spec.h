@@ -4,8 +4,8 @@
 /*
  * The reply of a runtime's ExecSync, read as it arrives
  *
- * A command may print megabytes. Of each of its outputs the beginning is kept, and the exit status, which
- * follows them. Pure.
+ * A command may print megabytes. The reader keeps the beginning of each output, and the exit status behind
+ * them. Pure.
  */
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 
 #include "agent/pod/grpc-spec.h"
 
-#define EXEC_REPLY_MAX ((size_t) 16 << 20)  /* bytes; what the kubelet allows a runtime */
+#define EXEC_REPLY_MAX ((size_t) 16 << 20)  /* bytes; the kubelet's limit for a runtime's reply */
 #define EXEC_OUTPUT_MAX ((size_t) 10 << 10) /* bytes that are kept of each output */
 
 typedef struct ExecOutput {
@@ -27,11 +27,11 @@ typedef struct ExecReply {
         int32_t exit_code;
 
         /* Position in the message; private to exec-spec.c. */
-        size_t n_prefix;  /* bytes of the prefix so far */
-        size_t n_left;    /* bytes of the message */
-        size_t n_content; /* of them, bytes of a field with contents */
-        uint64_t number;  /* the one that is being read, */
-        unsigned shift;   /* so many bits so far */
+        size_t n_prefix;  /* bytes of the prefix that have arrived */
+        size_t n_left;    /* bytes left of the message */
+        size_t n_content; /* bytes left of a field with contents */
+        uint64_t number;  /* number that is being read */
+        unsigned shift;   /* bits of it that have arrived */
         unsigned field;
         uint8_t part;
 } ExecReply;
@@ -40,8 +40,7 @@ typedef struct ExecReply {
 
 void exec_reply_done(ExecReply *reply);
 
-/* More of the body, with its prefix. 0; -EBADMSG: it is no such reply, or too large; -ENOMEM. */
+/* Adds more of the body, prefix included. Returns -EBADMSG if it is no such reply or too large. */
 int exec_reply_add(ExecReply *reply, const void *data, size_t size);
 
-/* All of it is there. */
 bool exec_reply_is_complete(const ExecReply *reply);

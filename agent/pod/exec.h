@@ -4,9 +4,9 @@
 /*
  * Runs a command in a container, by the runtime's ExecSync
  *
- * A runtime answers with all that the command has printed, 16 MiB at most, which gRPC's core would hold twice
- * before any of it could be looked at. So the call is one of HTTP/2 over a connection of its own: the answer is
- * read as it comes, and of each output EXEC_OUTPUT_MAX bytes are kept. No time limit is kept here.
+ * A runtime replies with all output of the command, up to 16 MiB, and gRPC's core would hold two copies of it
+ * before the agent could read any. So this makes the call by HTTP/2 on its own connection, reads the reply as it
+ * arrives, and keeps EXEC_OUTPUT_MAX bytes of each output. The caller keeps the time limit.
  */
 
 #include <systemd/sd-event.h>
@@ -18,16 +18,18 @@ typedef struct Exec Exec;
 
 typedef struct ExecOptions {
         HttpPeer *http;           /* for any server; outlives it */
-        RpcClient *client;        /* of the runtime */
-        const char *container_id; /* of the runtime */
+        RpcClient *client;        /* connection to the runtime */
+        const char *container_id; /* the runtime's ID */
         char *const *command;     /* ends with NULL */
         int64_t timeout_sec;      /* at least 1; then the runtime ends the command */
         RpcDone on_done;          /* the reply is a CriExec; see rpc/client.h */
         void *userdata;
 } ExecOptions;
 
-/* Copies what it needs. Refused with one line if the runtime cannot be reached, or there is no libcurl. */
+/* Copies the options. Fails with one line if the runtime cannot be reached, or there is no
+ * libcurl. */
 int exec_run(const ExecOptions *options, Exec **ret, Error *reterr);
 
-/* Ends it if it still runs, and has the runtime end it; no callback then. Returns NULL. */
+/* Ends a call that still runs, and has the runtime end the command; no callback then. Returns
+ * NULL. */
 Exec *exec_free(Exec *exec);

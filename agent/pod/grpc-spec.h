@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * A call of gRPC as a request of HTTP/2: what frames its messages, and how the answer says what came of it
+ * A gRPC call as an HTTP/2 request: the frames of messages and the status of the reply
  *
  * For calls whose answers are not trusted: libraries for gRPC hold a whole message, whatever its size. Pure.
  */
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define GRPC_CONTENT_TYPE "application/grpc"
-#define GRPC_PREFIX_SIZE 5 /* of a message: whether it is compressed, and its size */
+#define GRPC_PREFIX_SIZE 5 /* a message's prefix: a flag for compression, and the size */
 #define GRPC_MESSAGE_MAX 512
 
 typedef struct GrpcEnd {
@@ -21,10 +21,10 @@ typedef struct GrpcEnd {
         char message[GRPC_MESSAGE_MAX + 1]; /* without control characters */
 } GrpcEnd;
 
-/* A message of so many bytes follows, not compressed. */
+/* Writes the prefix of an uncompressed message of that size. */
 void grpc_write_prefix(size_t size, uint8_t prefix[static GRPC_PREFIX_SIZE]);
 
-/* A line of the head or of what follows the body: "grpc-status: 0", maybe with its line break. */
+/* Reads a line of the header or the trailer: "grpc-status: 0", with or without its line break. */
 void grpc_end_add_header(GrpcEnd *end, const char *line, size_t size);
 
 /* "UNAVAILABLE" */

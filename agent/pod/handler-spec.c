@@ -17,8 +17,8 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 
-#define HANDLER_SIZE_MAX ((size_t) 256 << 10) /* of all annotations of an object */
-#define TEXT_SIZE 256 /* of a command or path: events have room for about 1,000 bytes */
+#define HANDLER_SIZE_MAX ((size_t) 256 << 10) /* limit of an object's annotations together */
+#define TEXT_SIZE 256 /* limit of a command or path: events have room for about 1,000 bytes */
 #define HEADERS_MAX 256
 #define HTTP_PORT 80
 #define TOKEN_CHARACTERS \
@@ -91,7 +91,7 @@ static int read_exec(struct json_object *exec, const JsonPath *parent, HandlerSp
         return 0;
 }
 
-/* Of a container's ports, the number of the one that has this name; 0: there is none. */
+/* Finds the number of the container port with this name; 0: none. */
 static int find_port(const char *ports, const char *name, int64_t *ret, Error *reterr) {
         cleanup(json_object_put_p) struct json_object *list = NULL;
         int r;
@@ -209,7 +209,7 @@ static int read_scheme(struct json_object *object, const JsonPath *parent, Handl
                            quote(text, (char[QUOTE_SIZE]){ 0 }));
 }
 
-/* What stands behind "#" is never sent. */
+/* Drops the fragment, which clients never send. */
 static int read_path(struct json_object *object, const JsonPath *parent, HandlerSpec *spec,
                      Error *reterr) {
         const JsonPath path = { .parent = parent, .key = "path" };
@@ -346,8 +346,8 @@ static int read_grpc(struct json_object *grpc, const JsonPath *parent, HandlerSp
         return r < 0 ? r : read_port(grpc, parent, /* ports= */ NULL, spec, reterr);
 }
 
-/* What hooks and probes consist of (core/v1 LifecycleHandler, ProbeHandler). Of several, which the API
- * server does not let through, the kubelet runs the first. */
+/* The members of core/v1 LifecycleHandler and ProbeHandler. The API server admits one per handler;
+ * of several, the kubelet runs the first. */
 static const char *const hook_kinds[] = { "exec", "httpGet", "sleep", "tcpSocket", NULL };
 static const char *const probe_kinds[] = { "exec", "httpGet", "tcpSocket", "grpc", NULL };
 
@@ -428,7 +428,7 @@ void handler_spec_done(HandlerSpec *spec) {
         *spec = HANDLER_SPEC_INIT;
 }
 
-/* One line without secrets, and cut if it is long, between two characters. */
+/* Makes it one line without secrets, and cuts a long one between two characters. */
 static void shorten(char *text) {
         size_t size = strlen(redact_text(text));
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What a hook or a probe consists of (core/v1 LifecycleHandler and ProbeHandler), from JSON such as the
+ * The handler of a hook or a probe (core/v1 LifecycleHandler and ProbeHandler), from JSON such as the
  * kubelet writes into the annotation io.kubernetes.container.preStopHandler
  */
 
@@ -29,26 +29,26 @@ typedef struct HandlerHeader {
 /* Owned texts; NULL where there is nothing. */
 typedef struct HandlerSpec {
         HandlerKind kind;
-        char **command; /* of EXEC, ends with NULL */
-        char *scheme;   /* of HTTP: "http" or "https" */
-        char *host;     /* of HTTP and TCP; NULL: the pod's own address */
+        char **command; /* for EXEC; ends with NULL */
+        char *scheme;   /* for HTTP: "http" or "https" */
+        char *host;     /* for HTTP and TCP; NULL: the pod's address */
         uint16_t port;
-        char *path; /* of HTTP; begins with "/" */
+        char *path; /* for HTTP; begins with "/" */
         HandlerHeader *headers;
         size_t n_headers;
-        int64_t sleep_sec; /* of SLEEP */
-        char *service;     /* of GRPC: whose health is asked for; "": the whole server's */
+        int64_t sleep_sec; /* for SLEEP */
+        char *service;     /* for GRPC: service to check; "": the whole server */
 } HandlerSpec;
 
 #define HANDLER_SPEC_INIT ((HandlerSpec){ .kind = HANDLER_NONE })
 
-/* Of a hook. ports: the annotation io.kubernetes.container.ports, where names of ports are found; may
- * be NULL. handler NULL, or one that is empty, is HANDLER_NONE. */
+/* Parses a hook. ports: the annotation io.kubernetes.container.ports, which resolves names of
+ * ports; may be NULL. A handler that is NULL or empty gives HANDLER_NONE. */
 int handler_spec_parse(const char *handler, const char *ports, HandlerSpec *ret, Error *reterr);
 void handler_spec_done(HandlerSpec *spec);
 
-/* Of a probe: the member of the object at the path that says what it consists of. Ports are numbers.
- * None: HANDLER_NONE. */
+/* Reads the handler among the members of a probe at the path. Ports are numbers. HANDLER_NONE if
+ * there is none. */
 int handler_spec_read_probe(struct json_object *probe, const JsonPath *path, HandlerSpec *ret,
                             Error *reterr);
 

@@ -43,7 +43,7 @@ typedef struct HandlerHttp {
         char *plain_host; /* set: this is the request without TLS */
         unsigned redirects_max;
         unsigned n_redirects;
-        char *body; /* its beginning */
+        char *body; /* the first bytes of the reply's body */
         size_t body_size;
         HttpPeer *peer; /* borrowed */
         HttpTransfer *transfer;
@@ -69,7 +69,7 @@ static HandlerHttp *handler_http_free(HandlerHttp *http) {
 
 DEFINE_CLEANUP(HandlerHttp *, handler_http_free)
 
-/* What may not stand in a request line is escaped; what is escaped already stays. */
+/* Escapes characters that a request line may not contain; escapes that are there stay. */
 static int escape_path(const char *path, char **ret) {
         char *text, *to;
 
@@ -164,7 +164,7 @@ static int on_data(const char *data, size_t size, void *userdata) {
         return size > room ? -ECANCELED : 0;
 }
 
-/* What was meant for TLS alone, however often and in whatever case it is there. */
+/* Drops each such header, in whatever case: it was meant for TLS alone. */
 static void drop_authorization(HandlerHttp *http) {
         const size_t size = strlen(AUTHORIZATION);
         size_t n = 0;
@@ -368,11 +368,11 @@ struct Handler {
         HandlerHttp *http;
         TcpConnect *connect;
         Health *health;
-        char *address;  /* "10.0.0.7:8080"; of TCP and GRPC */
-        HttpPeer *peer; /* borrowed; this and the next ones are of GRPC */
+        char *address;  /* "10.0.0.7:8080"; for TCP and GRPC */
+        HttpPeer *peer; /* borrowed; for GRPC, as the next two */
         char *service;
         char *user_agent;
-        Timer timer;      /* of the limit, or of the sleep */
+        Timer timer;      /* ends at the time limit or with the sleep */
         Deferred refusal; /* reports the error */
         Error error;
 };

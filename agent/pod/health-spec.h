@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * A call of grpc.health.v1.Health/Check, as what is sent and received by HTTP
+ * The request and the reply of grpc.health.v1.Health/Check, over HTTP
  *
  * gRPC is a POST whose body is a message behind five bytes, in both directions, and whose outcome is in the
- * headers behind the answer's body, or in those before it where there is none. What a server sends is not
- * trusted: of all that no more is kept than what fits into HealthReply.
+ * headers behind the answer's body, or in those before it where there is none. The server is not
+ * trusted: the reader keeps only what fits into HealthReply.
  */
 
 #include <stdbool.h>
@@ -29,7 +29,7 @@ typedef struct HealthReply {
 /* The body of the request. service: empty for the server as a whole. The caller owns *ret. */
 int health_spec_pack(const char *service, uint8_t **ret, size_t *ret_size);
 
-/* False if it is more than any reply has. */
+/* False if the body is larger than any reply. */
 bool health_spec_add_body(HealthReply *reply, const void *data, size_t size);
 
 /* Judges the reply in the kubelet's words: an error unless it is SERVING. http_status: of the answer.

@@ -4,8 +4,8 @@
 /*
  * Asks a server for its health (grpc.health.v1), on a connection that was made to it
  *
- * Without TLS, by one POST over HTTP/2, behind a relay that bounds what the server can send. No time limit is
- * kept here.
+ * Without TLS, by one POST over HTTP/2, behind a relay that bounds what the server can send. The caller
+ * keeps the time limit.
  */
 
 #include <systemd/sd-event.h>
@@ -23,15 +23,16 @@ typedef struct HealthOptions {
         sd_event *event;
         HttpPeer *http;        /* for any server; outlives it */
         int fd;                /* the connection; taken over, also on failure */
-        const char *authority; /* what the server is called: "10.0.0.7:8080" */
+        const char *authority; /* the server's name in requests: "10.0.0.7:8080" */
         const char *service;   /* empty: the server as a whole */
         const char *user_agent;
         HealthDone on_done;
         void *userdata;
 } HealthOptions;
 
-/* Copies what it needs. Refused with one line if libcurl cannot be loaded, or there are no descriptors left. */
+/* Copies the options. Fails with one line if libcurl cannot be loaded, or there are no descriptors
+ * left. */
 int health_ask(const HealthOptions *options, Health **ret, Error *reterr);
 
-/* Ends it if it still runs; no callback then. Returns NULL. */
+/* Ends a request that still runs; no callback then. Returns NULL. */
 Health *health_free(Health *health);

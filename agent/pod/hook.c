@@ -21,7 +21,7 @@ struct Hook {
 
 DEFINE_CLEANUP(Hook *, hook_free)
 
-/* Of a program's standard error, the first line is reported. */
+/* Describes a failed command by the first line of its standard error. */
 static void describe_exit(const HandlerResult *result, Error *ret) {
         char line[QUOTE_SIZE];
         size_t size = 0;

@@ -14,18 +14,17 @@
 typedef struct Hook Hook;
 
 typedef struct HookTarget {
-        RpcClient *client;        /* of the runtime, for exec */
-        const char *container_id; /* of the runtime */
-        const char *address; /* of the pod, for a hook without a host of its own; NULL: unknown */
+        RpcClient *client;        /* connection to the runtime, for exec */
+        const char *container_id; /* the runtime's ID */
+        const char *address;      /* the pod's address, for a hook without a host; NULL: unknown */
 } HookTarget;
 
 /* error is NULL if it has succeeded; TIMEOUT if it was not done in time. plain_host: see handler.h.
  * Runs once, not from within hook_run(). */
 typedef int (*HookDone)(const Error *error, const char *plain_host, void *userdata);
 
-/* Copies what it needs. */
 int hook_run(sd_event *event, const HandlerSpec *spec, const HookTarget *target,
              uint64_t timeout_usec, HookDone on_done, void *userdata, Hook **ret);
 
-/* Ends it if it still runs; no callback then. Returns NULL. */
+/* Ends a hook that still runs; no callback then. Returns NULL. */
 Hook *hook_free(Hook *hook);

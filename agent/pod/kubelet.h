@@ -2,12 +2,12 @@
 #pragma once
 
 /*
- * Whether there is a kubelet that would start a container again
+ * Finds out whether a kubelet runs that would start a container again
  *
- * It is alive if connections are accepted where the kubelet serves its health (127.0.0.1:10248 by
- * default), which is tried from the start on. Where none ever was, the kubelet may serve it elsewhere
- * or not at all, and its Lease, if there is an API server to ask, decides: it is renewed every 10 s,
- * and worth nothing after 40 s.
+ * The kubelet is alive if the address of its health server (127.0.0.1:10248 by default) accepts
+ * connections, which the agent tries from its start on. If it never has accepted one, the kubelet may
+ * serve its health elsewhere or not at all; then its Lease decides, if there is an API server. The
+ * kubelet renews the Lease every 10 s, and it expires after 40 s.
  */
 
 #include <systemd/sd-event.h>
@@ -28,10 +28,10 @@ typedef struct KubeletOptions {
         sd_event *event;
         const char *address;   /* "127.0.0.1:10248", "[::1]:10248"; "": do not ask. Copied */
         KubeClient *client;    /* for the Lease; NULL: there is no API server */
-        const char *node_name; /* of the Lease; copied */
+        const char *node_name; /* name of the Lease; copied */
 } KubeletOptions;
 
-/* Refuses what is no address. */
+/* Fails if the address cannot be parsed. */
 int kubelet_new(const KubeletOptions *options, Kubelet **ret, Error *reterr);
 Kubelet *kubelet_free(Kubelet *kubelet);
 
@@ -39,8 +39,8 @@ Kubelet *kubelet_free(Kubelet *kubelet);
  * once, not from within kubelet_ask(). */
 typedef int (*KubeletAnswered)(KubeletState state, const char *why, void *userdata);
 
-/* An answer of the last half second is good enough. Answers within 2 s. The caller owns *ret; all
- * questions end before the kubelet is freed. */
+/* Reuses an answer of the last half second. Answers within 2 s. The caller owns *ret; all questions
+ * end before the kubelet is freed. */
 int kubelet_ask(Kubelet *kubelet, KubeletAnswered on_answered, void *userdata,
                 KubeletQuestion **ret);
 KubeletQuestion *kubelet_question_free(KubeletQuestion *question);

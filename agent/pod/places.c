@@ -29,8 +29,8 @@ struct Places {
         size_t max;
         size_t n_held;
         PlaceOwner *owners;
-        Place *first, *last; /* that wait, the oldest first */
-        Deferred due;        /* to give what is free */
+        Place *first, *last; /* places that wait, the oldest first */
+        Deferred due;        /* gives free places to those that wait */
 };
 
 static PlaceOwner *owner_find(Places *places, const char *pod) {

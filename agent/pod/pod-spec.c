@@ -60,7 +60,7 @@ static int copy_text(const char *text, size_t size_max, const char *what, char *
         return 0;
 }
 
-/* One that is missing is refused, too. */
+/* Refuses a missing name as well. */
 static int copy_name(const char *name, const char *what, char **to, Error *reterr) {
         if (!has_text(name))
                 return error_set(reterr, ERROR_INVALID, "%s: is missing", what);
@@ -68,7 +68,7 @@ static int copy_name(const char *name, const char *what, char **to, Error *reter
         return copy_text(name, NAME_SIZE_MAX, what, to, reterr);
 }
 
-/* Its containers */
+/* Containers */
 
 static int compare_labels(const void *a, const void *b) {
         const LabelMessage *left = *(LabelMessage *const *) a, *right = *(LabelMessage *const *) b;
@@ -163,7 +163,7 @@ static int compare_variables(const void *a, const void *b) {
         return r != 0 ? r : (left->index > right->index) - (left->index < right->index);
 }
 
-/* Of several variables of one name the last one wins. There may be thousands. */
+/* The last of several variables of one name wins. Sorts, since there may be thousands. */
 static int is_any_overridden(const KubeContainer *message, const KubeObjectMeta *meta, bool *ret) {
         cleanup(free_p) NamedVariable *all = calloc(message->n_env + 1, sizeof(*all));
         EnvValue value;
@@ -214,7 +214,7 @@ static int read_env(const KubeContainer *message, const KubeObjectMeta *meta,
         return env_hash(values, n_values, &container->env_hash);
 }
 
-/* What else a rule may ask for, only the kubelet knows. */
+/* Newer kubelets may know actions that the agent does not. */
 static bool has_unknown_rule(const KubeContainer *message) {
         for (size_t i = 0; i < message->n_restartpolicyrules; i++)
                 if (!is_text(message->restartpolicyrules[i]->action, "Restart"))
@@ -366,8 +366,8 @@ static int read_all_containers(const KubePod *message, Pod *pod, Error *reterr) 
                                message, pod, reterr);
 }
 
-/* Of two statuses that have the same name, the last one counts; of containers that the spec does
- * not have, none. */
+/* The last of two statuses with the same name counts. Statuses of containers that are not in the
+ * spec are left out. */
 static int read_container_statuses(const KubePod *message, Pod *pod, Error *reterr) {
         const Kubernetes__V1__PodStatus *status = message->status;
         int r;
@@ -434,7 +434,7 @@ static int read_verified(const ConditionMessage *condition, Pod *pod, Error *ret
                          &pod->verified_message, reterr);
 }
 
-/* One that is too long counts as empty: the rest of the pod is read all the same. */
+/* A message that is too long counts as empty, so that the rest of the pod is still read. */
 static int read_gate(const ConditionMessage *condition, Pod *pod, Error *reterr) {
         if (!is_text(condition->status, "False") || !has_text(condition->message) ||
             strlen(condition->message) > POD_ANNOTATIONS_SIZE_MAX)
@@ -444,7 +444,7 @@ static int read_gate(const ConditionMessage *condition, Pod *pod, Error *reterr)
                          &pod->kruise_message, reterr);
 }
 
-/* Of a gate that another one has closed nothing is known but that. */
+/* A gate that another program closed stays POD_GATE_OTHER. */
 static int read_own_gate(const ConditionMessage *condition, Pod *pod) {
         bool is_asked_for;
         int r;

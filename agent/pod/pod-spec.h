@@ -8,7 +8,7 @@
 #include "agent/base/error.h"
 #include "agent/pod/pod.h"
 
-/* What Kubernetes allows all annotations together; a longer text is refused. */
+/* Kubernetes' limit of all annotations together; a longer text is refused. */
 #define POD_ANNOTATIONS_SIZE_MAX ((size_t) 256 << 10)
 
 /* The caller owns *ret. */

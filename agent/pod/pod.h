@@ -16,7 +16,7 @@
 #define POD_META_ANNOTATION "apps.kruise.io/runtime-containers-meta"
 #define POD_VERIFIED_CONDITION "inplaced.io/InPlaceVerified"
 
-/* Of all kinds together; a pod with more of them is refused. */
+/* Limit of containers of all kinds together; a pod with more is refused. */
 #define POD_CONTAINERS_MAX ((size_t) 1024)
 
 typedef enum PodContainerKind {
@@ -32,16 +32,16 @@ typedef struct PodContainer {
         char *image; /* the reference that the pod asks for */
         PodContainerKind kind;
         bool comes_back;      /* the kubelet starts it again, whatever its exit status */
-        char *restart_policy; /* of the container, or of the pod: "Always" */
+        char *restart_policy; /* the container's, or the pod's: "Always" */
         char **env_names;  /* variables made from labels or annotations, in order; ends with NULL */
-        uint32_t env_hash; /* of the values that they would have now */
-        bool is_env_overridden; /* one of them has no effect: another one of its name follows */
+        uint32_t env_hash; /* hash of the values that they would have now */
+        bool is_env_overridden; /* a later variable of the same name overrides one of them */
         uint32_t plain_hash;    /* see env-hash.h */
 
-        /* Its status. */
-        int status_index;   /* among those of the main, or of the init containers; -1: none yet */
+        /* Status. */
+        int status_index;   /* index in containerStatuses or initContainerStatuses; -1: none yet */
         char *container_id; /* "containerd://…" */
-        char *former_id;    /* of the one that it had before, in the same form */
+        char *former_id;    /* ID of the container before this one, in the same form */
         int32_t restart_count;
         bool is_ready;
         bool is_running;
@@ -71,18 +71,18 @@ typedef struct Pod {
         char *name;
         char *uid;
         char *resource_version;
-        char *runtime_uid; /* what the runtime's labels call it: not the uid, for static pods */
+        char *runtime_uid; /* the UID in the runtime's labels; another one for static pods */
         char *ip;
         int64_t grace_sec;
         bool is_deleted;      /* it has a deletion timestamp */
         bool is_finished;     /* Succeeded or Failed */
-        bool is_ready;        /* its condition Ready is True */
+        bool is_ready;        /* the condition Ready is True */
         bool is_kruise;       /* a workload of OpenKruise owns it, or a SidecarSet is in it */
         bool has_kruise_gate; /* it has the readiness gate KruisePodReady */
-        char *kruise_message; /* of that condition while it is False: who keeps it so; or NULL */
+        char *kruise_message; /* message of that condition while it is False; or NULL */
         PodUpdate update;
         PodGate gate;
-        uint64_t gate_digest; /* of the message that it was closed with; else 0 */
+        uint64_t gate_digest; /* digest of the message in a closed gate; else 0 */
         char *restart_on_metadata; /* the annotation inplaced.io/restart-on-metadata-change; NULL: none, or
                              * one that is False */
         char *meta; /* the annotation apps.kruise.io/runtime-containers-meta, or NULL */
@@ -106,6 +106,6 @@ const PodContainer *pod_find(const Pod *pod, const char *container);
  * written into the buffer; the ID is borrowed. */
 bool pod_split_container_id(const char *id, char *scheme, size_t scheme_size, const char **ret_id);
 
-/* The pod's owner takes part in restarts when its metadata changes by annotation: "true", or
- * the container's name is in its list. */
+/* The pod's annotation asks for restarts when metadata changes: "true", or a list with the
+ * container's name. */
 bool pod_restarts_on_metadata(const Pod *pod, const char *container);

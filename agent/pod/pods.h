@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The pods of this node, as the API server has them
+ * The pods of this node, from the API server
  *
- * One watch, in protobuf, with the newest state of each pod.
+ * One watch, in protobuf, that keeps the newest state of each pod.
  */
 
 #include "agent/base/list.h"
@@ -17,12 +17,12 @@ typedef struct Pods Pods;
 /* Is notified of each change. In a callback no watcher may be taken off but the one that is called, and
  * the Pods must not be freed. */
 typedef struct PodsWatcher {
-        /* It is there, or changed; before is its last state, or NULL. Both are borrowed; pod until
-         * it changes again. */
+        /* A pod was added or changed; before is its last state, or NULL. Both are borrowed; pod
+         * until it changes again. */
         int (*on_pod)(const Pod *pod, const Pod *before, void *userdata);
-        /* It is gone; borrowed during the call. */
+        /* A pod was removed; borrowed during the call. */
         int (*on_gone)(const Pod *pod, void *userdata);
-        /* The watch is synced, or it is not; see pods_error(). */
+        /* The watch became synced, or no longer is; see pods_error(). */
         int (*on_state)(bool is_synced, void *userdata);
         void *userdata;
         LIST_LINKS(struct PodsWatcher);
@@ -45,7 +45,7 @@ Pods *pods_free(Pods *pods);
 void pods_watch(Pods *pods, PodsWatcher *watcher);
 void pods_unwatch(Pods *pods, PodsWatcher *watcher);
 
-/* All that is known has been reported, and is up to date as far as is known. */
+/* The watch is synced, and watchers have been notified of all pods. */
 bool pods_are_synced(const Pods *pods);
 
 /* Why it is not up to date, or unset. */
@@ -58,5 +58,5 @@ size_t pods_count(const Pods *pods);
 /* In no particular order; i is less than the count. */
 const Pod *pods_get(const Pods *pods, size_t i);
 
-/* Does not wait any longer if the watch is backing off. */
+/* Ends the watch's back-off, if it is in one. */
 int pods_kick(Pods *pods);

@@ -17,7 +17,7 @@
 #define PIECE_SIZE 4096 /* carried in one turn of the loop */
 #define SETTLE_USEC ((uint64_t) 10 * 1000)
 #define ACCURACY_USEC 1000
-#define BACKLOG 4 /* of connections to the reader's end, where one is to come */
+#define BACKLOG 4 /* pending connections to the reader's end; one is expected */
 
 typedef struct RelayEnd {
         int fd;

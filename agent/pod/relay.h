@@ -4,9 +4,9 @@
 /*
  * Carries bytes between a server that is not trusted and the code that reads its answer
  *
- * A library may read for as long as there is something to read, and hold what it likes of it. Behind a relay
- * it gets RELAY_BYTES_MAX bytes in all, and few at a time: the loop serves others in between. A server that
- * sends more, or does not take what it is sent, is cut: the reader then sees the connection's end.
+ * A library may read as long as the server sends, and keep any part of it. The relay passes RELAY_BYTES_MAX
+ * bytes in all, a few at a time, so that the loop serves others in between. It cuts the connection of a server
+ * that sends more, or does not read: the reader then sees the connection's end.
  */
 
 #include <stdbool.h>

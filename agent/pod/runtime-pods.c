@@ -240,7 +240,7 @@ const RuntimeContainer *runtime_pod_find(const RuntimePod *pod, const char *cont
 
 struct RuntimePodsCall {
         RpcCall *rpc;
-        char *id; /* of the one container that is asked for */
+        char *id; /* ID of the container to find */
         RuntimePodsDone on_pods;
         RuntimeContainerDone on_container;
         void *userdata;

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * What the runtime reports about the containers of pods
+ * Pods and their containers, as the runtime reports them
  *
  * Every part of the agent that lists containers does it here. The kubelet labels each container with
- * the pod that it belongs to. Of the containers of one name, dead ones among them, the newest counts.
+ * its pod. The newest of the containers of one name counts, even if it is dead.
  */
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@
 #include "agent/rpc/client.h"
 #include "cri/types.h"
 
-/* What the kubelet writes on containers. */
+/* Labels and annotations that the kubelet writes on containers. */
 #define LABEL_POD_NAME "io.kubernetes.pod.name"
 #define LABEL_POD_NAMESPACE "io.kubernetes.pod.namespace"
 #define LABEL_POD_UID "io.kubernetes.pod.uid"
@@ -38,7 +38,7 @@ typedef struct RuntimeContainer {
         int64_t created_at_nsec; /* since 1970 */
         unsigned restart_count;
         uint64_t kubelet_hash; /* 0 if it cannot be read */
-        char *image;     /* the reference that it was made with, as far as the runtime reports it */
+        char *image;     /* reference that the container was made with, if the runtime reports it */
         char *image_ref; /* image ID or repo digest; image_id if the runtime reports it */
 } RuntimeContainer;
 
@@ -59,7 +59,7 @@ typedef struct RuntimePods {
 
 #define RUNTIME_PODS_INIT ((RuntimePods){ .items = NULL })
 
-/* Which pods' containers are listed. NULL or "": of any. */
+/* Selects the pods whose containers are listed. NULL or "": any. */
 typedef struct RuntimePodsFilter {
         const char *namespace;
         const char *pod;
@@ -76,7 +76,7 @@ typedef int (*RuntimePodsDone)(RuntimePods *pods, const Error *error, void *user
 typedef int (*RuntimeContainerDone)(const CriContainer *container, const Error *error,
                                     void *userdata);
 
-/* One call to the runtime. The filter is copied. */
+/* Makes one call to the runtime. Copies the filter. */
 int runtime_pods_list(RpcClient *client, const RuntimePodsFilter *filter, RuntimePodsDone on_done,
                       void *userdata, RuntimePodsCall **ret);
 
@@ -98,6 +98,6 @@ const RuntimePod *runtime_pods_find(const RuntimePods *pods, const char *namespa
 /* The newest of that name; NULL: there is none. */
 const RuntimeContainer *runtime_pod_find(const RuntimePod *pod, const char *container);
 
-/* Of a container in a list; borrowed, or NULL. */
+/* Returns a label or annotation of a listed container; borrowed, or NULL. */
 const char *cri_container_label(const CriContainer *container, const char *key);
 const char *cri_container_annotation(const CriContainer *container, const char *key);

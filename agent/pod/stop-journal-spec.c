@@ -75,7 +75,7 @@ static int format_record(const StopRecord *record, char **ret) {
                            record->boot_id, (long long) record->uptime_sec);
 }
 
-/* What cannot be written is not known. */
+/* A text that the file cannot hold counts as unknown. */
 static char *copy_optional(const char *text) {
         return strdup(text && stop_journal_can_name(text) ? text : "");
 }
@@ -182,7 +182,7 @@ static int read_phase(struct json_object *item, const JsonPath *path, StopPhase 
                            quote(text ?: "", (char[QUOTE_SIZE]){ 0 }));
 }
 
-/* What older versions have not written may lack. */
+/* The members of newer versions may be missing. */
 static int read_names(struct json_object *item, const JsonPath *path, StopRecord *record,
                       Error *reterr) {
         const struct {

@@ -17,8 +17,8 @@
 
 typedef enum StopPhase {
         STOP_PHASE_NONE,
-        STOP_PHASE_HOOK,     /* its hook has begun */
-        STOP_PHASE_STOPPING, /* its hook has ended, and the runtime stops it */
+        STOP_PHASE_HOOK,     /* the hook has begun */
+        STOP_PHASE_STOPPING, /* the hook has ended, and the runtime stops the container */
         STOP_PHASE_STOPPED,  /* we have ended it */
         _STOP_PHASE_MAX,
 } StopPhase;
@@ -27,13 +27,13 @@ typedef enum StopPhase {
 typedef struct StopRecord {
         char *owner;
         char *container_id;
-        char *runtime; /* its name; "" or NULL: the chosen one */
+        char *runtime; /* name of the runtime; "" or NULL: the chosen one */
         StopPhase phase;
         int64_t began_sec;    /* when its hook began, or the stop if there is none */
         int64_t deadline_sec; /* when its grace period is over */
         int64_t changed_sec;  /* when the phase changed, */
         int64_t uptime_sec;   /* and by a clock that cannot be set, */
-        char *boot_id;        /* of this boot; "" or NULL: not known */
+        char *boot_id;        /* ID of that boot; "" or NULL: not known */
 } StopRecord;
 
 typedef struct StopClock {
@@ -45,7 +45,7 @@ typedef struct StopClock {
 /* The hook or the stop has begun, and the end is not known. */
 bool stop_record_is_open(const StopRecord *record);
 
-/* What is left of the grace period: never more than when the record was written, and nothing after
+/* Returns the rest of the grace period: never more than when the record was written, and 0 after
  * another boot. */
 int64_t stop_record_left_sec(const StopRecord *record, const StopClock *now);
 

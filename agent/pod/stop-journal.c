@@ -24,7 +24,7 @@
 struct StopJournal {
         char *path;
         char *temporary;
-        StopEntries entries; /* those that changed last come last */
+        StopEntries entries; /* in the order of their last change */
 };
 
 DEFINE_CLEANUP(StopJournal *, stop_journal_free)
@@ -76,7 +76,7 @@ static int refuse(const StopJournal *journal, const char *why, Error *reterr) {
         return error_set(reterr, ERROR_INVALID, "%s: %s", journal->path, why);
 }
 
-/* Its writer decides which containers are stopped. */
+/* Refuses a file of another user: its writer decides which containers are stopped. */
 static int check_file(const StopJournal *journal, const struct stat *status, Error *reterr) {
         if (!S_ISREG(status->st_mode))
                 return refuse(journal, "not a file", reterr);

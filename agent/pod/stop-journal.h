@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Which stops have begun, and how far they are, in a file
+ * Keeps in a file which stops have begun, and how far they are
  *
- * Only so much that a crash of the agent leads to neither a second hook nor a second stop. Replaced
- * by rename, without fsync: what a machine loses with its power it loses with its containers.
+ * It keeps just enough that after a crash the agent repeats neither a hook nor a stop. It replaces the
+ * file by rename, without fsync: a machine that loses power loses its containers as well.
  */
 
 #include "agent/pod/stop-journal-spec.h"
@@ -14,9 +14,9 @@ typedef struct StopJournal StopJournal;
 
 void stop_clock_read(StopClock *ret);
 
-/* Records of containers that ended more than a week ago are dropped, and the oldest of more than
- * 1,024, those of stops that go on last. A file that cannot be used, or that others may have
- * written, is *reterr, and no failure: the journal is empty then. */
+/* Drops records of containers that ended more than a week ago, and the oldest beyond 1,024, those
+ * of open stops last. If the file cannot be used, or others may have written it, *reterr says so
+ * and the journal begins empty; this is no failure. */
 int stop_journal_new(const char *state_dir, StopJournal **ret, Error *reterr);
 StopJournal *stop_journal_free(StopJournal *journal);
 
@@ -28,6 +28,6 @@ const StopRecord *stop_journal_find(const StopJournal *journal, const char *owne
 size_t stop_journal_count(const StopJournal *journal);
 const StopRecord *stop_journal_get(const StopJournal *journal, size_t i);
 
-/* Writes the file; the record is copied. STOP_PHASE_NONE takes it out. That it cannot be written is
- * refused; the journal in memory is right all the same. */
+/* Writes the file and copies the record. STOP_PHASE_NONE removes it. If the file cannot be written,
+ * that is an error, but the journal in memory has changed. */
 int stop_journal_set(StopJournal *journal, const StopRecord *record, Error *reterr);

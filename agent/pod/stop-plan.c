@@ -31,7 +31,7 @@ static const struct Rule {
         { STOP_STATE_PARKED,        STOP_ON_RUNTIME_BACK,    STOP_DO_QUEUE,        STOP_STATE_QUEUED        },
         { STOP_STATE_PARKED,        STOP_ON_TIMER,           STOP_DO_QUEUE,        STOP_STATE_QUEUED        },
 
-        /* What was seen of the container is old when the kubelet is back: it is inspected again. */
+        /* The container may have changed while the kubelet was away: inspect it again. */
         { STOP_STATE_ASKING,        STOP_ON_KUBELET_THERE,   STOP_DO_FIND_ADDRESS, STOP_STATE_ADDRESSING    },
         { STOP_STATE_ASKING,        STOP_ON_KUBELET_AWAY,    STOP_DO_WAIT,         STOP_STATE_WAITING       },
         { STOP_STATE_WAITING,       STOP_ON_TIMER,           STOP_DO_ASK,          STOP_STATE_ASKING_AGAIN  },

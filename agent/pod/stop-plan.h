@@ -4,9 +4,8 @@
 /*
  * Stop plan
  *
- * What to do next about one container that is to be stopped, as a table: no I/O, no clock, no
- * memory. stop.c feeds it the events that really happen and carries out the actions that it
- * answers.
+ * Decides by a table what to do next to stop one container: no I/O, no clock, no memory. stops.c
+ * feeds it the events and carries out the actions that it returns.
  */
 
 #include <stdbool.h>
@@ -75,17 +74,17 @@ typedef enum StopAction {
  * expect changes nothing. */
 StopAction stop_plan_step(StopState *state, StopEvent event);
 
-/* So many refusals in a row by a runtime that is there are enough. */
+/* A stop fails after this many refusals in a row by a runtime that is there. */
 #define STOP_REFUSALS_MAX 3
 
-/* What may be wrong with the runtime rather than with the container. */
+/* The error may be the runtime's fault rather than the container's. */
 bool stop_plan_is_silence(ErrorKind kind);
 
-#define STOP_GRACE_MIN_SEC ((int64_t) 2) /* of StopContainer, as the kubelet has it */
+#define STOP_GRACE_MIN_SEC ((int64_t) 2) /* minimum for StopContainer, as in the kubelet */
 
-/* The grace period in seconds: what was asked for, unless it is negative, else what the container's
- * annotations say (NULL: nothing), else 30. */
+/* Returns the grace period in seconds: the requested one unless negative, else the one in the
+ * container's annotations (NULL: none), else 30. */
 int64_t stop_plan_grace_sec(int64_t asked_sec, const char *deletion, const char *termination);
 
-/* What is left of it for the runtime. */
+/* Returns the part of the grace period that is left for the runtime. */
 int64_t stop_plan_left_sec(uint64_t deadline_usec, uint64_t now_usec);

@@ -25,21 +25,21 @@
 #define NSEC_PER_SEC ((int64_t) 1000000000)
 #define KUBELET_USEC USEC_PER_SEC /* between two questions whether it is back */
 #define ACCURACY_USEC 1000
-#define OWNER_SIZE 64            /* of the part that metrics get */
-#define NODE_ADDRESS "127.0.0.1" /* of a pod in the host's network, which has none of its own */
+#define OWNER_SIZE 64            /* bytes of the owner's kind, the label in metrics */
+#define NODE_ADDRESS "127.0.0.1" /* address of pods in the host's network */
 
-/* Of each line of the log that is about a stop. */
+/* The fields of each log line about a stop. */
 #define STOP_FIELDS(stop)                                                          \
         LOG_FIELDS({ "POD_NAMESPACE", (stop)->namespace }, { "POD", (stop)->pod }, \
                    { "CONTAINER", (stop)->container }, { "CONTAINER_ID", (stop)->container_id })
 
-/* So many stops are beginning at a time. One keeps containerd busy for about 60 ms, and the kubelet
- * with what follows: 16 leave both able to do something else meanwhile, and 110 stops, a node full
- * of pods, have all begun within 2 s. */
+/* Number of stops that begin at a time. One keeps containerd busy for about 60 ms, and the kubelet
+ * with the restart: 16 leave both time for other work, and 110 stops, a node full of pods, have all
+ * begun within 2 s. */
 #define FRESH_MAX 16
 
-/* A stop keeps its slot for this long: until then most are over, and what is not only waits, for an
- * answer, a hook or a process that takes its time. */
+/* Time that a stop keeps its slot. Most have ended by then; the others only wait for an answer, a
+ * hook or a slow process. */
 #define SETTLE_USEC ((uint64_t) 250 * 1000)
 
 struct Stops {
@@ -55,7 +55,7 @@ struct Stops {
 
         Stop *first, *last; /* in the order in which they were added */
         size_t n_stops;
-        size_t n_fresh; /* of those with a slot */
+        size_t n_fresh; /* number of stops that hold a slot */
 };
 
 struct Stop {
@@ -78,40 +78,40 @@ struct Stop {
 
         StopState state;
         bool has_slot;
-        bool has_begun;    /* the hook or the stop */
-        bool is_overtaken; /* by another one of the container, that has begun since the inspection */
-        bool is_resumed;   /* it has begun before this run of the agent, and has no owner yet */
+        bool has_begun;    /* the hook or the stop has begun */
+        bool is_overtaken; /* another stop of the container has begun since the inspection */
+        bool is_resumed;   /* begun by a previous run of the agent; has no owner yet */
         bool is_accepted;  /* the runtime has answered that it has stopped it */
         unsigned n_refusals, n_silences; /* in a row */
 
-        /* What the inspection has found; texts are NULL where there is nothing. */
+        /* Findings of the inspection; absent texts are NULL. */
         char *sandbox_id;
         char *container;
         char *pod;
         char *namespace;
         char *uid;
-        char *address; /* of the pod */
+        char *address; /* IP address of the pod */
         HandlerSpec hook_spec;
-        char *hook_refusal; /* why there is none that could be run */
+        char *hook_refusal; /* why the hook cannot be run */
         int64_t found_grace_sec;
 
         int64_t began_nsec; /* since 1970; by the node's clock, as the runtime's times are */
         uint64_t began_usec;
-        uint64_t deadline_usec; /* of the grace period; both monotonic */
+        uint64_t deadline_usec; /* end of the grace period; both are monotonic */
 
-        /* What is pending. */
-        StopEvent next_event; /* of the turn */
+        /* Pending operations. */
+        StopEvent next_event; /* event to handle in that turn */
         Deferred turn;
         Timer timer;
-        Timer settling; /* until its slot is free */
+        Timer settling; /* ends with the slot */
         RuntimePodsCall *listing;
         RpcCall *call;
         KubeletQuestion *question;
         Hook *hook;
-        Place place;   /* of the hook */
-        Timer waiting; /* for it */
+        Place place;   /* place in the limit of hooks */
+        Timer waiting; /* limits the wait for the place */
 
-        /* What is reported. */
+        /* Report. */
         char *message;
         char *hook_message;
         StopResult result;
@@ -168,7 +168,7 @@ static int stop_copy_message(Stop *stop, const char *text) {
         return 0;
 }
 
-/* What the event leads to happens when the loop goes on. */
+/* Handles the event in the next turn of the loop. */
 static int stop_handle_later(Stop *stop, StopEvent event) {
         stop->next_event = event;
         return deferred_request(&stop->turn);
@@ -209,8 +209,8 @@ static bool is_active(const Stop *stop) {
         return stop_step(stop) == STOP_STEP_INSPECTING && stop->state != STOP_STATE_CHECKING;
 }
 
-/* Of several stops of one container the first is the one: the others then find it ended. Those that
- * are resumed have all begun, and go on in their order. */
+/* Another stop of the container goes first, so this one has to wait; it then finds the container
+ * ended. Resumed stops have all begun, and wait only for those before them. */
 static bool is_taken(const Stop *stop) {
         for (const Stop *other = stop->stops->first; other; other = other->next) {
                 if (other == stop && stop->is_resumed)
@@ -309,7 +309,7 @@ static int on_timer(void *userdata) {
         return stop_handle(userdata, STOP_ON_TIMER);
 }
 
-/* Its runtime */
+/* The container's runtime */
 
 static bool is_named(const Stop *stop, Runtime *runtime) {
         return strcmp(runtime_name(runtime), stop->runtime) == 0;
@@ -635,7 +635,7 @@ static int stop_read_hook(Stop *stop, const char *handler, const char *ports) {
         return stop->hook_refusal ? 0 : -ENOMEM;
 }
 
-/* What it asks of the runtime */
+/* Calls to the runtime */
 
 static int stop_miss_runtime(Stop *stop, StopEvent *ret_event) {
         char *message;
@@ -663,7 +663,8 @@ static StopEvent event_of_refusal(Stop *stop) {
                                                     : event_over(stop, STOP_FAILED);
 }
 
-/* Of a call that changes nothing: it may be repeated for ever while the runtime is silent. */
+/* For a call that changes nothing, which the agent may repeat without limit while the runtime is
+ * silent. */
 static int event_of_error(Stop *stop, const Error *error, StopEvent *ret_event) {
         int r;
 
@@ -836,7 +837,7 @@ static int stop_stop(Stop *stop, StopEvent *ret_event) {
                                   on_stopped, stop, &stop->call);
 }
 
-/* Of a container that still runs: the runtime has refused, or has not been asked yet. */
+/* The container still runs: the runtime has refused, or has not been asked yet. */
 static int event_of_survivor(Stop *stop, StopEvent *ret_event) {
         int r;
 
@@ -895,7 +896,7 @@ static int stop_confirm(Stop *stop, StopEvent *ret_event) {
                                     stop, &stop->call);
 }
 
-/* What each event leads to */
+/* Actions */
 
 /* A runtime that is there, and silent, will not announce itself again. */
 static int stop_park(Stop *stop) {
@@ -1244,7 +1245,7 @@ bool stop_has_begun(const Stop *stop) {
         return stop->has_begun;
 }
 
-/* One that its owner has added. */
+/* The owner has added a stop of that container in this run. */
 static bool has_stop(const Stops *stops, const char *owner, const char *container_id) {
         for (const Stop *stop = stops->first; stop; stop = stop->next)
                 if (!stop->is_resumed && strcmp(stop->owner, owner) == 0 &&
@@ -1312,9 +1313,9 @@ static int stops_open_journal(Stops *stops, const char *state_dir) {
         return 0;
 }
 
-/* What has begun is finished, also if no owner asks for it any more: the runtime does not end what
- * ignores SIGTERM once its caller is gone. The owner may add its stop meanwhile, which then waits
- * for this one as for any other of the container. */
+/* Finishes the stops of the previous run, even if no owner requests them any more: when its caller
+ * is gone, the runtime does not kill a process that ignores SIGTERM. The owner may add its stop
+ * meanwhile, which waits for this one as for any other of the container. */
 static int stops_resume(Stops *stops) {
         int r = 0;
 

@@ -27,7 +27,7 @@ typedef struct Stop Stop;
 
 #define STOP_GRACE_OF_POD ((int64_t) -1)
 
-/* For people. */
+/* Progress for people. */
 typedef enum StopStep {
         STOP_STEP_QUEUED,
         STOP_STEP_WAITING_FOR_RUNTIME,
@@ -50,7 +50,7 @@ typedef enum StopResult {
 /* Borrowed during the call. */
 typedef struct StopReport {
         StopResult result;
-        const char *message; /* one line: why it failed or is not requested any more; or NULL */
+        const char *message; /* why it failed or is no longer requested, in one line; or NULL */
         const char *hook_message; /* why the preStop hook failed; NULL: it did not */
         uint64_t duration_usec;   /* since the hook began, or the stop if there is none */
 } StopReport;
@@ -58,8 +58,8 @@ typedef struct StopReport {
 typedef struct StopOptions {
         const char *runtime; /* scheme of the container's ID, "containerd"; NULL: the chosen one */
         const char *container_id; /* the runtime's, without scheme; copied */
-        const char *owner; /* who asks, such as "metadata" or "recreate/UID": at most one stop of
-                                    * a container and an owner; copied */
+        const char
+                *owner; /* "metadata", "recreate/UID": one stop per container and owner; copied */
         const char *cause; /* "Stopping container app: its labels changed"; of the event and the
                                     * log; copied */
         const char *pod_address; /* for hooks; NULL: as the sandbox has it. Copied */
@@ -67,8 +67,8 @@ typedef struct StopOptions {
         bool needs_kubelet;      /* waits while no kubelet would start the container again */
         bool is_init;            /* it is among the pod's init containers; for the events */
 
-        /* Right before anything is done to the container: does that still hold? To be answered with
-         * stop_answer(), at once or later. NULL: it does. */
+        /* Asks, right before anything is done to the container, whether the stop is still
+         * requested. The owner calls stop_answer(), at once or later. NULL: it is. */
         int (*on_check)(Stop *stop, void *userdata);
         /* NULL: steps are not reported. */
         int (*on_step)(Stop *stop, StopStep step, const char *message, void *userdata);
@@ -84,7 +84,7 @@ typedef struct StopsOptions {
         Runtimes *runtimes;
         Kubelet *kubelet;      /* NULL: one is taken to be there */
         KubeEvents *events;    /* NULL: there is no API server */
-        Places *places;        /* of hooks; NULL: there is no limit */
+        Places *places;        /* places for hooks; NULL: no limit */
         const char *state_dir; /* where the journal is; copied */
 } StopsOptions;
 
@@ -99,22 +99,23 @@ int stops_add(Stops *stops, const StopOptions *options, Stop **ret);
 /* The answer to on_check. why_not: one line, for the report. */
 int stop_answer(Stop *stop, bool is_asked, const char *why_not);
 
-/* Its owner leaves: no callback runs any more. What has not begun is dropped, what has goes on. */
+/* The owner leaves: no callback runs any more. A stop that has not begun is dropped; one that has
+ * goes on. */
 void stop_leave(Stop *stop);
 
 StopStep stop_step(const Stop *stop);
-/* Its hook or the stop has begun: there is no way back, whatever it waits for now. */
+/* The hook or the stop has begun, and is not taken back whatever it waits for now. */
 bool stop_has_begun(const Stop *stop);
 
-/* This owner, in this run of the agent or a previous one, has ended that container, which does not
+/* This owner has ended that container, in this run of the agent or a previous one, and it does not
  * run any more. */
 bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id);
 
-/* The same of an owner of that name, or whose name goes on with "/" behind it; NULL: none. Borrowed
- * until anything is done to the stops. */
+/* Finds such an owner of that name, or of a name that continues with "/"; NULL: none. Borrowed
+ * until the stops change. */
 const char *stops_find_owner(const Stops *stops, const char *owner, const char *container_id);
 
-/* From now on, that this owner has ended that container is not known any more. */
+/* Forgets that this owner has ended that container. */
 int stops_forget(Stops *stops, const char *owner, const char *container_id);
 
 /* A runtime came or went. */

@@ -13,9 +13,9 @@
 
 struct TcpConnect {
         int fd;
-        int number; /* what connect() itself returned */
+        int number; /* errno of connect(); 0: connected */
         sd_event_source *answer;
-        Deferred known; /* without waiting */
+        Deferred known; /* reports a result that is known at once */
         Timer timer;
         TcpConnected on_connected;
         void *userdata;

@@ -19,7 +19,7 @@ typedef int (*TcpConnected)(int number, void *userdata);
 int tcp_connect(sd_event *event, const TcpAddress *address, uint64_t timeout_usec,
                 TcpConnected on_connected, void *userdata, TcpConnect **ret);
 
-/* In the callback of one that connected: the descriptor, which the caller owns from now on. */
+/* Takes over the descriptor, in the callback of an attempt that connected. */
 int tcp_connect_take(TcpConnect *attempt);
 
 /* Gives up if it still runs, no callback then, and closes a connection that was not taken. Returns

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What follows from the answers to writes that the agent must not do, see write-check.h
+ * Judges the answers to writes that the agent must not do, see write-check.h
  */
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ typedef enum WriteTarget {
 } WriteTarget;
 
 typedef enum WriteVerdict {
-        WRITE_VERDICT_UNKNOWN, /* there is no such object, or no answer that says it */
+        WRITE_VERDICT_UNKNOWN, /* there is no such object, or no conclusive answer */
         WRITE_VERDICT_REFUSED,
         WRITE_VERDICT_ALLOWED,
         _WRITE_VERDICT_MAX,

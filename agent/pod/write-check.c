@@ -23,7 +23,7 @@ struct WriteCheck {
         const PodContext *context;
         Timer timer;
         KubeCall *call; /* NULL: nothing is asked */
-        size_t version; /* of NodeImages, that was served last */
+        size_t version; /* index of the version of NodeImages that was served last */
         WriteVerdict verdicts[_WRITE_TARGET_MAX];
 };
 
@@ -32,7 +32,7 @@ DEFINE_CLEANUP(WriteCheck *, write_check_free)
 /* Newer first. */
 static const char *const versions[] = { "v1beta1", "v1alpha1" };
 
-/* The end: what was found */
+/* Results */
 
 static void measure(const WriteCheck *check) {
         static const char *const labels[_WRITE_TARGET_MAX] = {
@@ -132,7 +132,7 @@ static int on_listed(const KubeReply *reply, const Error *error, void *userdata)
                          "{}", on_node_image_tried);
 }
 
-/* Two, of which one at most is this node's. */
+/* Lists two, since one of them may be this node's. */
 static int list_node_images(WriteCheck *check) {
         return ask(check,
                    &(KubePath){ .group = GROUP,

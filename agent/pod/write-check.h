@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Whether the API server limits this agent to its node
+ * Checks whether the API server limits this agent to its node
  *
  * Roles do not know nodes; the policies of packaging/kubernetes do, unless they are missing or do not
  * know the account. So the agent tries two writes that it must not do: a minute after it was started,
