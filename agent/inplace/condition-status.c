@@ -111,7 +111,7 @@ static void describe(FILE *to, const ConditionContainer *container) {
         }
 }
 
-/* At the start of a character. */
+/* Cuts at the start of a character. */
 static void cut(char *text) {
         size_t size = CONDITION_MESSAGE_MAX;
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The condition inplaced.io/InPlaceVerified: whether what a pod asks for is what runs
+ * The condition inplaced.io/InPlaceVerified: whether a pod's containers run what the pod asks for
  *
  * It is True when each container runs the image that its reference means on this node, with the
  * environment that its labels and annotations ask for now. Pure.
@@ -21,25 +21,25 @@ typedef enum ConditionReason {
         CONDITION_NOT_RUNNING,
         CONDITION_IMAGE_STALE,
         CONDITION_ENVIRONMENT_STALE,
-        CONDITION_CANNOT_RESTART, /* nothing would start it again, or not as it should be */
-        CONDITION_RESTARTING,     /* its end, or its successor, is awaited */
+        CONDITION_CANNOT_RESTART, /* no kubelet would start it again as the pod asks for */
+        CONDITION_RESTARTING,     /* the agent waits for its end or its successor */
         _CONDITION_REASON_MAX,
 } ConditionReason;
 
-/* A main container or a native sidecar. Texts are "" where nothing is known. */
+/* A main container or a native sidecar. Unknown texts are "". */
 typedef struct ConditionContainer {
         const char *name;
         const char *reference;
         const char *reference_id;
         const char *running_id;
         bool is_running;
-        bool is_known; /* what follows is about the one that runs now */
+        bool is_known; /* the next fields describe the container that runs now */
         bool is_restarting;
-        bool has_environment; /* something in it is made from labels or annotations */
+        bool has_environment; /* labels or annotations make part of it */
         bool knows_environment;
         bool is_environment_stale;
-        bool comes_back; /* as what its metadata asks for */
-        bool is_static;  /* a file of the node, not its metadata, decides on its environment */
+        bool comes_back; /* the kubelet starts it again, with the new environment */
+        bool is_static;  /* a file of the node decides on its environment, not its metadata */
         bool has_failed; /* a restart did not heal it */
 } ConditionContainer;
 
@@ -50,8 +50,8 @@ typedef struct Condition {
 
 #define CONDITION_INIT ((Condition){ .message = NULL })
 
-/* The reason is the one of the container that is worst off; the message describes all that are
- * not as they should be, or, if there is none, all. */
+/* Takes the reason of the container in the worst state. The message describes all containers with a
+ * problem, or, if there is none, all. */
 int condition_of(const ConditionContainer *containers, size_t n_containers, Condition *ret);
 void condition_done(Condition *condition);
 

@@ -14,7 +14,7 @@
 #include "agent/pod/pod.h"
 
 #define DEPTH_MAX 8
-#define TEXT_MAX ((size_t) 256 * 1024) /* as much as all annotations of an object may have */
+#define TEXT_MAX ((size_t) 256 * 1024) /* limit of an object's annotations together */
 
 /* A negative number is 0. */
 static uint64_t get_number(json_object *object, const char *key) {

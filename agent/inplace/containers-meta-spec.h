@@ -4,9 +4,9 @@
 /*
  * The annotation apps.kruise.io/runtime-containers-meta
  *
- * Which container of the runtime is behind each name in a pod, and what it was made with.
- * Controllers read it, and compare the hashes, so it is written byte for byte as they write it
- * themselves. Pure.
+ * It maps the names of a pod's containers to the runtime's IDs and the hashes of what they were made
+ * with. Controllers read it and compare the hashes, so the agent writes it byte for byte as they do.
+ * Pure.
  */
 
 #include <stdbool.h>
@@ -28,15 +28,15 @@ typedef struct ContainersMeta {
 
 #define CONTAINERS_META_INIT ((ContainersMeta){ .items = NULL })
 
-/* NULL, or a text that is none, has no entries; of one that is odd, what makes sense is taken. Of
- * more entries than a pod may have containers the first count. */
+/* NULL or a text of another kind gives no entries; an odd one gives those that make sense, up to
+ * the limit of containers in a pod. */
 int containers_meta_parse(const char *text, ContainersMeta *ret);
 void containers_meta_done(ContainersMeta *meta);
 
 /* Copies the texts. */
 int containers_meta_add(ContainersMeta *meta, const ContainersMetaEntry *entry);
 
-/* NULL: it has none of that name. */
+/* NULL: none of that name. */
 const ContainersMetaEntry *containers_meta_find(const ContainersMeta *meta, const char *name);
 
 /* The same entries in the same order. */

@@ -15,7 +15,7 @@
 typedef struct Question {
         ImageIds *ids;
         char *reference;
-        size_t same_as; /* the first question with this reference; its own index: this one */
+        size_t same_as; /* index of the first question with this reference */
         RpcCall *call;
 } Question;
 

@@ -2,12 +2,12 @@
 #pragma once
 
 /*
- * Images by what they are, not by what they are called
+ * The IDs of images on this node
  *
- * Which images some references are on this node, as the runtime has it now; and whether a container
- * runs the image that was asked for. For that, two IDs are compared: the one that the reference means
- * on this node now, and the one that the container was made from. The same content under another name
- * is up to date; a tag that has been moved since, and pulled again, is not.
+ * Asks the runtime for the image ID of each reference, and judges whether a container runs the image
+ * that its pod asks for: compares the ID that the reference has on this node now with the ID that the
+ * container was made from. The same content under another name is current; a tag that has moved since,
+ * and was pulled again, is stale.
  */
 
 #include <stdbool.h>
@@ -17,18 +17,19 @@
 
 typedef struct ImageIds ImageIds;
 
-/* ids[i] is that of references[i], as image_id_normalize() makes it: "" if the runtime holds no such image, NULL if it could not be
- * asked; error is why the first of those could not. Borrowed during the call. */
+/* ids[i] belongs to references[i], as from image_id_normalize(): "" if the runtime holds no such
+ * image, NULL if it could not be asked; error is the first reason for NULL. Borrowed during the
+ * call. */
 typedef int (*ImageIdsDone)(const char *const *ids, const Error *error, void *userdata);
 
-/* At least one, none of them empty; copied. The same one twice is asked once; at most 8 at a time.
- * on_done runs once, not from within; the IDs may be freed there. */
+/* Takes at least one reference, none empty; copies them. Asks for duplicates once, and for at most
+ * 8 at a time. on_done runs once, not from within; the IDs may be freed there. */
 int image_ids_new(RpcClient *client, const char *const *references, size_t n_references,
                   ImageIdsDone on_done, void *userdata, ImageIds **ret);
 ImageIds *image_ids_free(ImageIds *ids);
 
 typedef enum Verdict {
-        VERDICT_UNKNOWN, /* one of the two is not known */
+        VERDICT_UNKNOWN, /* one of the two IDs is unknown */
         VERDICT_CURRENT,
         VERDICT_STALE,
         _VERDICT_MAX,

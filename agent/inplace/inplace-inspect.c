@@ -18,7 +18,7 @@
 
 DEFINE_CLEANUP(Inspection *, inspection_free)
 
-/* What of the pod is inspected, when, and what follows from the answers. */
+/* Decides what to inspect and when, and applies the answers. */
 
 /* Ordinary init containers have ended when anything here matters. */
 static bool is_inspected(const PodContainer *state) {
@@ -109,7 +109,7 @@ static int fact_set(InPlaceContainer *container, const InspectionAnswer *answer)
         return text_set(&fact->running_id, "");
 }
 
-/* What was not known before. */
+/* Fills in what was unknown. */
 static int fact_complete(InPlaceContainer *container, const InspectionAnswer *answer) {
         InPlaceFact *fact = &container->fact;
 
@@ -183,8 +183,8 @@ static int container_take(InPlaceContainer *container, const InspectionAnswer *a
         return text_set(&container->reference_id, answer->reference_id);
 }
 
-/* The runtime has no such container, or is only just making it, while something is still to be known
- * of the one before. It is no failure of the runtime, and nothing to be asked again at once. */
+/* The runtime has no such container, or is still making it, and the agent lacks data of the one
+ * before. The runtime has not failed, but asking again at once would not help. */
 static bool is_fruitless(const InPlacePod *pod, const InspectionAnswer *answers) {
         for (size_t i = 0; i < pod->n_containers; i++)
                 if (!answers[i].id[0] && lacks_env(&pod->containers[i]))
@@ -239,7 +239,7 @@ static int on_inspected(const InspectionAnswer *answers, const Error *error, voi
         return inplace_pod_reconcile(pod);
 }
 
-/* Remembers what was asked, since the pod may be another state of itself by the answer. */
+/* Remembers the question, since the pod may have changed by the time of the answer. */
 static int container_ask(InPlaceContainer *container, InspectionQuestion *ret) {
         const PodContainer *state = inplace_container_state(container);
         const InPlaceFact *fact = &container->fact;

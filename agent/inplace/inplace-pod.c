@@ -9,8 +9,8 @@
 #include "agent/base/cleanup.h"
 #include "agent/inplace/inspection.h"
 
-/* How long the kubelet may hold a state of a pod before it acts on it: it waits until it inspects the
- * runtime again, once a second, and takes some time. */
+/* Time that the kubelet may hold a state of a pod before it acts on it: it waits until it lists the
+ * runtime's containers again, once a second, and takes some time. */
 #define KUBELET_HOLDS_USEC ((uint64_t) 1500 * 1000)
 #define ACCURACY_USEC 1000
 
@@ -62,8 +62,8 @@ bool inplace_container_is_stopped(const InPlaceContainer *container) {
                container->restart.state == INPLACE_RESTART_REPLACED;
 }
 
-/* Where the kubelet's convention is not known, a container is taken to have been made from what the
- * pod asked for when it was first seen. */
+/* If the kubelet's hash is of an unknown kind, compares the image with the pod's reference when the
+ * container was first seen. */
 bool inplace_container_is_kubelets(const InPlaceContainer *container) {
         const PodContainer *state = inplace_container_state(container);
         const InPlaceFact *fact = &container->fact;
@@ -138,7 +138,7 @@ static bool container_set(InPlaceContainer *container, const PodContainer *befor
 
         if (strcmp(before->image, state->image) != 0)
                 container->pod->has_new_image = true;
-        /* A runtime that starts containers can be asked again. */
+        /* A runtime that starts containers answers again: end the back-off. */
         if (strcmp(before->container_id, state->container_id) != 0)
                 container->pod->inspection.retry_usec = 0;
         if (container->expected_hash == state->env_hash)
@@ -150,16 +150,16 @@ static bool container_set(InPlaceContainer *container, const PodContainer *befor
         return true;
 }
 
-/* The gate was shut, and the kubelet has made the pod unready for that: whatever it had in hand is
- * done with. */
+/* The kubelet has made the pod unready because of the closed gate, so it has finished with all
+ * earlier states. */
 static bool kubelet_has_shut(const Pod *before, const Pod *now) {
         return now->update == POD_UPDATE_RUNNING && before->is_ready && !now->is_ready;
 }
 
-/* A kubelet that gets a pod's event may wait until it inspects the runtime again, and then act on the
- * state that it had before. If a container is stopped meanwhile, it is started again with the
- * metadata of that older state. So a change that comes soon after another event waits until that is
- * over; one that comes to a pod at rest does not. */
+/* A kubelet that gets a pod's event may wait until it lists the runtime's containers again, and
+ * then act on the state that it had before. If the agent stopped a container meanwhile, the kubelet
+ * would start it with the metadata of that older state. So a change soon after another event waits
+ * until the kubelet has finished; a change of a pod at rest does not. */
 static void pod_note_kubelet(InPlacePod *pod, const Pod *before, bool has_changed) {
         InPlaceKubelet *kubelet = &pod->kubelet;
 
@@ -177,7 +177,6 @@ static void pod_note_kubelet(InPlacePod *pod, const Pod *before, bool has_change
                                 pod->pod->update == POD_UPDATE_RUNNING && !has_changed;
 }
 
-/* Its newest state. */
 void inplace_pod_set(InPlacePod *pod, const Pod *state) {
         const Pod *before = pod->pod;
         bool has_changed = false;

@@ -2,12 +2,12 @@
 #pragma once
 
 /*
- * What is known of a pod and its containers, and what is under way for them
+ * The state of a pod and its containers, and the operations that are pending for them
  *
- * inplace.c holds all pods and reconciles each as a whole, whatever happens: it restarts containers
- * (inplace-restart.c), inspects them (inplace-inspect.c) and writes what is known of them
- * (inplace-write.c). All of these stand on inplace-pod.c, and call of inplace.c nothing but
- * inplace_pod_reconcile(), with which every callback ends.
+ * inplace.c holds all pods and reconciles each as a whole after every event: it restarts containers
+ * (inplace-restart.c), inspects them (inplace-inspect.c) and writes annotation and conditions
+ * (inplace-write.c). All of these use inplace-pod.c, and only inplace_pod_reconcile() of inplace.c,
+ * which every callback calls last.
  */
 
 #include "agent/base/loop.h"
@@ -24,12 +24,12 @@ typedef struct InPlace InPlace;
 typedef struct InPlacePod InPlacePod;
 typedef struct Inspection Inspection;
 
-/* The newest container of the runtime; full_id NULL: none is known. Owned. Never changes but for
- * what was not known. */
+/* The newest container in the runtime; full_id NULL: unknown. Owned. Fields change only from
+ * unknown to known. */
 typedef struct InPlaceFact {
         char *id;
         char *full_id; /* "containerd://…" */
-        char *image;   /* the reference that the pod asked for when it was first seen */
+        char *image;   /* the pod's reference when the container was first seen */
         char *running_id;
         uint32_t restart_count;
         uint64_t kubelet_hash;
@@ -38,27 +38,27 @@ typedef struct InPlaceFact {
         bool was_running; /* when the runtime was asked */
 } InPlaceFact;
 
-/* What a container is stopped for. The name of the stop's owner contains it, and so it is known in
- * the next run of the agent. */
+/* The reason of a stop. The name of the stop's owner contains it, so that the next run of the agent
+ * knows it. */
 typedef struct InPlacePurpose {
-        uint32_t hash;        /* that is expected */
-        uint32_t before_hash; /* that it had; 0: unknown */
-        unsigned number;      /* of the restarts in a row for that hash; from 1 */
+        uint32_t hash;        /* hash that the pod asks for */
+        uint32_t before_hash; /* hash of the container before; 0: unknown */
+        unsigned number;      /* number of the restart in a row for that hash; from 1 */
 } InPlacePurpose;
 
 typedef enum InPlaceRestartState {
         INPLACE_RESTART_NONE,
-        INPLACE_RESTART_STOPPING, /* owns the stop, and ends with its report */
-        INPLACE_RESTART_STOPPED,  /* the runtime is asked for a successor; ends when it has one */
-        INPLACE_RESTART_REPLACED, /* ends when that one has been inspected */
+        INPLACE_RESTART_STOPPING, /* owns the stop; ends with its report */
+        INPLACE_RESTART_STOPPED,  /* polls the runtime for a successor; ends when it has one */
+        INPLACE_RESTART_REPLACED, /* ends when the successor has been inspected */
         _INPLACE_RESTART_STATE_MAX,
 } InPlaceRestartState;
 
-/* Whether the stop is still requested, which it asks before it begins. */
+/* The check before a stop whether it is still requested. */
 typedef enum InPlaceCheckState {
         INPLACE_CHECK_NONE,
-        INPLACE_CHECK_READING, /* owns the read of the pod, and ends with its reply */
-        INPLACE_CHECK_PAUSING, /* the API server did not answer; ends when it may be asked again */
+        INPLACE_CHECK_READING, /* owns the read of the pod; ends with its reply */
+        INPLACE_CHECK_PAUSING, /* the API server did not answer; ends with the pause */
         _INPLACE_CHECK_STATE_MAX,
 } InPlaceCheckState;
 
@@ -69,52 +69,51 @@ typedef struct InPlaceCheck {
 
 typedef struct InPlaceRestart {
         InPlaceRestartState state;
-        char *id; /* of the container that is or was stopped */
+        char *id; /* ID of the container that is or was stopped */
         InPlacePurpose purpose;
-        bool has_changed; /* another hash has been expected since */
+        bool has_changed; /* the pod has asked for another hash since */
         Stop *stop;
         bool is_ours;        /* the container ended because of the stop */
-        uint64_t await_usec; /* the runtime is asked for a successor until then */
+        uint64_t await_usec; /* end of polling for a successor */
 } InPlaceRestart;
 
-/* The restarts for the expected hash; all begins anew with another one. */
+/* The restarts for the expected hash; reset when that changes. */
 typedef struct InPlaceAttempts {
-        unsigned n_restarts; /* after which the container had the environment of before */
-        bool has_failed;     /* one did not heal it */
-        unsigned n_failures; /* of stops */
-        uint64_t retry_usec; /* no stop before */
+        unsigned n_restarts; /* number of restarts that changed nothing */
+        bool has_failed;     /* a restart did not fix it, and is not repeated */
+        unsigned n_failures; /* number of failed stops */
+        uint64_t retry_usec; /* time of the next stop, at the earliest */
 } InPlaceAttempts;
 
 typedef struct InPlaceContainer {
         InPlacePod *pod;
-        size_t index; /* in the pod */
+        size_t index; /* index in the pod's containers */
 
         InPlaceFact fact;
-        bool is_incomplete; /* the last inspection has left something open */
-        char *inspected_id; /* what the pod's status named when it was inspected */
-        char *asked_id;     /* the same, of the inspection that goes on */
+        bool is_incomplete; /* the last inspection left something unknown */
+        char *inspected_id; /* ID in the pod's status at the last inspection */
+        char *asked_id;     /* ID in the pod's status at the pending inspection */
         char *asked_image;
-        bool has_asked_env; /* that inspection is for the environment, too */
-        char *reference;    /* that was resolved, and what it is on the node; or NULL */
+        bool has_asked_env; /* the pending inspection includes the environment */
+        char *reference;    /* reference that was resolved, with its ID on the node; or NULL */
         char *reference_id;
 
         uint32_t expected_hash;
         RestartPlan plan;
         InPlaceRestart restart;
-        InPlaceCheck check; /* of the stop */
+        InPlaceCheck check; /* the stop's check */
         InPlaceAttempts attempts;
-        char *refused_version; /* of the pod that did not ask for a stop, or NULL */
-        uint64_t kubelet_usec; /* the kubelet may take until then; 0: it is not waited for */
+        char *refused_version; /* version of the pod that did not ask for the stop, or NULL */
+        uint64_t kubelet_usec; /* end of the wait for the kubelet; 0: no wait */
         RestartPlan reported;
         uint32_t reported_hash;
 } InPlaceContainer;
 
 typedef enum InPlaceInspectionState {
         INPLACE_INSPECTION_NONE,
-        INPLACE_INSPECTION_QUEUED,  /* ends when there is room */
-        INPLACE_INSPECTION_LISTING, /* owns the inspection, of containers and references; ends with
-                                         its answer */
-        INPLACE_INSPECTION_RESOLVING, /* the same, of references alone */
+        INPLACE_INSPECTION_QUEUED,    /* ends when there is room */
+        INPLACE_INSPECTION_LISTING,   /* owns the inspection of containers and references */
+        INPLACE_INSPECTION_RESOLVING, /* owns the inspection of references alone */
         _INPLACE_INSPECTION_STATE_MAX,
 } InPlaceInspectionState;
 
@@ -122,22 +121,22 @@ typedef struct InPlaceInspection {
         InPlaceInspectionState state;
         Inspection *pending;
         uint64_t began_usec;
-        bool must_refresh;     /* the references are to be resolved again, */
-        uint64_t refresh_usec; /* and then in any case */
-        unsigned n_failures;   /* in a row, or inspections that brought nothing */
+        bool must_refresh;     /* resolve the references again, */
+        uint64_t refresh_usec; /* and at this time in any case */
+        unsigned n_failures;   /* in a row, fruitless inspections included */
         uint64_t retry_usec;   /* 0: nothing failed */
         bool is_failure_logged;
 } InPlaceInspection;
 
-/* Which state of the pod the kubelet may act on. */
+/* Times until which the kubelet may act on older states of the pod. */
 typedef struct InPlaceKubelet {
-        uint64_t busy_usec;   /* it may have the newest state in hand until then, */
-        uint64_t behind_usec; /* and one from before the last change of the metadata until then */
-        bool is_gate_last; /* the newest state it may have in hand is that of the gate being shut */
+        uint64_t busy_usec;   /* the kubelet may be handling the newest state until then, */
+        uint64_t behind_usec; /* and one from before the metadata's last change until then */
+        bool is_gate_last;    /* the newest of these states closed the gate */
 } InPlaceKubelet;
 
-/* What is written to a pod. Each has a fate of its own: who refuses one of them may accept the
- * others. */
+/* The parts of a write to a pod. Each succeeds or fails alone: a server that refuses one may accept
+ * the others. */
 typedef enum InPlaceFieldKind {
         INPLACE_FIELD_ANNOTATION,
         INPLACE_FIELD_CONDITION,
@@ -147,21 +146,20 @@ typedef enum InPlaceFieldKind {
 
 typedef struct InPlaceField {
         Repeat repeat;
-        bool is_refused;       /* the last time, for what may concern other pods as well */
-        unsigned n_refused;    /* in a row, alone */
-        uint64_t refused_usec; /* not before */
+        bool is_refused;       /* the last write, for a reason that may concern other pods */
+        unsigned n_refused;    /* number of refusals in a row when written alone */
+        uint64_t refused_usec; /* time of the next write, at the earliest */
 } InPlaceField;
 
-/* What was written last, as long as the watch shows an older pod. Owned. */
+/* The last write, as long as the watch shows an older pod. Owned. */
 typedef struct InPlaceText {
         char *version;
-        uint64_t digests
-                [_INPLACE_FIELD_MAX]; /* of what is to be written, whatever is there already */
+        uint64_t digests[_INPLACE_FIELD_MAX]; /* digests of the content wanted */
         char *meta;
-        char *status; /* of the condition, or NULL */
+        char *status; /* status of the condition, or NULL */
         char *reason;
         char *message;
-        const char *gate; /* why it is opened, or NULL */
+        const char *gate; /* reason to open the gate, or NULL */
 } InPlaceText;
 
 typedef enum InPlaceWriteState {
@@ -174,30 +172,30 @@ typedef enum InPlaceWriteState {
 
 struct InPlacePod {
         InPlace *inplace;
-        const Pod *pod; /* its newest state; borrowed */
+        const Pod *pod; /* newest state of the pod; borrowed */
         char *uid;
         InPlaceContainer *containers;
         size_t n_containers;
         Timer timer;
-        uint64_t next_usec; /* when it is reconciled again at the latest */
+        uint64_t next_usec; /* time of the next reconciliation, at the latest */
 
         InPlaceInspection inspection;
-        RuntimePodsCall *poll; /* for successors */
+        RuntimePodsCall *poll; /* lists the containers for successors */
         uint64_t poll_usec;
         InPlaceKubelet kubelet;
 
         InPlaceWriteState write_state;
         KubePatch write;
-        InPlaceText writing; /* of SENT */
+        InPlaceText writing; /* text of the write in state SENT */
         InPlaceText written;
         InPlaceField fields[_INPLACE_FIELD_MAX];
-        bool is_split;      /* both together were refused: each alone */
-        bool has_new_image; /* another image was asked for while we watched, or is in the runtime */
-        uint64_t unwritten_usec; /* since when the annotation has been held back; 0: it is not */
+        bool is_split;      /* the server refused the fields together: write each alone */
+        bool has_new_image; /* an image has changed in the pod while the agent ran, or in the runtime */
+        uint64_t unwritten_usec; /* start of holding the annotation back; 0: it is not */
         uint64_t not_running_usec;
 };
 
-/* What all pods share. */
+/* The state that all pods share. */
 struct InPlace {
         const PodContext *context;
         bool has_condition;
@@ -205,65 +203,65 @@ struct InPlace {
         InPlacePod **pods;
         size_t n_pods;
         size_t n_inspections, n_writes;
-        bool knows_kubelet; /* its hashes are of name and image alone */
+        bool knows_kubelet; /* the kubelet hashes name and image alone */
         Error error;
 };
 
 /* inplace.c */
 
-/* Begins what is to be begun; the last statement of every callback. */
+/* Begins all operations that are due; the last statement of every callback. */
 int inplace_pod_reconcile(InPlacePod *pod);
 
 /* inplace-pod.c */
 uint64_t inplace_now(const InPlace *inplace);
 
-/* There is room again for those that are queued. */
+/* Goes on with the queued inspections and writes, since there is room again. */
 int inplace_continue(InPlace *inplace);
 void inplace_pod_wake_at(InPlacePod *pod, uint64_t usec);
 
 int inplace_pod_new(InPlace *inplace, const Pod *pod, InPlacePod **ret);
 InPlacePod *inplace_pod_free(InPlacePod *pod);
-/* Its newest state. */
+/* Sets the newest state of the pod. */
 void inplace_pod_set(InPlacePod *pod, const Pod *state);
 
 bool inplace_pod_is_over(const InPlacePod *pod);
-/* Its environment is of interest. */
+/* The agent follows the environment of the pod's containers. */
 bool inplace_pod_takes_part(const InPlacePod *pod);
-/* The kubelet makes it from a file of the node: what the API server has is a picture of that. */
+/* The kubelet made the pod from a file of the node; the API server has a mirror of it. */
 bool inplace_pod_is_static(const InPlacePod *pod);
 bool inplace_pod_is_inspecting(const InPlacePod *pod);
-/* What was written last; NULL: see its state. */
+/* The last write, while it is newer than the pod's state; else NULL. */
 const InPlaceText *inplace_pod_written(const InPlacePod *pod);
 void inplace_text_done(InPlaceText *text);
 
 const PodContainer *inplace_container_state(const InPlaceContainer *container);
 bool inplace_container_has_env(const InPlaceContainer *container);
-/* The container that the pod's status names is the one that is known. */
+/* The known container is the one in the pod's status. */
 bool inplace_container_is_known(const InPlaceContainer *container);
-/* The runtime has started one that the pod's status does not name yet. */
+/* The known container is newer than the one in the pod's status. */
 bool inplace_container_is_ahead(const InPlaceContainer *container);
-/* It was stopped, and nothing of a successor is known. */
+/* It was stopped, and its successor is not inspected yet. */
 bool inplace_container_is_stopped(const InPlaceContainer *container);
-/* The kubelet will restart it, since its image is another one now. */
+/* The kubelet will restart it, since its image has changed. */
 bool inplace_container_is_kubelets(const InPlaceContainer *container);
 Verdict inplace_container_verdict(const InPlaceContainer *container);
 
 /* inplace-restart.c */
 int inplace_pod_restart(InPlacePod *pod);
-/* Asks the runtime for the successors of those that were stopped. */
+/* Polls the runtime for successors of stopped containers. */
 int inplace_pod_poll(InPlacePod *pod);
-/* A new container is known: what a previous run of the agent has stopped before it. */
+/* Finds for a new container whether a previous run of the agent stopped the one before it. */
 int inplace_container_recall(InPlaceContainer *container);
-/* More of the container is known: what its restart has changed. */
+/* Judges a restart once the successor's environment is known. */
 int inplace_container_judge(InPlaceContainer *container);
 
 /* inplace-inspect.c */
 int inplace_pod_inspect(InPlacePod *pod);
-/* What there is to be known is known, as far as the runtime could be asked. */
+/* All that the runtime can answer about the pod is known. */
 bool inplace_pod_is_settled(const InPlacePod *pod);
 
 /* inplace-write.c */
 void inplace_pod_write_init(InPlacePod *pod);
 int inplace_pod_write(InPlacePod *pod);
-/* Nothing is to be written to the pod any more, or not now. */
+/* Forgets refused writes, since nothing is left to write to the pod. */
 void inplace_pod_forget_refusal(InPlacePod *pod);

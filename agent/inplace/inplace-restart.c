@@ -15,11 +15,10 @@
 #include "agent/pod/pod-spec.h"
 #include "agent/pod/runtime-pods.h"
 
-/* What the kubelet may take to stop a container beyond its grace period. */
+/* Time that the kubelet may need to stop a container beyond its grace period. */
 #define KUBELET_SEC 15
 #define GRACE_MAX_SEC 86400
 
-/* Of the name of a stop's owner. */
 #define OWNER_SIZE 64
 
 #define RETRY_MIN_USEC (3 * USEC_PER_SEC)
@@ -27,7 +26,8 @@
 #define REFUSED_USEC USEC_PER_SEC
 #define SLOW_USEC (15 * USEC_PER_SEC)
 
-/* Of all pods together: where many containers are restarted at once, the runtime has enough to do. */
+/* Pause between two polls of any pod: a node that restarts many containers at once keeps the
+ * runtime busy already. */
 #define POLL_USEC ((uint64_t) 50 * 1000)
 #define AWAIT_USEC (20 * USEC_PER_SEC)
 
@@ -35,12 +35,12 @@ DEFINE_CLEANUP(Pod *, pod_free)
 DEFINE_CLEANUP(KubeEnvelope *, kube_protobuf_free)
 
 /*
- * The successor of a container that was stopped, as soon as the runtime has it
+* Finds the successor of a stopped container as soon as the runtime has it
  *
- * The kubelet reports it only after it has inspected the runtime again, a second later. So the agent
- * itself asks the runtime, often, for as long as a restart takes as a rule; afterwards it waits for the
- * pod's status. Annotation and condition are then written before that status, and a controller that
- * waits for all of them waits for the status alone.
+ * The kubelet reports a successor only after it has listed the runtime's containers again, a second later.
+ * So the agent polls the runtime for as long as a restart usually takes, and afterwards waits for the pod's
+ * status. Thus it writes annotation and condition before the kubelet writes the status, and a controller
+ * that waits for all three waits for the status alone.
  */
 
 static bool is_awaited(const InPlaceContainer *container, uint64_t now) {
@@ -81,7 +81,7 @@ static void pod_take_list(InPlacePod *pod, const RuntimePod *found) {
         }
 }
 
-/* A runtime that does not answer is asked again, as long as a successor is awaited. */
+/* Polls again if the runtime does not answer, as long as the agent waits for a successor. */
 static int on_list(RuntimePods *pods, const Error *error, void *userdata) {
         InPlacePod *pod = userdata;
         uint64_t now = inplace_now(pod->inplace);
@@ -131,7 +131,7 @@ static void purpose_to_owner(const InPlacePurpose *purpose, char buffer[static O
                                 purpose->before_hash, purpose->number);
 }
 
-/* What a container was stopped for, in a previous run of the agent, if that was the hash. */
+/* Finds why a previous run of the agent stopped the container, if it was for that hash. */
 static bool find_stopped(const InPlace *inplace, uint32_t hash, const char *id,
                          InPlacePurpose *ret) {
         InPlacePurpose purpose = { .hash = hash, .number = 1 };
@@ -153,14 +153,15 @@ static bool find_stopped(const InPlace *inplace, uint32_t hash, const char *id,
         return true;
 }
 
-/* The one before the one that is known. The kubelet remembers it, also when we do not. */
+/* ID of the container before the known one. The pod's status has it even after a restart of the
+ * agent. */
 static const char *container_former_id(const InPlaceContainer *container) {
         const PodContainer *state = inplace_container_state(container);
 
         return inplace_container_is_known(container) ? state->former_id : state->container_id;
 }
 
-/* For the value that is still asked for. Before its successor is known nothing follows from it. */
+/* Only for the hash that the pod still asks for. The successor decides what follows. */
 int inplace_container_recall(InPlaceContainer *container) {
         const char *former = container_former_id(container), *id;
         InPlaceRestart *restart = &container->restart;
@@ -188,7 +189,7 @@ static bool container_is_asked(const Pod *pod, const PodContainer *state) {
         return pod->update == POD_UPDATE_RUNNING || pod_restarts_on_metadata(pod, state->name);
 }
 
-/* The restart has not changed what it was for. */
+/* The restart did not bring the expected environment. */
 static void container_try_again(InPlaceContainer *container, const InPlacePurpose *purpose) {
         const PodContainer *state = inplace_container_state(container);
         const RestartOutcome outcome = {
@@ -214,9 +215,9 @@ static void container_try_again(InPlaceContainer *container, const InPlacePurpos
                 (unsigned) (usec / USEC_PER_SEC));
 }
 
-/* Once its successor is known: whether the restart has changed what it was for. Where the container
- * ended by itself, or another value was expected meanwhile, nothing is learned from it, nor shall a
- * later run of the agent, which knows of neither. */
+/* Judges the restart once the successor is known. If the container ended by itself, or the pod has
+ * asked for another hash meanwhile, the restart proves nothing, and the agent forgets it so that
+ * its next run does not judge by it. */
 int inplace_container_judge(InPlaceContainer *container) {
         InPlaceRestart *restart = &container->restart;
         const InPlaceFact *fact = &container->fact;
@@ -264,7 +265,7 @@ static int container_report(InPlaceContainer *container, const char *reason, con
         return kube_event_send(pod->inplace->context->events, &object, "Warning", reason, message);
 }
 
-/* NULL: the stop is still asked for by the pod as it is now. */
+/* NULL: the pod still asks for the stop. */
 static const char *why_not(const InPlaceContainer *container, const Pod *live) {
         const PodContainer *state = pod_find(live, inplace_container_state(container)->name);
         const char *id;
@@ -294,7 +295,7 @@ static void check_end(InPlaceCheck *check) {
         check->state = INPLACE_CHECK_NONE;
 }
 
-/* The stop may end, and the answer be its last use, from within. */
+/* The answer may end and free the stop. */
 static int container_answer(InPlaceContainer *container, const char *reason) {
         check_end(&container->check);
         return stop_answer(container->restart.stop, !reason, reason);
@@ -324,7 +325,7 @@ static int parse_reply(const KubeReply *reply, Pod **ret, Error *reterr) {
         return pod_spec_parse(envelope->raw.data, envelope->raw.len, ret, reterr);
 }
 
-/* Nothing is stopped on stale knowledge: the API server is asked until it answers. */
+/* Never stops a container on stale data: asks the API server until it answers. */
 static int container_check_later(InPlaceContainer *container, KubePatchOutcome outcome,
                                  const Error *error) {
         InPlaceCheck *check = &container->check;
@@ -431,7 +432,8 @@ static int container_take_report(InPlaceContainer *container, const StopReport *
         case STOP_STOPPED:
         case STOP_GONE: return container_stopped(container, report->result == STOP_STOPPED);
         case STOP_NOT_ASKED:
-                /* Its next state decides anew; if that is known already, not at once again. */
+                /* The pod's next state decides. If that is known already, wait before the next
+                 * stop. */
                 if (container->restart.purpose.hash == container->expected_hash)
                         container->attempts.retry_usec =
                                 inplace_now(container->pod->inplace) + REFUSED_USEC;

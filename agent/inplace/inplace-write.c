@@ -21,12 +21,12 @@
 #define WRITES_MAX 8
 #define JITTER_USEC (3 * USEC_PER_SEC)
 #define SLOW_USEC (15 * USEC_PER_SEC)
-/* For so long one container's entry waits for those that are restarted with it. */
+/* Time that one container's entry waits for those of containers that restart with it. */
 #define TOGETHER_USEC (5 * USEC_PER_SEC)
-/* And the news of a restart for the images' IDs that belong into its message. */
+/* Time that the end of a restart waits for the image IDs in its message. */
 #define INSPECTION_USEC ((uint64_t) 250 * 1000)
 
-/* What the annotation and the conditions of a pod should be, and what they are. */
+/* The annotation and the conditions of a pod: wanted and present */
 
 static const char *pod_annotation(const InPlacePod *pod) {
         const InPlaceText *written = inplace_pod_written(pod);
@@ -34,8 +34,8 @@ static const char *pod_annotation(const InPlacePod *pod) {
         return written ? written->meta : pod->pod->meta;
 }
 
-/* What was written of a container stays, as controllers expect; but for the hash of an environment
- * that was not known then. One that has no known successor yet keeps its entry as well. */
+/* Keeps the entry of a container, as controllers expect, and completes only a hash that was
+ * unknown. A container without a known successor keeps its entry as well. */
 static int describe_container(const InPlaceContainer *container, const ContainersMeta *old,
                               ContainersMeta *meta) {
         const InPlaceFact *fact = &container->fact;
@@ -65,7 +65,7 @@ static bool container_runs(const InPlaceContainer *container) {
                inplace_container_is_ahead(container);
 }
 
-/* In the order of their statuses, which for any kind have numbers of their own. */
+/* In the order of the statuses, which each kind numbers from 0. */
 static int describe_kind(const InPlacePod *pod, PodContainerKind kind, const ContainersMeta *old,
                          ContainersMeta *meta) {
         cleanup(free_p) const InPlaceContainer **order =
@@ -100,7 +100,8 @@ static int describe_containers(const InPlacePod *pod, const ContainersMeta *old,
         return r < 0 ? r : describe_kind(pod, POD_CONTAINER_SIDECAR, old, meta);
 }
 
-/* Of what is known here alone: what others write into the annotation makes nothing new of it. */
+/* The digest covers only the agent's own data, so that changes of others in the annotation do not
+ * make it new. */
 static int digest_of(const InPlacePod *pod, uint64_t *ret) {
         const ContainersMeta old = CONTAINERS_META_INIT;
         cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
@@ -142,14 +143,15 @@ static int make_annotation(const InPlacePod *pod, InPlaceText *ret) {
         return r < 0 ? r : containers_meta_write(&meta, &ret->meta);
 }
 
-/* Its end, or its successor, is awaited. A restart that comes with another image is the kubelet's; its hash alone can be of an older
- * kubelet, while everything is as it should be. */
+/* The agent waits for the container's end or its successor. The kubelet restarts a container with
+ * another image; a differing hash alone may come from an older kubelet and means nothing while the
+ * image is current. */
 static bool container_is_restarting(const InPlaceContainer *container) {
         const PodContainer *state = inplace_container_state(container);
 
         if (restart_plan_is_restarting(container->plan))
                 return true;
-        /* What becomes of it is decided once the pod's status names it. */
+        /* The agent decides what to do once the pod's status names the container. */
         if (inplace_container_is_ahead(container) && !container->attempts.has_failed &&
             container->fact.knows_env && container->fact.env_hash != container->expected_hash)
                 return true;
@@ -204,7 +206,7 @@ static bool wants_condition(const InPlacePod *pod) {
                pod->pod->update != POD_UPDATE_NONE || pod->pod->gate == POD_GATE_UPDATING;
 }
 
-/* States that pass by themselves within moments are not written. */
+/* Does not write states that pass within moments. */
 static bool is_passing(InPlacePod *pod, ConditionReason reason, bool is_first) {
         uint64_t now = inplace_now(pod->inplace);
 
@@ -288,8 +290,7 @@ static bool is_image_current(const InPlaceContainer *container) {
                inplace_container_verdict(container) == VERDICT_CURRENT;
 }
 
-/* By what the pod's status says alone: also the kubelet's word on their readiness is then about these
- * containers. */
+/* Decides by the pod's status alone, whose readiness then belongs to these containers as well. */
 static bool is_gate_due(const InPlacePod *pod) {
         bool is_update = pod->pod->gate == POD_GATE_UPDATING;
 
@@ -308,8 +309,8 @@ static bool is_gate_due(const InPlacePod *pod) {
         return true;
 }
 
-/* Its write is guarded by the version of the pod, since an update may begin at any time: so the watch
- * has to show what was written before. */
+/* The patch carries the pod's resourceVersion, since an update may begin at any time; so the watch
+ * has to show the agent's previous write first. */
 static void make_gate(const InPlacePod *pod, InPlaceText *ret) {
         if (inplace_pod_written(pod) || !is_gate_due(pod))
                 return;
@@ -318,7 +319,7 @@ static void make_gate(const InPlacePod *pod, InPlaceText *ret) {
         ret->digests[INPLACE_FIELD_GATE] = repeat_digest(pod->pod->gate_digest, ret->gate);
 }
 
-/* The writing of what differs. */
+/* Writing */
 
 static bool text_has(const InPlaceText *text, InPlaceFieldKind kind) {
         switch (kind) {
@@ -363,7 +364,8 @@ static bool text_has_several(const InPlaceText *text) {
         return !!text->meta + !!text->status + !!text->gate > 1;
 }
 
-/* It concerns this pod alone: it is gone, has changed meanwhile, or its new state is not accepted. */
+/* The refusal concerns this pod alone: it is gone, has changed meanwhile, or its new state is not
+ * accepted. */
 static bool is_of_pod(const Error *error) {
         return error->kind == ERROR_NOT_FOUND || error->kind == ERROR_CONFLICT ||
                error->kind == ERROR_INVALID;
@@ -407,7 +409,7 @@ static void inplace_note(InPlace *inplace, const Error *error) {
                 log_info(inplace->context->log, NULL, "The status of pods is written again.");
 }
 
-/* What was refused for this pod alone is over with it: no success will follow. */
+/* Nothing is left to write to this pod, so no success would clear its refusals. */
 void inplace_pod_forget_refusal(InPlacePod *pod) {
         InPlace *inplace = pod->inplace;
         bool was_refused = pod_is_refused(pod);
@@ -434,7 +436,7 @@ static int keep(char **text, const char *before) {
         return *text ? 0 : -ENOMEM;
 }
 
-/* The watch may show older states of the pod for a while: this is what it is by now. */
+/* Remembers the state after the write, since the watch may show older ones for a while. */
 static int pod_remember(InPlacePod *pod, InPlaceText *text) {
         const InPlaceText *written = inplace_pod_written(pod);
         const Pod *state = pod->pod;
@@ -451,8 +453,8 @@ static int pod_remember(InPlacePod *pod, InPlaceText *text) {
         return 0;
 }
 
-/* Of fields that are refused together, one may be accepted alone, and at once. One alone waits
- * for as long as a person takes to change something; what the pod must not be like longer each time. */
+/* If several fields were refused together, tries each alone, at once. A field that was refused
+ * alone waits as long as a person needs to fix the cause, and longer each time. */
 static void pod_refused(InPlacePod *pod, const KubePatchAnswer *answer, const InPlaceText *text) {
         uint64_t now = inplace_now(pod->inplace);
 
@@ -495,7 +497,7 @@ static void pod_write_failed(InPlacePod *pod, const KubePatchAnswer *answer,
                 pod->write_state = INPLACE_WRITE_DROPPED;
                 inplace_pod_forget_refusal(pod);
         }
-        /* A gate's guard fails whenever the pod changes: the next write follows soon. */
+        /* The guard of the gate fails whenever the pod changes: the next write follows soon. */
         if (answer->outcome == KUBE_PATCH_CONFLICT && text->gate)
                 return;
         if (answer->outcome == KUBE_PATCH_REFUSED)
@@ -503,7 +505,7 @@ static void pod_write_failed(InPlacePod *pod, const KubePatchAnswer *answer,
         else if (answer->outcome != KUBE_PATCH_UNKNOWN)
                 kube_patch_rest(&pod->write, SLOW_USEC + random_number() % SLOW_USEC);
         if (answer->outcome == KUBE_PATCH_CONFLICT)
-                pod->write.n_failures++; /* here it is one that inplace_kick() ends the pause of */
+                pod->write.n_failures++; /* lets inplace_kick() end the pause */
 }
 
 static int pod_write_succeeded(InPlacePod *pod, const char *version, InPlaceText *text) {
@@ -640,7 +642,7 @@ static bool is_restart_news(const InPlaceText *text) {
                strcmp(text->reason, condition_reason_to_string(CONDITION_RESTARTING)) == 0;
 }
 
-/* Containers that are restarted together are written together. */
+/* Writes the entries of containers that restart together in one patch. */
 static uint64_t not_before_usec(InPlacePod *pod, const InPlaceText *text, uint64_t now) {
         if (pod->write.rest_usec > now)
                 return pod->write.rest_usec;
@@ -655,7 +657,7 @@ static uint64_t not_before_usec(InPlacePod *pod, const InPlaceText *text, uint64
         return pod->unwritten_usec + TOGETHER_USEC;
 }
 
-/* Leaves what may be written now. */
+/* Drops the fields that may not be written now. */
 static void pod_hold_back(InPlacePod *pod, InPlaceText *text, uint64_t now) {
         bool is_any_refused = false;
 
@@ -705,7 +707,7 @@ static int pod_write_text(InPlacePod *pod, InPlaceText *text) {
         return 0;
 }
 
-/* That may be only because an inspection goes on. */
+/* A pending inspection may still bring something to write. */
 static void pod_has_nothing(InPlacePod *pod) {
         pod->unwritten_usec = 0;
         if (pod->inspection.state == INPLACE_INSPECTION_NONE && inplace_pod_is_settled(pod))

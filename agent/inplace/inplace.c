@@ -49,7 +49,7 @@ static int compare_uid(const void *pod, const void *uid) {
         return strcmp(((const InPlacePod *) pod)->uid, uid);
 }
 
-/* NULL: none. Each event of a pod asks for it. */
+/* NULL: none. A binary search, since each event of a pod calls it. */
 static InPlacePod *inplace_find(const InPlace *inplace, const char *uid) {
         size_t at;
 
@@ -92,7 +92,7 @@ static bool container_equal(const PodContainer *a, const PodContainer *b) {
                text_equal(a->image, b->image);
 }
 
-/* In nothing that matters here. Most changes of a pod are of that kind. */
+/* Most changes of a pod do not matter here. */
 static bool pod_equal(const Pod *a, const Pod *b) {
         if (a->is_deleted != b->is_deleted || a->is_finished != b->is_finished ||
             a->is_ready != b->is_ready || a->is_kruise != b->is_kruise || a->update != b->update ||
@@ -206,7 +206,7 @@ InPlace *inplace_free(InPlace *inplace) {
         return NULL;
 }
 
-/* While it was away, its images may have become others. */
+/* The images may have changed while the runtime was away. */
 int inplace_runtime_changed(InPlace *inplace) {
         for (size_t i = 0; i < inplace->n_pods; i++) {
                 inplace->pods[i]->inspection.retry_usec = 0;

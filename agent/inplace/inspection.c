@@ -43,7 +43,7 @@ struct Inspection {
         char *runtime_uid;
         RuntimePodsCall *listing;
         RpcCall *call;
-        size_t at; /* the item whose environment is asked for */
+        size_t at; /* index of the item whose environment is being read */
         ImageIds *ids;
         Error error;
         InspectionDone on_done;
@@ -80,7 +80,7 @@ static int inspection_finish(Inspection *inspection) {
                                    inspection->userdata);
 }
 
-/* Containers about which everything is known are not asked about, nor is what an ID means. */
+/* Does not ask about containers that are fully known, nor about references that are IDs. */
 static bool needs_running_id(const Item *item) {
         return item->image_ref && item->image_ref[0] && !item->running_id;
 }
@@ -155,7 +155,7 @@ static const char *find_info(const CriContainerStatus *status) {
 
 static int inspection_ask_env(Inspection *inspection);
 
-/* The reason of a failure is kept; only the runtime knows whether it is worth asking again. */
+/* Keeps the reason of a failure; only the runtime knows whether asking again helps. */
 static int on_container(const void *reply, const Error *error, void *userdata) {
         Inspection *inspection = userdata;
         cleanup(error_done) Error refusal = ERROR_INIT;
@@ -183,7 +183,7 @@ static bool needs_env(const Item *item) {
         return item->id && item->env_names && strcmp(item->id, item->known_id) != 0;
 }
 
-/* One after another: hardly any pod has more than one. */
+/* Asks for one environment after another: hardly any pod has more than one. */
 static int inspection_ask_env(Inspection *inspection) {
         while (inspection->at < inspection->n_items &&
                !needs_env(&inspection->items[inspection->at]))
@@ -216,8 +216,8 @@ static int item_take(Item *item, const RuntimeContainer *container) {
         return image_id_normalize(container->image_ref, &item->running_id);
 }
 
-/* Than a container of its name before it: by the kubelet's hash as well, which with another kubelet may be
- * another one of the same image. */
+/* Compares with earlier containers of the same name: by the kubelet's hash as well, since another
+ * kubelet may write the same image's reference in another way. */
 static bool has_other_image(const RuntimePod *pod, const RuntimeContainer *newest) {
         for (size_t i = 0; i < pod->n_former; i++) {
                 const RuntimeContainer *former = &pod->former[i];

@@ -4,8 +4,8 @@
 /*
  * One inspection of the containers of a pod
  *
- * Asks the runtime which containers they are, what environment they were made with, which images they
- * run, and which images their references are now. It decides nothing.
+ * Asks the runtime for the containers, their environment, the images that they run, and the images that
+ * their references mean now. It decides nothing.
  */
 
 #include <stdbool.h>
@@ -18,26 +18,26 @@ typedef struct Inspection Inspection;
 
 typedef struct InspectionQuestion {
         const char *name;
-        const char *reference;  /* that the pod asks for; "": none */
-        char *const *env_names; /* whose hash is asked for, ended by NULL; NULL: it is not */
-        const char *known_id;   /* of a container about which all is known but for its reference */
+        const char *reference;  /* the pod's image reference; "": none */
+        char *const *env_names; /* variables to hash, ended by NULL; NULL: do not hash */
+        const char *known_id;   /* ID of a container of which only the reference is unknown */
 } InspectionQuestion;
 
-/* Texts are "" where nothing is known; borrowed during the call. */
+/* Unknown texts are ""; borrowed during the call. */
 typedef struct InspectionAnswer {
-        const char *id; /* of the newest container of this name, unless it is being made just now */
+        const char *id; /* ID of the newest container of this name; "" while it is being made */
         bool is_running;
-        bool has_other_image; /* than one before it, which the runtime still has */
+        bool has_other_image; /* differs from an earlier container that the runtime still has */
         unsigned restart_count;
         uint64_t kubelet_hash;
-        uint32_t env_hash; /* 0: not asked for, or not known */
+        uint32_t env_hash; /* 0: not requested, or unknown */
         const char *running_id;
         const char *reference_id;
-        bool is_incomplete; /* it is worth being asked again */
+        bool is_incomplete; /* asking again may help */
 } InspectionAnswer;
 
-/* As many answers as questions, in their order, where some may be incomplete because of the error;
- * no answers if nothing could be found out. */
+/* One answer per question, in their order; an error may leave some incomplete. No answers if the
+ * runtime told nothing. */
 typedef int (*InspectionDone)(const InspectionAnswer *answers, const Error *error, void *userdata);
 
 typedef struct InspectionOptions {
@@ -45,7 +45,7 @@ typedef struct InspectionOptions {
         const char *namespace;
         const char *pod;
         const char *runtime_uid;
-        /* Otherwise only the references are resolved, of which there is at least one then. */
+        /* If not set, only resolves the references, of which there is at least one. */
         bool must_list;
         const InspectionQuestion *questions;
         size_t n_questions;

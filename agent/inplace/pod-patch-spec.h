@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What is sent to the API server about a pod: a strategic merge patch of its status
+ * The strategic merge patch of a pod's status
  *
- * Pure. Who sends it adds the pod's uid.
+ * Pure. The sender adds the pod's UID.
  */
 
 #include <json-c/json_types.h>
@@ -13,12 +13,12 @@
 typedef struct PodPatch {
         const char *meta; /* the annotation's text; NULL: it stays as it is */
 
-        const char *status; /* of the condition; NULL: it stays as it is */
+        const char *status; /* status of the condition; NULL: it stays as it is */
         const char *reason;
         const char *message;
         int64_t changed_sec; /* when the status changed, since 1970; -1: it did not */
 
-        const char *gate; /* why the gate is opened, see pod/gate-spec.h; NULL: it stays as it is */
+        const char *gate; /* reason to open the gate, see gate-spec.h; NULL: it stays as it is */
         int64_t opened_sec;
 } PodPatch;
 

@@ -2,12 +2,12 @@
 #pragma once
 
 /*
- * Whether a container is restarted because its metadata has changed
+ * Decides whether to restart a container because its metadata has changed
  *
- * A container whose environment was made from labels or annotations that have another value now is
- * stopped, once, if its pod asks for that, and if the kubelet would start it again. What a restart
- * did not heal is not tried again, unless the kubelet was late; and what the kubelet is going to
- * restart by itself is left to it. Pure.
+ * The agent stops a container whose environment was made from labels or annotations with another value
+ * now, once, if its pod asks for that and the kubelet would start it again. It does not repeat a restart
+ * that did not help, unless the kubelet was late, and leaves containers alone that the kubelet is going
+ * to restart itself. Pure.
  */
 
 #include <stdbool.h>
@@ -15,45 +15,44 @@
 
 typedef enum RestartPlan {
         RESTART_PLAN_NOTHING,
-        RESTART_PLAN_AWAIT, /* it was stopped, or is being stopped: its successor is awaited */
+        RESTART_PLAN_AWAIT,       /* it is being stopped, or was: wait for its successor */
         RESTART_PLAN_FOR_KUBELET, /* the kubelet will restart it */
-        RESTART_PLAN_FOR_SYNC,    /* until the kubelet has the new metadata for sure */
+        RESTART_PLAN_FOR_SYNC,    /* wait until the kubelet has the new metadata for sure */
         RESTART_PLAN_FOR_RETRY,   /* stopping it failed a while ago */
         RESTART_PLAN_SKIP,        /* nothing would start it again */
-        RESTART_PLAN_GIVE_UP,     /* a restart did not heal it */
+        RESTART_PLAN_GIVE_UP,     /* a restart did not help */
         RESTART_PLAN_STOP,
         _RESTART_PLAN_MAX,
 } RestartPlan;
 
 typedef struct RestartState {
-        bool is_asked; /* by its pod, at this moment */
+        bool is_asked; /* the pod asks for it, at this moment */
         bool is_over;  /* the pod is deleted or finished */
         bool is_running;
         bool comes_back; /* the kubelet starts it again, whatever its exit status */
         uint32_t expected_hash;
         uint32_t running_hash;       /* 0: unknown */
-        bool has_stop;               /* is being stopped, or has been */
+        bool has_stop;               /* it is being stopped, or was */
         bool is_kubelets;            /* the kubelet will restart it since its image has changed */
-        bool has_waited_for_kubelet; /* for longer than that takes */
-        bool is_behind;              /* the kubelet may have an older state of the pod in hand */
+        bool has_waited_for_kubelet; /* longer than the kubelet needs */
+        bool is_behind;              /* the kubelet may act on an older state of the pod */
         bool must_wait;              /* a stop failed or was refused a while ago */
-        bool has_failed;             /* a restart for this expected hash did not heal it */
+        bool has_failed;             /* a restart for this expected hash did not help */
 } RestartState;
 
 RestartPlan restart_plan(const RestartState *state);
 
-/* One that has ended with an environment that is not the one that is asked for. */
+/* A restart that ended with another environment than the expected one. */
 typedef struct RestartOutcome {
-        unsigned number;      /* of the restart, among those in a row for the same values; from 1 */
-        uint32_t before_hash; /* of the environment before it; 0: unknown */
-        uint32_t running_hash; /* and after it */
-        bool is_overridden;    /* another variable of the same name wins, whatever is asked for */
+        unsigned number;       /* number of the restart in a row for the same values; from 1 */
+        uint32_t before_hash;  /* hash of the environment before it; 0: unknown */
+        uint32_t running_hash; /* hash of the environment after it */
+        bool is_overridden;    /* another variable of the same name always wins */
 } RestartOutcome;
 
-/* How long to wait before it is restarted once more; 0: it is left alone. A successor that has
- * exactly its predecessor's environment was started by a kubelet that had not learned of the new
- * values yet. */
+/* Returns the pause before another restart; 0: none. A successor with exactly the old environment
+ * was started by a kubelet that did not have the new values yet. */
 uint64_t restart_again_usec(const RestartOutcome *outcome);
 
-/* Something is under way that will end with another container. */
+/* A restart is under way that ends with another container. */
 bool restart_plan_is_restarting(RestartPlan plan);

@@ -19,7 +19,7 @@ static const char *text_of(json_object *json) {
         return json_object_is_type(json, json_type_string) ? json_object_get_string(json) : "";
 }
 
-/* "NAME=value", as the process got it. */
+/* Reads "NAME=value", the form of the process. */
 static const char *find_in_process(json_object *list, const char *name) {
         size_t size = strlen(name);
 
@@ -33,7 +33,7 @@ static const char *find_in_process(json_object *list, const char *name) {
         return "";
 }
 
-/* {"key": "NAME", "value": "value"}, as the kubelet asked for it. */
+/* Reads {"key": "NAME", "value": "value"}, the form of the kubelet's request. */
 static const char *find_in_config(json_object *list, const char *name) {
         for (size_t i = json_object_array_length(list); i-- > 0;) {
                 json_object *item = json_object_array_get_idx(list, i);

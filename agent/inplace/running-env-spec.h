@@ -12,5 +12,5 @@
 #include "agent/base/error.h"
 
 /* info: the JSON in a verbose ContainerStatus, under "info", of containerd or CRI-O. names: the
- * variables that count, ended by NULL; one that is not set is empty. */
+ * variables to hash, ended by NULL; a variable that is not set is empty. */
 int running_env_hash(const char *info, char *const *names, uint32_t *ret, Error *reterr);

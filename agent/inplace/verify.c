@@ -17,8 +17,8 @@
 typedef struct Item {
         const RuntimePod *pod;
         const RuntimeContainer *container;
-        bool is_recorded; /* the reference is a name that the image had, perhaps not what was asked for */
-        char *reference; /* owned, and what follows */
+        bool is_recorded; /* the reference is a name of the image, perhaps not the pod's */
+        char *reference;  /* owned, as the following texts */
         char *reference_id;
         char *running_id;
         char *message;
@@ -33,7 +33,7 @@ struct Verify {
         RuntimePodsCall *call;
         RuntimePods pods;
         RpcCall *status_call;
-        size_t at; /* the item whose name is asked for */
+        size_t at; /* index of the item whose name is being read */
         Item *items;
         size_t n_items;
         ImageIds *ids;
@@ -163,8 +163,8 @@ static int verify_ask_ids(Verify *verify) {
         return image_ids_new(verify->client, references, n, on_ids, verify, &verify->ids);
 }
 
-/* Whether a container may have been made from it because something that was asked for meant it then. On
- * CRI-O the kubelet does that with digests as well. */
+/* The kubelet may have resolved the pod's reference to this one. On CRI-O it also resolves to
+ * digests. */
 static bool is_resolved(const Verify *verify, const char *image) {
         return image_id_is_valid(image) || (verify->records_names && strchr(image, '@'));
 }
@@ -175,7 +175,7 @@ static bool needs_name(const Verify *verify, const Item *item) {
 
 static int verify_ask_names(Verify *verify);
 
-/* A container that is gone by now has no name that is known. */
+/* The name of a container that is gone stays unknown. */
 static int on_container(const void *reply, const Error *error, void *userdata) {
         Verify *verify = userdata;
         Item *item = &verify->items[verify->at++];
@@ -193,7 +193,7 @@ static int on_container(const void *reply, const Error *error, void *userdata) {
         return r < 0 ? r : verify_ask_names(verify);
 }
 
-/* One after another: with an API server there is none to ask for. */
+/* Asks for one name after another: with an API server there are hardly any. */
 static int verify_ask_names(Verify *verify) {
         while (verify->at < verify->n_items && !needs_name(verify, &verify->items[verify->at]))
                 verify->at++;
@@ -205,12 +205,13 @@ static int verify_ask_names(Verify *verify) {
                                     &verify->status_call);
 }
 
-/* What the runtime remembers. */
+/* Returns the reference that the runtime remembers, or "". */
 static const char *remembered(const Verify *verify, const RuntimeContainer *container) {
         return is_resolved(verify, container->image) ? "" : container->image;
 }
 
-/* What the API server asks for, if it knows the pod; else what the runtime remembers. */
+/* Returns the pod's reference, if the API server has the pod; else the one that the runtime
+ * remembers. */
 static const char *find_reference(const Verify *verify, const RuntimePod *pod,
                                   const RuntimeContainer *container) {
         const Pod *api_pod =

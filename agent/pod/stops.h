@@ -58,8 +58,7 @@ typedef struct StopReport {
 typedef struct StopOptions {
         const char *runtime; /* scheme of the container's ID, "containerd"; NULL: the chosen one */
         const char *container_id; /* the runtime's, without scheme; copied */
-        const char
-                *owner; /* "metadata", "recreate/UID": one stop per container and owner; copied */
+        const char *owner; /* "recreate/UID"; one stop for each container and owner; copied */
         const char *cause; /* "Stopping container app: its labels changed"; of the event and the
                                     * log; copied */
         const char *pod_address; /* for hooks; NULL: as the sandbox has it. Copied */

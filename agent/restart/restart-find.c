@@ -127,7 +127,7 @@ static int refuse_missing(const RuntimePods *pods, const RestartQuestion *questi
                                  : "");
 }
 
-/* When the youngest container that runs was made; -1: none runs. */
+/* Returns the creation time of the youngest running container; -1: none runs. */
 static int64_t youngest(const RuntimePod *pod) {
         int64_t created_at_nsec = -1;
 
@@ -145,8 +145,8 @@ static bool is_known(const Pods *known, const RuntimePod *pod) {
         return now && strcmp(now->runtime_uid, pod->uid) == 0;
 }
 
-/* A pod that was deleted and made anew under its name can still be ending: then the two differ in
- * their uid, and the API server knows which is the one of today. */
+/* A deleted pod may still be ending after its successor of the same name has started. The UIDs
+ * differ then, and the API server knows the current one. */
 static int choose_pod(const RuntimePods *running, const Pods *pods, const RestartQuestion *question,
                       const RuntimePod **ret, Error *reterr) {
         const Pods *known = pods && pods_are_synced(pods) ? pods : NULL;
@@ -181,7 +181,7 @@ static bool is_asked_for(const RuntimeContainer *container, const Pod *known,
         if (question->container[0])
                 return strcmp(container->name, question->container) == 0;
 
-        /* One that is not in the spec is a debug container, which nothing starts again. */
+        /* A container that is not in the spec is a debug container, which nobody starts again. */
         return !known || (spec && spec->kind != POD_CONTAINER_INIT);
 }
 

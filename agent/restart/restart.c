@@ -22,23 +22,23 @@
 #define NOT_READY "it runs again, but was not ready"
 #define SCHEME_SIZE 32
 
-/* One container. */
+/* A container to restart. */
 typedef struct RestartItem {
         Restart *restart;
         char *name;
         char *old_id;
         char *new_id;           /* NULL: not known yet */
-        unsigned restart_count; /* of the old one */
+        unsigned restart_count; /* restart count of the old container */
         PodContainerKind kind;  /* MAIN if unknown */
         size_t index;           /* in the pod's spec, if that is known */
         bool comes_back;        /* as far as known */
-        bool was_added;         /* its stop */
+        bool was_added;         /* the stop was added */
         char *stays_down;       /* why nothing starts it again; NULL: it comes back */
         Stop *stop;
-        uint64_t deadline_usec; /* of its return; on the monotonic clock */
-        bool is_unready;        /* it is there again, but not ready */
+        uint64_t deadline_usec; /* end of the wait for its return, monotonic */
+        bool is_unready;        /* the successor runs, but is not ready */
 
-        /* What was reported. */
+        /* The last report. */
         RestartPhase phase;
         bool is_final;
         char *message;
@@ -54,7 +54,7 @@ struct Restart {
         char *pod;
         char *container;
         char *reason;
-        char *address; /* of the pod; NULL: not known */
+        char *address; /* IP address of the pod; NULL: unknown */
         int64_t grace_sec;
         bool must_wait;
         int64_t wait_sec;
@@ -65,7 +65,7 @@ struct Restart {
         Deferred begin;
         RuntimePodsCall *call; /* lists the containers, and later whether they run again */
 
-        char *uid; /* of the pod, as in the runtime */
+        char *uid; /* UID of the pod in the runtime */
         bool was_known;
         RestartItem *items;
         size_t n_items;
@@ -135,7 +135,7 @@ static int restart_settle(Restart *restart) {
         return restart->on_end(NULL, restart->userdata);
 }
 
-/* Waiting until what has ended runs again */
+/* Waiting for successors */
 
 static bool is_awaited(const RestartItem *item) {
         return item->phase == RESTART_STOPPED && !item->is_final;

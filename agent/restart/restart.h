@@ -4,10 +4,10 @@
 /*
  * Restarts containers of a pod for a local caller
  *
- * Finds them in the runtime, stops them beside each other, sidecars after the others and in reverse
- * order, and, on request, waits until each runs again. It needs no API server; where there is
- * one, its pods show which are sidecars, whether a container comes back, and when it is ready. While
- * the server is away, what was known last counts.
+ * Finds the containers in the runtime, stops them in parallel, sidecars after the others and in reverse
+ * order, and, on request, waits until each runs again. It needs no API server; if there is one, its pods
+ * show which containers are sidecars, which come back, and when they are ready. While the server is
+ * away, the last known state counts.
  */
 
 #include "agent/pod/pods.h"
@@ -17,9 +17,9 @@
 typedef struct Restart Restart;
 
 typedef enum RestartPhase {
-        RESTART_WAITING,  /* its stop has not begun; the message is what it waits for */
+        RESTART_WAITING,  /* the stop has not begun; the message says why */
         RESTART_STOPPING, /* hook or stop */
-        RESTART_STOPPED,  /* it has ended; final unless its return is waited for */
+        RESTART_STOPPED,  /* it has ended; final unless the caller waits for its return */
         RESTART_RUNNING, /* another container of that name runs, and is ready as far as known; final */
         RESTART_FAILED, /* final; see the message */
         _RESTART_PHASE_MAX,
@@ -33,7 +33,7 @@ typedef struct RestartNews {
         RestartPhase phase;
         bool is_final;
         const char *old_id;  /* the runtime's; "" if not known */
-        const char *new_id;  /* of the one that runs instead; "" before */
+        const char *new_id;  /* ID of the successor; "" before it runs */
         const char *message; /* one line, "" if there is nothing to report */
 } RestartNews;
 
@@ -45,14 +45,14 @@ typedef struct RestartOptions {
         const char *owner;     /* "request/ID"; copied */
         const char *namespace; /* "": the pod's name has to be the only one on the node */
         const char *pod;
-        const char *container; /* "": all that run, but for init and debug containers */
-        const char *reason;    /* of who asks, for the event; "" if none is given */
+        const char *container; /* "": all that run, except init and debug containers */
+        const char *reason;    /* the caller's reason, for the event; or "" */
         int64_t grace_sec;     /* or STOP_GRACE_OF_POD */
-        bool must_wait;        /* until they run again, */
-        int64_t wait_sec;      /* each for so long at most; 0: ten minutes */
+        bool must_wait;        /* waits until they run again, */
+        int64_t wait_sec;      /* at most this long for each; 0: ten minutes */
 
         int (*on_news)(const RestartNews *news, void *userdata);
-        /* Once, and last. error: nothing was done at all: NOT_FOUND, INVALID (ambiguous),
+        /* Runs once, and last. error: nothing was done: NOT_FOUND, INVALID (ambiguous),
          * UNAVAILABLE. The restart may be freed here. */
         int (*on_end)(const Error *error, void *userdata);
         void *userdata;
@@ -61,5 +61,5 @@ typedef struct RestartOptions {
 /* Everything is copied. No callback runs from within. */
 int restart_new(const RestartOptions *options, Restart **ret);
 
-/* What has begun goes on, what has not is dropped; no callback. Returns NULL. */
+/* Drops stops that have not begun; the others go on. No callback runs any more. Returns NULL. */
 Restart *restart_free(Restart *restart);
