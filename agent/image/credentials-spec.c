@@ -42,8 +42,8 @@ static const char *quote_key(const char *key, char buffer[static QUOTE_SIZE]) {
         return quote(at ? at + 1 : key, buffer);
 }
 
-/* Where a field of an entry goes, and NULL for one that we do not need. Case does not matter, as it
- * does not for those who write these documents. */
+/* Returns where a field of an entry goes; NULL: the agent does not need it. Case does not matter to
+ * those who write these documents either. */
 static char **entry_field(CredentialsEntry *entry, char **auth, const char *name) {
         const struct {
                 const char *name;

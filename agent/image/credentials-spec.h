@@ -41,8 +41,8 @@ typedef struct CredentialsSpec {
 
 #define CREDENTIALS_SPEC_INIT ((CredentialsSpec){ .entries = NULL })
 
-/* The text need not end with a NUL. One of no bytes has no entries. An entry that holds nothing is
- * left out, one that is invalid makes the whole text ERROR_INVALID. */
+/* The text need not end with a NUL. An empty text has no entries. An empty entry is left out; an
+ * invalid one makes the whole text ERROR_INVALID. */
 int credentials_spec_parse(const char *text, size_t size, CredentialsSpec *ret, Error *reterr);
 
 /* The same of a file that can only be a config.json: without "auths" it has no entries, whatever else
@@ -50,11 +50,11 @@ int credentials_spec_parse(const char *text, size_t size, CredentialsSpec *ret, 
 int credentials_spec_parse_config(const char *text, size_t size, CredentialsSpec *ret,
                                   Error *reterr);
 
-/* The same of a map that stands in another document. */
+/* The same for a map inside another document. */
 int credentials_spec_read(struct json_object *map, CredentialsSpec *ret, Error *reterr);
 
-/* The keys of such a text that mean nothing, and the entries whose credentials a helper program keeps, so
- * that they hold nothing; one that cannot be parsed has none. */
+/* Finds unknown keys, and empty entries whose credentials a helper program keeps. Finds nothing in
+ * a text that cannot be parsed. */
 int credentials_spec_check_keys(const char *text, size_t size, UnknownKeys *ret);
 
 void credentials_entry_done(CredentialsEntry *entry);

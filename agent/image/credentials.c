@@ -83,7 +83,7 @@ static const char *skip_prefix(const char *text, const char *prefix) {
         return strncmp(text, prefix, size) == 0 ? text + size : text;
 }
 
-/* The host and the path of what people write as the name of an entry, which may be a whole URL. */
+/* Finds host and path in the key of an entry, which may be a whole URL. */
 static int index_key(const char *key, char **ret) {
         const char *host, *path, *at;
         size_t host_size, path_size;
@@ -232,8 +232,8 @@ static int copy_entry(const CredentialsEntry *entry, CredentialsEntry *ret) {
         return r < 0 ? r : text_copy(entry->registry_token, &ret->registry_token);
 }
 
-/* Those of one source, in the order in which they are tried, which for equal keys is that in which
- * they were added. */
+/* Copies the entries of one source in the order in which they are tried: entries with equal keys
+ * keep the order in which they were added. */
 static int copy_source(Keyring *keyring, const Keyring *other, const char *source) {
         cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
 

@@ -58,10 +58,10 @@ int keyring_add_text(Keyring *keyring, const char *source_name, const char *text
 /* Takes the entries over: the spec is left to be cleaned up, with what was in it or not. */
 int keyring_add_spec(Keyring *keyring, const char *source_name, CredentialsSpec *spec);
 
-/* Adds a copy of what another one holds, behind what is there for the same keys. */
+/* Adds a copy of another keyring, behind existing entries with the same keys. */
 int keyring_add_all(Keyring *keyring, const Keyring *other);
 
-/* The key of an entry, without "https://" and the like, is for a repository. */
+/* Whether the key of an entry, without "https://" and the like, matches the repository. */
 bool keyring_key_matches(const char *key, const char *canonical_name);
 
 /* Appends the credentials for a repository, given by its canonical name such as

@@ -5,8 +5,8 @@
  * Desired images
  *
  * An image that this node should hold: one entry of spec.images.NAME.tags of a NodeImage, with
- * everything about it that the node needs. A desired image knows neither where it came from nor what became
- * of it, but if it has a fault, that is all that ever will. Times are seconds, as in the object.
+ * everything about it that the node needs. A desired image knows neither its source nor its outcome, but
+ * if it has a fault, it fails with that. Times are seconds, as in the object.
  */
 
 #include <stdbool.h>
@@ -47,20 +47,20 @@ typedef struct DesiredImage {
         char *name; /* as the source spells it, without the tag */
         char *tag;  /* a tag, or a digest such as "sha256:..." */
         bool is_hub; /* a name without a registry is Docker Hub's, whatever the runtime makes of it */
-        char *fault; /* why nothing can be done about it, one line; or NULL */
+        char *fault; /* reason why the agent cannot handle it, one line; or NULL */
         int64_t version;
         int64_t created_at; /* since the epoch, 0 if unknown */
         PullPolicy policy;
-        bool is_complete; /* all content has to be there, also of layers that are fetched on demand */
-        int64_t timeout_sec;   /* of one attempt, > 0 */
+        bool is_complete;      /* needs all content, also of layers that are fetched on demand */
+        int64_t timeout_sec;   /* timeout of one attempt, > 0 */
         int64_t backoff_limit; /* attempts after the first one, or DESIRED_IMAGE_NO_LIMIT */
-        int64_t refusal_limit; /* likewise, of attempts that the registry answers with a plain no */
-        int64_t active_deadline_sec; /* of all attempts together, or DESIRED_IMAGE_NO_LIMIT */
+        int64_t refusal_limit; /* likewise, plain refusals of the registry after the first one */
+        int64_t active_deadline_sec; /* limit of all attempts together, or DESIRED_IMAGE_NO_LIMIT */
         int64_t ttl_sec;             /* kept this long when finished, or DESIRED_IMAGE_NO_LIMIT */
 
         SecretRef *secrets; /* pull secrets, in the order in which they were given */
         size_t n_secrets;
-        KeyValue *labels; /* of the sandbox config that goes with the pull */
+        KeyValue *labels; /* labels of the sandbox config that goes with the pull */
         size_t n_labels;
         KeyValue *annotations;
         size_t n_annotations;
@@ -94,12 +94,12 @@ bool desired_image_equal(const DesiredImage *a, const DesiredImage *b);
 int desired_images_take(DesiredImages *list, DesiredImage *desired);
 void desired_images_done(DesiredImages *list);
 
-/* Several of one image as one: the stricter policy, the widest limits, the longest lifetime,
- * all secrets and owners, and the newest version. A fault concerns one of them alone. At least one
- * desired image. Name and tag are those of the first. */
+/* Merges several desired images of one image: the stricter policy, the widest limits, the longest
+ * lifetime, all secrets and owners, and the newest version. A fault stays out. At least one desired
+ * image. Name and tag are those of the first. */
 int desired_image_merge(const DesiredImage *const *desired_images, size_t n_desired,
                         DesiredImage *ret);
 
-/* Whether one that came later would not have changed the secrets and limits, so that a failure of the
- * merged desired image is one of it, too. */
+/* Whether this desired image would not have changed the secrets and limits if it had come earlier,
+ * so that a failure of the merged one is its failure, too. */
 bool desired_image_is_within(const DesiredImage *desired, const DesiredImage *merged);

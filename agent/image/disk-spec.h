@@ -41,12 +41,12 @@ typedef enum DiskRoom {
 /* "5GB", "512Mi", "10%", "15%,5GB" (the lesser counts), "0". *ret is untouched by a refusal. */
 int disk_floor_parse(const char *text, DiskFloor *ret, Error *reterr);
 
-/* On a file system of this size. */
+/* Returns the floor on a file system of this size. */
 uint64_t disk_floor_bytes(const DiskFloor *floor, uint64_t n_total);
 
 DiskRoom disk_room(const DiskFloor *floor, const DiskSpace *space);
 
-/* For a pull that needs this; if it needs nothing, the same as disk_room(). */
+/* The same for a pull with this need; without a need, the same as disk_room(). */
 DiskRoom disk_room_for(const DiskFloor *floor, const DiskSpace *space, const DiskNeed *need);
 
 /* "1.2 GB of 50 GB are free in PATH, less than minFreeDisk (5.0 GB)", for a room that is not enough.

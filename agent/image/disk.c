@@ -30,7 +30,7 @@ struct DiskGuard {
         DiskFloor floor;
         DiskTicket *running; /* the one that began last is the first */
         DiskTicket *waiting;
-        bool is_low; /* so that no pull begins, which was logged */
+        bool is_low; /* pulls cannot begin, and this was logged */
         Timer timer;
 };
 
@@ -54,7 +54,7 @@ static int disk_guard_see(const DiskGuard *guard, const char *path, DiskSpace *r
         return 0;
 }
 
-/* Another root than an overlay may be a device of its own. */
+/* If the root is no overlay, it may be a device of its own. */
 static bool disk_guard_has_overlay(const DiskGuard *guard) {
         struct statfs root;
 
@@ -163,7 +163,7 @@ static int disk_guard_call(DiskTicket *ticket) {
         return call(userdata);
 }
 
-/* Calls it if the room is enough for what it needs. */
+/* Calls the ticket's owner if there is room enough. */
 static int disk_guard_try(DiskTicket *ticket) {
         cleanup(free_p) char *why = NULL;
         DiskRoom room;

@@ -29,7 +29,7 @@ typedef struct DiskGuard DiskGuard;
 
 /* A pull that runs, or that waits for room; embedded in it. All zero: neither. */
 typedef struct DiskTicket {
-        LIST_LINKS(struct DiskTicket); /* this and what follows are private to disk.c */
+        LIST_LINKS(struct DiskTicket); /* this and the following members are private to disk.c */
         DiskGuard *guard;
         bool is_waiting;
         uint64_t n_needed; /* bytes that are still to be downloaded; 0: not known, or none */
@@ -42,7 +42,7 @@ typedef struct DiskGuardOptions {
         Log *log;
         const Runtimes *runtimes; /* borrowed, has to outlive the guard */
         const char *host_root;    /* where the host's files are mounted; copied; NULL: at / */
-        bool is_pod;              /* of the node's own runtime */
+        bool is_pod;              /* the agent runs in a pod of the node's own runtime */
         DiskFloor floor;
 } DiskGuardOptions;
 
@@ -52,19 +52,19 @@ DiskGuard *disk_guard_free(DiskGuard *guard);
 
 void disk_guard_set_floor(DiskGuard *guard, const DiskFloor *floor);
 
-/* As of now. 0: measured. -ENODATA: the runtime names no folder. -ENOENT and other negative errnos: why
- * the folder cannot be seen. *ret_path is that folder, as the host names it, or words for the root of the pod,
- * owned by the caller; NULL if there is none. */
+/* Measures now. 0: measured. -ENODATA: the runtime names no folder. -ENOENT and other negative
+ * errnos: why the folder cannot be seen. *ret_path is that folder, as the host names it, or words
+ * for the root of the pod, owned by the caller; NULL if there is none. */
 int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret, char **ret_path);
 
-/* As of now, for a pull that needs so many bytes beside the others that run; ENOUGH if that cannot be
- * seen. *ret_why describes another one, owned by the caller. */
+/* Finds out the room now for a pull that needs n_needed bytes beside the running pulls; ENOUGH if
+ * it cannot be measured. *ret_why describes any other room, owned by the caller. */
 int disk_guard_room(const DiskGuard *guard, const DiskTicket *ticket, uint64_t n_needed,
                     DiskRoom *ret, char **ret_why);
 
-/* The call is made, once, when there is room again (wait), or if it becomes critical (run; the pull
- * that began last comes first). The ticket has left by then. why is for the log, where it concerns all
- * pulls. */
+/* Makes the call, once, when there is room again (wait), or when room becomes critical (run; the
+ * pull that began last comes first). The ticket has left by then. why is for the log, if it
+ * concerns all pulls. */
 int disk_guard_wait(DiskGuard *guard, DiskTicket *ticket, uint64_t n_needed, const char *why,
                     int (*call)(void *userdata), void *userdata);
 size_t disk_guard_n_waiting(const DiskGuard *guard);

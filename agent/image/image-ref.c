@@ -29,14 +29,14 @@ static const struct {
 
 #define ID_ALGORITHM "sha256:"
 
-/* A text cut in pieces that are not checked yet. What is not there has no data. */
+/* An unchecked text, cut in pieces. A missing piece has no data. */
 typedef struct Parts {
         Slice name;
         Slice tag;
         Slice digest;
 } Parts;
 
-/* What is between dots in the name of a host: letters and digits, inside also dashes. */
+/* Checks a host name: its labels have letters and digits, and dashes inside. */
 static const char *check_host(Slice host) {
         if (slice_starts_with(host, "[")) {
                 const char *end = slice_find(host, ']');
@@ -337,9 +337,9 @@ bool image_ref_may_resolve_to(const ImageRef *searched, const ImageRef *full) {
                strcmp(image_ref_tag_or_digest(searched), image_ref_tag_or_digest(full)) == 0;
 }
 
-/* What can be left out in front of the repository without it becoming another image: "docker.io/"
- * stays where the next part looks like a registry, and "library/" where the rest looks like an ID.
- * Returns the rest, or NULL if nothing can. */
+/* Returns the repository without the parts that can be left out without naming another image, or
+ * NULL if none can: "docker.io/" stays where the next part looks like a registry, and "library/"
+ * where the rest looks like an ID. */
 static const char *familiar_repository(const ImageRef *ref) {
         Slice repository = slice(ref->repository), first = repository;
 
@@ -361,7 +361,7 @@ static char separator(const ImageRef *ref) {
         return ref->digest[0] ? '@' : ':';
 }
 
-/* Between registry and repository. */
+/* Returns the separator of registry and repository. */
 static const char *slash_of(const ImageRef *ref) {
         return image_ref_is_searched(ref) ? "" : "/";
 }
@@ -386,7 +386,7 @@ int image_ref_canonical_reference(const ImageRef *ref, char **ret) {
                            separator(ref), image_ref_tag_or_digest(ref));
 }
 
-/* The digits of an ID, or what is no ID as it is. */
+/* Returns the digits of an ID, or any other text unchanged. */
 static Slice id_digits(const char *text) {
         Slice id = slice(text);
 

@@ -34,13 +34,13 @@
 #define IMAGE_TAG_SIZE 129
 #define IMAGE_DIGEST_SIZE 136 /* "sha512:" and 128 digits */
 
-/* What a runtime makes of a name without a registry. */
+/* How a runtime reads a name without a registry. */
 typedef enum ShortNames {
         SHORT_NAMES_HUB,      /* Docker Hub's */
-        SHORT_NAMES_SEARCHED, /* that of the first registry of a list that has it */
+        SHORT_NAMES_SEARCHED, /* searched in a list of registries; the first that has it counts */
 } ShortNames;
 
-/* The one of that name, as it answers itself; "" (not known yet): Docker Hub's. */
+/* Returns how the runtime of that name reads them; "" (not known yet): SHORT_NAMES_HUB. */
 ShortNames short_names_of(const char *runtime_name);
 
 /* Holds its text itself: may be copied by assignment, and needs no cleaning up. */
@@ -65,7 +65,7 @@ const char *image_ref_tag_or_digest(const ImageRef *ref);
 
 bool image_ref_equal(const ImageRef *a, const ImageRef *b);
 
-/* The runtime chooses the registry. */
+/* Whether the runtime chooses the registry. */
 bool image_ref_is_searched(const ImageRef *ref);
 
 /* Whether a searched name may stand for this one, which names its registry: the repository ends with it,
@@ -91,5 +91,5 @@ bool image_id_is_valid(const char *text);
 /* NULL is equal to nothing. */
 bool image_id_equal(const char *a, const char *b);
 
-/* As it is shown and kept, whatever the runtime: with "sha256:". What is no ID is copied as it is. */
+/* Writes an ID with "sha256:", as it is shown and kept for any runtime. Copies any other text. */
 int image_id_normalize(const char *id, char **ret);

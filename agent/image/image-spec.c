@@ -20,14 +20,14 @@
 #define PAIRS_MAX 256 /* labels or annotations of one image */
 
 #define ANNOTATION_COMPLETE "inplaced.io/complete"
-#define BACKOFF_LIMIT_DEFAULT 3 /* of an object: OpenKruise's */
+#define BACKOFF_LIMIT_DEFAULT 3 /* OpenKruise's default for objects */
 
 typedef struct Spec {
         DesiredImages desired_images;
         size_t n_shared;       /* bytes in copies */
-        int64_t backoff_limit; /* of a tag that has none */
-        Error *skipped;        /* NULL: whatever is wrong with a part is wrong with the whole */
-        bool is_own;           /* the agent has written it: its parts had their limits */
+        int64_t backoff_limit; /* limit of tags without their own */
+        Error *skipped;        /* first skipped fault; NULL: any fault refuses the whole spec */
+        bool is_own;           /* written by the agent: its parts had their limits */
 } Spec;
 
 static inline void spec_done(Spec *spec) {
@@ -97,7 +97,7 @@ static int parse_pairs(struct json_object *config, const JsonPath *path, const c
         return 0;
 }
 
-/* The API server drops members that its schema does not have, but for these. */
+/* The API server drops unknown members, but keeps annotations. */
 static void read_annotations(DesiredImage *desired) {
         for (size_t i = 0; i < desired->n_annotations; i++)
                 if (strcmp(desired->annotations[i].key, ANNOTATION_COMPLETE) == 0)
@@ -125,7 +125,7 @@ static int parse_sandbox_config(struct json_object *image, const JsonPath *path,
         return r;
 }
 
-/* What the spec has once per image: its pull secrets and its sandbox config. */
+/* Reads the members that the spec has once per image: pull secrets and sandbox config. */
 static int desired_spec_read_shared(struct json_object *image, const JsonPath *path,
                                     DesiredImage *desired, Error *reterr) {
         int r;
@@ -247,8 +247,8 @@ static int parse_version(struct json_object *item, const JsonPath *path, Desired
         return 0;
 }
 
-/* The fields of one tag, beginning with its name. Lenient: an unknown policy is Always. What was
- * read before a refusal is in the desired image. */
+/* Reads the fields of one tag, first its name. Lenient: an unknown policy is Always. After a
+ * refusal, the desired image has the fields that were read before. */
 static int desired_spec_read_tag(struct json_object *item, const JsonPath *path, bool is_lenient,
                                  DesiredImage *desired, Error *reterr) {
         const char *tag;
@@ -334,7 +334,7 @@ static size_t shared_size(const DesiredImage *desired) {
         return size;
 }
 
-/* Leaves out what is wrong, if that is allowed here. r is what has become of it. */
+/* Leaves out a faulty part, if that is allowed here. r is the result of reading it. */
 static int spec_skip(Spec *spec, int r, Error *fault, Error *reterr) {
         Error *to = spec->skipped ?: reterr;
 
@@ -348,7 +348,7 @@ static int spec_skip(Spec *spec, int r, Error *fault, Error *reterr) {
         return spec->skipped ? 0 : r;
 }
 
-/* The same, but the desired image is kept, so that there is something that can fail. */
+/* The same, but keeps the desired image, so that it can fail. */
 static int spec_blame(Spec *spec, DesiredImage *desired, int r, Error *fault, Error *reterr) {
         if (r >= 0 || fault->kind == ERROR_NONE || !spec->skipped)
                 return spec_skip(spec, r, fault, reterr);
@@ -365,7 +365,7 @@ static int compare_tags(const void *a, const void *b) {
         return strcmp(x->tag, y->tag) ?: (x > y) - (x < y);
 }
 
-/* Of equal ones the first is left, with a fault. */
+/* Keeps the first of several equal tags, with a fault. */
 static int drop_duplicates(Spec *spec, DesiredImage **sorted, size_t n, const JsonPath *path,
                            Error *reterr) {
         size_t first = 0;
@@ -412,7 +412,7 @@ static int check_duplicates(Spec *spec, size_t n_before, const JsonPath *path, E
         return r;
 }
 
-/* Only requests through the socket have it, and the state file keeps it. */
+/* Only requests through the socket have this limit; the state file keeps it. */
 static int read_refusal_limit(struct json_object *item, const JsonPath *path, DesiredImage *desired,
                               Error *reterr) {
         const JsonPath here = { .parent = path, .key = "pullPolicy" };
@@ -446,7 +446,7 @@ static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
         return r;
 }
 
-/* Makes a desired image of each tag, which differ from the template in the fields of the tag. */
+/* Makes a desired image of each tag: the template, with the fields of the tag. */
 static int parse_tags(Spec *spec, struct json_object *tags, const JsonPath *path,
                       const DesiredImage *template, Error *reterr) {
         size_t n_before = spec->desired_images.n_items;
@@ -478,7 +478,7 @@ static int check_shared_size(Spec *spec, size_t n_tags, const JsonPath *path,
         return 0;
 }
 
-/* What is the same for all tags. If it has a fault, that is all that is left of it. */
+/* Reads the template for all tags. With a fault, it has nothing but its name, limit and fault. */
 static int parse_template(Spec *spec, const char *name, struct json_object *image, size_t n_tags,
                           const JsonPath *path, DesiredImage *ret, Error *reterr) {
         cleanup(desired_image_done) DesiredImage desired = { .name = NULL };
@@ -648,7 +648,7 @@ static const KnownKey image_keys[] = {
 static const KnownKey any_image[] = { { .name = "*", image_keys }, { .name = NULL } };
 static const KnownKey spec_keys[] = { { .name = "images", any_image }, { .name = NULL } };
 
-/* Those of any Kubernetes object: a document may be a copy of what kubectl shows. */
+/* Keys of any Kubernetes object: a document may be a copy of kubectl's output. */
 static const KnownKey metadata_keys[] = {
         { .name = "name" }, { .name = "namespace" }, { .name = "labels" }, { .name = "annotations" },
         { .name = "creationTimestamp" }, { .name = "deletionGracePeriodSeconds" },

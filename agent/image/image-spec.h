@@ -21,21 +21,21 @@
 #include "agent/image/desired-image.h"
 
 #define IMAGE_SPEC_IMAGES_MAX 4096
-#define IMAGE_SPEC_TAGS_MAX 16384 /* of all images together */
+#define IMAGE_SPEC_TAGS_MAX 16384 /* limit of all images together */
 
-/* One desired image for each tag of each image, in the order of the object. Everything is copied. The caller
- * owns *ret, which is not touched by a failure. */
+/* Makes a desired image for each tag of each image, in the order of the object. Everything is copied.
+ * The caller owns *ret, which is not touched by a failure. */
 int image_spec_parse(struct json_object *node_image, DesiredImages *ret, Error *reterr);
 
-/* The same, but what is wrong with a tag, or with what is said for all tags of an image, becomes the
- * fault of these desired images. What cannot be called by a tag is left out, and the first such thing is
- * reported in *skipped, which must be unset. Refuses only what is no NodeImage with images. */
+/* The same, but a fault of a tag, or of a part that all tags of an image share, becomes the fault
+ * of these desired images. Parts without a tag are left out; the first such fault goes to *skipped,
+ * which must be unset. Refuses only objects that are not a NodeImage with images. */
 int image_spec_parse_each(struct json_object *node_image, DesiredImages *ret, Error *skipped,
                           Error *reterr);
 
-/* The same for what the agent has written itself: all that it was asked for, from wherever, which has
- * no limit in sum. */
+/* The same for the agent's own file, which has all desired images from all sources, without a limit
+ * of their sum. */
 int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *reterr);
 
-/* The keys of NodeImages that mean nothing, in a status above all none. Other documents are not checked. */
+/* Finds unknown keys of NodeImages, but none in a status. Other documents are not checked. */
 int image_spec_check_keys(const Documents *documents, UnknownKeys *ret);

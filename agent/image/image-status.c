@@ -129,8 +129,8 @@ static bool add_time(json_object *object, const char *key, int64_t time) {
         return time == 0 || add(object, key, json_object_new_string(rfc3339_format(time, text)));
 }
 
-/* Of an image that is still being pulled the ID is known for a moment before it counts: that is not worth a
- * write of its own to the API server. */
+/* Whether the image counts as held. While it is still being pulled, the ID is known for a moment:
+ * that is not worth its own write to the API server. */
 static bool is_held(const ImageStatus *status) {
         return status->phase != IMAGE_PULLING;
 }
@@ -180,7 +180,7 @@ static int phase_from_string(const char *text, ImagePhase *ret, Error *reterr) {
         return error_set(reterr, ERROR_INVALID, "an image has no phase");
 }
 
-/* The text before the first colon of a message is the class of the failure. */
+/* The class of the failure is the text before the first colon of a message. */
 static PullReason reason_of_message(const char *message) {
         cleanup(free_p) char *word = strndup(message, strcspn(message, ":"));
 
@@ -212,7 +212,7 @@ static int read_texts(json_object *entry, const char *name, ImageStatus *status)
         return 0;
 }
 
-/* Only the agent's own file has it. */
+/* Only the agent's own file has this member. */
 static void read_on_demand(json_object *entry, ImageOnDemand *found) {
         json_object *object = json_get(entry, "onDemand", json_type_object);
         int64_t present = json_get_integer(object, "bytesPresent");
@@ -254,8 +254,8 @@ int image_status_from_json(json_object *entry, const char *name, ImageStatus *re
 
 #define TEXT_SIZE_MAX 600 /* a runtime's nested errors repeat themselves beyond that */
 
-/* One line of printable text, of which the middle was left out if it is too long: the name is at
- * its beginning, the cause at its end. */
+/* Copies the text as one printable line. A long text loses its middle: the name is at its
+ * beginning, the cause at its end. */
 static int clean_line(const char *text, char **ret) {
         size_t size = strlen(text);
         char *line;

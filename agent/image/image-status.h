@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What became of a desired image
+ * Outcome of a desired image, and its progress
  *
- * The node's answer to one tag of a NodeImage, plus what is worth showing while it is under way.
+ * The node's answer to one tag of a NodeImage, plus the progress of its pull.
  */
 
 #include <json-c/json.h>
@@ -22,7 +22,7 @@ typedef enum ImagePhase {
         IMAGE_BACKING_OFF, /* the last attempt failed, and another one follows */
         IMAGE_SUCCEEDED,
         IMAGE_FAILED,
-        IMAGE_MISSING, /* it was there, and something has removed it; not pulled again yet, or not at all */
+        IMAGE_MISSING, /* removed after it was there; not pulled again yet, or not at all */
         _IMAGE_PHASE_MAX,
 } ImagePhase;
 
@@ -46,19 +46,19 @@ typedef struct ImageStatus {
         int64_t waiting_at; /* seconds since the epoch: since when it is Waiting or Missing; 0: unknown */
         int64_t started_at; /* likewise; 0: not yet */
         int64_t completed_at;
-        uint64_t duration_usec;  /* without that in queues; 0 if unknown */
-        unsigned attempt;        /* the one that runs, or was the last one; 0: none yet */
+        uint64_t duration_usec;  /* duration without time in queues; 0 if unknown */
+        unsigned attempt;        /* number of the current or last attempt; 0: none yet */
         int64_t next_attempt_at; /* seconds since the epoch; 0: none is planned */
-        uint64_t bytes_done;     /* that are there, of bytes_total */
-        uint64_t bytes_total;    /* that were missing when the pull began; 0: not known, or none */
+        uint64_t bytes_done;     /* present bytes of bytes_total */
+        uint64_t bytes_total;    /* bytes missing when the pull began; 0: not known, or none */
         bool is_counted;         /* bytes_fetched is known */
-        uint64_t bytes_fetched;  /* by this pull and no other, by all its attempts */
+        uint64_t bytes_fetched;  /* bytes that only this pull fetched, in all its attempts */
         bool was_present;
-        ImageOnDemand on_demand; /* as of its success, or a little later */
+        ImageOnDemand on_demand; /* state at its success, or a little later */
         PullReason reason;
         char *message;       /* owned; one line, or NULL */
-        char *resolved;      /* owned; what a short name stands for, as one line, or NULL */
-        char *image_id;      /* owned; what the runtime has under the reference, or NULL */
+        char *resolved;      /* owned; full reference of a short name, as one line, or NULL */
+        char *image_id;      /* owned; ID that the runtime has under the reference, or NULL */
         char **repo_digests; /* owned, as are the strings; ended by NULL; or NULL */
 } ImageStatus;
 
@@ -68,17 +68,17 @@ int image_status_copy(const ImageStatus *status, ImageStatus *ret);
 #define IMAGE_DIGESTS_MAX 16
 #define IMAGE_DIGEST_TEXT_MAX 512 /* bytes; longer ones are left out */
 
-/* Replaces them by copies of the first few: a runtime may send any number. */
+/* Copies the first few digests in place of the old ones: a runtime may send any number. */
 int image_status_set_digests(ImageStatus *status, const char *const *digests, size_t n_digests);
 
 bool image_phase_is_final(ImagePhase phase);
 const char *image_phase_to_string(ImagePhase phase);
 
-/* A short name was resolved to this reference; NULL: it is none, or that is not known. The text may be
- * anything, it is cleaned and shortened. */
+/* Sets the reference that a short name was resolved to; NULL: none, or not known. The text is
+ * cleaned and shortened. */
 int image_status_set_resolved(ImageStatus *status, const char *reference);
 
-/* Why it is as it is, else what it was resolved to; NULL: there is nothing to say. */
+/* Returns the reason of the phase, else the resolved reference; NULL: neither. */
 const char *image_status_message(const ImageStatus *status);
 
 /* In percent: 100 only when it succeeded. */
@@ -91,19 +91,19 @@ json_object *image_status_to_json(const ImageStatus *status, const char *name, c
 /* The reverse, for a status that was written earlier. name is the key above it. */
 int image_status_from_json(json_object *entry, const char *name, ImageStatus *ret, Error *reterr);
 
-/* What follows puts a failure into words, as one line that begins with its class, since a NodeImage
- * has no other place for it: "NotFound: <text>; <what to do> (attempt 2 of 4)". n_attempts 0: there is
- * no limit. The text may be anything, it is cleaned and shortened. */
+/* The following functions describe a failure in one line, which begins with its class, because a
+ * NodeImage has no other place for it: "NotFound: <text>; <what to do> (attempt 2 of 4)".
+ * n_attempts 0: there is no limit. The text is cleaned and shortened. */
 int image_status_set_failure(ImageStatus *status, PullReason reason, const char *text,
                              unsigned attempt, uint64_t n_attempts);
 
-/* It waits, for something that is no failure of the image. */
+/* Describes a pause that is no failure of the image. */
 int image_status_set_pause(ImageStatus *status, PullReason reason, const char *text);
 
-/* The deadline of all attempts has passed; an earlier failure is kept behind that. */
+/* Notes that the deadline of all attempts has passed, and keeps an earlier failure behind that. */
 int image_status_set_past_deadline(ImageStatus *status, int64_t deadline_sec);
 
 void image_status_clear_failure(ImageStatus *status);
 
-/* The same, and says of layers that are fetched on demand what is known. */
+/* Clears the failure and describes layers that are fetched on demand. */
 int image_status_set_success(ImageStatus *status);

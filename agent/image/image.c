@@ -15,7 +15,7 @@
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
-/* What a previous run of the agent has done, until its owner requests it again. */
+/* Keeps the outcomes that a previous run finished until their owner requests them again. */
 typedef struct Restored {
         LIST_LINKS(struct Restored);
         char *owner;
@@ -24,7 +24,7 @@ typedef struct Restored {
         ImageStatus *outcome;
 } Restored;
 
-/* All zero: there are none. */
+/* All zero: no requests. */
 typedef struct Requests {
         ImageRequest *first; /* sorted by owner */
         Restored *restored;
@@ -47,7 +47,7 @@ struct Image {
         DesiredImage desired; /* all requests together; without a name if there are none */
 
         Pull *pull;
-        ImageStatus status; /* of the last sync that ended */
+        ImageStatus status; /* status of the last sync that ended */
         unsigned n_removals;
 };
 
@@ -98,7 +98,7 @@ static void requests_remove(Requests *requests, ImageRequest *request) {
         free(request);
 }
 
-/* The request is done, with this outcome; NULL: it is the image's status. Copied. */
+/* Marks the request as done, with a copy of this outcome; NULL: it is the image's status. */
 static int request_set_done(ImageRequest *request, const ImageStatus *outcome) {
         ImageStatus *copy;
         int r;
@@ -114,14 +114,14 @@ static int request_set_done(ImageRequest *request, const ImageStatus *outcome) {
         return 0;
 }
 
-/* It has to be done anew. */
+/* Makes the request due again. */
 static void request_renew(ImageRequest *request) {
         request->outcome = status_free(request->outcome);
         request->is_done = request->is_expired = request->is_unreported = request->is_alone = false;
         request->is_lost = false;
 }
 
-/* The image's status, which so far was their outcome as well, is about to become another one. */
+/* Saves the image's status as the outcome of its done requests, before that status changes. */
 static int requests_keep_outcome(const Requests *requests, const ImageStatus *status) {
         for (ImageRequest *request = requests->first; request; request = request->next) {
                 int r;
@@ -152,12 +152,12 @@ static bool request_is_current(const ImageRequest *request) {
         return !request->is_expired;
 }
 
-/* Neither expired nor done, or done in vain. */
+/* Whether the request is neither expired nor done, or its image was removed. */
 static bool request_is_due(const ImageRequest *request) {
         return !request->is_expired && (!request->is_done || request->is_lost);
 }
 
-/* For those that have not had the image yet. */
+/* Whether the request has not had the image yet. */
 static bool request_is_urgent(const ImageRequest *request) {
         return request_is_due(request) && !request->is_lost;
 }
@@ -170,7 +170,7 @@ static const ImageRequest *requests_first(const Requests *requests, RequestFilte
         return request;
 }
 
-/* All that pass as one desired image; without a name if none does. */
+/* Merges the requests that pass the filter; without a name if none does. */
 static int requests_merge(const Requests *requests, RequestFilter filter, DesiredImage *ret) {
         cleanup(free_p) const DesiredImage **desired_images = NULL;
         size_t n = 0;
@@ -216,7 +216,7 @@ static void insert_sorted(Requests *requests, ImageRequest *request) {
         previous->next = request;
 }
 
-/* A request without a desired image yet. */
+/* Adds a request without a desired image. */
 static int requests_add(Requests *requests, const char *owner, ImageRequest **ret) {
         ImageRequest *request;
 
@@ -235,7 +235,7 @@ static int requests_add(Requests *requests, const char *owner, ImageRequest **re
         return 0;
 }
 
-/* A previous run has done this version for the owner; outcome is as in request_set_done(). */
+/* Restores the outcome of this version for the owner; outcome as in request_set_done(). */
 static int requests_restore(Requests *requests, const char *owner, int64_t version, bool is_expired,
                             const ImageStatus *outcome) {
         Restored *restored;
@@ -257,7 +257,7 @@ static int requests_restore(Requests *requests, const char *owner, int64_t versi
         return 0;
 }
 
-/* Gives the request what was restored for its owner. */
+/* Gives the request the restored outcome of its owner. */
 static int requests_apply_restored(const Requests *requests, ImageRequest *request) {
         for (const Restored *restored = requests->restored; restored; restored = restored->next) {
                 int r;
@@ -294,7 +294,7 @@ static int image_identify(Image *image, const char *name, const char *tag, Short
         return image->tag ? image_ref_shown_name(&ref, short_names, &image->name) : -ENOMEM;
 }
 
-/* Of an image that is not malformed. Its key can be read whatever short names mean. */
+/* Reads the reference of a well-formed image: its key can be parsed whatever short names mean. */
 static int image_ref_of(const Image *image, ImageRef *ret) {
         return image_ref_parse(image->key, SHORT_NAMES_SEARCHED, ret, NULL);
 }
@@ -431,8 +431,8 @@ void image_restore_status(Image *image, ImageStatus *status) {
         *status = (ImageStatus){ 0 };
 }
 
-/* Another sync has ended, or something like it: takes its status over. Requests that were done
- * before keep what it was. */
+/* Takes over the status of a sync that ended, or an equivalent status. Done requests keep the old
+ * one. */
 static int image_set_status(Image *image, ImageStatus *status) {
         int r;
 
@@ -459,7 +459,7 @@ static int image_update_desired(Image *image) {
         return 0;
 }
 
-/* Nothing can be done about it before it is written differently. */
+/* Fails the request, which cannot succeed until its owner changes it. */
 static int image_refuse(Image *image, ImageRequest *request) {
         cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_FAILED };
         bool is_malformed = image->malformed.kind != ERROR_NONE;
@@ -494,7 +494,7 @@ static bool has_failed(const Image *image, const ImageRequest *request) {
                outcome_of(image, request)->phase == IMAGE_FAILED;
 }
 
-/* A previous run has given up what this one does not. */
+/* Whether a previous run gave up a request that this run does not limit. */
 static bool must_go_on(const Image *image, const ImageRequest *request) {
         return has_failed(image, request) && !has_fault(image, request) &&
                request->desired.backoff_limit == DESIRED_IMAGE_NO_LIMIT &&
@@ -679,7 +679,7 @@ int image_expire(Image *image, int64_t now, int64_t *ret_next) {
         return is_changed ? image_update_desired(image) : 0;
 }
 
-/* Its syncs */
+/* Syncs of the image */
 
 static bool is_covered(const Image *image, const ImageRequest *request) {
         return !image->pull || request->is_syncing || pull_covers(image->pull, &request->desired);
@@ -721,7 +721,7 @@ static void on_pull_changed(Pull *pull, void *userdata) {
         image->on_dirty(image, image->userdata);
 }
 
-/* A pull whose outcome is asked for by none has no limit of attempts. */
+/* Without a caller who awaits its outcome, a pull has no limit of attempts. */
 static int image_merge_due(const Image *image, DesiredImage *ret) {
         int r;
 
@@ -734,7 +734,7 @@ static int image_merge_due(const Image *image, DesiredImage *ret) {
         return r;
 }
 
-/* What something has removed is not pulled again at once, unless it is requested anew. */
+/* Does not pull a removed image again at once, unless a new request comes. */
 static int image_start_pull(Image *image) {
         if (image->status.phase != IMAGE_MISSING ||
             requests_first(&image->requests, request_is_urgent))
@@ -779,8 +779,8 @@ static void image_stop_sync(Image *image) {
                 request->is_syncing = request->is_late = false;
 }
 
-/* A success is one for all in the sync. A failure is not for those that have come later and would
- * have been tried with other secrets or for longer: they get a sync of their own. */
+/* Whether the pull's outcome is the request's. A success always is. A failure is not if the request
+ * came later, and other secrets or more time could have helped: it gets its own sync. */
 static bool is_answered(const Image *image, const ImageRequest *request) {
         return request->is_syncing &&
                (pull_status(image->pull)->phase == IMAGE_SUCCEEDED ||
@@ -839,7 +839,7 @@ static bool has_requests_over(const Image *image) {
         return false;
 }
 
-/* The pull that goes on has ended for some: its status is theirs, and what is left if the others leave. */
+/* Takes over the status of a pull that has ended for some requests but goes on for others. */
 static int image_take_outcome(Image *image, ImagePhase phase) {
         cleanup(image_status_done) ImageStatus status = { 0 };
         int r;
@@ -857,13 +857,13 @@ static int image_take_outcome(Image *image, ImagePhase phase) {
         return r < 0 ? r : image_set_status(image, &status);
 }
 
-/* What is there suffices for some, while the pull goes on for others. */
+/* Whether the request has enough, while the pull goes on for others. */
 static bool is_satisfied(const Image *image, const ImageRequest *request) {
         return request->is_syncing && !request->is_done &&
                pull_satisfies(image->pull, &request->desired);
 }
 
-/* Requests that need not have all layers succeed, while the sync goes on for the others. */
+/* Ends requests that do not need all layers with success, while the sync goes on for the others. */
 static int image_end_satisfied(Image *image) {
         bool has_taken = false;
         int r;
@@ -941,7 +941,7 @@ int image_runtime_changed(Image *image) {
         return image->pull ? pull_on_runtime_changed(image->pull) : 0;
 }
 
-/* Whether it is there */
+/* Presence of the image */
 
 bool image_is_verifiable(const Image *image) {
         const ImageStatus *status = image_status(image);
@@ -966,7 +966,7 @@ static bool request_stays(const ImageRequest *request, bool keeps_served) {
         abort();
 }
 
-/* Returns how many requests there are that it has to be pulled again for. */
+/* Marks the requests that need the image again, and returns their number. */
 static int image_lose_requests(Image *image, bool keeps_served) {
         int n = 0;
 
@@ -1023,7 +1023,7 @@ int image_set_missing(Image *image, bool keeps_served) {
         return image_pull_again(image, keeps_served);
 }
 
-/* It is the outcome of a request that lasts, too. */
+/* Makes the status the outcome of lasting requests. */
 static void requests_share_outcome(const Requests *requests) {
         for (ImageRequest *request = requests->first; request; request = request->next)
                 if (request->kind == REQUEST_LASTING && request->outcome &&
@@ -1069,7 +1069,7 @@ bool image_is_arriving(const Image *image) {
                !on_demand_is_complete(&image->status.on_demand);
 }
 
-/* Outcomes that are another status stay as they were. */
+/* Other outcomes than the image's status do not change. */
 int image_set_on_demand(Image *image, const ImageOnDemand *found) {
         if (!image_is_arriving(image) ||
             found->bytes_present == image->status.on_demand.bytes_present)

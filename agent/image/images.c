@@ -23,13 +23,13 @@
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
-/* Of a name or a tag, which may be anything. */
+/* Limit of a name or tag in the log, which may be any text. */
 #define TEXT_SIZE_MAX 256
 
 /* How often to ask what was fetched on demand: no more often than a NodeImage is written for progress. */
 #define ARRIVALS_USEC (20 * USEC_PER_SEC)
 
-#define ALLOCATED_MIN 16 /* of an index */
+#define ALLOCATED_MIN 16 /* least size of an index */
 
 /* Images in the order of their keys. All zero: empty. The images are not owned by it. */
 typedef struct ImageIndex {
@@ -40,7 +40,7 @@ typedef struct ImageIndex {
 
 struct Images {
         PullContext context;
-        OnDemandContext on_demand; /* part of it */
+        OnDemandContext on_demand; /* the context's on_demand points to it */
         Metrics *metrics;
         uint64_t bytes_counted;
         ImagesOutcome on_outcome;
@@ -48,7 +48,7 @@ struct Images {
         void *outcome_userdata;
 
         ImageIndex index;
-        ImageIndex dirty; /* wait for on_pass(), in the order in which they became so */
+        ImageIndex dirty; /* wait for on_pass(), in the order in which they became dirty */
 
         ImagesWatcher *watchers;
         bool runtime_was_away;
@@ -75,7 +75,7 @@ static bool image_index_find(const ImageIndex *index, const char *key, size_t *r
         return sorted_find(index->items, index->n_items, compare_key, key, ret_at);
 }
 
-/* Makes room for one more than it has, or than n_items if that is more: what follows cannot fail. */
+/* Makes room for one more item, or for n_items if that is more, so that adding cannot fail. */
 static int image_index_reserve(ImageIndex *index, size_t n_items) {
         size_t needed = n_items > index->n_items ? n_items : index->n_items + 1;
         size_t n = index->n_allocated > 0 ? index->n_allocated : ALLOCATED_MIN;
@@ -95,7 +95,7 @@ static int image_index_reserve(ImageIndex *index, size_t n_items) {
         return 0;
 }
 
-/* Room for it was made when the image was. */
+/* images_find_or_add() has made room for it. */
 static void on_dirty(Image *image, void *userdata) {
         Images *images = userdata;
 
@@ -144,7 +144,7 @@ static int images_find_or_add(Images *images, const char *name, const char *tag,
         return 0;
 }
 
-/* The name without anything left to the runtime, where it is Docker Hub's for sure; else as it is. */
+/* Copies the name; completes it if it is Docker Hub's, whatever the runtime makes of it. */
 static int full_name(const Images *images, const DesiredImage *desired, char **ret) {
         ImageRef ref;
 
@@ -181,7 +181,7 @@ static void clean(char *text) {
                         *text = '?';
 }
 
-/* ", 67.1 MB fetched", or "" where the runtime does not say it. */
+/* Returns ", 67.1 MB fetched", or "" if the runtime does not report it. */
 static const char *fetched_text(const ImageStatus *status, char text[static 40]) {
         double megabytes = (double) status->bytes_fetched / 1e6;
 
@@ -196,7 +196,7 @@ static const char *fetched_text(const ImageStatus *status, char text[static 40])
         return text;
 }
 
-/* One line for each image that was pulled or could not be. */
+/* Logs a line for each image that was pulled or could not be pulled. */
 static void images_log_outcome(Log *log, const Image *image, const ImageStatus *status) {
         const char *tag = image_tag(image);
         cleanup(free_p) char *reference = NULL;
@@ -296,7 +296,7 @@ static int on_layers(const ImageOnDemand *found, const Error *error, void *userd
         return r < 0 ? r : images_ask_arrivals(images, key);
 }
 
-/* One after the other, in the order of their keys, and again after a while. */
+/* Asks for one image after the other, in the order of their keys, and again after a while. */
 static int images_ask_arrivals(Images *images, const char *after) {
         size_t i;
         int r;
@@ -321,7 +321,7 @@ static int images_ask_arrivals(Images *images, const char *after) {
         return timer_start(&images->arrivals, ARRIVALS_USEC);
 }
 
-/* Until all has arrived. */
+/* Runs until all images have arrived. */
 static int on_arrivals(void *userdata) {
         Images *images = userdata;
 
@@ -413,12 +413,12 @@ static void images_hint_of(const Images *images, PullRemedy remedy, const char *
         }
 }
 
-/* What could not reach it need not wait for the end of its pause. */
+/* Pulls that could not reach the registry need not wait for the end of their pause. */
 static void on_answered(const char *registry, void *userdata) {
         images_hint_of(userdata, PULL_REMEDY_NETWORK, registry);
 }
 
-/* What all pulls share. */
+/* Creates the parts that all pulls share. */
 static int images_share(Images *images, const ImagesOptions *options) {
         PullContext *context = &images->context;
         const DiskGuardOptions disk = {

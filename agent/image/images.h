@@ -23,7 +23,7 @@ typedef void (*ImagesDone)(const Image *image, const ImageRequest *request, void
 typedef struct ImagesLimits {
         unsigned max_parallel_pulls;
         uint64_t stall_usec;  /* 0: never */
-        DiskFloor disk_floor; /* what pulls leave free */
+        DiskFloor disk_floor; /* disk space that pulls leave free */
         bool keeps_served; /* also for requests of REQUEST_SERVED, a removed image is pulled again */
 } ImagesLimits;
 
@@ -34,7 +34,7 @@ typedef struct ImagesOptions {
         Runtimes *runtimes; /* borrowed, has to outlive the images */
         ImagesLimits limits;
         const char *host_root; /* where the host's files are mounted; copied; NULL: at / */
-        bool is_pod;           /* of the node's own runtime */
+        bool is_pod;           /* the agent runs in a pod of the node's own runtime */
         PullKeySource keys;
         ImagesOutcome on_outcome;
         ImagesDone on_done;
@@ -59,8 +59,8 @@ Images *images_free(Images *images);
 void images_watch(Images *images, ImagesWatcher *watcher);
 void images_unwatch(Images *images, ImagesWatcher *watcher);
 
-/* All desired images of one owner, instead of those that it had before. Those of a transient owner
- * are forgotten when their time to live is over. Copied. */
+/* Replaces all desired images of one owner by copies of these. Requests of a transient owner are
+ * forgotten when their time to live is over. */
 int images_set_desired(Images *images, const char *owner, const DesiredImages *desired_images,
                        RequestKind kind);
 
@@ -68,17 +68,17 @@ int images_set_desired(Images *images, const char *owner, const DesiredImages *d
  * NULL. Returns how many. */
 int images_withdraw(Images *images, const char *owner, const Image *image);
 
-/* Takes over from the previous run: what it did for which owner. To be followed by the owners' desired images
- * and then by images_restore_end(). The status is taken over; one that is not final is not reported. */
+/* Restores the results of the previous run. Call the owners' images_set_desired() next, and then
+ * images_restore_end(). The status is taken over; one that is not final is not reported. */
 int images_restore(Images *images, const char *name, const char *tag, ImageStatus *status);
 int images_restore_done(Images *images, const char *name, const char *tag, const char *owner,
                         int64_t version, bool is_expired, const ImageStatus *outcome);
 void images_restore_end(Images *images);
 
-/* Another attempt begins now of each image that has such requests, see image_retry(). */
+/* Starts another attempt of each image that has such requests, see image_retry(). */
 int images_retry(Images *images, ImageRequestFilter filter, const void *userdata);
 
-/* What was the remedy for some failures may be there: attempts that wait for it begin. */
+/* Starts attempts that wait for this remedy, because it may have come. */
 void images_hint(Images *images, PullRemedy remedy);
 
 /* A runtime came or went. */
@@ -86,16 +86,16 @@ int images_runtime_changed(Images *images);
 
 int images_set_limits(Images *images, const ImagesLimits *limits);
 
-/* What the runtime makes of names without a registry, as far as is known: what the previous run knew, until
- * the runtime has answered. Requests whose names mean other images then move to those, and are done
- * anew. Requests with is_hub stay. */
+/* How the runtime reads names without a registry: as in the previous run until the runtime has
+ * answered. Setting it moves requests whose names mean other images now to those images, and renews
+ * them. Requests with is_hub stay. */
 ShortNames images_short_names(const Images *images);
 int images_set_short_names(Images *images, ShortNames short_names);
 
-/* What verification has shown of an image, see image_set_missing() and image_set_present(). */
+/* Applies the result of a verification, see image_set_missing() and image_set_present(). */
 int images_set_missing(Images *images, Image *image);
 
-/* Of the images. Borrowed. */
+/* Returns the guard of the images' disk. Borrowed. */
 const DiskGuard *images_disk(const Images *images);
 
 /* In the order of their keys, so that the tags of a name stand together. */
@@ -103,14 +103,14 @@ size_t images_count(const Images *images);
 Image *images_get(const Images *images, size_t i);
 Image *images_find(const Images *images, const char *name, const char *tag);
 Image *images_find_desired(const Images *images, const DesiredImage *desired);
-/* By a reference as people write it. NULL: none, or not one. */
+/* Finds an image by a reference as people write it. NULL: none, or not a reference. */
 Image *images_find_reference(const Images *images, const char *text);
 Image *images_find_key(const Images *images, const char *key);
 
 typedef struct ImagesWork {
         size_t n_queued; /* pulls that wait for their turn */
         size_t n_pulling;
-        uint64_t bytes_pulled;    /* so far */
+        uint64_t bytes_pulled;    /* bytes pulled so far */
         ProgressSupport progress; /* whether the runtime reports bytes */
 } ImagesWork;
 

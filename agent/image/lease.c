@@ -14,7 +14,7 @@
 #include "agent/base/rfc3339.h"
 #include "cri/containerd.h"
 
-#define LEASE_SEC (24 * 3600) /* what containerd gives its own */
+#define LEASE_SEC (24 * 3600) /* lifetime of containerd's own leases */
 
 struct Leases {
         const Runtimes *runtimes;

@@ -25,7 +25,7 @@ typedef struct ManifestBlob {
 typedef struct Manifest {
         ManifestBlob *blobs; /* the config and the layers, each digest once */
         size_t n_blobs;
-        uint64_t size; /* of all blobs */
+        uint64_t size; /* size of all blobs */
 } Manifest;
 
 /* Refuses what is not a manifest of one image, such as an index. *ret is left alone then. */

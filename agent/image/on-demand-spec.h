@@ -5,9 +5,9 @@
  * Which layers are fetched on demand
  *
  * A remote snapshotter (containerd's docs/remote-snapshotter.md) prepares a layer without its content, and
- * fetches that when files are read, and in the background. What is known of it is in labels: those of the
- * image's configuration name the snapshotters that have its layers, those of a snapshot say how it is
- * kept. How much has arrived is in no label; stargz-snapshotter and SOCI show it in files.
+ * fetches that when files are read, and in the background. Labels of the image's configuration name the
+ * snapshotters that have its layers, labels of a snapshot say how it is kept. No label says how much has
+ * arrived; stargz-snapshotter and SOCI show it in files.
  */
 
 #include <stdbool.h>
@@ -17,10 +17,10 @@
 /* Layers whose content the runtime fetches when it is read. */
 typedef struct ImageOnDemand {
         unsigned n_layers;      /* 0: none, or the runtime does not say it */
-        unsigned n_layers_all;  /* of the image */
+        unsigned n_layers_all;  /* layers of the image */
         bool is_counted;        /* the bytes are known */
-        uint64_t bytes_present; /* of bytes_total */
-        uint64_t bytes_total;   /* of these layers, as in the registry */
+        uint64_t bytes_present; /* present bytes of bytes_total */
+        uint64_t bytes_total;   /* bytes of these layers, as in the registry */
 } ImageOnDemand;
 
 /* A label of an image's configuration: the snapshotter that has its layers, as the end of the label, and
@@ -29,11 +29,11 @@ typedef struct ImageOnDemand {
 const char *on_demand_snapshotter(const char *label);
 
 /* Labels of a snapshot. */
-bool on_demand_is_mark(const char *label);   /* its content is fetched on demand */
-bool on_demand_is_digest(const char *label); /* of the layer's blob */
+bool on_demand_is_mark(const char *label);   /* the snapshot's content is fetched on demand */
+bool on_demand_is_digest(const char *label); /* digest of the layer's blob */
 
-/* What the snapshotters' files say of these layers, one JSON object per line. found is known only if they
- * say something of each. */
+/* Adds up the bytes of these layers from the snapshotters' files, one JSON object per line. found
+ * is counted only if the files have each layer. */
 int on_demand_count(const char *lines, size_t size, char *const *digests, size_t n_digests,
                     ImageOnDemand *found);
 

@@ -24,8 +24,8 @@ struct OnDemandAsk {
 
         ImageOnDemand found;
         char *snapshotter;
-        char *snapshot;            /* that is asked for */
-        char *digests[LAYERS_MAX]; /* of the layers that are fetched on demand, if they are known */
+        char *snapshot;            /* snapshot to ask for next */
+        char *digests[LAYERS_MAX]; /* digests of the layers that are fetched on demand, if known */
         size_t n_digests;
 };
 
@@ -114,7 +114,7 @@ static int on_snapshot(const void *message, const Error *error, void *userdata) 
         return r < 0 ? r : ask_next(ask);
 }
 
-/* The next layer, or, after the lowest one, what has arrived of all. */
+/* Asks for the next layer or, after the lowest one, for the present bytes of all layers. */
 static int ask_next(OnDemandAsk *ask) {
         RpcClient *client = runtimes_client(ask->context->runtimes);
         const Error away = { .kind = ERROR_UNAVAILABLE,
@@ -129,8 +129,8 @@ static int ask_next(OnDemandAsk *ask) {
         return ask->found.n_layers > 0 ? ask_files(ask) : ask_end(ask, NULL);
 }
 
-/* One with labels of two remote snapshotters is taken to be of the first: of a runtime handler that has
- * another one than the default, nothing is known until a pod uses it. */
+/* Takes the first remote snapshotter that the labels name. Layers for another runtime handler than
+ * the default are unknown until a pod uses it. */
 static int on_info(const void *message, const Error *error, void *userdata) {
         const ContentInfoReply *reply = message;
         OnDemandAsk *ask = userdata;

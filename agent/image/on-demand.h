@@ -14,12 +14,11 @@
 #include "agent/image/on-demand-spec.h"
 #include "cri/runtimes.h"
 
-/* What all questions share. Borrowed, has to outlive them. */
+/* Shared by all questions. Borrowed, has to outlive them. */
 typedef struct OnDemandContext {
         sd_event *event;
         const Runtimes *runtimes;
-        uint64_t
-                stall_usec; /* for those who wait for layers: without a byte for so long; 0: ever */
+        uint64_t stall_usec; /* limit of a silence while pulls wait for layers; 0: none */
         unsigned
                 unsupported_by; /* the connection that cannot be asked, counted from 1; 0 at first */
 } OnDemandContext;

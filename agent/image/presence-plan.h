@@ -15,15 +15,15 @@
 
 #include "agent/image/image-status.h"
 
-/* One that stayed for so long was not removed "again". */
+/* An image that stayed this long was not removed "again". */
 #define PRESENCE_STAYED_USEC ((uint64_t) 6 * 3600 * 1000000)
 
 /* Whether the list (ID of the image under our reference, NULL: it is not listed) contradicts the status,
  * so that the runtime has to be asked about this one: names are not spelled alike by all runtimes. */
 bool presence_is_suspect(const ImageStatus *status, const char *listed_id);
 
-/* An image that had been removed n_removals times is gone once more, after it stayed for this time:
- * how many these are now. */
+/* Counts one more removal of an image after n_removals earlier ones; stayed_usec: its time
+ * between. */
 unsigned presence_n_removals(unsigned n_removals, uint64_t stayed_usec);
 
 /* How long to wait before it is pulled again: about 5, 10, 20 seconds ... an hour. */
@@ -35,5 +35,5 @@ uint64_t presence_interval_usec(bool has_events);
 /* When to list them for an event, in time since the last list. */
 uint64_t presence_delay_usec(uint64_t since_list_usec);
 
-/* What the status says: "removed 3 times by something else than inplaced, ...". NULL: no memory. */
+/* Returns "removed 3 times by something else than inplaced, ...". NULL: no memory. */
 char *presence_describe(unsigned n_removals, bool is_pulled_again);

@@ -13,9 +13,9 @@
 #include "cri/client.h"
 #include "cri/containerd.h"
 
-#define ACCURACY_USEC ((uint64_t) 10 * 1000) /* of the time at which all are listed */
+#define ACCURACY_USEC ((uint64_t) 10 * 1000) /* accuracy of the time of the next list */
 
-/* What the runtime lists under one name. */
+/* A name in the runtime's list of images. */
 typedef struct Listed {
         char *reference; /* canonical */
         const char *id;  /* borrowed from the reply */
@@ -30,11 +30,11 @@ struct Presence {
         const Runtimes *runtimes;
         Images *images;
         ImagesWatcher watcher;
-        unsigned connection; /* that the events are from, as the runtime counts; 0: none */
+        unsigned connection; /* number of the runtime's connection that sends the events; 0: none */
         RpcCall *events;
         bool has_events;
 
-        Timer timer; /* of the next list */
+        Timer timer; /* time of the next list */
         uint64_t listed_usec;
         RpcCall *call;
         char **suspects; /* keys of images, the last one is asked for next */
@@ -49,7 +49,7 @@ static void listing_done(Listing *listing) {
         free(listing->items);
 }
 
-/* A name that is none of ours to understand is none that we have asked for. */
+/* A name that cannot be parsed is none that the agent has asked for. */
 static int listing_add(Listing *listing, ShortNames short_names, const char *name, const char *id) {
         Listed *listed = &listing->items[listing->n_items];
         ImageRef ref;
@@ -147,7 +147,7 @@ static int presence_end(Presence *presence) {
 
 static int presence_confirm_next(Presence *presence);
 
-/* Another request, or a pull, may have changed what is known meanwhile. */
+/* Applies the answer only if it still matters: a request or a pull may have changed the status. */
 static int on_confirmed(const void *reply, const Error *error, void *userdata) {
         const CriImageStatus *found = reply;
         Presence *presence = userdata;
@@ -225,7 +225,7 @@ static int on_removed(const void *message, void *userdata) {
         return presence_soon(userdata);
 }
 
-/* What is known from the status of a NodeImage may have been removed since. */
+/* A success copied from a NodeImage's status may be outdated: the image may be gone. */
 static int on_image(Image *image, void *userdata) {
         if (!image_marks(image)->is_unverified)
                 return 0;
@@ -238,8 +238,8 @@ int presence_verify(Presence *presence) {
         return presence_later(presence, 0);
 }
 
-/* With the connection, or because the runtime has no such events: perhaps before the list that follows the
- * connection has begun, which must not wait for that. */
+/* The connection may have ended, or the runtime has no such events: perhaps before the first list
+ * of that connection, which must not wait longer then. */
 static int on_events_end(const void *reply, const Error *error, void *userdata) {
         Presence *presence = userdata;
 
@@ -248,7 +248,7 @@ static int on_events_end(const void *reply, const Error *error, void *userdata) 
         return presence->call ? 0 : presence_verify(presence);
 }
 
-/* What was removed while nothing was subscribed to is found by the list that follows. */
+/* The list that follows finds the images that were removed before the subscription. */
 static int presence_subscribe(Presence *presence) {
         presence->has_events = true;
         return events_watch_removed_images(runtimes_client(presence->runtimes), on_removed,

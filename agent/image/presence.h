@@ -4,10 +4,10 @@
 /*
  * Verifies that images that were pulled are still there
  *
- * One list of the runtime's images for all of ours: when the runtime is back, when an event of containerd
- * says that an image was removed, and now and then; every minute where there are no such events. What the
- * list contradicts is asked for by itself, and then the status says what is there now. What happens to
- * an image that is missing is decided by images.c.
+ * Lists the runtime's images when the runtime is back, when containerd reports that an image was removed,
+ * and once an hour; every minute with a runtime that sends no such events. Asks for each image whose
+ * status the list contradicts, and then updates that status. images.c decides what happens to a missing
+ * image.
  */
 
 #include "agent/image/images.h"

@@ -20,10 +20,10 @@
 #define POLL_USEC ((uint64_t) 100 * 1000)
 #define DOWNLOADS_AT_ONCE 3 /* unless containerd is configured otherwise */
 
-/* Between two layers there may be an instant without an ingest; so many polls without one are more. */
+/* Between two layers there may be an instant without an ingest, but not for so many polls. */
 #define QUIET_POLLS 5
 
-/* Of pulls that have ended; more than run at a time with the default settings. */
+/* Manifests of ended pulls; more than run at a time with the default settings. */
 #define CLAIMS_MAX 16
 
 /* Labels that containerd puts on blobs (its docs/garbage-collection.md and remotes/docker). The
@@ -31,11 +31,11 @@
 #define LABEL_SOURCE "containerd.io/distribution.source."
 #define LABEL_CONFIG "containerd.io/gc.ref.content.config" /* only manifests refer to a config */
 
-/* What is known of one of the manifest's blobs. */
+/* State of one of the manifest's blobs. */
 typedef struct BlobState {
         bool is_complete;
         bool was_there; /* before the pull began */
-        uint64_t most;  /* that was ever there of it */
+        uint64_t most;  /* most bytes ever present */
 } BlobState;
 
 /* How well a manifest fits. A tag that is pulled again may resolve to a manifest that is there. */
@@ -52,11 +52,11 @@ enum { RANK_NONE, RANK_OLD, RANK_NEW, RANK_ASKED_FOR };
  * the last step is the end of the pull.
  */
 typedef struct ProgressFind {
-        Progress *progress; /* that it is a part of */
+        Progress *progress; /* owner, which embeds this search */
 
         char *label;      /* containerd's label for the registry's host */
         char *repository; /* the label's value */
-        char *digest;     /* of the manifest or index that was asked for; NULL for a tag */
+        char *digest;     /* digest of the requested manifest or index; NULL for a tag */
         char *image_id;   /* NULL until the runtime has pulled it */
         struct timespec started;
         RpcCall *call;
@@ -69,11 +69,11 @@ typedef struct ProgressFind {
         bool is_old;           /* it was there before the pull: it counts only if it lacks a blob */
         bool is_used;    /* by this pull: it, or one of its blobs, has come since the pull began */
         bool is_leased;  /* by this pull */
-        bool is_checked; /* its blobs were asked for at least once */
-        char *text;      /* of the manifest, as far as it was read */
+        bool is_checked; /* the blobs were checked at least once */
+        char *text;      /* text of the manifest, as far as it was read */
         size_t text_size;
         Manifest manifest;
-        BlobState *blobs; /* of the manifest */
+        BlobState *blobs; /* states of the manifest's blobs */
 } ProgressFind;
 
 typedef struct Claim {
@@ -100,9 +100,9 @@ struct ProgressTracker {
         uint64_t answered_usec; /* when the store was last seen */
         unsigned asked_by;      /* the connection that answered, counted from 1 */
         bool is_unsupported;
-        size_t n_ingests; /* of all pulls, also of others than the agent's */
+        size_t n_ingests; /* ingests of all pulls, also of others than the agent's */
         size_t n_strays;  /* ingests that belong to no manifest that was found */
-        uint64_t offsets; /* of these, at the last poll */
+        uint64_t offsets; /* sum of their offsets at the last poll */
         bool is_active;   /* some of them have grown since the poll before */
         uint64_t bytes;
         Counted **counted; /* by digest: blobs that came while any of the items ran */
@@ -124,13 +124,13 @@ struct Progress {
         ProgressFind find;
         ProgressReport report;
         uint64_t arrived; /* as the store reports; it may go back, unlike what is reported */
-        size_t n_ingests; /* of its blobs, now */
-        bool has_begun;   /* a byte of them is there */
-        unsigned n_quiet; /* polls in a row without one */
+        size_t n_ingests; /* current number of ingests of its blobs */
+        bool has_begun;   /* the first byte of a blob has arrived */
+        unsigned n_quiet; /* polls in a row without an ingest */
         uint64_t begun_usec;
         uint64_t
                 silent_usec; /* since the last byte, divided among the ingests; see progress_note_silence() */
-        uint64_t seen_bytes; /* of the tracker's, at the last poll */
+        uint64_t seen_bytes; /* bytes of the tracker at the last poll */
         bool was_active;
         bool is_stalled;
 };
@@ -142,8 +142,8 @@ static bool claims_other(const char *manifest, const char *reference, const char
         return claimed && strcmp(claimed, manifest) == 0 && strcmp(claimed_by, reference) != 0;
 }
 
-/* Another pull has found this manifest to be its own. containerd's label names neither the port of
- * a registry nor a tag, so that several may come into question. */
+/* Whether another pull has this manifest. containerd's label names neither the port of a registry
+ * nor a tag, so that several manifests may fit. */
 static bool is_claimed(const char *manifest, const Progress *progress) {
         const ProgressTracker *tracker = progress->tracker;
 
@@ -265,7 +265,7 @@ static bool is_all_complete(const ProgressFind *find) {
         return true;
 }
 
-/* The search has led nowhere. Without it the pull cannot be counted. */
+/* Ends the search without a result. Then the pull cannot be counted. */
 static int progress_find_fail(ProgressFind *find) {
         Progress *progress = find->progress;
 
@@ -273,7 +273,7 @@ static int progress_find_fail(ProgressFind *find) {
         return progress->on_counted ? progress->on_counted(NULL, progress->userdata) : 0;
 }
 
-/* All is known of the blobs. */
+/* Reports the final count when the state of all blobs is known. */
 static int progress_report_counted(Progress *progress);
 
 /* Asks for the ingests of all pulls, if the runtime is there and they are not being asked for. */
@@ -289,11 +289,11 @@ static int progress_find_accept(ProgressFind *find) {
         }
 
         find->is_checked = true;
-        return tracker_ask(find->progress->tracker); /* what does not fit is to stop at once */
+        return tracker_ask(find->progress->tracker); /* to stop a pull that is too large at once */
 }
 
-/* Unless the pull has come across it, as its lease shows: an earlier attempt has fetched it. No other pull
- * has that lease. */
+/* An old manifest in the pull's own lease counts as used: an earlier attempt has fetched it. No
+ * other pull has that lease. */
 static int on_leased(const void *reply, const Error *error, void *userdata) {
         const Leased *leased = reply;
         ProgressFind *find = userdata;
@@ -358,7 +358,7 @@ static int on_part(const void *message, void *userdata) {
         char *text;
 
         if (find->text_size + part->data.len > MANIFEST_SIZE_MAX)
-                return 0; /* what is cut off will not parse */
+                return 0; /* a manifest that is cut off will not parse */
 
         text = realloc(find->text, find->text_size + part->data.len + 1);
         if (!text)
@@ -402,8 +402,8 @@ static int rank_of(const ProgressFind *find, const ContentInfo *info) {
         return is_before(created_at(info), find->started) ? RANK_OLD : RANK_NEW;
 }
 
-/* The manifest is what a pull fetches first: of those that are new the first is the likeliest, of those
- * that are old the last. */
+/* A pull fetches its manifest first: so the oldest new manifest is the likeliest, or the newest old
+ * one. */
 static bool is_better(const ProgressFind *find, int rank, struct timespec created) {
         if (rank != find->candidate_rank)
                 return rank > find->candidate_rank;
@@ -447,7 +447,7 @@ static unsigned tracker_connection(const ProgressTracker *tracker) {
         return runtime ? runtime_n_connects(runtime) : 0;
 }
 
-/* A runtime without such a store says so; the next connection may be to another one. */
+/* Notes a runtime without a content store; the next connection may be to another runtime. */
 static void tracker_note_answer(ProgressTracker *tracker, const Error *error) {
         if (error && error->kind != ERROR_UNSUPPORTED)
                 return;
@@ -481,7 +481,7 @@ static int quote_repository(const char *repository, char **ret) {
         return 0;
 }
 
-/* What the manifest is known by: the repository, later the image's ID. */
+/* Filters manifests by the repository, later by the image's ID. */
 static int progress_find_filter(const ProgressFind *find, char **ret) {
         cleanup(free_p) char *repository = NULL;
         int r;
@@ -532,7 +532,8 @@ static int progress_find_step(ProgressFind *find) {
         return progress_find_check(find, client);
 }
 
-/* An ingest is called after what it brings: "layer-sha256:...". */
+/* Whether the ingest fetches this blob. The name of an ingest ends with the digest:
+ * "layer-sha256:...". */
 static bool is_ingest_of(const ContentIngest *ingest, const char *digest) {
         size_t size = strlen(ingest->ref), suffix = strlen(digest);
 
@@ -547,8 +548,8 @@ static const ContentIngest *ingest_of(const char *digest, const ContentIngests *
         return NULL;
 }
 
-/* The bytes that are there now of a blob. One that is neither under way any more nor known to be
- * complete counts as nothing. */
+/* Returns the present bytes of a blob: none if it is neither on its way nor known to be
+ * complete. */
 static uint64_t bytes_of(const ManifestBlob *blob, const BlobState *state,
                          const ContentIngest *ingest) {
         uint64_t offset = ingest ? (uint64_t) ingest->offset : 0;
@@ -600,7 +601,7 @@ static int tracker_find_counted(ProgressTracker *tracker, const char *digest, Co
         return 0;
 }
 
-/* No pull that runs can have seen what was counted before it began. */
+/* Forgets counts older than all running pulls, which cannot have seen them. */
 static void tracker_forget_counted(ProgressTracker *tracker) {
         uint64_t earliest = UINT64_MAX;
 
@@ -625,8 +626,8 @@ static bool tracker_is_blind(const ProgressTracker *tracker) {
         return progress_tracker_support(tracker) == PROGRESS_UNSUPPORTED;
 }
 
-/* Bytes that belong to no manifest may be those of a pull whose manifest is not found yet: as long as
- * any arrive, or after they have arrived and nothing is left to download, it is not stalled. */
+/* Bytes without a manifest may belong to a pull whose manifest is not found yet: as long as any
+ * arrive, or once they have arrived and no download is left, it is not stalled. */
 static bool progress_may_be_stalled(const Progress *progress) {
         const ProgressTracker *tracker = progress->tracker;
 
@@ -656,12 +657,12 @@ static bool progress_may_be_queued(const Progress *progress) {
 }
 
 /*
- * containerd writes a layer in pieces of 1 MiB, and shows no byte of a piece before it has all of it. Layers
- * that share a line fill their pieces at the same time, so that each of them makes the wait for the next
- * visible byte longer: the time counts for each of them. What waits for its turn is behind such layers of other
- * pulls: their bytes count as its own.
+ * containerd writes a layer in pieces of 1 MiB, and shows no byte of a piece before the piece is complete.
+ * Layers that share a line fill their pieces at the same time, so that each layer makes the wait for the next
+ * visible byte longer: the silence is divided by their number. A pull that waits for its turn is behind layers
+ * of other pulls: their bytes count as its own.
  *
- * A store that does not answer says nothing about bytes: only what was seen counts.
+ * A store that does not answer proves no silence: only its answers count.
  */
 static void progress_note_silence(Progress *progress, uint64_t since_usec, uint64_t now) {
         const ProgressTracker *tracker = progress->tracker;
@@ -688,7 +689,7 @@ static struct timespec began_at(const ContentIngest *ingest) {
         return began;
 }
 
-/* Adds what has arrived of a blob to what this pull fetched, unless another one has counted it. */
+/* Counts the new bytes of a blob for this pull, unless another pull has counted them. */
 static int progress_add_fetched(Progress *progress, const char *digest, uint64_t now,
                                 const ContentIngest *ingest, uint64_t *bytes_fetched) {
         ProgressTracker *tracker = progress->tracker;
@@ -701,9 +702,9 @@ static int progress_add_fetched(Progress *progress, const char *digest, uint64_t
                 return r;
 
         if (counted->at_usec == 0 && is_before(began, progress->find.started))
-                counted->bytes = now; /* what an earlier pull has left */
+                counted->bytes = now; /* bytes that an earlier pull has left */
         else if (ingest && is_before(counted->began, began))
-                counted->bytes = 0; /* the runtime has begun with it again */
+                counted->bytes = 0; /* the runtime has started the blob again */
         if (now > counted->bytes) {
                 *bytes_fetched += now - counted->bytes;
                 tracker->bytes += now - counted->bytes;
@@ -730,7 +731,7 @@ static int progress_add_blob(Progress *progress, size_t i, const ContentIngests 
         now = bytes_of(blob, state, ingest);
         state->most = now > state->most ? now : state->most;
         *arrived += now;
-        report->bytes_done += state->most; /* what is shown does not go back */
+        report->bytes_done += state->most; /* the report never goes back */
         report->bytes_total += blob->size;
         if (now == 0)
                 return 0;
@@ -738,9 +739,9 @@ static int progress_add_blob(Progress *progress, size_t i, const ContentIngests 
         return progress_add_fetched(progress, blob->digest, now, ingest, &report->bytes_fetched);
 }
 
-/* Layers need not be fetched: those that were unpacked before, or that the snapshotter fetches while they are
- * read. So it is the ingests that say whether something is being fetched. What was there before the pull says
- * nothing: the registry may not have answered yet. */
+/* Returns the step of the pull. Layers may not be fetched at all, if they were unpacked before or
+ * the snapshotter fetches them on demand, so ingests show whether a download runs. Blobs from
+ * before the pull show nothing: the registry may not have answered yet. */
 static ImageStep progress_step(const Progress *progress) {
         const ProgressFind *find = &progress->find;
         bool has_config = find->blobs[MANIFEST_CONFIG].is_complete;
@@ -753,7 +754,7 @@ static ImageStep progress_step(const Progress *progress) {
         return IMAGE_STEP_DOWNLOADING;
 }
 
-/* Another pull, which began before, fetches it. */
+/* Whether a pull that began earlier fetches this blob. */
 static bool is_awaited_by_older(const Progress *progress, const char *digest) {
         for (const Progress *older = progress->next; older; older = older->next) {
                 size_t blob = older->find.blobs ? find_blob(&older->find, digest) : 0;
@@ -766,7 +767,7 @@ static bool is_awaited_by_older(const Progress *progress, const char *digest) {
         return false;
 }
 
-/* Only what certainly will be fetched: see the header. */
+/* Counts only blobs that certainly will be fetched: see the header. */
 static uint64_t progress_needed(const Progress *progress, const ContentIngests *ingests) {
         const ProgressFind *find = &progress->find;
         bool is_fetched = false;
@@ -824,7 +825,7 @@ static int progress_update(Progress *progress, const ContentIngests *ingests) {
         if (r < 0)
                 return r;
 
-        /* Not its manifest, or not known to be: an image that was there may lack a blob as well. */
+        /* The manifest is another pull's, or uncertain: an old image may lack a blob as well. */
         if (progress_find_is_done(&progress->find) && report.step == IMAGE_STEP_RESOLVING) {
                 progress_find_forget(&progress->find);
                 report.bytes_done = report.bytes_total = 0;
@@ -907,7 +908,7 @@ int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const 
         if (r < 0)
                 return r;
 
-        /* One that is being counted has its manifest by its config. */
+        /* A progress that is being counted found its manifest by the config. */
         for (Progress *other = tracker->items; other; other = other->next)
                 if (!other->on_counted &&
                     claims_other(manifest, reference, other->find.manifest_digest,
@@ -917,7 +918,7 @@ int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const 
         return tracker_keep_claim(tracker, manifest, reference);
 }
 
-/* The pulls that have begun before this was known. */
+/* Tells the pulls that began before the agent knew that the runtime shows no bytes. */
 static int tracker_report_blindness(ProgressTracker *tracker) {
         Progress *next;
         int r = 0;

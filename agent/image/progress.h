@@ -15,14 +15,14 @@
  *   - a blob that is older than the pull is not fetched by it;
  *   - a manifest that is older is the pull's if its lease refers to it.
  *
- * When all blobs are there and the pull still runs, the runtime is unpacking. So it is when only layers
- * are missing, but none is on its way: what was unpacked before needs no layer, nor does a snapshotter that
- * fetches what is read. What a pull fetched is
- * counted once more when it has ended, since the last bytes, and all of a quick pull, arrive between
- * two questions. Of a blob that several pulls need, each byte counts for the first that sees it.
+ * When all blobs are there and the pull still runs, the runtime is unpacking. The same is true when only
+ * layers are missing, but none is on its way: layers that were unpacked before, or that a snapshotter
+ * fetches on demand, are not downloaded. The tracker counts once more when the pull has ended, because the
+ * last bytes, and all of a quick pull, arrive between two questions. If several pulls need a blob, each byte
+ * counts for the first pull that sees it.
  *
- * How much a pull needs is said only of a manifest in its lease, thus certainly its own, and from the first
- * layer on that is on its way: containerd fetches that one and all after it, but none before it.
+ * The tracker reports how much a pull needs only for a manifest in its lease, thus certainly its own, and
+ * from the first layer on that is on its way: containerd fetches that one and all after it, but none before.
  *
  * With a runtime that has no such store the tracker stays silent: no bytes, and no stall either.
  */
@@ -39,21 +39,21 @@ typedef struct Progress Progress;
 
 typedef struct ProgressReport {
         ImageStep step;         /* resolving, downloading or unpacking */
-        uint64_t bytes_done;    /* that are there, of bytes_total */
-        uint64_t bytes_total;   /* that were missing when the pull began; 0: not known, or none */
-        uint64_t bytes_fetched; /* by this pull and no other */
+        uint64_t bytes_done;    /* present bytes of bytes_total */
+        uint64_t bytes_total;   /* bytes missing when the pull began; 0: not known, or none */
+        uint64_t bytes_fetched; /* bytes that only this pull fetched */
         uint64_t
-                bytes_needed; /* still, for layers that no pull before this one fetches; 0: none or not known */
+                bytes_needed; /* bytes of layers that no pull before it fetches; 0: none or not known */
 } ProgressReport;
 
-/* NULL: the runtime shows no bytes, of any pull. May end the progress. */
+/* NULL: the runtime shows no bytes of any pull. May end the progress. */
 typedef int (*ProgressChanged)(const ProgressReport *report, void *userdata);
 
-/* NULL: the runtime does not say what was fetched. May end the progress. */
+/* NULL: the runtime does not report fetched bytes. May end the progress. */
 typedef int (*ProgressCounted)(const ProgressReport *report, void *userdata);
 
-/* No byte arrived for the time that the tracker was made with, for each of the layers that were on their
- * way. Runs once; may end the progress. */
+/* Called if no byte arrived for the stall time-out of the tracker, times the layers on their way.
+ * Runs once; may end the progress. */
 typedef int (*ProgressStalled)(void *userdata);
 
 /* stall_usec 0: never stalled. The runtimes have to outlive the tracker. */
@@ -72,13 +72,13 @@ typedef enum ProgressSupport {
 
 ProgressSupport progress_tracker_support(const ProgressTracker *tracker);
 
-/* Asks a runtime that has come whether it has a content store, before anything is pulled. */
+/* Asks a new runtime whether it has a content store, before a pull begins. */
 int progress_tracker_runtime_changed(ProgressTracker *tracker);
 
-/* Bytes that were fetched for all pulls so far. */
+/* Returns the bytes that all pulls have fetched so far. */
 uint64_t progress_tracker_bytes(const ProgressTracker *tracker);
 
-/* What a pull has brought, as it turned out: it belongs to no other pull. */
+/* Assigns the manifest that a pull turned out to have, so that no other pull takes it. */
 int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const char *manifest);
 
 /* To be called when the pull starts. lease_id: the pull has this lease, and no other pull has; or NULL. */

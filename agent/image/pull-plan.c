@@ -8,7 +8,7 @@
 #include "agent/base/backoff.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
-#define ANY_RUNNING ((PullState) -1) /* of all that are not final and have no row of their own */
+#define ANY_RUNNING ((PullState) -1) /* any state that is not final and has no row of its own */
 
 /* clang-format off */
 static const struct Rule {
@@ -26,21 +26,21 @@ static const struct Rule {
         { PULL_PULLING,        PULL_ON_DENIED,       PULL_DO_PULL,         PULL_PULLING        },
         { PULL_PULLING,        PULL_ON_PULLED,       PULL_DO_COUNT,        PULL_COUNTING       },
         { PULL_COUNTING,       PULL_ON_COUNTED,      PULL_DO_IDENTIFY,     PULL_IDENTIFYING    },
-        /* Nothing counts as pulled before the runtime shows it. */
+        /* A pull counts as done only when the runtime shows the image. */
         { PULL_IDENTIFYING,    PULL_ON_IDENTIFIED,   PULL_DO_ASSESS,       PULL_ASSESSING      },
         { PULL_ASSESSING,      PULL_ON_ENOUGH,       PULL_DO_REPORT,       PULL_SUCCEEDED      },
         { PULL_ASSESSING,      PULL_ON_INCOMPLETE,   PULL_DO_WAIT_FOR_LAYERS, PULL_COMPLETING  },
         { PULL_COMPLETING,     PULL_ON_TIMER,        PULL_DO_ASSESS,       PULL_ASSESSING      },
 
-        /* A full disk refuses nothing: that is no attempt. What was fetched goes with the pull, and must not be
-         * fetched again at once. */
+        /* A full disk refuses nothing: that is no attempt. The runtime drops fetched bytes with the
+         * pull, and must not fetch them again at once. */
         { PULL_AUTHENTICATING, PULL_ON_DISK_LOW,     PULL_DO_WAIT_FOR_ROOM, PULL_CRAMPED       },
         { PULL_CRAMPED,        PULL_ON_ROOM,         PULL_DO_QUEUE,        PULL_QUEUED         },
         { PULL_PULLING,        PULL_ON_DISK_CRITICAL, PULL_DO_BACK_OFF,    PULL_BACKING_OFF    },
         { PULL_PULLING,        PULL_ON_TOO_LARGE,    PULL_DO_WAIT_FOR_ROOM, PULL_CRAMPED       },
         { PULL_CRAMPED,        PULL_ON_TIMER,        PULL_DO_QUEUE,        PULL_QUEUED         },
 
-        /* Without the runtime nothing can be asked, but a pause goes on. */
+        /* Without the runtime no question can be asked, but a pause goes on. */
         { PULL_BACKING_OFF,    PULL_ON_RUNTIME_AWAY, PULL_DO_NOTHING,      PULL_BACKING_OFF    },
         { PULL_BACKING_OFF,    PULL_ON_TIMER,        PULL_DO_QUEUE,        PULL_QUEUED         },
         { PULL_PARKED,         PULL_ON_RUNTIME_AWAY, PULL_DO_NOTHING,      PULL_PARKED         },

@@ -4,9 +4,9 @@
 /*
  * Pull plan
  *
- * What to do next about one image, as two tables: what ends a state, and what a state owns. No I/O,
- * no clock, no memory. pull.c feeds it the events that really happen, carries out the actions that
- * it answers, and releases what the next state does not own.
+ * Two tables decide the next step of a pull: the events that end a state, and the resources that a state
+ * owns. No I/O, no clock, no memory. pull.c feeds the plan with events, carries out the actions that it
+ * returns, and releases the resources that the next state does not own.
  */
 
 #include <stdbool.h>
@@ -15,18 +15,18 @@
 #include "agent/image/image-status.h"
 
 typedef enum PullState {
-        PULL_QUEUED,         /* for its turn to ask whether the image is there */
+        PULL_QUEUED,         /* waiting for its turn to ask whether the image is there */
         PULL_INSPECTING,     /* asking the runtime whether the image is there */
-        PULL_WAITING,        /* for its turn to pull */
+        PULL_WAITING,        /* waiting for its turn to pull */
         PULL_AUTHENTICATING, /* asking for credentials */
         PULL_PULLING,
-        PULL_COUNTING,    /* asking the runtime what was fetched */
-        PULL_IDENTIFYING, /* asking the runtime for the ID of what it has */
+        PULL_COUNTING,    /* asking the runtime how much was fetched */
+        PULL_IDENTIFYING, /* asking the runtime for the ID of its image */
         PULL_ASSESSING,   /* asking the runtime how it keeps the layers */
-        PULL_COMPLETING,  /* until the runtime has fetched them all */
-        PULL_CRAMPED,     /* until the disk has room */
+        PULL_COMPLETING,  /* waiting until the runtime has fetched all layers */
+        PULL_CRAMPED,     /* waiting until the disk has room */
         PULL_BACKING_OFF,
-        PULL_PARKED, /* until the runtime is back */
+        PULL_PARKED, /* waiting until the runtime is back */
         PULL_SUCCEEDED,
         PULL_FAILED,
         _PULL_STATE_MAX,
@@ -41,19 +41,19 @@ typedef enum PullEvent {
         PULL_ON_PULLED,
         PULL_ON_COUNTED,
         PULL_ON_IDENTIFIED,
-        PULL_ON_ENOUGH,        /* as much is there as was asked for */
+        PULL_ON_ENOUGH,        /* enough layers are there */
         PULL_ON_INCOMPLETE,    /* the runtime goes on fetching */
-        PULL_ON_DENIED,        /* these credentials do not do, and there are others */
-        PULL_ON_REFUSED,       /* with attempts left */
-        PULL_ON_EXHAUSTED,     /* and that was the last attempt */
+        PULL_ON_DENIED,        /* the registry refuses these credentials, and there are others */
+        PULL_ON_REFUSED,       /* the attempt failed, with attempts left */
+        PULL_ON_EXHAUSTED,     /* the last attempt failed */
         PULL_ON_DISK_LOW,      /* no pull may begin */
-        PULL_ON_DISK_CRITICAL, /* it is about to be full */
-        PULL_ON_TOO_LARGE,     /* for what is free on it, as the manifest says */
+        PULL_ON_DISK_CRITICAL, /* the disk is about to be full */
+        PULL_ON_TOO_LARGE,     /* the manifest needs more than is free on the disk */
         PULL_ON_ROOM,
         PULL_ON_TIMER,
         PULL_ON_RUNTIME_AWAY,
         PULL_ON_RUNTIME_BACK,
-        PULL_ON_RUNTIME_SICK, /* it is back, but goes away again and again over this image */
+        PULL_ON_RUNTIME_SICK, /* it is back, but goes away again and again because of this image */
         PULL_ON_DEADLINE,
         _PULL_EVENT_MAX,
 } PullEvent;
@@ -75,7 +75,7 @@ typedef enum PullAction {
         PULL_DO_REPORT,
 } PullAction;
 
-/* What a state may hold. */
+/* Resources that a state may hold. */
 typedef enum PullHolding {
         PULL_HOLDS_INSPECTION = 1 << 0, /* a place among those that ask, or that wait to ask */
         PULL_HOLDS_SLOT = 1 << 1,       /* a place among those that pull, or that wait to pull */
@@ -93,30 +93,29 @@ typedef enum PullHolding {
  * expect changes nothing. */
 PullAction pull_plan_step(PullState *state, PullEvent event);
 
-/* Of PullHolding: what has to be released on the way from one state to another. */
+/* Returns the flags of PullHolding to release between two states. */
 unsigned pull_plan_release(PullState from, PullState to);
 
-/* How a state is shown to people when it begins. */
+/* Returns the step that people see when the state begins. */
 ImageStep pull_plan_step_shown(PullState state);
 
-/* How many attempts have failed, and how many of them by a plain no of the registry, see
+/* Number of failed attempts, and of plain refusals of the registry among them, see
  * pull_reason_is_refusal(). */
 typedef struct PullFailures {
         unsigned n;
         unsigned n_refusals;
 } PullFailures;
 
-/* The last of these failures is the last one at all for a desired image with such limits, or is not:
- * PULL_ON_EXHAUSTED or PULL_ON_REFUSED. */
+/* Returns PULL_ON_EXHAUSTED if the last of these failures ends a desired image with such limits,
+ * else PULL_ON_REFUSED. */
 PullEvent pull_plan_judge(PullReason reason, PullFailures failures, const DesiredImage *limits);
 
 /* How many attempts there are at most, if all others end like the last one; 0: there is no limit. */
 uint64_t pull_plan_n_attempts(PullReason reason, bool is_refusal, PullFailures failures,
                               const DesiredImage *limits);
 
-/* How long the first pause between two attempts is, and how long they get. What has a limit keeps
- * OpenKruise's pauses; what is tried for ever has those of the kubelet's ImagePullBackOff, or a shorter
- * first one. */
+/* First and longest pause between two attempts. Pulls with a limit have OpenKruise's pauses; pulls
+ * without one have those of the kubelet's ImagePullBackOff, or a shorter first one. */
 typedef struct PullPauses {
         uint64_t min_usec;
         uint64_t max_usec;

@@ -200,13 +200,13 @@ static const struct {
         { "not a valid digest",                          PULL_REASON_REGISTRY_ERROR       },
         { "failed to authorize",                         PULL_REASON_UNAUTHORIZED         },
 
-        /* Something is missing on the node, which is not about the image. */
+        /* Content is missing on the node, not in the registry. */
         { "content digest",                              PULL_REASON_UNKNOWN              },
         { "snapshot",                                    PULL_REASON_UNKNOWN              },
         { "not found",                                   PULL_REASON_NOT_FOUND            },
 
         { "deadline exceeded",                           PULL_REASON_DEADLINE             },
-        /* What the agent cancels has no answer: the runtime has a time-out of its own. */
+        /* After its own cancel the agent reads no answer, so this is the runtime's time-out. */
         { "context canceled",                            PULL_REASON_NO_PROGRESS          },
 };
 /* clang-format on */
@@ -299,7 +299,7 @@ static void blank_names(char *text) {
         blank_words(text);
 }
 
-/* Whether this is from the runtime itself and not from gRPC, which could not talk to the runtime. */
+/* Whether the text is from the runtime, not from gRPC when it could not reach the runtime. */
 static bool is_about_pulling(const char *text) {
         return strstr(text, "pull") || strstr(text, "resolve reference") ||
                strstr(text, "registry");

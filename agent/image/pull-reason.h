@@ -16,7 +16,7 @@
 typedef enum PullReason {
         PULL_REASON_NONE,
         PULL_REASON_INVALID_REFERENCE,
-        PULL_REASON_INVALID_SPEC,         /* what is asked for cannot be understood */
+        PULL_REASON_INVALID_SPEC,         /* the agent cannot understand the desired image */
         PULL_REASON_NOT_FOUND,            /* no such image or tag */
         PULL_REASON_UNAUTHORIZED,         /* 401, 403, denied: credentials are missing or wrong */
         PULL_REASON_INVALID_CREDENTIALS,  /* credentials that cannot be read or used */
@@ -30,8 +30,8 @@ typedef enum PullReason {
         PULL_REASON_DISK_PRESSURE, /* less is free than has to stay free: pulls wait */
         PULL_REASON_NO_PROGRESS,   /* no byte arrived for a while, says the agent or the runtime */
         PULL_REASON_INCOMPLETE,    /* layers are fetched on demand, and have to be there */
-        PULL_REASON_DEADLINE,      /* of the attempt, or of all attempts */
-        PULL_REASON_CANCELED,      /* no request for it is left; never by the runtime */
+        PULL_REASON_DEADLINE,      /* deadline of the attempt, or of all attempts */
+        PULL_REASON_CANCELED,      /* no request for it is left; never from the runtime */
         PULL_REASON_RUNTIME_UNAVAILABLE,
         PULL_REASON_UNSUPPORTED, /* no manifest for this platform, unknown media type */
         PULL_REASON_UNKNOWN,
@@ -47,7 +47,7 @@ const char *pull_reason_to_string(PullReason reason);
 /* PULL_REASON_UNKNOWN for a word that is none of them. */
 PullReason pull_reason_from_string(const char *text);
 
-/* After what the same pull may succeed. */
+/* Remedies after which the same pull may succeed. */
 typedef enum PullRemedy {
         PULL_REMEDY_TIME,    /* some time, or something that the agent does not see */
         PULL_REMEDY_NETWORK, /* the registry can be reached, and works */
@@ -59,10 +59,11 @@ typedef enum PullRemedy {
 
 PullRemedy pull_reason_remedy(PullReason reason);
 
-/* Whether the answer is a plain no, which more attempts seldom change: the registry does not have the
- * image, does not give it to this node, or its name is that of no host. text: what the runtime said. */
+/* Whether the answer is a plain no, which more attempts seldom change: the registry does not
+ * have the image, denies it to this node, or its host name does not exist. text: what the
+ * runtime said. */
 bool pull_reason_is_refusal(PullReason reason, const char *text);
 
-/* What the operator can do about it, as the end of a sentence, e.g. "check the name and the tag".
+/* Returns advice for the operator, as the end of a sentence, e.g. "check the name and the tag".
  * Never NULL. */
 const char *pull_reason_advice(PullReason reason);

@@ -222,8 +222,8 @@ static bool is_same_repository(const ImageRef *a, const ImageRef *b) {
         return strcmp(a->registry, b->registry) == 0 && strcmp(a->repository, b->repository) == 0;
 }
 
-/* Appends the names that the searched one may stand for, behind commas. answered: of that repository
- * alone; or NULL. */
+/* Appends the names that the searched one may stand for, after commas. answered: only names of that
+ * repository; or NULL. */
 static int add_candidates(const ImageRef *searched, const ImageRef *answered, char *const *names,
                           size_t n_names, char **text) {
         for (size_t i = 0; i < n_names; i++) {
@@ -244,7 +244,7 @@ static int add_candidates(const ImageRef *searched, const ImageRef *answered, ch
         return 0;
 }
 
-/* *ret is NULL if nothing shows it. */
+/* Finds the reference that a short name was resolved to; *ret is NULL if nothing shows it. */
 static int find_resolved(const CriImage *image, const ImageRef *searched, const char *answer,
                          char **ret) {
         ImageRef ref, *answered = is_full_reference(answer, &ref) ? &ref : NULL;

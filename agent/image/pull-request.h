@@ -2,12 +2,11 @@
 #pragma once
 
 /*
- * What the runtime is asked for in one attempt, and whether its answer can be reported
+ * Request of one attempt to the runtime, and verification of its answer
  *
- * The same image with one credential after the other. Without any it is asked for anonymously, with
- * some it never is. The engine asks for the credentials before each attempt, since they may have
- * been corrected or have expired meanwhile. Reading them may take time: a file, the API server,
- * another program.
+ * An attempt tries one credential after the other; only without any it pulls anonymously. The engine
+ * asks for the credentials before each attempt, because they may have been corrected or have expired.
+ * Reading them may take time: a file, the API server, another program.
  */
 
 #include <stdbool.h>
@@ -19,10 +18,10 @@
 #include "agent/image/image-status.h"
 #include "cri/types.h"
 
-/* Those that may be tried, in this order. */
+/* Keyrings to try, in this order. */
 typedef struct PullKeys {
-        Keyring *named;   /* of the desired image's own pull secrets; or NULL */
-        Keyring *general; /* of the node; or NULL */
+        Keyring *named;   /* credentials of the desired image's own pull secrets; or NULL */
+        Keyring *general; /* credentials of the node; or NULL */
 } PullKeys;
 
 void pull_keys_done(PullKeys *keys);
@@ -32,14 +31,14 @@ typedef struct PullKeysAsk PullKeysAsk;
 typedef struct PullKeysQuestion {
         const DesiredImage *desired;
         const ImageRef *ref;
-        bool was_denied; /* the last attempt was: what is kept in a cache will not do */
+        bool was_denied; /* the last attempt was denied: cached credentials will not do */
 } PullKeysQuestion;
 
 /* The keys may be taken out of *keys. Pull secrets that are named and of which none can be read are
  * a refusal. May drop the ask. Runs once, not from within ask(). */
 typedef int (*PullKeysReady)(PullKeys *keys, const Error *error, void *userdata);
 
-/* One small interface, so that the engine does not know what is behind it. */
+/* Interface that hides the sources of credentials from the engine. */
 typedef struct PullKeySource {
         /* The question is borrowed during the call. */
         int (*ask)(void *source, const PullKeysQuestion *question, PullKeysReady on_ready,
@@ -68,8 +67,9 @@ typedef struct PullRequest {
         SandboxAnnotation **annotation_list;
 } PullRequest;
 
-/* Takes the keys over. A name that the runtime searches for gets none: it would be given to each registry of
- * the list in turn. The desired image and the reference are borrowed as long as the request lives. */
+/* Takes the keys over. Drops them if the runtime searches for the name, as it would send them to
+ * each registry of its list. The desired image and reference are borrowed while the request
+ * lives. */
 int pull_request_init(PullRequest *request, const DesiredImage *desired, const ImageRef *ref,
                       const char *reference, PullKeys *keys);
 void pull_request_done(PullRequest *request);

@@ -15,8 +15,8 @@
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define LAYERS_POLL_USEC USEC_PER_SEC
 
-/* A tag that moves to a smaller image, or layers that others bring, are only found by asking the registry,
- * which may bring some bytes of a layer as well. */
+/* Only the registry knows whether a tag has moved to a smaller image, or other pulls have brought
+ * layers. Asking it may fetch some bytes of a layer as well. */
 #define NEED_EXPIRES_USEC (3600 * USEC_PER_SEC)
 
 struct Pull {
@@ -27,33 +27,33 @@ struct Pull {
 
         DesiredImage desired;
         ImageRef ref;
-        char *reference; /* what the runtime is asked for */
-        char *shown;     /* the same as people write it, for the log */
+        char *reference; /* canonical reference, for the runtime */
+        char *shown;     /* the same in familiar form, for the log */
         char *owner;
 
         PullState state;
         ImageStatus status;
-        bool is_again;         /* what something has removed */
-        uint64_t entered_usec; /* when the state began; 0: with the pull */
+        bool is_again;         /* pull of an image that was removed */
+        uint64_t entered_usec; /* time of the last change of state; 0: none since the pull began */
         PullFailures failures;
         unsigned n_losses;      /* how often the runtime went away while it pulled this */
-        char *answered_id;      /* what PullImage answered */
-        PullReason logged;      /* of the pause before */
-        uint64_t bytes_before;  /* fetched by earlier attempts */
-        uint64_t bytes_missing; /* the most that turned out to be missing before this attempt */
-        uint64_t bytes_needed;  /* the same of the last one, if it had no room; or 0 */
+        char *answered_id;      /* ID in PullImage's answer */
+        PullReason logged;      /* reason of the previous pause */
+        uint64_t bytes_before;  /* bytes fetched by earlier attempts */
+        uint64_t bytes_missing; /* most bytes that this attempt found missing at its start */
+        uint64_t bytes_needed;  /* the same of the last attempt, if the disk had no room; or 0 */
         bool has_fetched;       /* the last attempt got beyond the registry's first answer */
         bool is_held;           /* the runtime has the image, though not yet all of its layers */
         uint64_t arrived_usec;  /* when bytes of its layers were last seen to arrive */
 
-        /* What pull-plan.h calls holdings; the ticket is one as well. */
+        /* Resources, see PullHolding in pull-plan.h; the ticket is one as well. */
         PullKeysAsk *ask;
         RpcCall *call;
         PullRequest request;
         Progress *progress;
-        Lease *lease;      /* of the last attempt, */
-        Lease *kept;       /* and of the last one before that has fetched something; or NULL */
-        bool awaits_lease; /* it is not there yet */
+        Lease *lease;      /* lease of the last attempt, */
+        Lease *kept;       /* and of the last attempt before that fetched something; or NULL */
+        bool awaits_lease; /* the lease is not there yet */
         DiskTicket disk;
         OnDemandAsk *layers;
         Retry retry; /* counts every pause, whatever its reason */
@@ -71,23 +71,23 @@ static uint64_t pull_now(const Pull *pull) {
         return loop_now_usec(pull->context->event);
 }
 
-/* The runtime cannot be asked now. */
+/* Whether the runtime cannot be asked now. */
 static bool pull_runtime_is_away(const Pull *pull) {
         return !runtimes_are_alive(pull->context->runtimes);
 }
 
-/* What was fetched so far may be removed. */
+/* Lets the runtime remove the content that was fetched so far. */
 static void pull_end_leases(Pull *pull) {
         pull->lease = lease_end(pull->lease);
         pull->kept = lease_end(pull->kept);
 }
 
-/* Remembers why it failed and finds out whether that was the last time. */
+/* Records the failure and finds out whether it was the last attempt. */
 static int pull_refused(Pull *pull, PullReason reason, const char *text) {
         bool is_refusal = pull_reason_is_refusal(reason, text);
         int r;
 
-        /* What is wrong, or too large, must not be kept. */
+        /* Content that is wrong or too large must not be kept. */
         if (pull_reason_remedy(reason) != PULL_REMEDY_NETWORK)
                 pull_end_leases(pull);
 
@@ -114,7 +114,7 @@ static int pull_given_up(Pull *pull, const Error *error) {
         return pull_refused(pull, PULL_REASON_NO_PROGRESS, text);
 }
 
-/* Where credentials may have helped, if the registry were known. */
+/* Explains a refusal that credentials might have prevented, if the registry were known. */
 static int pull_denied_short(Pull *pull, PullReason reason, const char *text) {
         cleanup(free_p) char *longer = NULL;
 
@@ -165,7 +165,7 @@ static int pull_found_nothing(Pull *pull) {
                             "the runtime reported success but does not hold the image");
 }
 
-/* What the runtime holds under the reference: before the pull, and after it. */
+/* Handles the image that the runtime holds under the reference: before the pull, and after it. */
 static int on_image_status(const void *reply, const Error *error, void *userdata) {
         const CriImageStatus *found = reply;
         cleanup(error_done) Error refusal = ERROR_INIT;
@@ -207,7 +207,7 @@ static int pull_inspect(Pull *pull, PullEvent *ret_event) {
         return 0;
 }
 
-/* Asks what is there after the pull. */
+/* Asks for the image after the pull. */
 static int pull_identify(Pull *pull, PullEvent *ret_event) {
         if (!pull_runtime_is_away(pull))
                 return pull_ask_status(pull);
@@ -216,7 +216,7 @@ static int pull_identify(Pull *pull, PullEvent *ret_event) {
         return 0;
 }
 
-/* What the snapshotter has fetched of the layers since the last time. */
+/* Records the layers that the snapshotter has fetched since the last answer. */
 static void pull_take_layers(Pull *pull, const ImageOnDemand *found) {
         ImageStatus *status = &pull->status;
 
@@ -231,7 +231,7 @@ static void pull_take_layers(Pull *pull, const ImageOnDemand *found) {
         status->bytes_total = found->bytes_total;
 }
 
-/* Where it cannot be seen how much has arrived, it is no use to wait. */
+/* Stops waiting if nobody can see how much has arrived. */
 static int pull_judge_layers(Pull *pull) {
         cleanup(free_p) char *text = NULL;
         uint64_t stall_usec = pull->context->on_demand->stall_usec;
@@ -252,7 +252,7 @@ static int pull_judge_layers(Pull *pull) {
                             text);
 }
 
-/* A runtime that does not answer has refused nothing but what was asked for beyond the image. */
+/* A runtime that does not answer has failed only a desired image that needs all layers. */
 static int on_layers(const ImageOnDemand *found, const Error *error, void *userdata) {
         Pull *pull = userdata;
 
@@ -282,7 +282,7 @@ static int pull_assess(Pull *pull, PullEvent *ret_event) {
         return r < 0 ? r : 0;
 }
 
-/* Others may be waiting for this. */
+/* A registry that answers again ends the pauses of other pulls. */
 static void pull_note_answer(const Pull *pull) {
         bool is_back = pull_reason_remedy(pull->status.reason) == PULL_REMEDY_NETWORK;
 
@@ -324,8 +324,8 @@ static void pull_take_bytes(Pull *pull, const ProgressReport *report) {
         pull->status.is_counted = true;
 }
 
-/* Once it is known how much is missing, and whenever that turns out to be more. What has arrived so far is
- * missing again if it has to wait. */
+/* Checks the disk when the missing bytes become known, and when they grow. Bytes that have arrived
+ * are missing again if the pull has to wait. */
 static int pull_weigh(Pull *pull, const ProgressReport *report, bool *ret_is_too_large) {
         uint64_t bytes_missing = report->bytes_needed + report->bytes_done;
         cleanup(free_p) char *why = NULL;
@@ -426,8 +426,8 @@ static int pull_begin(Pull *pull) {
         return pull_start_deadline(pull);
 }
 
-/* A source that cannot be asked has not refused anything: that is no attempt, but a pause all the
- * same. */
+/* A source that cannot be asked has not refused anything: the attempt does not count, but a pause
+ * follows. */
 static int pull_keys_failed(Pull *pull, const Error *error) {
         int r;
 
@@ -461,7 +461,7 @@ static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
         return pull_handle(pull, PULL_ON_KEYS);
 }
 
-/* Those of the last attempt did not do, or there were none. */
+/* Whether the last attempt failed for its credentials, or without any. */
 static bool keys_may_be_stale(PullReason reason) {
         return pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS &&
                reason != PULL_REASON_RATE_LIMITED;
@@ -548,7 +548,7 @@ static int on_disk_critical(void *userdata) {
         return r;
 }
 
-/* The next attempts were announced by the end of the one before. */
+/* Later attempts log at debug level: the end of the previous attempt announced them. */
 static void pull_log_start(const Pull *pull) {
         log_write(pull->context->log, pull->failures.n > 0 ? LOG_DEBUG : LOG_INFO,
                   LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_STARTED }, { "IMAGE", pull->shown }),
@@ -585,8 +585,8 @@ static int on_lease(void *userdata) {
                                           : pull_call(pull);
 }
 
-/* An attempt that came to nothing, since the registry was away, leaves nothing, but what an earlier one has
- * fetched is there still. */
+/* Keeps one lease with content: an attempt that could not reach the registry fetched nothing, so
+ * the lease of an earlier attempt stays. */
 static int pull_lease(Pull *pull) {
         if (pull->has_fetched) {
                 lease_end(pull->kept);
@@ -610,7 +610,7 @@ static int pull_pull(Pull *pull, PullEvent *ret_event) {
                 return 0;
         }
 
-        /* Of all that PullImage does, the download takes longest. */
+        /* The download takes the longest part of PullImage. */
         if (progress_tracker_support(pull->context->progress) == PROGRESS_UNSUPPORTED)
                 pull->status.step = IMAGE_STEP_DOWNLOADING;
         if (pull->progress)
@@ -647,7 +647,7 @@ static int64_t pull_next_attempt_at(const Pull *pull) {
         return time(NULL) + (int64_t) ((rest + USEC_PER_SEC - 1) / USEC_PER_SEC);
 }
 
-/* A warning for each news; that the same fails once more is none. */
+/* Warns about each new reason; a repeated reason goes to the debug log. */
 static void pull_log_pause(Pull *pull) {
         const ImageStatus *status = &pull->status;
         int level = status->reason == pull->logged ? LOG_DEBUG : LOG_WARNING;
@@ -679,7 +679,7 @@ static int pull_back_off(Pull *pull) {
         return 0;
 }
 
-/* Once may be a restart. */
+/* The first loss may be a restart of the runtime. */
 static PullEvent event_of_return(const Pull *pull) {
         return pull->n_losses > 1 ? PULL_ON_RUNTIME_SICK : PULL_ON_RUNTIME_BACK;
 }
@@ -703,7 +703,7 @@ static int pull_claim(Pull *pull) {
         return r;
 }
 
-/* Like a pull it has a deadline. */
+/* Waiting for layers has the deadline of a pull. */
 static int pull_wait_for_layers(Pull *pull) {
         int r;
 
@@ -759,7 +759,7 @@ static void pull_release(Pull *pull, unsigned holdings) {
                 timer_stop(&pull->deadline);
 }
 
-/* *ret_event is what the action has led to already, and untouched if that will come later. */
+/* *ret_event is the event that follows at once; untouched if it comes later. */
 static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *ret_event) {
         const PullContext *context = pull->context;
 
@@ -783,7 +783,7 @@ static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *re
         abort();
 }
 
-/* What it waits for in a queue is other images. */
+/* Leaves out time in a queue, which is due to other images. */
 static void pull_count_time(Pull *pull, PullState left) {
         uint64_t now = pull_now(pull);
 
@@ -792,7 +792,7 @@ static void pull_count_time(Pull *pull, PullState left) {
         pull->entered_usec = now;
 }
 
-/* One step of the plan. Returns whether there was one. */
+/* Takes one step of the plan. Returns whether there was one. */
 static int pull_step(Pull *pull, PullEvent event, PullEvent *ret_event) {
         PullState left = pull->state;
         PullAction action = pull_plan_step(&pull->state, event);
@@ -813,7 +813,7 @@ static int pull_step(Pull *pull, PullEvent event, PullEvent *ret_event) {
         return r < 0 ? r : 1;
 }
 
-/* What is not at its end. */
+/* Returns the phase of a pull that has not ended. */
 static ImagePhase pull_phase(const Pull *pull) {
         if (pull->is_again && pull->status.started_at == 0)
                 return IMAGE_MISSING;
@@ -949,7 +949,7 @@ int pull_start_later(Pull *pull, const ImageStatus *missing, uint64_t pause_usec
         return 0;
 }
 
-/* Where it waits for a turn, or will next; NULL: it has had its last one. */
+/* Returns the queue where the pull waits, or will wait next; NULL: it had its last turn. */
 static Queue *pull_queue(const Pull *pull) {
         switch (pull->state) {
         case PULL_QUEUED:
@@ -977,7 +977,7 @@ int pull_join(Pull *pull, const char *owner) {
         Queue *queue = pull_queue(pull);
         char *copy;
 
-        /* Behind the others of a busy owner it would only wait longer. */
+        /* A ticket behind others of a busy owner would only wait longer. */
         if (!queue || queue_has_waiting(queue, owner))
                 return 0;
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * One image on its way to the node
+ * Pull of one image
  *
  * Carries out what pull-plan.c decides: waits for its turn, asks the runtime, sets timers, and keeps
  * a status that is true at any instant.
@@ -25,19 +25,19 @@
 
 typedef struct Pull Pull;
 
-/* What all pulls share. Borrowed, has to outlive them. */
+/* Shared by all pulls. Borrowed, has to outlive them. */
 typedef struct PullContext {
         sd_event *event;
         Log *log;
         const Runtimes *runtimes;
-        Queue *inspections; /* of pulls that ask whether their image is there */
+        Queue *inspections; /* queue of pulls that ask whether their image is there */
         Queue *pulls;
         ProgressTracker *progress;
         Leases *leases;
         DiskGuard *disk;
         OnDemandContext *on_demand;
         PullKeySource keys;
-        ShortNames short_names; /* of the chosen runtime */
+        ShortNames short_names; /* how the chosen runtime reads them */
 
         /* A registry has answered, be it with a refusal; registry NULL: one that could not be reached
          * before, so that others may be reachable, too. NULL: of no interest. */
@@ -55,46 +55,46 @@ int pull_new(const PullContext *context, const DesiredImage *desired, const Imag
 /* Stops it at once, in the runtime as well. Returns NULL. */
 Pull *pull_free(Pull *pull);
 
-/* It waits for its first turn. */
+/* Queues the pull for its first turn. */
 int pull_start(Pull *pull);
 
-/* The same after a pause, for an image that was there and is missing (its status, borrowed). Until its
- * first turn to pull the status says that. */
+/* The same after a pause, for a removed image (missing: its status, borrowed). The status stays
+ * Missing until the first turn to pull. */
 int pull_start_later(Pull *pull, const ImageStatus *missing, uint64_t pause_usec);
 
-/* Another owner desires it too: while it waits it takes the turn that comes first. */
+/* Adds another owner: while the pull waits, it takes the owner's turn that comes first. */
 int pull_join(Pull *pull, const char *owner);
 
-/* Whether its success will be what this desired image asks for too. */
+/* Whether its success also satisfies this desired image. */
 bool pull_covers(const Pull *pull, const DesiredImage *desired);
 
-/* Whether its failure is one of this desired image too, which joined it; late: when it had its turn already, so
- * that there was less time left for the desired image than it gives itself. */
+/* Whether its failure counts for this desired image, which joined it; late: the pull had its turn
+ * already, so that it had less time than the desired image allows. */
 bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late);
 
-/* Whether this desired image, which joined it, has all that it asks for, while others ask for more. */
+/* Whether this desired image, which joined it, has enough, while others need more. */
 bool pull_satisfies(const Pull *pull, const DesiredImage *desired);
 
-/* Whether it has failed as often as this desired image allows, without the failures before. */
+/* Whether it has failed as often as this desired image allows, not counting the failures before. */
 bool pull_is_over_for(const Pull *pull, const DesiredImage *desired, PullFailures before);
 
 PullFailures pull_failures(const Pull *pull);
 
-/* If it backs off, the next attempt begins in the next turn of the loop; true if so. */
+/* Ends a pause: the next attempt begins in the next turn of the loop; true if so. */
 bool pull_kick(Pull *pull);
 
-/* The same, and if that fails as well the pauses are short again. */
+/* The same, and makes the next pauses short again. */
 bool pull_retry(Pull *pull);
 
-/* The same as pull_kick() if the last attempt failed because this was missing, for this registry (NULL: of
- * any). */
+/* The same as pull_kick() if the last attempt failed for lack of this remedy, for this registry
+ * (NULL: any). */
 bool pull_hint(Pull *pull, PullRemedy remedy, const char *registry);
 
 /* Gives turns to the pulls that wait. To be called after pulls were started or changed. */
 int pulls_serve(const PullContext *context);
 
-/* The runtime has restarted, and may have other settings: the same as pull_kick(), but for one that it
- * goes away over again and again. */
+/* The same as pull_kick() after a restart of the runtime, which may have new settings, except for a
+ * pull that makes the runtime go away again and again. */
 bool pull_hint_runtime(Pull *pull);
 
 /* The chosen runtime came or went. */

@@ -10,7 +10,7 @@
 struct QueueOwner {
         LIST_LINKS(QueueOwner);
         char *name;
-        Ticket *first; /* who waits, in the order of arrival */
+        Ticket *first; /* waiting tickets in the order of arrival */
         Ticket *last;
         size_t n_slots;
         uint64_t served_at; /* in turns of the queue */
@@ -75,7 +75,7 @@ static QueueOwner *queue_add_owner(Queue *queue, const char *name) {
                 return NULL;
         }
 
-        /* A new owner, or one that returns, stands behind those that have waited. */
+        /* A new owner, or a returning one, stands behind the owners that have waited. */
         owner->served_at = queue->turn;
         list_prepend(&queue->owners, owner);
         return owner;

@@ -19,9 +19,9 @@ typedef struct Queue Queue;
 typedef struct QueueOwner QueueOwner;
 typedef struct Ticket Ticket;
 
-/* One place in a queue, embedded in what waits. All zero: in no queue. */
+/* A place in a queue, embedded in its user. All zero: in no queue. */
 struct Ticket {
-        LIST_LINKS(Ticket); /* this and what follows are private to queue.c */
+        LIST_LINKS(Ticket); /* this and the following members are private to queue.c */
         Queue *queue;
         QueueOwner *owner;
         bool has_slot;
@@ -32,7 +32,7 @@ int queue_new(unsigned n_slots, Queue **ret);
 /* All tickets must have left. Returns NULL. */
 Queue *queue_free(Queue *queue);
 
-/* Waits in this queue, and in no other one any more. The owner is copied. */
+/* Enters this queue and leaves any other. The owner is copied. */
 int queue_enter(Queue *queue, Ticket *ticket, const char *owner);
 
 /* Whether a ticket of this owner waits there. */
