@@ -20,11 +20,11 @@
 int loop_add_io(sd_event *event, sd_event_source **ret, int fd, uint32_t events,
                 sd_event_io_handler_t handler, void *userdata);
 
-/* One-shot timer at an absolute time of the clock. */
+/* A one-shot timer at an absolute time of the clock. */
 int loop_add_time(sd_event *event, sd_event_source **ret, clockid_t clock, uint64_t usec,
                   uint64_t accuracy_usec, sd_event_time_handler_t handler, void *userdata);
 
-/* One-shot timer, relative to the start of this turn of the loop. */
+/* A one-shot timer, relative to the start of this turn of the loop. */
 int loop_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t clock, uint64_t usec,
                            uint64_t accuracy_usec, sd_event_time_handler_t handler, void *userdata);
 
