@@ -190,7 +190,7 @@ struct InPlacePod {
         InPlaceText written;
         InPlaceField fields[_INPLACE_FIELD_MAX];
         bool is_split;      /* the server refused the fields together: write each alone */
-        bool has_new_image; /* an image has changed in the pod while the agent ran, or in the runtime */
+        bool has_new_image; /* the pod's image changed while the agent ran, or in the runtime */
         uint64_t unwritten_usec; /* start of holding the annotation back; 0: it is not */
         uint64_t not_running_usec;
 };

@@ -69,8 +69,8 @@ static bool is_stopped(const RuntimeContainer *container, const Stops *stops, co
         return !container->is_running && stops_has_stopped(stops, owner, container->id);
 }
 
-/* Whether one of its containers was ended for this request. One that runs was not, whatever has
- * begun with it. */
+/* A stop of this request has ended a container of that name. One that still runs does not count,
+ * even if its stop has begun. */
 static bool was_killed(const RuntimePod *pod, const RecreateContainer *container,
                        const Stops *stops, const char *owner) {
         const char *id = container->context_id ? strstr(container->context_id, "://") : NULL;
@@ -142,7 +142,7 @@ static bool has_id(const char *container_id, const char *id) {
         return end && id && strcmp(end + strlen("://"), id) == 0;
 }
 
-/* A controller's copy of the pod's status, for when the pod cannot be seen. */
+/* Reads the controller's copy of the pod's status, for when the agent cannot see the pod. */
 static bool is_ready_in_snapshot(const RecreateSpec *spec, const RequestContainer *container) {
         for (size_t i = 0; i < spec->n_snapshot; i++)
                 if (strcmp(spec->snapshot[i].name, container->name) == 0)
@@ -152,8 +152,8 @@ static bool is_ready_in_snapshot(const RecreateSpec *spec, const RequestContaine
         return false;
 }
 
-/* Because it has been seen running for so long, or by the clock of this node. The pod has the second
- * in which it began, of which it may have been the end. */
+/* Returns the longer of two ages: since it was seen running, and by this node's clock since its
+ * start in the pod's status. That start is in whole seconds, so one more second is taken off. */
 static uint64_t get_age(const RequestContainer *container, const PodContainer *in_pod,
                         const RequestContainersView *view) {
         uint64_t seen_usec = view->now_usec - container->seen_usec, age_usec;
@@ -169,13 +169,14 @@ static uint64_t get_age(const RequestContainer *container, const PodContainer *i
         return age_usec > seen_usec ? age_usec : seen_usec;
 }
 
-/* Unless it had not even begun, and runs now. */
+/* A container that a stop found not started may run by now. */
 static bool is_ended(const RequestContainer *container) {
         return !container->is_running && container->id && container->ended_id &&
                strcmp(container->id, container->ended_id) == 0;
 }
 
-/* The runtime goes by the clock of this node, a request's creation by the server's. */
+/* Converts the runtime's time, by this node's clock, to the server's clock, which the request's
+ * creation time uses. */
 static int64_t get_created_sec(const RequestContainer *container,
                                const RequestContainersView *view) {
         int64_t ahead_usec = view->wall_usec - view->server_usec;

@@ -126,13 +126,13 @@ void recreate_note_written(Recreate *recreate, RecreateRight right, const char *
                 return;
         }
 
-        /* That one request is wrong is logged for that one; the others are written all the same. */
+        /* A server that rejects one request still accepts writes to the others: only log it. */
         if (error->kind == ERROR_INVALID) {
                 if (is_first)
                         warn(recreate, what, error);
                 return;
         }
-        /* A server that is busy says nothing about the right that was missing before. */
+        /* A busy server does not show that a right is no longer missing. */
         if (known->kind != ERROR_DENIED || !may_pass(error))
                 note_refusal(recreate, right, what, error);
 }

@@ -2,18 +2,18 @@
 #pragma once
 
 /*
- * What all restart requests share
+ * The context that all restart requests share
  *
- * The peers, the clocks, the version of the kind, the runtimes by name, and what the API server said of
- * each right. Each file of this folder uses only those that stand before it:
+ * The peers, the clocks, the version of the kind, the runtimes by name, and which rights the API server
+ * has refused. Each file of this folder uses only those before it:
  *
  *   recreate-context     this one
- *   recreate-containers  what is known of the containers that a request names
+ *   recreate-containers  the containers that a request names
  *   recreate-request     one request, from when it is first shown until it is gone
  *   recreate-controller  what OpenKruise's controller does, where there is none
  *   recreate             all requests: watches them, and gives each its turn
  *
- * Whatever happens leads to recreate_reconcile(): in the next turn of the loop, each request is compared
+ * Every event calls recreate_reconcile(): in the next turn of the loop, the agent compares each request
  * with the runtime and the pod as they are then.
  */
 
@@ -29,21 +29,21 @@ typedef struct Recreate Recreate;
 typedef struct RecreateRequest RecreateRequest;
 typedef struct RecreateUnassigned RecreateUnassigned;
 
-/* What is watched: the requests for this node, and those that no controller has prepared. */
+/* The two watches: requests for this node, and requests that no controller has prepared. */
 typedef enum RecreateSelection {
         RECREATE_OURS,
         RECREATE_UNASSIGNED,
         _RECREATE_SELECTION_MAX,
 } RecreateSelection;
 
-/* What the server is asked for permission to do. */
+/* The rights that the API server checks. */
 typedef enum RecreateRight {
         RECREATE_RIGHT_GET,
         RECREATE_RIGHT_PATCH,
         RECREATE_RIGHT_PATCH_STATUS,
         RECREATE_RIGHT_DELETE,
         RECREATE_RIGHT_GET_POD,
-        RECREATE_RIGHT_PATCH_POD, /* its status */
+        RECREATE_RIGHT_PATCH_POD, /* patch the pod's status */
         _RECREATE_RIGHT_MAX,
 } RecreateRight;
 
@@ -52,9 +52,9 @@ struct Recreate {
         PodsWatcher watcher;
         Deferred reconcile;
         KubeResource *resource;
-        const char *version; /* that is served; NULL: none, or not known; borrowed */
+        const char *version; /* version that the agent serves; NULL: none, or unknown; borrowed */
         RecreateDialect dialect;
-        Error refusals[_RECREATE_RIGHT_MAX]; /* why each is missing or of no use, or unset */
+        Error refusals[_RECREATE_RIGHT_MAX]; /* reason why each is missing or useless, or unset */
         RecreateRepeats repeats;
 
         RecreateRequest **requests;
@@ -64,36 +64,37 @@ struct Recreate {
 
         RecreateUnassigned *unassigned;
         size_t n_unassigned;
-        bool is_overfull[_RECREATE_SELECTION_MAX]; /* some had no place; they are listed again when
-                                                      there is */
+        bool is_overfull
+                [_RECREATE_SELECTION_MAX]; /* requests beyond the limit were dropped; list again */
 
-        char **schemes; /* of all runtimes that were ever here */
+        char **schemes; /* names of all runtimes since the start */
         size_t n_schemes;
 };
 
 uint64_t recreate_now_usec(const Recreate *recreate);
-/* By the clock of this node, since 1970. */
+/* Microseconds since 1970, by this node's clock. */
 int64_t recreate_wall_usec(void);
-/* By the server's, by which the times in objects are; by this node's if the server's is not known. */
+/* Microseconds since 1970, by the server's clock, which times in objects use; by this node's if
+ * that is unknown. */
 int64_t recreate_server_usec(const Recreate *recreate);
 
 /* Reconciles all requests in the next turn of the loop. */
 int recreate_reconcile(Recreate *recreate);
 
-/* There is no place for one more, which is logged once. */
+/* Notes that a request was dropped beyond the limit, and logs that once. */
 void recreate_note_overfull(Recreate *recreate, RecreateSelection selection);
 
-/* Remembers the names of the runtimes that are there. */
+/* Remembers the names of the present runtimes. */
 int recreate_note_runtimes(Recreate *recreate);
-/* The runtime of this name ("": the chosen one) that is ready, or NULL. *ret_may_come: it is known,
- * or may be one of those that are not ready. */
+/* Finds the ready runtime of this name ("": the chosen one), or NULL. *ret_may_come: it is known,
+ * or a runtime that is not ready may be it. */
 Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, bool *ret_may_come);
 
-/* Why a write was refused; NULL: it was taken. what: the request that it is about; is_first: the
- * write before this one was taken. */
+/* Notes the outcome of a write; error NULL: success. what: the request; is_first: the write before
+ * this one succeeded. */
 void recreate_note_written(Recreate *recreate, RecreateRight right, const char *what, bool is_first,
                            const Error *error);
-/* What is needed for a write has been read. */
+/* Notes that a read before a write succeeded. */
 void recreate_note_read(Recreate *recreate, RecreateRight right);
-/* Why a right is missing; NULL: none is. */
+/* Returns why a right is missing; NULL: none is. */
 const Error *recreate_missing_right(const Recreate *recreate);

@@ -65,7 +65,7 @@ static int add_strategy(struct json_object *spec, struct json_object *old, const
                        : 0;
 }
 
-/* The same container, with what it is now. */
+/* Copies the container and adds its current state. */
 static int make_container(struct json_object *old, const Pod *pod, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *copy = json_object_new_object();
         cleanup(json_object_put_p) json_object *context = NULL;
@@ -77,7 +77,7 @@ static int make_container(struct json_object *old, const Pod *pod, struct json_o
                 return -ENOMEM;
 
         json_object_object_foreach(old, key, value) {
-                /* An explicit null is one that is not there. */
+                /* An explicit null counts as absent. */
                 r = value && strcmp(key, "statusContext") != 0
                             ? patch_add(copy, key, json_object_get(value))
                             : 0;
@@ -171,7 +171,7 @@ static int make_condition(const char *type, const char *status, const char *reas
         return 0;
 }
 
-/* The list is replaced as a whole: those of others stay. */
+/* The patch replaces the whole list, so it has to contain the conditions of others. */
 static int make_conditions(struct json_object *old, int64_t now_sec, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
         struct json_object *ours;
@@ -230,7 +230,7 @@ int recreate_controller_drain(struct json_object *object, const RecreateSpec *sp
         return 0;
 }
 
-/* Without a context it was not there when the request was prepared. */
+/* A container without a context did not exist when the request was prepared. */
 static bool runs_anew(const RecreateContainer *container, const PodContainer *in_pod) {
         return in_pod && in_pod->is_running && in_pod->container_id[0] &&
                (!container->context_id || strcmp(container->context_id, in_pod->container_id) != 0);
@@ -298,7 +298,7 @@ static struct json_object *find_condition(struct json_object *pod) {
         return NULL;
 }
 
-/* What keeps the pod unready; NULL: that is no such list. */
+/* Returns the list of writers that keep the pod unready; NULL: the message has none. */
 static struct json_object *get_writers(const Documents *documents) {
         return documents->n_items == 1 && json_object_is_type(documents->items[0], json_type_array)
                        ? documents->items[0]
@@ -319,7 +319,8 @@ static size_t count_writers(struct json_object *writers) {
         return n < WRITERS_MAX ? n : WRITERS_MAX;
 }
 
-/* Those that keep the pod unready, without us; whether we were among them. */
+/* Copies the writers that keep the pod unready, except this request; *ret_is_listed: it was among
+ * them. */
 static int read_writers(const char *message, const char *key, struct json_object *list,
                         bool *ret_is_listed) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
@@ -348,7 +349,7 @@ static int read_writers(const char *message, const char *key, struct json_object
         return 0;
 }
 
-/* The name in "NAMESPACE/NAME", if it is that of a request in this namespace. */
+/* Returns the name in "NAMESPACE/NAME", if the namespace is this one. */
 static const char *find_name(struct json_object *item, const char *namespace) {
         const char *key = json_get_filled(item, "key");
         size_t size = strlen(namespace);

@@ -17,8 +17,8 @@
 #include "agent/recreate/recreate-controller-spec.h"
 
 #define SEC ((uint64_t) 1000000)
-#define CLOSE_FAILURES_MAX 5 /* then the request goes on without the gate */
-#define LOOK_AGAIN_SEC 60    /* clocks are set */
+#define CLOSE_FAILURES_MAX 5 /* failures after which the request goes on without the gate */
+#define LOOK_AGAIN_SEC 60    /* pause at most, since clocks may be set */
 #define TEXT_MAX ((size_t) 64 << 10)
 
 /* The gate of the pod's readiness */
@@ -78,7 +78,7 @@ static int patch_gate(RecreateRequest *request, struct json_object *pod) {
         int r;
 
         if (!request->spec->pod_uid || !json_is(metadata, "uid", request->spec->pod_uid))
-                return gate_done(request); /* it is another pod now */
+                return gate_done(request); /* another pod has the name now */
 
         r = recreate_controller_gate(pod, request->spec, request->call == REQUEST_CALL_CLOSE_GATE,
                                      recreate_server_usec(request->recreate) / (int64_t) SEC,
@@ -110,7 +110,7 @@ static int on_pod(const KubePatchAnswer *answer, void *userdata) {
         return patch_gate(request, pod);
 }
 
-/* It is there, and may have made the pod unready itself. */
+/* Another request has the name, and may have made the pod unready itself. */
 static int read_successor(const RecreateRequest *request, const KubeReply *reply, bool *ret_keeps) {
         cleanup(json_object_put_p) json_object *object = NULL;
         cleanup(error_done) Error ignored = ERROR_INIT;
@@ -159,7 +159,7 @@ static int on_proved(const KubePatchAnswer *answer, void *userdata) {
         return recreate_reconcile(request->recreate);
 }
 
-/* Asks whether there is such a request. */
+/* Asks the API server whether the request exists. */
 static int prove(RecreateRequest *request) {
         if (!request->recreate->version)
                 return 0;
@@ -192,7 +192,7 @@ static bool is_named(const RecreateRequest *request, const char *namespace, cons
                strcmp(request->spec->namespace, namespace) == 0;
 }
 
-/* Another request has its name by now, and so what is written in the pod is about that one. */
+/* Another request has the name by now, and the entry in the pod is about that one. */
 static bool has_successor(const RecreateRequest *request) {
         const Recreate *recreate = request->recreate;
         const RecreateSpec *spec = request->spec;
@@ -220,10 +220,10 @@ bool recreate_controller_owes_gate(const RecreateRequest *request) {
         return pod ? pod->has_kruise_gate : !pods_are_synced(request->recreate->context->pods);
 }
 
-/* What a controller does */
+/* Actions of a controller */
 
-/* A server whose time is not known has made the request no earlier than it was shown: this node's clock
- * may run ahead, and end requests that were never served. */
+/* If the server's clock is unknown, counts from when the request was first shown: this node's clock
+ * may run ahead, and would end requests that were never served. */
 static int64_t get_now_sec(const RecreateRequest *request, uint64_t known_sec) {
         int64_t usec;
 
@@ -289,7 +289,7 @@ static int do_planned(RecreateRequest *request, RecreateAction action) {
 
         switch (action) {
         case RECREATE_ACTION_NONE:
-        case RECREATE_ACTION_COMPLETE: return 0; /* the status is on its way */
+        case RECREATE_ACTION_COMPLETE: return 0; /* a write of the status is pending */
         case RECREATE_ACTION_CLOSE_GATE: return set_gate(request, true);
         case RECREATE_ACTION_OPEN_GATE: return set_gate(request, false);
         case RECREATE_ACTION_DRAIN:
@@ -350,8 +350,8 @@ int recreate_controller_act(RecreateRequest *request, bool has_turn) {
 
 /* Requests that no controller has prepared */
 
-/* A request without a node: for a pod of another one, for one that is still to come, or for one
- * here that is being taken. Kept as text, which is small. */
+/* A request without a node: its pod is on another node, does not exist yet, or is here and the
+ * agent is adopting the request. Kept as text, which is smaller. */
 struct RecreateUnassigned {
         Recreate *recreate;
         char *namespace;
@@ -359,7 +359,7 @@ struct RecreateUnassigned {
         char *uid;
         char *pod_name;
         char *text;
-        bool is_gone; /* from the watch; but the answer to its assignment is awaited */
+        bool is_gone; /* the watch no longer shows it, but its assignment is pending */
         KubePatch write;
         Timer retry;
         LIST_LINKS(struct RecreateUnassigned);
@@ -388,7 +388,7 @@ static void unassigned_drop(RecreateUnassigned *unassigned) {
         unassigned_free(unassigned);
 }
 
-/* Until it may be taken once more, if another writer lets it go each time; 0: it may. */
+/* Pause before adopting it once more, if another writer undoes that each time; 0: none. */
 static uint64_t get_rest_usec(const RecreateUnassigned *unassigned) {
         const Recreate *recreate = unassigned->recreate;
         uint64_t now_usec = recreate_now_usec(recreate);
@@ -405,7 +405,8 @@ static int drop_gone(RecreateUnassigned *unassigned) {
         return recreate->is_overfull[RECREATE_UNASSIGNED] ? recreate_reconcile(recreate) : 0;
 }
 
-/* Taken, or changed or gone meanwhile: the watches show what is true now, often before the answer. */
+/* The request was adopted, or has changed or gone meanwhile: the watches show which, often before
+ * the answer. */
 static int on_adopted(const KubePatchAnswer *answer, void *userdata) {
         RecreateUnassigned *unassigned = userdata;
         bool is_late = answer->outcome == KUBE_PATCH_CONFLICT || answer->outcome == KUBE_PATCH_GONE;
@@ -527,7 +528,7 @@ int recreate_unassigned_show(Recreate *recreate, const KubeObject *object) {
         if (r < 0)
                 return ignored.kind == ERROR_NONE ? r : 0;
 
-        /* Without the name of a pod no node takes it. */
+        /* No node adopts a request without a pod's name. */
         if (spec->pod_name && !spec->is_deleted && !spec->status.is_completed)
                 r = add_unassigned(recreate, spec, object->json);
         recreate_spec_free(spec);

@@ -57,9 +57,8 @@ int recreate_queue_compare(const RecreateSpec *a, const RecreateSpec *b) {
 
 /* A step of a request that has its turn */
 
-/* The one that is there, and has not exited, is not the one that the request is about. One that was
- * never seen in the pod's status is known by what we did, or by its age, in the whole seconds that the
- * API has. */
+/* The running container is not the one that the request names. If the request has no context of it,
+ * decides by whether the request has killed one, or by its creation, in the API's whole seconds. */
 static bool is_another(const RecreateSpec *spec, const RecreateContainer *container,
                        const RecreateFact *fact, bool is_killed) {
         const char *id = container->context_id;
@@ -82,7 +81,7 @@ static void wait_at_most(RecreateStep *step, uint64_t usec) {
                 step->wait_usec = usec;
 }
 
-/* A pod gets no more containers than it was made with. */
+/* A container that is not in the pod will never come, since the list is fixed. */
 static int state_of_missing(const RecreateContainer *container, const RecreateFact *fact,
                             RecreateState *state) {
         bool will_come = container->context_id || !fact->is_pod_known || fact->is_in_pod;
@@ -102,7 +101,7 @@ static int state_of_other(const RecreateSpec *spec, const RecreateFact *fact, Re
         return recreate_state_set(state, RECREATE_RECREATING, NULL);
 }
 
-/* The first rule that applies. */
+/* Sets the state by the first rule that applies. */
 static int update_state(const RecreateSpec *spec, const RecreateContainer *container,
                         const RecreateFact *fact, RecreateState *state, RecreateStep *step) {
         if (recreate_phase_is_final(state->phase))
@@ -125,7 +124,7 @@ static int update_state(const RecreateSpec *spec, const RecreateContainer *conta
         return recreate_state_set(state, RECREATE_PENDING, NULL);
 }
 
-/* What one pending container means for those behind it. Whether the walk is at its end. */
+/* Plans for one pending container. Returns whether the walk over the containers ends here. */
 static bool plan_pending(const RecreateSpec *spec, const RecreateFact *facts, size_t i,
                          RecreateStep *step) {
         if (facts[i].is_stopping)
@@ -184,15 +183,15 @@ int recreate_plan_step(const RecreateSpec *spec, const RecreateFact *facts, Recr
         }
 
         plan_walk(spec, facts, status, &step);
-        /* Nothing is stopped any more for what has failed already, wherever that is in the list. */
+        /* After a failure stops nothing more, wherever in the list it was. */
         if (step.kind == RECREATE_STEP_STOP && !spec->ignores_failure && has_failed(spec, status))
                 step.kind = RECREATE_STEP_COMPLETE;
         *ret = step;
         return 0;
 }
 
-/* A request is prepared with what the pod's status says. If the agent has done that, what is not in it
- * was not there; else a name that is not even the pod's has a message of its own. */
+/* A prepared request has the IDs of the pod's status. If the agent prepared it, a container without
+ * one did not exist; otherwise a name that is not in the pod has a message of its own. */
 static bool may_lack_context(const RecreateSpec *spec, const RecreateFact *fact) {
         return spec->is_managed || (fact->is_pod_known && !fact->is_in_pod);
 }
@@ -246,7 +245,7 @@ uint64_t recreate_plan_drained_usec(const RecreateSpec *spec, int64_t now_usec,
         return elapsed < period ? elapsed : period;
 }
 
-/* What a controller does next */
+/* Next action of a controller */
 
 static RecreateActionPlan plan_complete(const char *message) {
         return (RecreateActionPlan){ .action = RECREATE_ACTION_COMPLETE,
@@ -258,7 +257,7 @@ static RecreateActionPlan plan_action(RecreateAction action, uint64_t wait_sec) 
         return (RecreateActionPlan){ .action = action, .wait_sec = wait_sec };
 }
 
-/* Until so many seconds after that time are over. */
+/* Returns the seconds that are left. */
 static uint64_t rest_sec(int64_t since, int64_t seconds, int64_t now) {
         if (now >= since + seconds)
                 return 0;
@@ -266,7 +265,7 @@ static uint64_t rest_sec(int64_t since, int64_t seconds, int64_t now) {
         return (uint64_t) (since + seconds - now);
 }
 
-/* Nor whether there is a gate: that is looked at again when they are known. */
+/* Whether it has a gate is unknown as well; the agent decides again when the pods are known. */
 static bool is_pod_unknown(const RecreateView *view) {
         return !view->are_pods_known && !view->has_pod;
 }
@@ -288,7 +287,8 @@ static RecreateActionPlan plan_after(const RecreateSpec *spec, const RecreateVie
                         : plan_action(RECREATE_ACTION_DELETE, UINT64_MAX);
 }
 
-/* By the server's clock, or because it has been known for so long, whatever that clock says. */
+/* The deadline is over by the server's clock, or if the request has been known for so long,
+ * whatever that clock says. */
 static uint64_t deadline_rest(const RecreateSpec *spec, const RecreateView *view) {
         uint64_t rest;
 

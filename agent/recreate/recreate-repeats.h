@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What was written last about each request, for those that another writer changes back
+ * The last writes about each request, to slow down when another writer reverts them
  *
- * It outlives what is known of a request, since a label that is taken from it takes it out of sight.
+ * They outlive the request in memory, since the watch drops a request whose label was removed.
  * Only the newest are kept. Pure.
  */
 
@@ -14,12 +14,12 @@
 
 #define RECREATE_REPEATS_MAX 256
 
-/* What is changed back by itself. */
+/* Fields that another writer may revert separately. */
 typedef enum RecreateField {
         RECREATE_FIELD_STATUS,
-        RECREATE_FIELD_DRAIN,  /* that the pod is out of service */
-        RECREATE_FIELD_LABELS, /* those of a request that is taken */
-        RECREATE_FIELD_ACTIVE, /* the label of one that is over */
+        RECREATE_FIELD_DRAIN,  /* the record that the pod is unready */
+        RECREATE_FIELD_LABELS, /* labels of an adopted request */
+        RECREATE_FIELD_ACTIVE, /* label "active" of a completed request */
         _RECREATE_FIELD_MAX,
 } RecreateField;
 
@@ -31,10 +31,10 @@ typedef struct RecreateRepeats {
         size_t n_items;
 } RecreateRepeats;
 
-/* When it may be written at the earliest; 0: at any time. digest: see repeat.h. */
+/* Returns the earliest time of the next write; 0: any time. digest: see repeat.h. */
 uint64_t recreate_repeats_when_usec(const RecreateRepeats *repeats, const char *uid,
                                     RecreateField field, uint64_t digest);
 
-/* It was written. */
+/* Notes a write. */
 void recreate_repeats_note(RecreateRepeats *repeats, const char *uid, RecreateField field,
                            uint64_t digest, uint64_t now_usec);

@@ -18,12 +18,12 @@
 #include "agent/document/json-reader.h"
 
 #define SEC ((uint64_t) 1000000)
-#define POLL_USEC (10 * SEC) /* reconciled again without a reason */
-#define GIVE_UP_FAILURES 8   /* to write to what is gone from the watch */
+#define POLL_USEC (10 * SEC) /* period of reconciling without an event */
+#define GIVE_UP_FAILURES 8   /* failed writes to an object that the watch dropped */
 #define FOREVER_USEC (24 * 3600 * SEC)
-#define STALE_USEC (10 * SEC) /* then an object older than our own write counts after all */
+#define STALE_USEC (10 * SEC) /* age at which a stale object is applied after all */
 #define ACCURACY_USEC 1000
-#define REST_USEC SEC /* before a stop that came to nothing is tried again */
+#define REST_USEC SEC /* pause after a stop without result */
 
 DEFINE_CLEANUP(RecreateRequest *, recreate_request_free)
 
@@ -59,7 +59,7 @@ bool recreate_request_is_over(const RecreateRequest *request) {
                spec->status.is_completed;
 }
 
-/* Also if that is not written yet. */
+/* Even if the decision is not written yet. */
 static bool is_decided(const RecreateRequest *request) {
         return recreate_request_is_over(request) || request->wanted.is_completed;
 }
@@ -102,7 +102,7 @@ static void log_end(RecreateRequest *request, bool is_by_us) {
                               is_success);
 }
 
-/* What the watch shows */
+/* Objects from the watch */
 
 static void forget_stop(RecreateRequest *request) {
         runtime_pods_call_free(request->stop.check);
@@ -120,8 +120,8 @@ static void drop_stop(RecreateRequest *request) {
         forget_stop(request);
 }
 
-/* When it is first shown, or the list has been replaced, which the kind does not allow: what is done
- * for the former ones is not known any more, but what was written about them is. */
+/* The request is new, or its list was replaced, which the kind does not allow: forgets the stops
+ * for the former containers, but keeps the written states. */
 static int set_containers(RecreateRequest *request, const RecreateSpec *spec) {
         int r;
 
@@ -144,12 +144,12 @@ static int follow(RecreateRequest *request) {
         return text_set(&wanted->message, known->message);
 }
 
-/* Decides anew, unless what was decided is being written. */
+/* Drops the own decision, unless its write is pending. */
 static int reconsider(RecreateRequest *request) {
         return request->write.call ? 0 : follow(request);
 }
 
-/* Another writer may have decided more than we; what is final stays. */
+/* Takes over final states of another writer; own final states stay. */
 static int merge_status(RecreateRequest *request) {
         const RecreateStatus *known = &request->spec->status;
         int r;
@@ -181,7 +181,7 @@ static void note_drain(RecreateRequest *request) {
         if (request->drain.drained_usec > 0)
                 return;
 
-        /* The gate is closed before a request is drained, perhaps in a previous run. */
+        /* The gate was closed before the request was drained, perhaps by a previous run. */
         if (spec->is_managed && spec->unready_sec >= 0 && request->gate == REQUEST_GATE_UNTOUCHED)
                 request->gate = REQUEST_GATE_CLOSED;
         request->drain.drained_usec = now_usec;
@@ -207,7 +207,7 @@ static void log_problem(RecreateRequest *request) {
                     spec->problem);
 }
 
-/* The watch may be quicker than the answer to the write. */
+/* The watch may show the agent's own write before the answer comes. */
 static bool is_our_end(const RecreateRequest *request) {
         const RecreateStatus *status = &request->spec->status, *sent = &request->sent;
 
@@ -222,7 +222,7 @@ static void drop_stale(RecreateRequest *request) {
         request->stale = (RequestStale){ .spec = NULL };
 }
 
-/* Takes an object as the newest that there is; both are taken over, and may be what it has. */
+/* Applies an object as the newest. Takes both over; they may be the request's own. */
 static int apply(RecreateRequest *request, RecreateSpec *spec, struct json_object *object) {
         int r;
 
@@ -275,7 +275,7 @@ void recreate_request_show_gone(RecreateRequest *request) {
         drop_stale(request);
 }
 
-/* Applies a stale object after all, if nothing newer has come for long. */
+/* Applies a stale object after all, if no newer one came for STALE_USEC. */
 static int apply_stale(RecreateRequest *request) {
         uint64_t now_usec = recreate_now_usec(request->recreate);
         uint64_t end_usec = request->stale.since_usec + STALE_USEC;
@@ -289,7 +289,9 @@ static int apply_stale(RecreateRequest *request) {
         }
 
         r = apply(request, take_ptr(request->stale.spec), take_ptr(request->stale.object));
-        return r < 0 ? r : recreate_reconcile(request->recreate); /* whose turn it is may differ */
+        return r < 0 ? r
+                     : recreate_reconcile(
+                               request->recreate); /* another request may have the turn now */
 }
 
 /* Writing */
@@ -365,7 +367,7 @@ static int copy_sent_states(RecreateRequest *request) {
         return 0;
 }
 
-/* What was written is what is known, unless something newer has been seen meanwhile. */
+/* Applies the agent's own write, unless the watch has shown something newer. */
 static int note_written(RecreateRequest *request, const char *version) {
         RecreateSpec *spec = request->spec;
         bool was_completed = spec->status.is_completed;
@@ -375,7 +377,7 @@ static int note_written(RecreateRequest *request, const char *version) {
         if (version && kube_version_is_older(version, spec->version))
                 return 0;
 
-        /* The watch does not show it any more, unless the label was given back already. */
+        /* The watch no longer shows an unlabelled request, unless the label is back already. */
         request->is_missing = request->is_missing || request->call == REQUEST_CALL_UNLABEL;
         if (request->call == REQUEST_CALL_STATUS) {
                 r = copy_sent_states(request);
@@ -399,7 +401,7 @@ static int note_written(RecreateRequest *request, const char *version) {
         return 0;
 }
 
-/* In this dialect that is an annotation, which belongs to the object itself. */
+/* v1alpha1 records it in an annotation, part of the object rather than of its status. */
 static bool is_annotation(const Recreate *recreate, RequestCall call) {
         return call == REQUEST_CALL_DRAIN && recreate->dialect == RECREATE_V1ALPHA1;
 }
@@ -409,13 +411,13 @@ static RecreateRight get_right(const RecreateRequest *request) {
                                                                : calls[request->call].right;
 }
 
-/* There is no such object any more, or another one has its name. */
+/* The object is gone, or another one has its name. */
 static bool is_gone(const RecreateRequest *request, const KubePatchAnswer *answer) {
         return answer->outcome == KUBE_PATCH_GONE ||
                (answer->error && answer->error->kind == ERROR_INVALID && request->is_gone);
 }
 
-/* The watch shows what it is, or has already. If it does not, again and again, the server is asked. */
+/* The watch shows the newer version, or has already. After repeated conflicts, asks the server. */
 static int on_conflict(RecreateRequest *request) {
         const RecreateSpec *spec = request->spec;
         int r = 0;
@@ -474,7 +476,7 @@ int recreate_request_send(RecreateRequest *request, RequestCall call, struct jso
                                });
 }
 
-/* Once another writer has decided, only what our stop led to is still to be reported. */
+/* After another writer's decision, only the result of the agent's stop may still be written. */
 static bool may_write(RecreateRequest *request) {
         const RecreateSpec *spec = request->spec;
 
@@ -494,7 +496,7 @@ static uint64_t get_rest(const RecreateRequest *request, uint64_t now_usec) {
         return until > now_usec ? until - now_usec : 0;
 }
 
-/* What a controller would report by a write of its own. */
+/* Adds the snapshot that a controller would write on its own. */
 static int add_snapshot(const RecreateRequest *request, struct json_object *patch) {
         struct json_object *status = json_get(patch, "status", json_type_object);
         const Pod *pod = recreate_request_pod(request);
@@ -556,16 +558,16 @@ static int write_status(RecreateRequest *request) {
         return send_status(request, patch);
 }
 
-/* What the runtime has */
+/* Containers in the runtime */
 
-/* As the runtime calls the pod; NULL: not known. */
+/* Returns the pod's UID in the runtime; NULL: unknown. */
 static const char *get_runtime_uid(const RecreateRequest *request) {
         const Pod *pod = recreate_request_pod(request);
 
         return pod ? pod->runtime_uid : request->spec->pod_uid;
 }
 
-/* The request's pod in the runtime, by the runtime's own labels. */
+/* Finds the request's pod in the runtime, by the runtime's labels. */
 static const RuntimePod *find_running_pod(const RecreateRequest *request,
                                           const RuntimePods *running) {
         const RecreateSpec *spec = request->spec;
@@ -608,7 +610,7 @@ static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
         return r < 0 ? r : recreate_reconcile(request->recreate);
 }
 
-/* Asks the runtime, unless that is under way or has to wait. */
+/* Lists the containers, unless a list is pending or has to wait. */
 static int ask_runtime(RecreateRequest *request, RpcClient *client) {
         uint64_t now_usec = recreate_now_usec(request->recreate);
         const char *uid = get_runtime_uid(request);
@@ -625,7 +627,7 @@ static int ask_runtime(RecreateRequest *request, RpcClient *client) {
                                  &request->list.call);
 }
 
-/* What is known now; the caller frees the list. */
+/* Makes the facts; the caller frees the list. */
 static int make_facts(const RecreateRequest *request, RecreateFact **ret) {
         const Recreate *recreate = request->recreate;
         const RequestContainersView view = {
@@ -662,7 +664,7 @@ static int note_report(RecreateRequest *request, const StopReport *report) {
         RecreateState *state;
 
         if (!container)
-                return 0; /* it was taken out of the request meanwhile */
+                return 0; /* the container is no longer in the request */
 
         state = &request->wanted.states[container - request->containers.items];
         switch (report->result) {
@@ -704,8 +706,8 @@ static int answer(RecreateRequest *request, const char *why_not) {
         return stop_answer(request->stop.stop, !why_not, why_not);
 }
 
-/* A stop that is not asked for any more forgets how far it came in a previous run, and its hook would
- * run again: so a runtime that does not answer now is asked again. */
+/* Asks again if the runtime does not answer: a stop that ends as no longer requested forgets how
+ * far a previous run came, and its hook would run twice. */
 static int check_later(RecreateRequest *request, const char *reason) {
         const RecreateSpec *spec = request->spec;
 
@@ -759,7 +761,7 @@ static int on_check(Stop *stop, void *userdata) {
         return ask_for_newest(userdata);
 }
 
-/* Answers a stop that asks, if that is due. */
+/* Answers the check of a stop, if it is due. */
 static int check_stop(RecreateRequest *request) {
         uint64_t now_usec = recreate_now_usec(request->recreate);
 
@@ -848,7 +850,7 @@ static int complete_with_bad_drain(RecreateRequest *request) {
         return recreate_request_complete(request, message);
 }
 
-/* Whether the pod has been unready for long enough, or need not be. */
+/* The pod has been unready for long enough, or need not be. */
 static bool is_drained(RecreateRequest *request) {
         uint64_t period = (uint64_t) request->spec->unready_sec * SEC, elapsed;
 
@@ -916,7 +918,7 @@ static int serve(RecreateRequest *request) {
         return do_step(request, facts, scheme);
 }
 
-/* It is said that it has begun before it begins. */
+/* Writes the phase "Recreating" before it stops anything. */
 static int take_turn(RecreateRequest *request) {
         const RecreateSpec *spec = request->spec;
 
@@ -935,7 +937,7 @@ static int decide(RecreateRequest *request, bool has_turn) {
                 return 0;
         }
         if (request->spec->problem)
-                return 0; /* its controller has to end it */
+                return 0; /* the controller has to end it */
         if (has_turn)
                 return take_turn(request);
 

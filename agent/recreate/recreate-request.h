@@ -4,9 +4,9 @@
 /*
  * One restart request, from when it is first shown until it is gone
  *
- * What is known of its status is what the watch has shown last or what the agent has written itself
- * since, whichever is newer. A request is over when it is completed, deleted or gone; it is dropped
- * once no stop, no write and no unready pod depends on it any more.
+ * The known status is the last one from the watch or from the agent's own write, whichever is newer. A
+ * request is over when it is completed, deleted or gone; the agent drops it once no stop, no write and
+ * no unready pod depends on it.
  */
 
 #include "agent/kube/patch.h"
@@ -14,13 +14,13 @@
 #include "agent/recreate/recreate-context.h"
 #include "agent/recreate/recreate-plan.h"
 
-/* What the API server is asked; one at a time. */
+/* Calls to the API server; one at a time. */
 typedef enum RequestCall {
         REQUEST_CALL_STATUS,
         REQUEST_CALL_DRAIN,
         REQUEST_CALL_UNLABEL,
         REQUEST_CALL_DELETE,
-        REQUEST_CALL_PROVE, /* whether the request exists that keeps a pod unready */
+        REQUEST_CALL_PROVE, /* checks that the request which keeps a pod unready exists */
         REQUEST_CALL_CLOSE_GATE,
         REQUEST_CALL_OPEN_GATE,
         _REQUEST_CALL_MAX,
@@ -30,38 +30,38 @@ typedef enum RequestCall {
 typedef enum RequestGate {
         REQUEST_GATE_UNTOUCHED,
         REQUEST_GATE_FOUND_CLOSED, /* by a request that may be gone; see REQUEST_CALL_PROVE */
-        REQUEST_GATE_CLOSED,       /* or as good as: it could not be */
-        REQUEST_GATE_OPENED,       /* again */
+        REQUEST_GATE_CLOSED,       /* closed, or given up: it could not be closed */
+        REQUEST_GATE_OPENED,       /* the pod is ready again */
         _REQUEST_GATE_MAX,
 } RequestGate;
 
-/* The listing of its pod's containers in the runtime. */
+/* The list of the pod's containers in the runtime. */
 typedef struct RequestList {
-        RuntimePodsCall *call; /* NULL: none is under way */
+        RuntimePodsCall *call; /* NULL: none is pending */
         bool is_due;
         unsigned n_failures;
-        uint64_t rest_usec; /* not before */
+        uint64_t rest_usec; /* time of the next list, at the earliest */
 } RequestList;
 
-/* The stop that goes on for it, and the question whether that is still wanted. */
+/* The pending stop, and the check whether it is still requested. */
 typedef struct RequestStop {
         Stop *stop; /* NULL: none */
-        char *name; /* of the container */
+        char *name; /* name of the container */
         char *id;
         char scheme[RECREATE_SCHEME_SIZE];
         RuntimePodsCall *check;
-        uint64_t check_usec; /* the question is open, and asked then; 0: it is not */
+        uint64_t check_usec; /* time of the check, while it is due; 0: it is not */
         unsigned n_check_failures;
 } RequestStop;
 
-/* Since when the pod is out of service, by the monotonic clock. */
+/* Times of the pod's unready period, by the monotonic clock. */
 typedef struct RequestDrain {
-        uint64_t undrained_usec; /* when it was last seen in service; 0: never */
-        uint64_t drained_usec;   /* when it was first seen out of it; 0: it is not */
-        uint64_t done_usec;      /* how much of the time was over then */
+        uint64_t undrained_usec; /* time at which it was last seen ready; 0: never */
+        uint64_t drained_usec;   /* time at which it was first seen unready; 0: it is ready */
+        uint64_t done_usec;      /* part of the period that was over then */
 } RequestDrain;
 
-/* An object that the watch has shown, older than what the agent has written. */
+/* An object from the watch that is older than the agent's last write. */
 typedef struct RequestStale {
         RecreateSpec *spec; /* NULL: none */
         struct json_object *object;
@@ -70,68 +70,68 @@ typedef struct RequestStale {
 
 struct RecreateRequest {
         Recreate *recreate;
-        RecreateSpec *spec;         /* with the status as it is known to be */
-        struct json_object *object; /* of the spec, if the agent is its controller */
+        RecreateSpec *spec;         /* the spec, with the known status */
+        struct json_object *object; /* object of the spec, if the agent is its controller */
         RecreateStatus wanted;
         RequestContainers containers;
-        uint64_t first_usec; /* when it was first shown */
+        uint64_t first_usec; /* time at which the watch first showed it */
         RequestStale stale;
-        bool is_gone;    /* from the watch */
-        bool is_missing; /* there is no such object any more */
+        bool is_gone;    /* the watch does not show it any more */
+        bool is_missing; /* the object does not exist any more */
         bool is_end_logged;
         bool is_problem_logged;
 
         Timer timer;
-        uint64_t due_usec; /* of the timer, while the request is reconciled */
+        uint64_t due_usec; /* time for the timer, while the request is reconciled */
 
         RequestDrain drain;
         RequestGate gate;
         RequestList list;
         RequestStop stop;
-        bool owes_report; /* the status does not yet say what a stop led to */
+        bool owes_report; /* the status lacks the result of a stop */
 
         KubePatch write;
-        RequestCall call;    /* what is under way, or was last */
-        RecreateStatus sent; /* the last status, even after it was taken */
+        RequestCall call;    /* pending call, or the last one */
+        RecreateStatus sent; /* last status that was sent, even after its success */
         bool is_phase_sent;
 };
 
 /* spec and object are taken over, even on failure; object may be NULL. */
 int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
                          RecreateRequest **ret);
-/* Takes NULL. What has begun goes on in the stops. Returns NULL. */
+/* Takes NULL. Stops that have begun go on. Returns NULL. */
 RecreateRequest *recreate_request_free(RecreateRequest *request);
 
-/* The watch shows it, once more. Both are taken over, even on failure. */
+/* Takes the object that the watch shows. Both are taken over, even on failure. */
 int recreate_request_show(RecreateRequest *request, RecreateSpec *spec, struct json_object *object);
 void recreate_request_show_gone(RecreateRequest *request);
-/* The runtimes are others now, or answer again. */
+/* A runtime came or went, or answers again. */
 void recreate_request_runtime_changed(RecreateRequest *request);
 
-/* Once in a turn of the loop, in this order: what the controller decides comes between the first two,
- * and what it does after the second. has_turn: it is the one of its pod that is served. */
+/* Called once in a turn of the loop, in this order: the controller decides after the first and acts
+ * after the second. has_turn: the agent serves this request of the pod. */
 int recreate_request_begin(RecreateRequest *request);
 int recreate_request_serve(RecreateRequest *request, bool has_turn);
 int recreate_request_end(RecreateRequest *request);
 
-/* Nothing is to be done for it any more: neither stopped, nor decided. */
+/* The agent neither stops containers nor decides anything for it any more. */
 bool recreate_request_is_over(const RecreateRequest *request);
 /* A stop has begun that no other request of the pod may disturb. */
 bool recreate_request_is_stopping(const RecreateRequest *request);
-/* It is gone, and nothing of it is left to be done or written. */
+/* The request is gone, and nothing is left to do or to write. */
 bool recreate_request_is_done(const RecreateRequest *request);
 
-/* It is reconciled again no later than so. */
+/* Reconciles the request again after this time, at the latest. */
 void recreate_request_wait(RecreateRequest *request, uint64_t usec);
 
-/* Decides that it is over, unless it is so already. */
+/* Completes the request, unless it is over already. */
 int recreate_request_complete(RecreateRequest *request, const char *message);
 
-/* The pod that it is about: of its namespace, of the name in its spec, and of the UID in its label,
- * which any client may have written that may make requests. NULL: there is none, or none is known. */
+/* Finds the request's pod by namespace, by the name in the spec, and by the UID in the label, which
+ * any client that may make requests can write. NULL: none, or unknown. */
 const Pod *recreate_request_pod(const RecreateRequest *request);
 
-/* Sends one of the writes to the object itself; body is NULL for its deletion. */
+/* Sends a write to the request's object; body is NULL for its deletion. */
 int recreate_request_send(RecreateRequest *request, RequestCall call, struct json_object *body);
-/* When something may be written that another writer may have changed back: ever more slowly. */
+/* Returns the earliest time of a write that another writer may have reverted: ever later. */
 uint64_t recreate_request_repeat_usec(const RecreateRequest *request, RequestCall call);

@@ -15,8 +15,8 @@
 
 #define SECONDS_MAX ((int64_t) 10 * 366 * 24 * 3600)
 
-/* What is noted in a request, and is never refused: its status, by us or a controller, and a
- * controller's annotations */
+/* The status, by the agent or a controller, and a controller's annotations: parsing never fails on
+ * them */
 
 static bool is_true(struct json_object *object, const char *key) {
         struct json_object *value = json_get(object, key, json_type_boolean);
@@ -45,7 +45,7 @@ static int read_state(struct json_object *item, RecreateState *state) {
                                   message);
 }
 
-/* By name, since they may have been written in another order. */
+/* Finds by name, since a writer may use another order. */
 static int read_states(struct json_object *list, RecreateSpec *spec) {
         RecreateStatus *status = &spec->status;
         size_t n_listed = list ? json_object_array_length(list) : 0;
@@ -258,7 +258,7 @@ static int read_bool(struct json_object *object, const JsonPath *path, const cha
         return 0;
 }
 
-/* What is absurd becomes the next thing that is not. */
+/* Clamps values out of range. */
 static int read_seconds(struct json_object *object, const JsonPath *path, const char *key,
                         int64_t *ret, Error *reterr) {
         int64_t seconds = -1;
@@ -420,7 +420,7 @@ static int read_spec(struct json_object *object, RecreateSpec *spec, Error *rete
 }
 
 static void drop_containers(RecreateSpec *spec) {
-        /* One that was refused may already have its texts. */
+        /* A container whose parsing failed may have texts already. */
         for (size_t i = 0; spec->containers && i < spec->n_containers; i++) {
                 free(spec->containers[i].name);
                 free(spec->containers[i].context_id);

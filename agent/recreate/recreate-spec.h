@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * A request as the API server has it (ContainerRecreateRequest)
+ * A request from the API server (ContainerRecreateRequest)
  *
- * Pure. Both dialects: a controller of v1beta1 leaves its notes for the node in the status, one of
- * v1alpha1 in annotations.
+ * Pure. Reads both dialects: a controller of v1beta1 writes its records for the node into the status,
+ * one of v1alpha1 into annotations.
  */
 
 #include "agent/base/error.h"
@@ -32,10 +32,10 @@ typedef enum RecreateDialect {
 typedef struct RecreateContainer {
         char *name;
         char *context_id;      /* statusContext.containerID, "containerd://..."; NULL: none */
-        int64_t restart_count; /* of the statusContext */
+        int64_t restart_count; /* restart count in the statusContext */
 } RecreateContainer;
 
-/* What a controller has seen in the pod's status. */
+/* The controller's copy of a container in the pod's status. */
 typedef struct RecreateSnapshot {
         char *name;
         char *container_id;
@@ -51,10 +51,10 @@ typedef struct RecreateSpec {
         int64_t created_at;
         bool is_deleted;
         bool is_active;  /* it has the label */
-        bool is_managed; /* by this agent, see RECREATE_LABEL_MANAGED */
-        char *pod_uid;   /* of the label; NULL: none */
+        bool is_managed; /* the agent is its controller, see RECREATE_LABEL_MANAGED */
+        char *pod_uid;   /* UID in the label; NULL: none */
         char *pod_name;  /* NULL only if there is a problem */
-        char *problem;   /* why it cannot be served, in one line, or NULL */
+        char *problem;   /* reason why it cannot be served, in one line, or NULL */
 
         RecreateContainer *containers;
         size_t n_containers;
@@ -63,7 +63,7 @@ typedef struct RecreateSpec {
         bool is_ordered;
         bool is_forced;
         int64_t grace_sec;   /* -1: the pod's */
-        int64_t unready_sec; /* for so long the pod is unready before anything is stopped; -1: not */
+        int64_t unready_sec; /* time that the pod is unready before any stop; -1: not at all */
         int64_t min_started_sec;
         int64_t deadline_sec; /* from its creation; -1: none */
         int64_t ttl_sec;      /* from its completion; -1: it stays */
@@ -73,11 +73,11 @@ typedef struct RecreateSpec {
         size_t n_snapshot;
         bool is_drained; /* a controller has made the pod unready */
         int64_t drained_at;
-        char *bad_drain; /* what should be the time of that and is none, or NULL */
+        char *bad_drain; /* invalid text in place of that time, or NULL */
 } RecreateSpec;
 
-/* Refuses what has no name, namespace or uid; whatever else is wrong is the problem. What is wrong
- * in a status is as if it were not there. The caller owns *ret. */
+/* Fails without a name, namespace or UID; any other error in the spec becomes the problem. Ignores
+ * invalid parts of a status. The caller owns *ret. */
 int recreate_spec_parse(struct json_object *object, RecreateDialect dialect, RecreateSpec **ret,
                         Error *reterr);
 

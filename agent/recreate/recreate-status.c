@@ -16,7 +16,7 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 
-/* How many bytes the character has, or 0 if it is none that may stay. */
+/* Returns the size of the character in bytes, or 0 if it may not stay. */
 static size_t character_size(const unsigned char *text) {
         size_t size = text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
 
@@ -222,7 +222,7 @@ uint64_t recreate_status_digest(const RecreateStatus *status) {
         return digest;
 }
 
-/* As long as no container was inspected there is nothing to write. */
+/* Before any container was inspected there is nothing to write. */
 static bool has_states(const RecreateStatus *status) {
         for (size_t i = 0; i < status->n_states; i++)
                 if (status->states[i].phase == RECREATE_NONE)

@@ -119,7 +119,7 @@ static RecreateRequest *find(const Recreate *recreate, const char *uid) {
         return NULL;
 }
 
-/* Another one has its name: what is written about it would be written into that one. */
+/* Another request has the name, and would get the writes for this one. */
 static void replace(Recreate *recreate, const RecreateSpec *by) {
         for (size_t i = 0; i < recreate->n_requests; i++) {
                 RecreateRequest *request = recreate->requests[i];
@@ -187,7 +187,7 @@ static int on_unassigned_gone(const KubeObject *object, void *userdata) {
         return recreate_unassigned_gone(userdata, object->uid);
 }
 
-/* None of them can be seen any more. */
+/* The watch shows none of them any more. */
 static void lose_all(Recreate *recreate) {
         recreate_unassigned_drop(recreate);
         for (size_t i = 0; i < recreate->n_requests; i++)
@@ -214,7 +214,7 @@ static int on_resource_changed(void *userdata) {
 }
 
 static int add_resource(Recreate *recreate) {
-        /* Newer first: what is stored need not be converted then. */
+        /* Newer first, since the server need not convert stored objects then. */
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         cleanup(free_p) char *labels = NULL;
 
@@ -245,7 +245,7 @@ static int add_resource(Recreate *recreate) {
                 &recreate->resource);
 }
 
-/* Their turns */
+/* Turns */
 
 static void sweep(Recreate *recreate) {
         size_t n = 0;
@@ -272,8 +272,8 @@ static bool may_have_turn(const RecreateRequest *request) {
         return !recreate_request_is_over(request) && !request->spec->problem;
 }
 
-/* Of the requests for one pod, the one that is served. While a stop of another one goes on that is
- * over itself, none is. */
+/* Chooses which request of a pod to serve: none while a stop goes on of one that is over or cannot
+ * be served. */
 static const RecreateRequest *choose(RecreateRequest *const *requests, size_t n) {
         const RecreateRequest *chosen = NULL;
 
@@ -363,7 +363,7 @@ static int find_remnants_of_pod(Recreate *recreate, const Pod *pod) {
         return r;
 }
 
-/* Once all pods and requests are known: finds the pods that are kept unready by requests that were
+/* Finds, once all pods and requests are known, pods that are kept unready by requests which were
  * deleted while no agent ran. */
 static int find_remnants(Recreate *recreate) {
         int r = 0;
@@ -379,7 +379,7 @@ static int find_remnants(Recreate *recreate) {
         return r;
 }
 
-/* Those that had no place are shown again when half of it is free. Not from within a watch. */
+/* Shows the dropped requests again once half of the room is free. Not from within a watch. */
 static int list_rest(Recreate *recreate, RecreateSelection selection) {
         size_t n = selection == RECREATE_OURS ? recreate->n_requests : recreate->n_unassigned;
 
