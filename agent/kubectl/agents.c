@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/base/sorted.h"
 #include "agent/base/text.h"
@@ -19,6 +20,7 @@
 #define AGENT_MANAGER "inplaced" /* of what it writes, by its user agent */
 #define AGENT_VERSION_ANNOTATION "inplaced.io/agent-version"
 #define AGENT_VERSION_MAX 64
+#define AGENT_ANSWER_SEC 10
 
 static void node_agent_free(NodeAgent *agent) {
         if (!agent)
@@ -149,7 +151,8 @@ static int on_pod(json_object *pod, void *userdata) {
         return r < 0 ? r : read_trouble(pod, agent);
 }
 
-static int64_t written_at(json_object *object) {
+/* By the agent, to the status; or by anybody, to the rest. */
+static int64_t written_at(json_object *object, bool is_status) {
         json_object *fields = object_at(object, "metadata.managedFields");
         size_t n =
                 json_object_is_type(fields, json_type_array) ? json_object_array_length(fields) : 0;
@@ -159,8 +162,8 @@ static int64_t written_at(json_object *object) {
                 json_object *entry = json_object_array_get_idx(fields, i);
                 int64_t time = json_get_time(entry, "time");
 
-                if (json_is(entry, "manager", AGENT_MANAGER) &&
-                    json_is(entry, "subresource", "status") && time > latest)
+                if (json_is(entry, "subresource", "status") == is_status &&
+                    (!is_status || json_is(entry, "manager", AGENT_MANAGER)) && time > latest)
                         latest = time;
         }
 
@@ -180,20 +183,57 @@ static const char *version_of(json_object *object) {
                        : NULL;
 }
 
+static bool is_taken_up(json_object *status, const char *tag, int64_t version) {
+        json_object *found = list_find(json_get(status, "tags", json_type_array), "tag", tag);
+
+        return found && json_get_integer(found, "version") == version;
+}
+
+static bool has_open_request(json_object *object) {
+        json_object *images = object_at(object, "spec.images");
+        json_object *statuses = object_at(object, "status.imageStatuses");
+
+        if (!json_object_is_type(images, json_type_object))
+                return false;
+
+        json_object_object_foreach(images, name, image) {
+                json_object *status = json_get(statuses, name, json_type_object);
+                json_object *tags = json_get(image, "tags", json_type_array);
+
+                for (size_t i = 0; tags && i < json_object_array_length(tags); i++) {
+                        json_object *tag = json_object_array_get_idx(tags, i);
+
+                        if (!is_taken_up(status, json_get_text(tag, "tag"),
+                                         json_get_integer(tag, "version")))
+                                return true;
+                }
+        }
+        return false;
+}
+
+/* An agent that has written since leaves out only what makes no sense. */
+static bool is_silent(json_object *object, int64_t wrote_at) {
+        int64_t asked_at = written_at(object, /* is_status= */ false);
+
+        return asked_at > wrote_at && time(NULL) - asked_at > AGENT_ANSWER_SEC &&
+               has_open_request(object);
+}
+
 /* After the pods, which say themselves which version they are. */
 static int on_node_image(json_object *object, void *userdata) {
-        int64_t time = written_at(object);
+        int64_t wrote_at = written_at(object, /* is_status= */ true);
         NodeAgent *agent;
         int r;
 
-        if (time == 0)
+        if (wrote_at == 0)
                 return 0;
 
         r = agents_obtain(userdata, object_name(object), &agent);
         if (r < 0)
                 return r;
 
-        agent->wrote_at = time;
+        agent->wrote_at = wrote_at;
+        agent->is_silent = is_silent(object, wrote_at);
         return agent->has_pod ? 0 : text_set(&agent->version, version_of(object));
 }
 
@@ -215,7 +255,8 @@ int agents_find_version(Session *session, const char **ret, Error *reterr) {
         return session_find_version(session, "apps.kruise.io", versions, "nodeimages", ret, reterr);
 }
 
-int agents_read(Session *session, const char *node_image_version, Agents *ret, Error *reterr) {
+int agents_read(Session *session, const char *node_image_version, bool must_answer, Agents *ret,
+                Error *reterr) {
         cleanup(agents_done) Agents agents = AGENTS_INIT;
         cleanup(error_done) Error pods_error = ERROR_INIT;
         cleanup(error_done) Error images_error = ERROR_INIT;
@@ -237,7 +278,9 @@ int agents_read(Session *session, const char *node_image_version, Agents *ret, E
                 return r;
 
         if (node_image_version) {
-                r = session_list_metadata(session, &images, on_node_image, &agents, &images_error);
+                r = (must_answer ? session_list : session_list_metadata)(session, &images,
+                                                                         on_node_image, &agents,
+                                                                         &images_error);
                 r = note_missing(&agents, r, &images_error, reterr);
                 if (r < 0)
                         return r;

@@ -7,7 +7,7 @@
  * An agent that runs as a pod is known by that pod: its version is the image's tag, and it is ready if the
  * pod is. One that runs as a service of the node is known by its trace alone: it has written the status
  * of the node's NodeImage, and its version into an annotation of it if it has made the NodeImage by itself.
- * That does not say whether it still runs.
+ * That does not say whether it still runs; a request that is not taken up says that it does not.
  */
 
 #include <stdbool.h>
@@ -24,6 +24,7 @@ typedef struct NodeAgent {
         bool is_ready;    /* the pod */
         char *trouble;    /* why it is not; NULL: not known */
         int64_t wrote_at; /* the status of the NodeImage; seconds since the epoch; 0: it has not */
+        bool is_silent;   /* its NodeImage has a request that it has not taken up in time */
 } NodeAgent;
 
 typedef struct Agents {
@@ -37,8 +38,10 @@ typedef struct Agents {
 /* Of NodeImages: the version that the server has; NULL: none. */
 int agents_find_version(Session *session, const char **ret, Error *reterr);
 
-/* node_image_version: NULL if there is none. A right that is missing is no failure. */
-int agents_read(Session *session, const char *node_image_version, Agents *ret, Error *reterr);
+/* node_image_version: NULL if there is none. must_answer: NodeImages are read as a whole, for is_silent. A right that
+ * is missing is no failure. */
+int agents_read(Session *session, const char *node_image_version, bool must_answer, Agents *ret,
+                Error *reterr);
 void agents_done(Agents *agents);
 
 /* NULL: the node has none that is known. */

@@ -10,7 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
-#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/workload.h"
 
@@ -92,6 +92,12 @@ static int judge(const NodeAgent *agent, const char *usual, char **ret_message,
                 *ret_advice = "install inplaced there, or let the DaemonSet run there";
                 return text_copy("there is no agent", ret_message);
         }
+        if (agent->is_silent) {
+                *ret_advice = "start it; if it was removed, delete the NodeImage of that name";
+                return text_copy("the agent does not answer: its NodeImage has requests that it "
+                                 "has not taken up",
+                                 ret_message);
+        }
         if (agent->has_pod && !agent->is_ready) {
                 *ret_advice = "its log says more: kubectl logs -n NAMESPACE POD";
                 n = asprintf(ret_message, "the agent is not ready: %s",
@@ -147,7 +153,12 @@ int doctor_plan_nodes(const DoctorNodes *nodes, const Agents *agents, DoctorGrou
                 char *message;
                 int r;
 
-                groups.n_with_agent += agent != NULL;
+                groups.n_with_agent += agent && !agent->is_silent;
+                if (agent && !agent->is_silent && !agent->has_pod) {
+                        groups.n_traces++;
+                        if (groups.wrote_at == 0 || agent->wrote_at < groups.wrote_at)
+                                groups.wrote_at = agent->wrote_at;
+                }
                 groups.n_of_unknown_version += agent && !agent->version;
                 r = judge(agent, groups.version, &message, &advice);
                 if (r >= 0 && message)
@@ -168,6 +179,49 @@ void doctor_groups_done(DoctorGroups *groups) {
         }
         free(groups->items);
         *groups = DOCTOR_GROUPS_INIT;
+}
+
+/* Prefixes and suffixes of names are the user's. */
+static bool is_limit(DoctorLimit limit, const char *name) {
+        static const char *const names[_DOCTOR_LIMIT_MAX] = {
+                [DOCTOR_LIMIT_RESOURCES] = "inplaced-resources",
+                [DOCTOR_LIMIT_PODS] = "inplaced-pods",
+        };
+
+        return strstr(name, names[limit]);
+}
+
+int doctor_limits_add_policy(DoctorLimits *limits, json_object *policy) {
+        return patch_add_null(limits->policies, object_name(policy));
+}
+
+static bool denies(json_object *binding) {
+        json_object *actions = object_list(binding, "spec.validationActions");
+
+        for (size_t i = 0; actions && i < json_object_array_length(actions); i++)
+                if (text_equal(json_object_get_string(json_object_array_get_idx(actions, i)),
+                               "Deny"))
+                        return true;
+
+        return false;
+}
+
+void doctor_limits_add_binding(DoctorLimits *limits, json_object *binding) {
+        const char *policy = object_text(binding, "spec.policyName");
+
+        if (!policy || !json_object_object_get_ex(limits->policies, policy, NULL) ||
+            !denies(binding))
+                return;
+
+        for (DoctorLimit limit = 0; limit < _DOCTOR_LIMIT_MAX; limit++)
+                limits->is_enforced[limit] = limits->is_enforced[limit] || is_limit(limit, policy);
+}
+
+const char *doctor_limits_missing(const DoctorLimits *limits) {
+        if (limits->is_enforced[DOCTOR_LIMIT_RESOURCES])
+                return limits->is_enforced[DOCTOR_LIMIT_PODS] ? NULL : "pods";
+
+        return limits->is_enforced[DOCTOR_LIMIT_PODS] ? "NodeImages" : "NodeImages and pods";
 }
 
 char *doctor_group_names(const DoctorGroup *group, size_t n_max) {

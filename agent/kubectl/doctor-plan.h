@@ -44,7 +44,9 @@ typedef struct DoctorGroup {
 typedef struct DoctorGroups {
         DoctorGroup *items;
         size_t n_items;
-        size_t n_with_agent;
+        size_t n_with_agent;         /* that answers, as far as is known */
+        size_t n_traces;             /* of them, those that are known by what they wrote alone */
+        int64_t wrote_at;            /* the oldest of these writes */
         size_t n_of_unknown_version; /* services of nodes whose NodeImage a controller has made */
         const char *version;         /* that most agents have; NULL: none is known */
 } DoctorGroups;
@@ -53,6 +55,24 @@ typedef struct DoctorGroups {
 
 int doctor_plan_nodes(const DoctorNodes *nodes, const Agents *agents, DoctorGroups *ret);
 void doctor_groups_done(DoctorGroups *groups);
+
+/* The policies that limit agents to their nodes, see packaging/kubernetes/policy. */
+typedef enum DoctorLimit {
+        DOCTOR_LIMIT_RESOURCES,
+        DOCTOR_LIMIT_PODS,
+        _DOCTOR_LIMIT_MAX,
+} DoctorLimit;
+
+typedef struct DoctorLimits {
+        json_object *policies; /* {name: null} of those that are there; owned */
+        bool is_enforced[_DOCTOR_LIMIT_MAX];
+} DoctorLimits;
+
+int doctor_limits_add_policy(DoctorLimits *limits, json_object *policy);
+/* After all policies: a binding to one that is not there limits nothing. */
+void doctor_limits_add_binding(DoctorLimits *limits, json_object *binding);
+/* "NodeImages", "NodeImages and pods"; NULL: all are limited. */
+const char *doctor_limits_missing(const DoctorLimits *limits);
 
 /* "node-1, node-2 and 7 more"; the caller owns it. NULL: no memory. */
 char *doctor_group_names(const DoctorGroup *group, size_t n_max);

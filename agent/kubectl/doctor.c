@@ -4,7 +4,7 @@
  * kubectl inplace doctor
  *
  * What the cluster lacks for the other commands: kinds that are not served, rights that this user does not
- * have, and nodes whose agent is missing, of another version, or not ready.
+ * have, nodes whose agent is missing, silent, of another version, or not ready, and policies that limit agents.
  */
 
 #include <errno.h>
@@ -12,10 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/base/text.h"
+#include "agent/ctl/format.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/agents.h"
@@ -24,6 +27,7 @@
 #include "agent/kubectl/rights.h"
 
 #define KRUISE "apps.kruise.io"
+#define ADMISSION "admissionregistration.k8s.io"
 #define ROLE_ADVICE \
         "the ClusterRole inplaced-user has these rights, see docs/OPERATING.md (\"Rights of users\")"
 #define NODES_SHOWN 5 /* by name, of those with one problem */
@@ -153,6 +157,21 @@ static int report_group(Doctor *doctor, const DoctorGroup *group) {
         return add_problem(doctor, subject, group->message, group->advice);
 }
 
+/* Nothing tells a service of a node from an agent that was removed, unless something is requested of it. */
+static int report_traces(Doctor *doctor, const DoctorGroups *groups) {
+        cleanup(free_p) char *text = NULL;
+        int64_t age_sec = time(NULL) - groups->wrote_at;
+
+        if (text_format(
+                    &text,
+                    "%zu, services of their nodes, or removed since; the oldest write was %s ago",
+                    groups->n_traces,
+                    format_age(age_sec > 0 ? (uint64_t) age_sec : 0, FORMAT_BUFFER)) < 0)
+                return -ENOMEM;
+
+        return add_fact(doctor, "agents known by what they wrote", text);
+}
+
 static int report_nodes(Doctor *doctor, const Agents *agents) {
         cleanup(doctor_groups_done) DoctorGroups groups = DOCTOR_GROUPS_INIT;
         char value[160], unknown[64] = "";
@@ -169,9 +188,64 @@ static int report_nodes(Doctor *doctor, const Agents *agents) {
                         groups.n_with_agent, groups.version ? ", mostly of version " : "",
                         groups.version ?: "", unknown);
         r = add_fact(doctor, "nodes", value);
+        if (r >= 0 && groups.n_traces > 0)
+                r = report_traces(doctor, &groups);
         for (size_t i = 0; r >= 0 && i < groups.n_items; i++)
                 r = report_group(doctor, &groups.items[i]);
         return r;
+}
+
+static int on_policy(json_object *policy, void *userdata) {
+        return doctor_limits_add_policy(userdata, policy);
+}
+
+static int on_binding(json_object *binding, void *userdata) {
+        doctor_limits_add_binding(userdata, binding);
+        return 0;
+}
+
+static int list_limits(Session *session, const char *version, DoctorLimits *limits, Error *reterr) {
+        KubePath path = { .group = ADMISSION,
+                          .version = version,
+                          .resource = "validatingadmissionpolicies" };
+        int r = session_list_metadata(session, &path, on_policy, limits, reterr);
+
+        path.resource = "validatingadmissionpolicybindings";
+        return r < 0 ? r : session_list(session, &path, on_binding, limits, reterr);
+}
+
+static int check_limits(Doctor *doctor, Error *reterr) {
+        static const char *const versions[] = { "v1", NULL };
+        static const char subject[] = "limits of agents to their nodes";
+        DoctorLimits limits = { .policies = json_object_new_object() };
+        cleanup(json_object_put_p) json_object *policies = limits.policies;
+        cleanup(free_p) char *text = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        const char *version, *missing;
+        int r;
+
+        r = session_find_version(doctor->session, ADMISSION, versions,
+                                 "validatingadmissionpolicies", &version, reterr);
+        if (r < 0)
+                return r;
+        if (!version)
+                return add_fact(doctor, subject, "none, before Kubernetes 1.30");
+
+        r = list_limits(doctor->session, version, &limits, &error);
+        if (error.kind == ERROR_DENIED)
+                return add_fact(doctor, subject, error_message(&error));
+        if (r < 0)
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+
+        missing = doctor_limits_missing(&limits);
+        if (!missing)
+                return add_fact(doctor, subject, "by admission policies");
+        if (text_format(&text, "no admission policy limits what agents write to %s", missing) < 0)
+                return -ENOMEM;
+
+        return add_problem(
+                doctor, subject, text,
+                "apply packaging/kubernetes/policy, see docs/OPERATING.md (\"InplacedNotLimited\")");
 }
 
 static int check_nodes(Doctor *doctor, const char *node_image_version, Error *reterr) {
@@ -188,7 +262,8 @@ static int check_nodes(Doctor *doctor, const char *node_image_version, Error *re
         if (r < 0)
                 return r;
 
-        r = agents_read(doctor->session, node_image_version, &agents, reterr);
+        r = agents_read(doctor->session, node_image_version, /* must_answer= */ true, &agents,
+                        reterr);
         if (r < 0)
                 return r;
         if (agents.error.kind != ERROR_NONE) {
@@ -197,7 +272,8 @@ static int check_nodes(Doctor *doctor, const char *node_image_version, Error *re
                         return r;
         }
 
-        return report_nodes(doctor, &agents);
+        r = report_nodes(doctor, &agents);
+        return r < 0 || agents.n_items == 0 ? r : check_limits(doctor, reterr);
 }
 
 static int examine(Doctor *doctor, Error *reterr) {

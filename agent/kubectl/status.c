@@ -281,7 +281,9 @@ static int read_agents(Status *status, Error *reterr) {
         int r;
 
         r = agents_find_version(status->session, &version, reterr);
-        return r < 0 ? r : agents_read(status->session, version, &status->agents, reterr);
+        return r < 0 ? r
+                     : agents_read(status->session, version, /* must_answer= */ false,
+                                   &status->agents, reterr);
 }
 
 static int status_init(Status *status) {

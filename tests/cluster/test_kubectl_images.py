@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ import pytest
 from fake.api_server import Call, FakeApiServer
 from lab import sanitizers
 from lab.kubeconfig import write_kubeconfig
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
 
 _NODE_IMAGES = "/apis/apps.kruise.io/v1beta1/nodeimages"
 
@@ -244,6 +248,53 @@ def test_doctor_of_services(inplace, agents, kube, hollow):
     finally:
         kube.delete(kube.path_of(node))
         kube.delete(path)
+
+
+def test_doctor_of_a_silent_agent(inplace, agents, kube, hollow):
+    """Of pod or service alike: what it wrote once does not count when it does not take up a request."""
+    nodes = ["doctor-bare", "doctor-good-1"]
+    for name in nodes:
+        hollow(name, tag("1", "Succeeded", 100))
+
+    def doctor() -> tuple[list[str], str]:
+        answer = inplace.run("doctor", "-o", "json")
+        facts = {one["subject"]: one["value"] for one in json.loads(answer.stdout)["facts"]}
+        silent = [name for name, said in problems(answer).items() if "does not answer" in said]
+        return silent, facts.get("agents known by what they wrote", "")
+
+    _, traces = doctor()
+    assert re.search(r"services of their nodes, or removed since; the oldest write was .* ago", traces)
+
+    for name in nodes:
+        path = f"{_NODE_IMAGES}/{name}"
+        # The time of a write has seconds only.
+        wrote = max(one["time"] for one in kube.get(path)["metadata"]["managedFields"])
+        wait_until(lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()) > wrote, 5, "a second")
+        images = {"registry.test/new": {"tags": [{"tag": "2", "version": 3}]}}
+        kube.patch(path, {"spec": {"images": images}})
+    said = ["2 nodes (doctor-bare, doctor-good-1)"]
+    wait_until(lambda: doctor()[0] == said, 30 * SLOWLY, lambda: f"silent agents: {doctor()}")
+
+    statuses = {"registry.test/new": {"tags": [{"tag": "2", "version": 3, "phase": "Waiting"}]}}
+    for name in nodes:
+        status = {"status": {"imageStatuses": statuses}}
+        kube.patch(f"{_NODE_IMAGES}/{name}/status", status, fieldManager="inplaced")
+    assert doctor()[0] == []
+
+
+def test_doctor_of_limits(inplace, agents, kube, control_plane):
+    """The policies that limit agents are there, and are bound."""
+    said = "no admission policy limits what agents write to "
+    assert said not in inplace.run("doctor").stdout
+    bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+    try:
+        kube.patch(f"{bindings}/inplaced-pods", {"spec": {"validationActions": ["Audit"]}})
+        assert f"{said}pods;" in inplace.run("doctor").stdout
+        kube.delete(f"{bindings}/inplaced-resources")
+        assert f"{said}NodeImages and pods;" in inplace.run("doctor").stdout
+    finally:
+        control_plane.install()
+    assert said not in inplace.run("doctor").stdout
 
 
 def test_agent_of_a_status(inplace, agents, kube):

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import signal
 import threading
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from fake import api_faults
-from lab import sanitizers
+from lab import clock, sanitizers
 from lab.inplace import Inplace
 from lab.kube import KubeError
 from lab.hollow import PATH, HollowNodes
@@ -259,11 +257,7 @@ def test_no_progress(inplace, hollow, folder):
     nodes = hollow(2)
     nodes.hold()
     jump = folder / "jump"
-    library = Path(os.environ["INPLACED_BUILD_DIR"], "tests", "libclock-ahead.so").absolute()
-    environment = {"LD_PRELOAD": library, "INPLACED_CLOCK_JUMP": jump}
-    if sanitizers.NAME:  # The sanitizer requires to be the first library.
-        others = os.environ.get("ASAN_OPTIONS", "")
-        environment["ASAN_OPTIONS"] = f"{others}:verify_asan_link_order=0"
+    environment = clock.environment(clock.jumps_when_there(jump))
     flags = ("-l", nodes.selector, "--parallelism=1")
     with inplace.start("preload", "r.io/app:2", *flags, **environment) as child:
         try:

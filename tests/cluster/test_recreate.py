@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import time
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 from fake import behaviours
 from fake.runtime_proxy import RuntimeProxy
-from lab import sanitizers
+from lab import clock, sanitizers
 from lab.kubelet import is_ready
 from lab.pod import container, shell, until_term
 from lab.recreate_request import PREFIX, RecreateRequest
@@ -484,21 +482,10 @@ def test_another_writer_changes_it_back(node_agent, pair, ask, spoil):
     assert pair.restarts() == {"one": 0, "two": 0}
 
 
-@pytest.fixture
-def hour_ahead():
-    """The environment of a program whose clock is an hour ahead."""
-    library = Path(os.environ["INPLACED_BUILD_DIR"], "tests", "libclock-ahead.so").absolute()
-    environment = {"LD_PRELOAD": str(library), "INPLACED_CLOCK_AHEAD": "3600"}
-    if sanitizers.NAME:  # The sanitizer requires to be the first library.
-        others = os.environ.get("ASAN_OPTIONS", "")
-        environment["ASAN_OPTIONS"] = f"{others}:verify_asan_link_order=0"
-    return environment
-
-
-def test_a_clock_that_runs_ahead(start_node_agent, hour_ahead, make_gated, ask):
+def test_a_clock_that_runs_ahead(start_node_agent, make_gated, ask):
     """A request is neither completed before it is served nor deleted before its time."""
     pod = make_gated()
-    start_node_agent(environment=hour_ahead)
+    start_node_agent(environment=clock.environment(clock.HOUR))
     request = ask(pod, "main", deadline=60, keep_seconds=600, unreadyGracePeriodSeconds=1)
     status = request.wait_phase("Completed", 50)
     assert request.state("main")["phase"] == "Succeeded", status

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <json-c/json.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
@@ -40,7 +41,7 @@ static void test_nodes(void **state) {
                 AGENT("b", "1", true, NULL),
                 AGENT("c", "2", true, NULL),
                 AGENT("d", "2", false, "no runtime"),
-                { .node = (char *) "e", .wrote_at = 1 },
+                { .node = (char *) "e", .wrote_at = 5 },
                 { .node = (char *) "f", .wrote_at = 1, .version = (char *) "1" },
         };
         NodeAgent *items[] = { &agents[0], &agents[1], &agents[2],
@@ -64,6 +65,8 @@ static void test_nodes(void **state) {
         assert_int_equal(groups.n_with_agent, 6);
         assert_string_equal(groups.version, "2");
         assert_int_equal(groups.n_of_unknown_version, 1);
+        assert_int_equal(groups.n_traces, 2);
+        assert_int_equal(groups.wrote_at, 1);
         assert_int_equal(groups.n_items, 3);
         assert_string_equal(groups.items[0].message,
                             "the agent is of version 1, most others are of 2");
@@ -91,10 +94,40 @@ static void test_other_nodes(void **state) {
         assert_int_equal(nodes.n_items, 0);
 }
 
+static void add_limit(DoctorLimits *limits, const char *policy, const char *bound_to,
+                      const char *action) {
+        char text[256];
+
+        (void) snprintf(text, sizeof(text), "{'metadata':{'name':'%s'}}", policy);
+        cleanup(json_object_put_p) json_object *made = parse(text);
+        (void) snprintf(text, sizeof(text),
+                        "{'spec':{'policyName':'%s','validationActions':['%s']}}", bound_to,
+                        action);
+        cleanup(json_object_put_p) json_object *binding = parse(text);
+
+        assert_int_equal(doctor_limits_add_policy(limits, made), 0);
+        doctor_limits_add_binding(limits, binding);
+}
+
+static void test_limits(void **state) {
+        DoctorLimits limits = { .policies = json_object_new_object() };
+        cleanup(json_object_put_p) json_object *policies = limits.policies;
+
+        assert_string_equal(doctor_limits_missing(&limits), "NodeImages and pods");
+        add_limit(&limits, "inplaced-resources", "other", "Deny");
+        add_limit(&limits, "inplaced-pods", "inplaced-pods", "Audit");
+        assert_string_equal(doctor_limits_missing(&limits), "NodeImages and pods");
+        add_limit(&limits, "my-inplaced-pods-2", "my-inplaced-pods-2", "Deny");
+        assert_string_equal(doctor_limits_missing(&limits), "NodeImages");
+        add_limit(&limits, "inplaced-resources", "inplaced-resources", "Deny");
+        assert_null(doctor_limits_missing(&limits));
+}
+
 int main(void) {
         const struct CMUnitTest tests[] = {
                 cmocka_unit_test(test_nodes),
                 cmocka_unit_test(test_other_nodes),
+                cmocka_unit_test(test_limits),
         };
 
         return cmocka_run_group_tests_name("doctor-plan", tests, NULL, NULL);
