@@ -97,6 +97,7 @@ static void append(FILE *to, const char *text) {
 
 typedef enum Part {
         PART_IMAGE,
+        PART_SHORT_IMAGE,
         PART_SHORT_ID,
         PART_ID,
 } Part;
@@ -107,9 +108,11 @@ static int append_part(FILE *to, const Containers *containers, Part part) {
         cleanup(free_p) char *image = NULL;
         int r = 0;
 
-        if (part == PART_IMAGE) {
+        if (part == PART_IMAGE || part == PART_SHORT_IMAGE) {
                 r = template_written_image(containers->pod, name, &image);
-                append(to, image && image[0] ? image : "-");
+                append(to, !image || !image[0]  ? "-"
+                           : part == PART_IMAGE ? image
+                                                : image_short(image));
         } else {
                 append(to, id && part == PART_SHORT_ID ? format_short_id(id, FORMAT_BUFFER)
                                                        : id ?: "-");
@@ -170,6 +173,7 @@ int pod_report_make(json_object *pod, PodReport *ret) {
         if (verdict_since > 0)
                 report.since = verdict_since;
         r = join(pod, PART_IMAGE, &report.images)
+                    ?: join(pod, PART_SHORT_IMAGE, &report.short_images)
                     ?: join(pod, PART_SHORT_ID, &report.running)
                     ?: join(pod, PART_ID, &report.running_ids);
         if (r < 0) {
@@ -183,6 +187,7 @@ int pod_report_make(json_object *pod, PodReport *ret) {
 
 void pod_report_done(PodReport *report) {
         free(report->images);
+        free(report->short_images);
         free(report->running);
         free(report->running_ids);
         *report = POD_REPORT_INIT;

@@ -17,6 +17,7 @@ typedef struct PodReport {
         const char *name;
         const char *node;    /* "-": it is on none */
         char *images;        /* requested, joined with "," */
+        char *short_images;  /* the same, see image_short() */
         char *running;       /* IDs of the images that run, joined likewise: "0123456789ab" */
         char *running_ids;   /* the same, whole */
         const char *verdict; /* "Verified", "ImageStale" ...; "-": no agent has said anything */

@@ -6,6 +6,7 @@
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "agent/base/clock.h"
@@ -110,21 +111,37 @@ static const TableColumn columns[] = {
 };
 /* clang-format on */
 
+/* What tells one image from the other is not in the short form of either. */
+static bool needs_whole_images(json_object *record) {
+        json_object_object_foreach(record_images(record, true), container, image) {
+                const char *before = json_object_get_string(image);
+                const char *after = json_get_text(record_images(record, false), container);
+
+                if (before && after && strcmp(image_short(before), image_short(after)) == 0)
+                        return true;
+        }
+        return false;
+}
+
 /* Of the containers that are updated, what the pod asks for. */
-static int format_images(json_object *pod, json_object *containers, char **ret) {
+static int format_images(json_object *pod, json_object *record, char **ret) {
+        bool is_whole = needs_whole_images(record);
         size_t size = 0;
         bool is_first = true;
         FILE *stream = open_memstream(ret, &size);
 
         if (!stream)
                 return -ENOMEM;
-        json_object_object_foreach(containers, container, ignored) {
+        json_object_object_foreach(record_target(record), container, ignored) {
                 cleanup(free_p) char *image = NULL;
 
                 (void) ignored;
                 if (template_written_image(pod, container, &image) < 0)
                         continue;
-                (void) fprintf(stream, "%s%s", is_first ? "" : ",", image ? image : "-");
+                (void) fprintf(stream, "%s%s", is_first ? "" : ",",
+                               !image     ? "-"
+                               : is_whole ? image
+                                          : image_short(image));
                 is_first = false;
         }
         return fclose(stream) == 0 ? 0 : -ENOMEM;
@@ -135,7 +152,7 @@ static int add_row(Table *table, const RolloutShow *show, json_object *record, c
         json_object *noted = json_get(show->pods, name, json_type_object);
         const char *node = object_text(pod, "spec.nodeName");
         cleanup(free_p) char *images = NULL;
-        int r = format_images(pod, record_target(record), &images);
+        int r = format_images(pod, record, &images);
 
         if (r < 0)
                 return r;

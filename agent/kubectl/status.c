@@ -27,15 +27,15 @@ enum { COLUMN_NAMESPACE, COLUMN_POD, COLUMN_IMAGE, COLUMN_RUNNING, COLUMN_VERDIC
        COLUMN_RESTARTS, COLUMN_SINCE, COLUMN_AGENT, COLUMN_NODE, COLUMN_MESSAGE, _COLUMN_MAX };
 
 static const TableColumn columns[_COLUMN_MAX] = {
-        [COLUMN_NAMESPACE]   = { .title = "NAMESPACE" },
-        [COLUMN_POD]         = { .title = "POD" },
+        [COLUMN_NAMESPACE]   = { .title = "NAMESPACE", .may_be_cut = true },
+        [COLUMN_POD]         = { .title = "POD", .may_be_cut = true, .keeps_tail = true, .width_min = 12 },
         [COLUMN_IMAGE]       = { .title = "IMAGE", .may_be_cut = true, .keeps_tail = true },
         [COLUMN_RUNNING]     = { .title = "RUNNING", .may_be_cut = true },
-        [COLUMN_VERDICT]     = { .title = "VERDICT" },
-        [COLUMN_ENVIRONMENT] = { .title = "ENVIRONMENT" },
+        [COLUMN_VERDICT]     = { .title = "VERDICT", .is_optional = true },
+        [COLUMN_ENVIRONMENT] = { .title = "ENVIRONMENT", .is_optional = true },
         [COLUMN_RESTARTS]    = { .title = "RESTARTS", .is_right = true },
         [COLUMN_SINCE]       = { .title = "SINCE", .is_right = true },
-        [COLUMN_AGENT]       = { .title = "AGENT" },
+        [COLUMN_AGENT]       = { .title = "AGENT", .may_be_cut = true, .is_optional = true },
         [COLUMN_NODE]        = { .title = "NODE", .is_wide = true },
         [COLUMN_MESSAGE]     = { .title = "MESSAGE", .is_wide = true },
 };
@@ -45,8 +45,9 @@ static const TableColumn columns[_COLUMN_MAX] = {
 typedef struct Status {
         Session *session;
         const Flags *flags;
-        Table *table;      /* NULL: -o json, yaml or name */
-        json_object *list; /* NULL: a table, or names */
+        Table *table;                     /* NULL: -o json, yaml or name */
+        TableColumn columns[_COLUMN_MAX]; /* of the table */
+        json_object *list;                /* NULL: a table, or names */
         Agents agents;
         bool has_failed; /* some of what was asked for is not there */
         size_t n_pods;
@@ -65,7 +66,7 @@ static int add_row(Status *status, const PodReport *report) {
         const char *cells[_COLUMN_MAX] = {
                 [COLUMN_NAMESPACE] = report->namespace,
                 [COLUMN_POD] = report->name,
-                [COLUMN_IMAGE] = report->images,
+                [COLUMN_IMAGE] = is_wide ? report->images : report->short_images,
                 [COLUMN_RUNNING] = is_wide ? report->running_ids : report->running,
                 [COLUMN_VERDICT] = report->verdict,
                 [COLUMN_ENVIRONMENT] = report->environment,
@@ -74,7 +75,7 @@ static int add_row(Status *status, const PodReport *report) {
                 [COLUMN_AGENT] = node_agent_describe(agents_find(&status->agents, report->node),
                                                      agent, sizeof(agent)),
                 [COLUMN_NODE] = report->node,
-                [COLUMN_MESSAGE] = report->message,
+                [COLUMN_MESSAGE] = strcmp(report->verdict, "Verified") == 0 ? "" : report->message,
         };
         const int64_t age = (int64_t) time(NULL) - report->since;
         FormatBuffer since;
@@ -293,9 +294,13 @@ static int status_init(Status *status) {
 
         if (status->flags->wants_names)
                 return 0;
-        if (is_table)
-                return table_new(columns + first, _COLUMN_MAX - first,
+        if (is_table) {
+                memcpy(status->columns, columns, sizeof(columns));
+                for (size_t i = 0; status->flags->watch && i < _COLUMN_MAX; i++)
+                        status->columns[i].is_optional = false; /* what it has may change */
+                return table_new(status->columns + first, _COLUMN_MAX - first,
                                  status->flags->format == OUTPUT_WIDE, &status->table);
+        }
 
         status->list = json_object_new_array();
         return status->list ? 0 : -ENOMEM;

@@ -313,6 +313,12 @@ int template_refuse_container(json_object *template, const char *container, Erro
                          container, names);
 }
 
+const char *image_short(const char *image) {
+        const char *slash = strrchr(image, '/');
+
+        return slash ? slash + 1 : image;
+}
+
 bool template_ends(json_object *template, const char *container) {
         return !template_image(template, container) &&
                find_container(template, "spec.initContainers", container);

@@ -77,6 +77,9 @@ int template_refuse_container(json_object *template, const char *container, Erro
 /* An init container that has ended when the pod runs. */
 bool template_ends(json_object *template, const char *container);
 
+/* "web:2" of "registry.internal/shop/web:2": what fits into a table. Borrowed from it. */
+const char *image_short(const char *image);
+
 /* {container: image}, where "*" stands for all containers and init containers, as for kubectl. The caller owns
  * *ret. */
 int template_expand_images(json_object *template, json_object *images, json_object **ret);

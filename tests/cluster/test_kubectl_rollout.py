@@ -477,7 +477,8 @@ def test_on_a_terminal(make, inplace, images):
     assert heading.split() == ["POD", "NODE", "PHASE", "IMAGE", "SINCE"]
     rows = sorted(line.split()[:4] for line in pods)
     node = workload.cluster.node.name
-    assert rows == [[f"{workload.app}-{n}", node, "updated", images[1]] for n in range(2)]
+    short = images[1].rpartition("/")[2]
+    assert rows == [[f"{workload.app}-{n}", node, "updated", short] for n in range(2)]
     assert (total, rest) == ("2 of 2 pods updated", "")
     assert end.endswith(f"/{workload.app} image updated")
 

@@ -74,7 +74,9 @@ def test_real_pod(inplace, node_agent, make_pod, tools):
     (row,) = rows(inplace.run("status", f"pod/{pod.name}"))
     image_id = pod.status("main")["imageID"].rpartition("sha256:")[2]
     assert row["POD"] == pod.name
-    assert row["IMAGE"] == tools
+    assert row["IMAGE"] == tools.rpartition("/")[2]
+    (wide,) = rows(inplace.run("status", f"pod/{pod.name}", "-o", "wide"))
+    assert wide["IMAGE"] == tools
     assert row["RUNNING"] == image_id[:12]
     assert (row["VERDICT"], row["ENVIRONMENT"], row["RESTARTS"]) == ("Verified", "current", "0")
 
@@ -82,10 +84,40 @@ def test_real_pod(inplace, node_agent, make_pod, tools):
 def test_stale_pod(inplace, make_hollow):
     make_hollow("stale", "registry.test/app:2", "ImageStale")
     (row,) = rows(inplace.run("status", "-l", "kubectl=status"))
-    assert row["IMAGE"] == "registry.test/app:2"
+    assert row["IMAGE"] == "app:2"
     assert row["RUNNING"] == "0123456789ab"
-    assert (row["VERDICT"], row["ENVIRONMENT"], row["RESTARTS"]) == ("ImageStale", "-", "3")
+    assert (row["VERDICT"], row["RESTARTS"]) == ("ImageStale", "3")
+    assert "ENVIRONMENT" not in row and "AGENT" not in row  # nothing is known of either
     assert row["SINCE"].endswith("d")
+
+
+def test_eighty_columns(inplace, kube):
+    """On a terminal each pod is one line, in which all images can be seen."""
+    name = "web-with-a-long-name-5d9c8b7f6-x7k2p"
+    images = ["localhost:5000/team/shop/web:2", "localhost:5000/team/shop/side:3"]
+    containers = [{"name": f"c{n}", "image": image} for n, image in enumerate(images)]
+    status = {
+        "conditions": [{"type": VERIFIED, "status": "True", "reason": "Verified", "message": "all is well"}],
+        "containerStatuses": [
+            {"name": one["name"], "image": one["image"], "imageID": f"x@sha256:{n:064}", "ready": True}
+            | {"restartCount": 0, "state": {"running": {"startedAt": "2020-01-01T00:00:00Z"}}}
+            for n, one in enumerate(containers)
+        ],
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}}
+    path = kube.path_of(pod)
+    kube.create(pod | {"spec": {"nodeName": "no-node", "containers": containers}})
+    try:
+        kube.patch(f"{path}/status", {"status": status}, "strategic")
+        terminal = inplace.on_terminal("status", name, columns=80)
+        assert terminal.wait_end(60) == 0
+        wide = inplace.run("status", name, "-o", "wide")
+    finally:
+        kube.delete(path, gracePeriodSeconds="0")
+    lines = terminal.text.replace("\r", "").splitlines()
+    assert len(lines) == 2 and max(map(len, lines)) <= 80
+    assert "web:2,side:3" in lines[1] and "Verified" in lines[1] and "-x7k2p" in lines[1]
+    assert ",".join(images) in wide.stdout and "all is well" not in wide.stdout
 
 
 @pytest.mark.parametrize(("name", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
