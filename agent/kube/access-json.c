@@ -10,8 +10,8 @@
 
 #include "agent/base/cleanup.h"
 
-/* Some of what is said of a text quotes from it, such as a password that begins with "!" and so is
- * a tag. Then the error names only the place. */
+/* Errors may quote from the text, such as a password that begins with "!" and so is a tag. Such an
+ * error is replaced by one that names only the place. */
 static int refuse_text(const Error *error, Error *reterr) {
         const char *message = error_message(error);
         const char *colon = strchr(message, ':');

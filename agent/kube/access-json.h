@@ -17,7 +17,7 @@
 #include "agent/document/documents.h"
 #include "agent/document/json-reader.h"
 
-/* The one document of the text, which is an object; to be freed with documents_wipe(). */
+/* Parses the only document of the text, an object; free it with documents_wipe(). */
 int access_json_parse(const char *text, size_t size, Documents *ret, Error *reterr);
 
 /* Borrowed; *ret is NULL if there is none. */
@@ -26,21 +26,21 @@ int access_json_read_object(struct json_object *object, const JsonPath *path, co
 int access_json_read_list(struct json_object *object, const JsonPath *path, const char *key,
                           struct json_object **ret, Error *reterr);
 
-/* An item of a list, whose path is given. */
+/* Checks an item of a list, whose path is given. */
 int access_json_check_object(struct json_object *item, const JsonPath *path, Error *reterr);
 
 /* Copied, owned by the caller; *ret stays as it was if there is none, or an empty one. */
 int access_json_read_text(struct json_object *object, const JsonPath *path, const char *key,
                           char **ret, Error *reterr);
 
-/* An item of a list, whose path is given; it may be empty. */
+/* Copies an item of a list, whose path is given; it may be empty. */
 int access_json_copy_text(struct json_object *item, const JsonPath *path, char **ret,
                           Error *reterr);
 
 int access_json_read_bool(struct json_object *object, const JsonPath *path, const char *key,
                           bool *ret, Error *reterr);
 
-/* Frees the text and leaves nothing where it was. For cleanup(), too. */
+/* Wipes the text, frees it and sets it to NULL. For cleanup(), too. */
 static inline void access_text_done(char **text) {
         if (*text)
                 explicit_bzero(*text, strlen(*text));
@@ -48,7 +48,7 @@ static inline void access_text_done(char **text) {
         *text = NULL;
 }
 
-/* It can stand in a line of HTTP. */
+/* Whether the text can stand in a line of HTTP. */
 static inline bool access_text_is_line(const char *text) {
         for (; *text; text++)
                 if ((unsigned char) *text < ' ' || *text == 0x7f)

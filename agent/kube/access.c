@@ -36,7 +36,7 @@
 #define OUTPUT_MAX ((size_t) 1 << 20)
 #define TIMEOUT_USEC ((uint64_t) 60 * 1000000)
 
-/* What the server has taken for this long was not wrong from the start. */
+/* A credential that the server took for this long was valid at first. */
 #define PROVEN_USEC ((uint64_t) 60 * 1000000)
 
 /* A file that access depends on, read again when it changed. Such files are rotated while they are in use,
@@ -55,8 +55,8 @@ typedef struct AccessFile {
         char *path; /* NULL: there is no such file */
         char *text; /* NULL: never read */
         struct stat status;
-        bool is_known; /* the status is that of the text, or of the trouble */
-        Error trouble; /* why what is there now is not in force */
+        bool is_known; /* the status belongs to the text, or to the trouble */
+        Error trouble; /* reason why the file's content is not in force */
 } AccessFile;
 
 #define ACCESS_FILE_INIT ((AccessFile){ .path = NULL })
@@ -84,7 +84,7 @@ static void access_file_done(AccessFile *file) {
         *file = ACCESS_FILE_INIT;
 }
 
-/* It may be written again without its times showing it. */
+/* Whether the file may be written again without a new time of change. */
 static bool is_just_changed(const struct stat *status) {
         const struct timespec *changed = &status->st_ctim;
         struct timespec now;
@@ -106,7 +106,7 @@ static int refuse_text(const AccessFile *file, const char *why, Error *reterr) {
         return error_set(reterr, ERROR_INVALID, "%s: %s", file->path, why);
 }
 
-/* *ret_size: what was there, which may have become less since its size was asked. */
+/* Reads the file; *ret_size: its size, which may have shrunk since stat(). */
 static int read_all(const AccessFile *file, int fd, size_t size, char **ret, size_t *ret_size,
                     Error *reterr) {
         char *text = calloc(size + 1, 1);
@@ -181,7 +181,7 @@ static int read_now(AccessFile *file, char **ret, Error *reterr) {
         return 0;
 }
 
-/* The trouble decides only if there is nothing to go on with. */
+/* Refuses with the trouble only if there is no older text. */
 static int file_report(const AccessFile *file, Error *reterr) {
         if (file->text || file->trouble.kind == ERROR_NONE)
                 return 0;
@@ -189,8 +189,8 @@ static int file_report(const AccessFile *file, Error *reterr) {
         return error_copy(reterr, &file->trouble);
 }
 
-/* 1: there is a new text. 0: it is as before, or there is no such file. A refusal, which names the
- * file, only if there never was a text. Costs one stat() as long as nothing changes. */
+/* 1: there is a new text. 0: no change, or there is no such file. Refuses, naming the file, only if
+ * there never was a text. Costs one stat() as long as nothing changes. */
 static int access_file_read(AccessFile *file, Error *reterr) {
         cleanup(access_text_done) char *text = NULL;
         struct stat status;
@@ -221,7 +221,7 @@ static int access_file_read(AccessFile *file, Error *reterr) {
  * are needed, some time before they expire, and when the server has refused them. While it fails, or
  * makes what the server refuses, it is run more and more rarely. */
 
-/* The last thing that the AccessExec does: it may be freed. */
+/* Called as the last step of AccessExec, which it may free. */
 typedef void (*AccessExecChanged)(void *userdata);
 
 typedef struct AccessExec {
@@ -235,9 +235,9 @@ typedef struct AccessExec {
         bool has_credential;
         bool is_refused;     /* by the server */
         unsigned generation; /* differs if the certificate does */
-        Error error;         /* of the last run; unset if it succeeded */
-        unsigned n_failures; /* in a row: runs that failed, or made what was soon refused */
-        uint64_t ended_usec; /* the last run */
+        Error error;         /* error of the last run; unset if it succeeded */
+        unsigned n_failures; /* consecutive failures, or credentials soon refused */
+        uint64_t ended_usec; /* end of the last run */
         uint64_t not_before_usec;
 } AccessExec;
 
@@ -280,7 +280,8 @@ static AccessExec *access_exec_free(AccessExec *exec) {
         return NULL;
 }
 
-/* One failure more; counts from the last run, so what lasted a while is made anew at once. */
+/* Counts a failure. The pause starts at the end of the last run, so a credential that lasted for
+ * some time is renewed at once. */
 static void exec_back_off(AccessExec *exec) {
         exec->n_failures++;
         exec->not_before_usec = exec->ended_usec + backoff_usec(exec->n_failures, random_number());
@@ -300,7 +301,7 @@ static void exec_adopt(AccessExec *exec, ExecCredential *credential) {
         exec->is_refused = false;
 }
 
-/* A program that is not there is worth the hint that was given for that. */
+/* If the program is missing, adds the install hint. */
 static void exec_note_failure(AccessExec *exec, const char *words, const Error *error) {
         const char *hint = error->kind == ERROR_NOT_FOUND ? exec->exec->install_hint : NULL;
         ErrorKind kind = error->kind == ERROR_NOT_FOUND || error->kind == ERROR_INVALID
@@ -424,8 +425,7 @@ static void access_exec_refuse(AccessExec *exec) {
                 exec_back_off(exec);
 }
 
-/* One way to the API server: what a kubeconfig says, or what a pod is given, with the files and the program
- * that belong to it. */
+/* Way to the API server, from a kubeconfig or from a pod's files, with its files and program. */
 typedef struct CredentialSource {
         KubeconfigSpec spec;
         AccessFile ca;
@@ -433,8 +433,8 @@ typedef struct CredentialSource {
         AccessFile key;
         AccessFile token;
         AccessExec *exec;
-        unsigned n_changes; /* of anything but the token */
-        bool is_refused;    /* the token, by the server, and there has been no other one since */
+        unsigned n_changes; /* changes of anything but the token */
+        bool is_refused;    /* the server refused the token, which has not changed since */
 } CredentialSource;
 
 static CredentialSource *credential_source_free(CredentialSource *source) {
@@ -453,7 +453,7 @@ static CredentialSource *credential_source_free(CredentialSource *source) {
 
 DEFINE_CLEANUP(CredentialSource *, credential_source_free)
 
-/* A literal IPv6 address needs brackets. */
+/* Adds the brackets that a literal IPv6 address needs. */
 static int format_server(const char *host, const char *port, char **ret) {
         bool is_ipv6 = strchr(host, ':') != NULL;
 
@@ -475,7 +475,7 @@ static int format_file(const char *folder, const char *name, char **ret) {
         return 0;
 }
 
-/* What is needed in a pod. Refused if the variables of the environment are not there. */
+/* Reads the access of a pod. Refused if the variables of the environment are not there. */
 static int credential_source_read_pod(const char *folder, KubeconfigSpec *ret, Error *reterr) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
         const char *host = getenv("KUBERNETES_SERVICE_HOST");
@@ -498,7 +498,7 @@ static int credential_source_read_pod(const char *folder, KubeconfigSpec *ret, E
         return 0;
 }
 
-/* Counts what is new, other than the token. */
+/* Reads the file and counts its changes. The token is not counted. */
 static int read_counted(CredentialSource *source, AccessFile *file, Error *reterr) {
         int r;
 
@@ -508,7 +508,7 @@ static int read_counted(CredentialSource *source, AccessFile *file, Error *reter
         return r;
 }
 
-/* Both may be replaced between reading one and the other, then the first one is outdated. */
+/* Reads the certificate again after a new key: both may have been replaced since it was read. */
 static int read_pair(CredentialSource *source, Error *reterr) {
         int r;
 
@@ -559,7 +559,7 @@ static int init_files(CredentialSource *source) {
                ?: access_file_init(&source->token, ACCESS_FILE_TOKEN, spec->token_file);
 }
 
-/* The spec is taken over, also in case of a failure. All its files have to be there. */
+/* Takes the spec over, also in case of a failure. All its files have to be there. */
 static int credential_source_new(sd_event *event, KubeconfigSpec *spec,
                                  AccessExecChanged on_changed, void *userdata,
                                  CredentialSource **ret, Error *reterr) {
@@ -661,7 +661,7 @@ static void credential_source_refuse_token(CredentialSource *source) {
                 source->is_refused = true;
 }
 
-/* Why the content of a file is older than the file, or NULL; borrowed. */
+/* Returns why the content in force is older than the file, or NULL; borrowed. */
 static const Error *credential_source_trouble(const CredentialSource *source) {
         const AccessFile *const files[] = {
                 &source->ca,
@@ -687,13 +687,13 @@ struct KubeAccess {
         AccessFile *configs; /* none in a pod */
         size_t n_configs;
         char *config_name;      /* for people: the path, or all of them */
-        bool is_config_waiting; /* for files that it names */
-        Error trouble;          /* why what it says is not in force */
+        bool is_config_waiting; /* waiting for files that it names */
+        Error trouble;          /* reason why its content is not in force */
 
-        CredentialSource *source; /* in force */
+        CredentialSource *source; /* the source in force */
         char *source_name;        /* for people */
         KubeCredentials credentials;
-        unsigned first_generation; /* of the source */
+        unsigned first_generation; /* generation of the first credentials of the source */
 };
 
 DEFINE_CLEANUP(KubeAccess *, kube_access_free)
@@ -775,7 +775,7 @@ static int parse_configs(const KubeAccess *access, KubeconfigSpec *ret, Error *r
                                      ret, reterr);
 }
 
-/* What is in the kubeconfig comes into force as a whole, with the files that it names. */
+/* Puts the kubeconfig in force as a whole, with the files that it names. */
 static int adopt_config(KubeAccess *access, Error *reterr) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
@@ -794,7 +794,7 @@ static int adopt_config(KubeAccess *access, Error *reterr) {
         return error_set(reterr, error.kind, "%s: %s", access->config_name, error_message(&error));
 }
 
-/* 1: one of them is new. As access_file_read(). */
+/* 1: one of the files is new. As access_file_read(). */
 static int read_configs(KubeAccess *access, Error *reterr) {
         bool is_new = false;
 
@@ -810,7 +810,7 @@ static int read_configs(KubeAccess *access, Error *reterr) {
         return is_new;
 }
 
-/* No call waits for a program that belongs to what is no longer in force. */
+/* Follows the kubeconfig, but not while its program runs, for which calls wait. */
 static int follow_config(KubeAccess *access) {
         int r;
 
@@ -837,7 +837,7 @@ static int add_config(KubeAccess *access, const char *path) {
         return access_file_init(&access->configs[access->n_configs++], ACCESS_FILE_DOCUMENT, path);
 }
 
-/* Those that are there. */
+/* Adds the listed files that exist. */
 static int add_listed_configs(KubeAccess *made, const char *list, Error *reterr) {
         cleanup(free_p) char *copy = strdup(list);
         char *rest = copy;
@@ -880,7 +880,7 @@ static int start_with_config(KubeAccess *access, const KubeAccessOptions *option
         return adopt_config(access, reterr);
 }
 
-/* Where it runs; a pod of old may not have the file. */
+/* Reads the pod's namespace; an old pod may not have the file. */
 static int read_pod_namespace(const char *folder, KubeconfigSpec *spec, Error *reterr) {
         cleanup(access_file_done) AccessFile file = ACCESS_FILE_INIT;
         cleanup(error_done) Error ignored = ERROR_INIT;

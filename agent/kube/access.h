@@ -4,11 +4,10 @@
 /*
  * How to reach the API server: where it is, how to know it, and who we are to it
  *
- * Read from a kubeconfig (its current context, or another one), or from what Kubernetes gives to
- * every pod. Files that are named there, tokens above all, are read again when they changed, since
- * they rotate; so is the kubeconfig. What cannot be read any more, or is invalid, leaves in
- * force what was read before, until the server refuses that: then kube_access_get() says what is
- * wrong.
+ * Read from a kubeconfig (its current context, or another one), or from the files that Kubernetes gives
+ * to every pod. The kubeconfig and the files that it names, tokens above all, are read again when they
+ * changed, because they rotate. If a file cannot be read any more, or is invalid, its old content stays in
+ * force until the server refuses that: then kube_access_get() reports the problem.
  * A program of "users[].user.exec" is run when there is no token yet, and again when the token is
  * about to expire or was refused; not in a tight loop if that does not help.
  * See kubernetes.io/docs/reference/config-api/kubeconfig.v1.
@@ -22,7 +21,7 @@
 
 typedef struct KubeAccess KubeAccess;
 
-/* What it takes for one request. Texts are NULL where there is none; certificates and keys are PEM. */
+/* Credentials of one request. Texts are NULL where there is none; certificates and keys are PEM. */
 typedef struct KubeCredentials {
         const char *server; /* such as "https://10.96.0.1:443", without a slash at the end */
         const char *ca;     /* NULL: the system's */
@@ -39,7 +38,7 @@ typedef struct KubeCredentials {
                               * made with the old ones must not be used any more */
 } KubeCredentials;
 
-/* A program ended: kube_access_get() will say something else now. */
+/* A program ended: kube_access_get() will return another result now. */
 typedef void (*KubeAccessChanged)(void *userdata);
 
 typedef struct KubeAccessOptions {
@@ -56,7 +55,7 @@ typedef struct KubeAccessOptions {
         void *userdata;
 } KubeAccessOptions;
 
-/* There is what a pod has: the token's file and the two variables of the environment. */
+/* Whether a pod's files are there: the token's file and the two variables of the environment. */
 bool kube_access_is_pod(const char *pod_folder);
 
 /* Refused with one line if it cannot be used, which names the file and, where there is one, the path
@@ -64,25 +63,25 @@ bool kube_access_is_pod(const char *pod_folder);
 int kube_access_new(const KubeAccessOptions *options, KubeAccess **ret, Error *reterr);
 KubeAccess *kube_access_free(KubeAccess *access);
 
-/* 1: *ret is what to use now, borrowed until the next call or until the loop goes on. 0: a program
- * runs for it, and on_changed will be called. Else a refusal, of the kind ERROR_INVALID or
+/* 1: *ret has the current credentials, borrowed until the next call or until the loop goes on. 0: a
+ * program makes them, and on_changed will be called. Else a refusal, of the kind ERROR_INVALID or
  * ERROR_DENIED, that may end by itself. */
 int kube_access_get(KubeAccess *access, const KubeCredentials **ret, Error *reterr);
 
-/* The server did not take the token (401): the next one has to be read or made anew. */
+/* Notes that the server refused the token (401): it has to be read or made anew. */
 void kube_access_refuse_token(KubeAccess *access);
 
-/* The server took the credentials: what it refused before is no reason any more. */
+/* Notes that the server took the credentials: earlier refusals do not count any more. */
 void kube_access_accept_token(KubeAccess *access);
 
-/* Why something older than what the files say now is in force, or NULL; borrowed. Found out by
- * kube_access_get(). */
+/* Returns why an older content than that of the files is in force, or NULL; borrowed.
+ * kube_access_get() finds it out. */
 const Error *kube_access_trouble(const KubeAccess *access);
 
 /* "kubeconfig /etc/kubernetes/kubelet.conf, context default" or "the pod's service account"; for
  * people; borrowed. */
 const char *kube_access_source(const KubeAccess *access);
 
-/* What the context says, or the pod's own; NULL: nothing. Borrowed. */
+/* Returns the context's namespace and user, or the pod's; NULL: none. Borrowed. */
 const char *kube_access_namespace(const KubeAccess *access);
 const char *kube_access_user(const KubeAccess *access);

@@ -27,20 +27,20 @@ struct KubeClient {
         Metrics *metrics;
         KubeReachable on_reachable;
         void *userdata;
-        const char *headers[2]; /* of each request; ended by NULL */
+        const char *headers[2]; /* headers of each request; ended by NULL */
 
         char *target;
-        HttpPeer *peer;      /* for what is sent from now on; NULL: to be made */
-        unsigned generation; /* of the credentials that the peer has */
-        unsigned n_refused;  /* tokens, so far */
+        HttpPeer *peer;      /* peer for the next requests; NULL: to be made */
+        unsigned generation; /* generation of the peer's credentials */
+        unsigned n_refused;  /* number of refused tokens so far */
         Deferred sender;     /* sends what waits, one call in each turn of the loop */
 
-        KubeCall *calls; /* that have not ended; the newest first */
-        size_t n_sent;   /* of them */
+        KubeCall *calls; /* calls that have not ended; the newest first */
+        size_t n_sent;   /* number of calls that are sent */
 
         Error trouble;
         bool is_reachable;
-        bool is_unauthorized; /* its last answer was 401 */
+        bool is_unauthorized; /* the last answer was 401 */
         uint64_t heard_usec;  /* when anything came from the server */
         ServerClock clock;
 };
@@ -56,8 +56,8 @@ struct KubeCall {
         LIST_LINKS(KubeCall);
         KubeClient *client;
         KubeCallState state;
-        KubeRequest request; /* its texts are ours, but for what follows */
-        unsigned n_pins;     /* callbacks that run, and may drop the call */
+        KubeRequest request; /* with copies of its texts */
+        unsigned n_pins;     /* running callbacks that may drop the call */
         bool is_dropped;
         bool is_second;   /* it has been refused with 401 once */
         bool is_counted;  /* this exchange */
@@ -70,7 +70,7 @@ struct KubeCall {
         uint64_t deadline_usec;
         uint64_t sent_usec;
         uint64_t heard_usec; /* when it was sent, and each time something came */
-        unsigned n_refused;  /* what the client's was when it was sent */
+        unsigned n_refused;  /* the client's n_refused when the call was sent */
         int code;            /* 0: the answer has not begun */
 
         char *body;
@@ -85,12 +85,12 @@ static uint64_t kube_client_now(const KubeClient *client) {
         return loop_now_usec(client->event);
 }
 
-/* Lets the sender find out whether something can be sent. */
+/* Makes the sender check whether it can send. */
 static int kube_client_kick(KubeClient *client) {
         return deferred_request(&client->sender);
 }
 
-/* The server answers, or does not. May call on_reachable, in which any call may be dropped. */
+/* Notes that the server answers. May call on_reachable, in which any call may be dropped. */
 static void kube_client_note_answer(KubeClient *client) {
         if (client->is_reachable)
                 return;
@@ -101,7 +101,7 @@ static void kube_client_note_answer(KubeClient *client) {
                 client->on_reachable(NULL, client->userdata);
 }
 
-/* A status that is no 401 means that the server knows who we are. */
+/* Any status but 401 means that the server knows who we are. */
 static void kube_client_note_code(KubeClient *client, int code) {
         client->is_unauthorized = code == 401;
         if (code != 401)
@@ -120,7 +120,7 @@ static void kube_client_note_trouble(KubeClient *client, const Error *error) {
                 client->on_reachable(&client->trouble, client->userdata);
 }
 
-/* What is sent from now on gets another connection. */
+/* Gives another connection to the next requests. */
 static void kube_client_retire_peer(KubeClient *client) {
         client->peer = http_peer_unref(client->peer);
 }
@@ -154,7 +154,7 @@ static void kube_call_destroy(KubeCall *call) {
         free(call);
 }
 
-/* Takes it from the client: nothing happens to it any more. */
+/* Removes the call from the client. */
 static void kube_call_detach(KubeCall *call) {
         KubeClient *client = call->client;
 
@@ -207,7 +207,7 @@ static const char *object_of(const char *path, int *ret_size) {
         return object;
 }
 
-/* Names the request in front of what is said about it. */
+/* Puts the name of the request before the error. */
 static void kube_call_set_error(const KubeCall *call, const Error *source, Error *ret) {
         int size;
         const char *object = object_of(call->request.path, &size);
@@ -216,7 +216,7 @@ static void kube_call_set_error(const KubeCall *call, const Error *source, Error
                          error_message(source));
 }
 
-/* Ends it with a reply or without (code 0). The call may be gone afterwards. */
+/* Ends the call with a reply or without (code 0). The call may be gone afterwards. */
 static int kube_call_finish(KubeCall *call, const KubeReply *reply, const Error *error) {
         cleanup(error_done) Error named = ERROR_INIT;
         KubeClient *client = call->client;
@@ -239,7 +239,7 @@ static int kube_call_finish(KubeCall *call, const KubeReply *reply, const Error 
         return r;
 }
 
-/* What is no value of the label in the table of metrics.c is "other". */
+/* Returns "other" for a code that the table of metrics.c does not have. */
 static const char *code_label(int code) {
         static const struct {
                 int code;
@@ -272,7 +272,7 @@ static void kube_call_count(KubeCall *call, int code) {
                                 (double) duration_usec / 1e6);
 }
 
-/* The server does not answer, unless another call was answered meanwhile. */
+/* Notes that the server does not answer, unless another call was answered meanwhile. */
 static void kube_call_note_trouble(KubeCall *call, const Error *error) {
         if (call->client->heard_usec <= call->sent_usec)
                 kube_client_note_trouble(call->client, error);
@@ -293,8 +293,8 @@ static void describe_lateness(const KubeCall *call, bool is_silent, Error *ret) 
                                  http_peer_server(call->peer), seconds);
 }
 
-/* The connection that it was sent over may be dead. If nothing at all comes any more, the next ones
- * must not wait for it. */
+/* Ends the call. Its connection may be dead: if nothing at all arrives, the next calls get another
+ * one. */
 static int kube_call_time_out(KubeCall *call, bool is_silent) {
         cleanup(error_done) Error error = ERROR_INIT;
         const KubeReply reply = { .code = call->code };
@@ -336,7 +336,7 @@ static int on_timer(void *userdata) {
         return kube_call_arm(call);
 }
 
-/* What comes while it is armed for the end of a silence does not arm it again: it checks then. */
+/* Arms the timer. Data that arrives does not move it: on_timer() checks the silence then. */
 static int kube_call_arm(KubeCall *call) {
         uint64_t silence_ends = kube_call_silence_ends(call);
         uint64_t usec = silence_ends < call->deadline_usec ? silence_ends : call->deadline_usec;
@@ -433,7 +433,7 @@ static void kube_call_judge(const KubeCall *call, const HttpEnd *end, Error *ret
                 (void) error_copy(ret, end->error);
 }
 
-/* A token that another call was refused with has been replaced since, and is not to blame. */
+/* Refuses the token, unless it was replaced after another call had been refused. */
 static int kube_call_send_again(KubeCall *call) {
         KubeClient *client = call->client;
 
@@ -525,7 +525,7 @@ static int kube_client_set_peer(KubeClient *client, const KubeCredentials *crede
         return kube_client_set_target(client, http_peer_server(client->peer));
 }
 
-/* 1: there are credentials and a peer that goes with them. 0: not yet. */
+/* 1: the credentials and their peer are ready. 0: not yet. */
 static int kube_client_prepare(KubeClient *client, const KubeCredentials **ret, Error *reterr) {
         int r;
 
@@ -597,8 +597,7 @@ static int kube_client_open_access(KubeClient *client, const KubeAccessOptions *
         return kube_access_new(&complete, &client->access, reterr);
 }
 
-/* So that it is known from the start where requests will go. What is refused now is reported to those
- * who ask. */
+/* Finds out the target of requests at the start. A refusal is reported to later callers. */
 static int kube_client_try_access(KubeClient *client) {
         cleanup(error_done) Error ignored = ERROR_INIT;
         const KubeCredentials *credentials;
@@ -687,7 +686,7 @@ const char *kube_client_target(const KubeClient *client) {
         return client->target;
 }
 
-/* What is pending, and in what order, is up to the client; the request has its limits filled in. */
+/* Prepares the call. The client decides what is pending, and in what order. */
 static void kube_call_start(KubeCall *call, KubeClient *client) {
         KubeRequest *request = &call->request;
 

@@ -51,15 +51,15 @@ sd_event *kube_client_event(const KubeClient *client);
 /* Why the server does not answer, or NULL. Before the first answer it is unset: ERROR_NONE. */
 const Error *kube_client_trouble(const KubeClient *client);
 
-/* Whatever is asked fails for the same reason: the server does not answer, or does not know who we are.
- * The caller need not report that. */
+/* Whether all calls fail for the same reason: the server does not answer, or does not know who we
+ * are. The caller need not report that. */
 bool kube_client_is_in_trouble(const KubeClient *client);
 
-/* What time it is for the server, in microseconds since 1970, whatever the clock of this node says;
- * false: no answer has said so. To be compared with what the server has written into objects. */
+/* Returns the server's time, in microseconds since 1970, whatever the clock of this node says, to
+ * compare with times in objects; false: no answer has shown it yet. */
 bool kube_client_server_usec(const KubeClient *client, int64_t *ret);
 
-/* How it knows what to send; borrowed. */
+/* Returns the client's access; borrowed. */
 const KubeAccess *kube_client_access(const KubeClient *client);
 
 /* "https://10.96.0.1:443 by the pod's service account"; for people; borrowed. */
@@ -69,7 +69,7 @@ typedef struct KubeReply {
         int code;         /* HTTP's status; 0: none came */
         const char *body; /* ends with a NUL that size does not count; "" if on_data took it */
         size_t size;
-        uint64_t retry_after_usec; /* what the server asks for; 0: nothing */
+        uint64_t retry_after_usec; /* pause that the server requests; 0: none */
 } KubeReply;
 
 /* error is NULL for a status of 2xx. Else its kind is that of the status: 400 and 422 INVALID, 401
@@ -79,8 +79,8 @@ typedef struct KubeReply {
  * The message is one line that names the request, e.g. "PATCH nodeimages/node-1/status: ...". */
 typedef int (*KubeReplied)(const KubeReply *reply, const Error *error, void *userdata);
 
-/* A piece of a body of status 2xx; of others there are none, they come with the reply. A negative
- * return ends the call as if the connection were cut: on_replied gets ERROR_CANCELED. */
+/* A piece of a body of status 2xx; other bodies come with the reply. A negative return ends the
+ * call as if the connection were cut: on_replied gets ERROR_CANCELED. */
 typedef int (*KubeData)(const char *data, size_t size, void *userdata);
 
 /* The status is 2xx; the first piece of the body may be long in coming. A negative return ends the
@@ -96,7 +96,7 @@ typedef struct KubeRequest {
         const char *content_type;
         const char *body; /* NULL: none; ends with a NUL */
         size_t reply_max; /* bytes; a larger body is ERROR_INVALID. 0: 4 MiB. Not for on_data */
-        uint64_t timeout_usec;    /* of the whole exchange; 0: 30 s, UINT64_MAX: none */
+        uint64_t timeout_usec;    /* timeout of the whole exchange; 0: 30 s, UINT64_MAX: none */
         uint64_t silence_usec;    /* without a byte, once the answer began; 0: no limit */
         KubeAccepted on_accepted; /* once at most, before on_data; may be NULL */
         KubeData on_data;         /* NULL: the body comes with the reply */

@@ -17,9 +17,9 @@
 #define REPLY_MAX ((size_t) 1 << 20)
 #define DISCOVERY_VERSIONS_MAX 32
 
-/* What the API server says of itself: meta/v1 APIGroup and APIResourceList */
+/* Documents of discovery: meta/v1 APIGroup and APIResourceList */
 
-/* Reads the text, and in it the list, which is NULL if it is not there. */
+/* Parses the text and finds its list, which is NULL if it is missing. */
 static int read_list(const char *text, size_t size, const char *key, json_object **ret_root,
                      json_object **ret_list, Error *reterr) {
         cleanup(json_object_put_p) json_object *root = NULL;
@@ -39,7 +39,7 @@ static int read_list(const char *text, size_t size, const char *key, json_object
         return 0;
 }
 
-/* The text of one member of one item. */
+/* Reads a text member of one item. */
 static int read_item(json_object *list, const char *list_key, size_t i, const char *key,
                      const char **ret, Error *reterr) {
         const JsonPath list_path = { .key = list_key };
@@ -60,7 +60,7 @@ static uint32_t find_version(const char *const *versions, const char *version) {
         return 0;
 }
 
-/* Which of the requested versions, a list that ends with NULL, the group has: bit i is for the i-th. */
+/* Finds the requested versions, a list that ends with NULL, in the group: bit i is for the i-th. */
 static int read_group(const char *text, size_t size, const char *const *versions,
                       uint32_t *ret_served, Error *reterr) {
         cleanup(json_object_put_p) json_object *root = NULL;
@@ -138,7 +138,7 @@ static int discovery_finish(KubeDiscovery *discovery, const char *version, const
         return discovery->on_discovered(version, error, discovery->userdata);
 }
 
-/* What the server says is invalid: the message names its page. */
+/* Ends with an error that names the page of the server's invalid answer. */
 static int discovery_refuse(KubeDiscovery *discovery, const char *version, const Error *cause) {
         cleanup(error_done) Error error = ERROR_INIT;
 

@@ -25,7 +25,7 @@
 
 /* The plan */
 
-/* What each thing that is remembered begins with. */
+/* Common first member of all remembered items. */
 typedef struct Memory {
         uint64_t key;
         uint64_t used_at; /* in turns of the plan; 0: nothing is remembered here */
@@ -60,7 +60,7 @@ struct EventPlan {
         Record records[EVENT_RECORDS_MAX];
 };
 
-/* Finds the key, or the place that can best be spared. */
+/* Finds the key, or else the best place for a new item. */
 static Memory *find(void *items, size_t n_items, size_t item_size, uint64_t key, bool *ret_found) {
         Memory *oldest = items;
 
@@ -75,7 +75,7 @@ static Memory *find(void *items, size_t n_items, size_t item_size, uint64_t key,
                 if (item->used_at < oldest->used_at)
                         oldest = item;
                 if (item->used_at == 0)
-                        break; /* those behind it never were used either */
+                        break; /* all further places are unused */
         }
 
         return oldest;
@@ -124,7 +124,7 @@ static Kind *plan_kind(EventPlan *plan, uint64_t key, uint64_t now_usec) {
         return kind;
 }
 
-/* There were too many others of this kind. */
+/* Whether there were too many other events of this kind. */
 static bool is_one_too_many(Kind *kind, uint64_t message) {
         for (size_t i = 0; i < kind->n_messages; i++)
                 if (kind->messages[i] == message)
@@ -173,7 +173,7 @@ EventDecision event_plan_decide(EventPlan *plan, const EventKeys *keys, uint64_t
 
         key = is_combined ? keys->combined : keys->event;
         record = (Record *) find(plan->records, EVENT_RECORDS_MAX, sizeof(*record), key, &is_known);
-        if (is_known) /* counted in any case, so that the next one that may be sent has it */
+        if (is_known) /* counts also dropped events, for the next one that is sent */
                 decision = plan_repeat(plan, record, is_allowed ? EVENT_REPEAT : EVENT_DROP);
         else if (is_allowed)
                 decision = plan_create(plan, record, key, wall_nsec);
@@ -191,7 +191,7 @@ void event_plan_forget(EventPlan *plan, uint64_t key) {
         if (!is_known)
                 return;
 
-        /* No gap: the last one takes its place. */
+        /* The last record fills the gap. */
         while (last + 1 < plan->records + EVENT_RECORDS_MAX && (last + 1)->memory.used_at > 0)
                 last++;
         *record = *last;
@@ -400,12 +400,12 @@ static int add_object(json_object *object, const char *key, const Member *member
         add_object(object, key, (const Member[]){ __VA_ARGS__ }, \
                    sizeof((const Member[]){ __VA_ARGS__ }) / sizeof(Member))
 
-/* What differs each time that it happens. */
+/* Adds the members that change with each occurrence. */
 static int add_latest(json_object *json, const EventRecord *record) {
         char last_at[RFC3339_SIZE];
         int r;
 
-        /* The API has 32 bits for it. */
+        /* The API has 32 bits for the count. */
         r = patch_add(json, "count",
                       json_object_new_int(record->count > INT_MAX ? INT_MAX : (int) record->count));
         if (r < 0)

@@ -27,7 +27,7 @@ typedef struct KubeReference {
 
 #define EVENT_BUCKET_SIZE 25
 #define EVENT_REFILL_USEC ((uint64_t) 300 * 1000000)
-#define EVENT_MESSAGES_MAX 10 /* of one kind; from then on others are combined */
+#define EVENT_MESSAGES_MAX 10 /* messages of one kind; from then on others are combined */
 #define EVENT_WINDOW_USEC ((uint64_t) 600 * 1000000)
 
 #define EVENT_OBJECTS_MAX 256
@@ -36,12 +36,12 @@ typedef struct KubeReference {
 
 typedef struct EventPlan EventPlan;
 
-/* Two events are about the same object, of the same kind, the same if these numbers are. */
+/* Hashes that decide whether two events have the same object, kind, or text. */
 typedef struct EventKeys {
         uint64_t object;
         uint64_t kind;     /* object, type and reason */
         uint64_t event;    /* all of it */
-        uint64_t combined; /* of all of this kind, but another one than those above */
+        uint64_t combined; /* combined event of this kind; differs from all keys above */
 } EventKeys;
 
 typedef enum EventAction {
@@ -54,7 +54,7 @@ typedef enum EventAction {
 typedef struct EventDecision {
         EventAction action;
         bool is_combined;
-        uint64_t key;     /* of the event to be sent */
+        uint64_t key;     /* key of the event to be sent */
         uint64_t stamp;   /* unique; the same for all repetitions */
         uint64_t count;   /* how often it happened, this time included */
         int64_t first_at; /* seconds since the epoch */
@@ -63,19 +63,19 @@ typedef struct EventDecision {
 int event_plan_new(EventPlan **ret);
 EventPlan *event_plan_free(EventPlan *plan);
 
-/* It happens now, which is given by a clock that never goes back and by the one on the wall. */
+/* Decides on an event that happens now, by the monotonic clock and by the wall clock. */
 EventDecision event_plan_decide(EventPlan *plan, const EventKeys *keys, uint64_t now_usec,
                                 uint64_t wall_nsec);
 
-/* What was to be created was not, so when it happens again it is new. */
+/* Forgets an event that could not be created, so that it is new when it happens again. */
 void event_plan_forget(EventPlan *plan, uint64_t key);
 
 #define EVENT_NAME_SIZE 254
 #define EVENT_MESSAGE_MAX 1024 /* bytes */
 
-/* One event, with texts of its own. */
+/* An event with its own texts. */
 typedef struct EventRecord {
-        KubeReference object; /* its texts, type and reason are in the block */
+        KubeReference object; /* the texts, type and reason are in the block */
         const char *type;
         const char *reason;
         char *block;
@@ -94,11 +94,11 @@ int event_record_init(EventRecord *record, const KubeReference *object, const ch
                       const char *reason);
 void event_record_done(EventRecord *record);
 
-/* It happened, for the first time or again. */
+/* Notes that the event happened, for the first time or again. */
 int event_record_happen(EventRecord *record, const EventDecision *decision, const char *message,
                         int64_t now);
 
-/* What makes two events alike. The seed keeps others from choosing texts that seem alike. */
+/* Hashes the parts that make two events alike. A secret seed prevents chosen collisions. */
 EventKeys event_keys(uint64_t seed, const KubeReference *object, const char *type,
                      const char *reason, const char *message);
 
@@ -110,12 +110,12 @@ typedef struct EventSource {
 /* "node-1.18a4c5b2f01e3d77": valid whatever the object is called. */
 const char *event_spec_name(const EventRecord *record, char buffer[static EVENT_NAME_SIZE]);
 
-/* Where it goes: the namespace of its object, or "default". */
+/* Returns the namespace of the event: that of its object, or "default". */
 const char *event_spec_namespace(const EventRecord *record);
 
-/* The whole of it, and what changes when it happens again. The caller owns *ret. */
+/* Format the whole event, and the members that change. The caller owns *ret. */
 int event_spec_create(const EventRecord *record, const EventSource *source, char **ret);
 int event_spec_patch(const EventRecord *record, char **ret);
 
-/* The namespace is being deleted: what the server's refusal (a Status) says. */
+/* Whether the refusal (a Status) says that the namespace is being deleted. */
 bool event_spec_is_terminating(const char *text, size_t size);

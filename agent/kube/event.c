@@ -21,7 +21,7 @@
 #define DENIALS_MAX 3
 #define CODE_CONFLICT 409
 
-/* One event on its way to the API server. */
+/* An event on its way to the API server. */
 typedef struct EventItem {
         LIST_LINKS(struct EventItem);
         KubeEvents *events;
@@ -40,11 +40,11 @@ struct KubeEvents {
         EventPlan *plan;
         uint64_t seed;
 
-        /* Of one key, at most one waits and one is being sent. */
+        /* For each key, at most one item waits and one is being sent. */
         EventItem *waiting; /* in the order in which they are sent */
         EventItem *last;
         EventItem *sending;
-        size_t n_waiting; /* both of them */
+        size_t n_waiting; /* waiting and sending */
         size_t n_calls;
 
         Timer retry;         /* while the server does not answer */
@@ -53,7 +53,7 @@ struct KubeEvents {
         bool is_logged[_ERROR_KIND_MAX]; /* why some were dropped */
 };
 
-/* It is on no list any more. Ends its call. */
+/* The item must not be on a list. Ends its call. */
 static EventItem *event_item_free(EventItem *item) {
         if (!item)
                 return NULL;
@@ -176,7 +176,7 @@ static void waiting_remove(KubeEvents *events, EventItem *item) {
         list_remove(&events->waiting, item);
 }
 
-/* One line for each kind of reason: events are too many, and too unimportant, for one each. */
+/* Logs a line for each kind of reason; events are too many for a line each. */
 static void events_drop(KubeEvents *events, const EventRecord *record, const Error *error) {
         events->n_dropped++;
         if (events->is_logged[error->kind])
@@ -191,7 +191,7 @@ static void events_drop(KubeEvents *events, const EventRecord *record, const Err
                 error_message(error), error_kind_to_string(error->kind));
 }
 
-/* The call has ended. */
+/* Ends the item's call. */
 static void item_settle(EventItem *item) {
         KubeEvents *events = item->events;
 
@@ -205,7 +205,7 @@ static void item_finish(EventItem *item) {
         event_item_free(item);
 }
 
-/* To be sent once more, and before all others. Has it happened again meanwhile, it is one event. */
+/* Queues the item again, before all others. Merges it with a newer occurrence. */
 static void item_requeue(EventItem *item) {
         KubeEvents *events = item->events;
         EventItem *newer = event_items_find(events->waiting, item->key);
@@ -243,7 +243,7 @@ static int events_back_off(KubeEvents *events, const KubeReply *reply) {
                            kube_retry_usec(++events->n_failures, reply, random_number()));
 }
 
-/* It is there: it was written now, or by an earlier try whose answer was lost. */
+/* Whether the server has the event: from this try, or from an earlier one whose answer was lost. */
 static bool is_written(const EventItem *item, const KubeReply *reply, const Error *error) {
         return !error || (reply->code == CODE_CONFLICT && !item->is_repeat && item->n_tries > 0);
 }
@@ -271,7 +271,7 @@ static int on_sent(const KubeReply *reply, const Error *error, void *userdata) {
                 item_requeue(item);
                 r = events_back_off(events, reply);
         } else if (item->is_repeat && error->kind == ERROR_NOT_FOUND) {
-                item->is_repeat = false; /* the server has forgotten it: they last an hour there */
+                item->is_repeat = false; /* the server has deleted it, as it does after an hour */
                 item_requeue(item);
         } else {
                 item_give_up(item, reply, error);
@@ -283,7 +283,7 @@ static int on_sent(const KubeReply *reply, const Error *error, void *userdata) {
         return events_pump(events);
 }
 
-/* The next one of which no former state is being written: the newest has to be the last. */
+/* Returns the next item whose key is not being sent, so that the newest state comes last. */
 static EventItem *events_next(const KubeEvents *events) {
         for (EventItem *item = events->waiting; item; item = item->next)
                 if (!event_items_find(events->sending, item->key))

@@ -36,5 +36,5 @@ size_t kube_events_n_waiting(const KubeEvents *events);
 /* Never sent, since the start: over a limit, or refused for good. */
 uint64_t kube_events_n_dropped(const KubeEvents *events);
 
-/* Does not wait any longer if it is backing off: the server is known to answer. */
+/* Ends a pause, because the server is known to answer. */
 int kube_events_kick(KubeEvents *events);

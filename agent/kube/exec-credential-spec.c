@@ -130,7 +130,7 @@ static int read_pem(struct json_object *status, const JsonPath *path, const char
         return 0;
 }
 
-/* A tenth of its life, but not much for a long one. */
+/* Renews a credential when a tenth of its life is left, and at most MARGIN_MAX_SEC early. */
 static int64_t choose_renewal(int64_t now, int64_t expires_at) {
         int64_t margin = (expires_at - now) / 10;
 

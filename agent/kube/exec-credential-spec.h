@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What a program that makes credentials is given, and what it answers
+ * Input and output of a program that makes credentials
  *
  * Both are an object of the kind ExecCredential, whose version the kubeconfig chooses.
  * See kubernetes.io/docs/reference/config-api/client-authentication.v1.
@@ -27,8 +27,8 @@ typedef struct ExecCredentialCluster {
         const char *config; /* JSON */
 } ExecCredentialCluster;
 
-/* What the program finds in KUBERNETES_EXEC_INFO. cluster: NULL if it is not to know. Owned by the
- * caller. */
+/* Formats the program's KUBERNETES_EXEC_INFO. cluster: NULL if the program does not get it. Owned
+ * by the caller. */
 int exec_credential_request(const char *api_version, const ExecCredentialCluster *cluster,
                             char **ret);
 
@@ -43,8 +43,8 @@ typedef struct ExecCredential {
 
 #define EXEC_CREDENTIAL_INIT ((ExecCredential){ .token = NULL })
 
-/* now: in seconds since the epoch; what has expired by then is refused. A refusal is one line
- * without any value of the text, which need not end with a NUL. */
+/* now: in seconds since the epoch; an expired credential is refused. A refusal is one line without
+ * any value of the text, which need not end with a NUL. */
 int exec_credential_parse(const char *text, size_t size, const char *api_version, int64_t now,
                           ExecCredential *ret, Error *reterr);
 

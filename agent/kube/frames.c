@@ -47,7 +47,7 @@ static int buffer_take(Frames *frames, Slice *piece, size_t n) {
         return 0;
 }
 
-/* Whole in one piece, a line is not copied. */
+/* Does not copy a line that is whole in one piece. */
 static int next_line(Frames *frames, Slice *piece, Slice *ret, Error *reterr) {
         const char *end = slice_find(*piece, '\n');
         size_t n = end ? (size_t) (end - piece->data) : piece->size;
@@ -79,7 +79,7 @@ static size_t length_of(const char *data) {
                (size_t) bytes[3];
 }
 
-/* Takes until so many bytes are there, counted with the length. 1: they are. */
+/* Fills the buffer to this size, which includes the length. 1: done. */
 static int take_until(Frames *frames, Slice *piece, size_t wanted) {
         size_t missing = wanted - frames->size;
         int r;
@@ -98,7 +98,7 @@ static int next_counted(Frames *frames, Slice *piece, Slice *ret, Error *reterr)
                         return r;
         }
 
-        /* Refused before any of it is taken: a length is easily said. */
+        /* Refuses a length before taking any byte of the frame: a sender can claim any length. */
         size = length_of(frames->buffer);
         if (size > frames->frame_max)
                 return refuse_size(frames, reterr);
@@ -112,7 +112,7 @@ static int next_counted(Frames *frames, Slice *piece, Slice *ret, Error *reterr)
         return 1;
 }
 
-/* The previous frame is not needed any more. */
+/* Frees a large buffer once the previous frame is not needed any more. */
 static void shrink(Frames *frames) {
         if (frames->size == 0 && frames->allocated > BUFFER_KEPT)
                 frames_done(frames);

@@ -35,5 +35,5 @@ typedef struct Frames {
  * allowed is refused, and then nothing that follows can be understood. Empty lines are no frames. */
 int frames_next(Frames *frames, Slice *piece, Slice *ret, Error *reterr);
 
-/* Forgets what has come, for another body, and frees it. */
+/* Drops an incomplete frame, before another body, and frees the buffer. */
 void frames_done(Frames *frames);

@@ -18,7 +18,7 @@ static int refuse(const char *name, Error *reterr) {
         const char *reason = dlerror();
         size_t size = strlen(name);
 
-        /* The loader begins with what it is about; that may also be a library behind this one. */
+        /* The loader names the library at fault first, which may be one that this one needs. */
         if (reason && strncmp(reason, name, size) == 0 && strncmp(reason + size, ": ", 2) == 0)
                 reason += size + 2;
 

@@ -24,7 +24,7 @@
 #define HTTP_CONNECT_SECONDS 15
 #define RETRY_AFTER_MAX_SECONDS 86400
 
-#define BUFFER_SIZE 16384L /* one record of TLS; also the least that curl takes for uploads */
+#define BUFFER_SIZE 16384L /* bytes of one TLS record; also curl's minimum for uploads */
 
 /* Together 30 s until a peer that is gone without a word is noticed. */
 #define KEEPALIVE_IDLE_SECONDS 15
@@ -47,11 +47,11 @@
  * address. */
 typedef struct HttpTarget {
         char *server;     /* as people know it, such as "https://10.96.0.1:443" */
-        char *base;       /* what every path is added to */
-        char *connect_to; /* "::10.96.0.1:443", or NULL: what base says */
-        char *host;       /* "Host: 10.96.0.1:443", or NULL: what base says */
+        char *base;       /* base of all URLs */
+        char *connect_to; /* "::10.96.0.1:443", or NULL: the address in base */
+        char *host;       /* "Host: 10.96.0.1:443", or NULL: the host in base */
         bool is_plain;    /* no TLS */
-        char *name;       /* of the host, or its address without brackets */
+        char *name;       /* name of the host, or its address without brackets */
         char *port;
 } HttpTarget;
 
@@ -94,10 +94,10 @@ struct HttpTransfer {
         HttpPeer *peer;
         char *server; /* NULL: the peer's */
         CURL *easy;
-        CURLcode set_result; /* of the option that was set last */
+        CURLcode set_result; /* result of the last curl_easy_setopt() */
         struct curl_slist *headers;
         struct curl_slist *connect_to;
-        struct sockaddr through; /* of a Unix socket, if the request has one */
+        struct sockaddr through; /* address of the request's Unix socket, if it has one */
         socklen_t through_size;
         int (*on_head)(int code, void *userdata);
         int (*on_header)(const char *line, size_t size, void *userdata);
@@ -105,14 +105,14 @@ struct HttpTransfer {
         int (*on_end)(const HttpEnd *end, void *userdata);
         void *userdata;
         char trouble[CURL_ERROR_SIZE];
-        size_t head_cost; /* of all headers so far */
+        size_t head_cost; /* cost of all headers so far */
         char date[40];    /* when the server made the answer, in its words; "": it does not say */
-        bool is_set_up;   /* but for the request */
+        bool is_set_up;   /* ready, except for the request's options */
         bool is_running;  /* curl has it */
-        bool is_freed;    /* by the owner, from inside curl */
+        bool is_freed;    /* freed by its owner, from inside curl */
         bool is_cut;      /* by on_head, on_header or on_data */
         bool has_head;    /* on_head was called */
-        bool has_body;    /* the request */
+        bool has_body;    /* the request has a body */
 };
 
 /* Sets an option of one transfer; true if curl takes it. curl's own macro, which checks the types, needs
@@ -174,7 +174,7 @@ static void describe_connect(CURLcode code, const char *server, const char *reas
                 reason = "its host name cannot be resolved";
         if (code == CURLE_COULDNT_RESOLVE_PROXY)
                 reason = "its proxy's name cannot be resolved";
-        if (strstr(reason, "proxy scheme")) /* what follows may have a password in it */
+        if (strstr(reason, "proxy scheme")) /* the text may quote a password */
                 reason = "the scheme of its proxy is not supported";
 
         if (code == CURLE_OPERATION_TIMEDOUT)
@@ -219,7 +219,7 @@ static void http_error_describe(CURLcode code, const char *server, const char *t
                          reason);
 }
 
-/* That is what OpenSSL makes of "HTTP/1.1 400 Bad Request". */
+/* OpenSSL reads "HTTP/1.1 400 Bad Request" as one of these faults. */
 static bool http_error_is_plain(CURLcode code, const char *text) {
         return code == CURLE_SSL_CONNECT_ERROR &&
                (strstr(text, "wrong version number") || strstr(text, "packet length too long"));
@@ -250,7 +250,7 @@ static bool address_get(const Address *address, CURLUPart part, unsigned flags, 
         return *ret;
 }
 
-/* Without the brackets of an address of IPv6. */
+/* Copies the host, an IPv6 address without its brackets. */
 static int copy_name(const char *host, char **ret) {
         size_t size = strlen(host);
 
@@ -258,7 +258,7 @@ static int copy_name(const char *host, char **ret) {
         return *ret ? 0 : -ENOMEM;
 }
 
-/* Without the slash that curl puts behind a host. */
+/* Copies the URL without the slash that curl puts behind a host. */
 static int copy_url(const Address *address, char **ret) {
         cleanup(free_p) char *text = NULL;
         size_t size;
@@ -274,7 +274,7 @@ static int copy_url(const Address *address, char **ret) {
         return *ret ? 0 : -ENOMEM;
 }
 
-/* Who the user is belongs elsewhere than into the address, where a message would show it. */
+/* Removes user and password from the address, because messages show it. */
 static bool parse(const Address *address, const char *server, bool *ret_is_plain) {
         cleanup(free_p) char *scheme = NULL;
         bool is_parsed;
@@ -428,7 +428,7 @@ static bool set_up_headers(HttpTransfer *transfer, const HttpRequest *request) {
                http_set(transfer, CURLOPT_HTTPHEADER, transfer->headers);
 }
 
-/* curl connects to whatever the address is by then. */
+/* curl then connects to this address. */
 static curl_socket_t on_socket_needed(void *userdata, curlsocktype purpose,
                                       struct curl_sockaddr *address) {
         const HttpTransfer *transfer = userdata;
@@ -485,8 +485,8 @@ static bool set_up_protocol(HttpTransfer *transfer) {
                http_set(transfer, CURLOPT_USERAGENT, "inplaced/" INPLACED_VERSION);
 }
 
-/* A shared connection has to notice that its peer is gone. A peer for any server shares nothing: as with
- * the kubelet, that a server still accepts connections is a part of what a probe asks. */
+/* A shared connection has to notice that its peer is gone. A peer for any server shares nothing: a
+ * probe asks whether a server still accepts connections, as the kubelet's do. */
 static bool set_up_sharing(HttpTransfer *transfer) {
         if (!transfer->peer->is_for_any)
                 return http_set(transfer, CURLOPT_SOCKOPTFUNCTION, on_socket_made);
@@ -542,7 +542,7 @@ static bool set_up_tls(HttpTransfer *transfer) {
                (!peer->key || set_pem(transfer, CURLOPT_SSLKEY_BLOB, peer->key));
 }
 
-/* What the environment says was decided already; curl would read it in another way. */
+/* Overrides curl's own reading of the environment: choose_proxy() has decided already. */
 static bool set_up_proxy(HttpTransfer *transfer) {
         return http_set(transfer, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L) &&
                http_set(transfer, CURLOPT_PROXY, transfer->peer->proxy ?: "") &&
@@ -607,7 +607,7 @@ DEFINE_CLEANUP(HttpPeer *, http_peer_unref)
 
 DEFINE_CLEANUP(HttpTransfer *, http_transfer_free)
 
-/* curl lets go of it. */
+/* Takes the transfer away from curl. */
 static void http_transfer_stop(HttpTransfer *transfer) {
         if (!transfer->is_running)
                 return;
@@ -656,7 +656,7 @@ HttpTransfer *http_transfer_free(HttpTransfer *transfer) {
         return NULL;
 }
 
-/* Those that were freed from within curl. */
+/* Destroys transfers that were freed from inside curl. */
 static void http_peer_reap(HttpPeer *peer) {
         HttpTransfer *next;
 
@@ -671,7 +671,7 @@ static void http_peer_reap(HttpPeer *peer) {
         }
 }
 
-/* curl takes ten times as much, and keeps all of it. */
+/* curl itself would accept ten times as much, and keep it. */
 static bool http_transfer_has_large_head(const HttpTransfer *transfer) {
         return transfer->peer->is_for_any && transfer->head_cost > HTTP_HEAD_MAX;
 }
@@ -692,7 +692,7 @@ static void http_transfer_describe(HttpTransfer *transfer, CURLcode code, Error 
                 http_error_describe(code, server, text, (int) os_errno, ret);
 }
 
-/* A server may say any number. */
+/* A server may send any number. */
 static uint64_t to_usec(curl_off_t seconds) {
         if (seconds <= 0)
                 return 0;
@@ -726,7 +726,7 @@ static int http_transfer_end(HttpTransfer *transfer, CURLcode code) {
         return transfer->on_end(&end, transfer->userdata);
 }
 
-/* Curl has run: lets go of what was freed meanwhile, and reports what has ended. */
+/* Reaps freed transfers and reports ended ones, after curl has run. */
 static int http_peer_settle(HttpPeer *peer) {
         CURLMsg *message;
         int n, r;
@@ -748,7 +748,7 @@ static int http_peer_settle(HttpPeer *peer) {
         return 0;
 }
 
-/* The line ends with a line break, not with a NUL. A longer one is no date. */
+/* The line ends with a line break, not with a NUL. A line that is too long is ignored. */
 static void note_date(HttpTransfer *transfer, const char *line, size_t n) {
         static const char name[] = "Date:";
         size_t i = strlen(name);
@@ -807,7 +807,7 @@ static bool set_up_callbacks(HttpTransfer *transfer) {
                http_set(transfer, CURLOPT_WRITEFUNCTION, on_body);
 }
 
-/* What is the same for all requests of the peer is set up once for each handle. */
+/* Sets up a handle; options that all requests of the peer share are set once per handle. */
 static int http_transfer_set_up(HttpTransfer *transfer, const HttpRequest *request, Error *reterr) {
         HttpPeer *peer = transfer->peer;
 
@@ -832,8 +832,8 @@ static int http_transfer_set_up(HttpTransfer *transfer, const HttpRequest *reque
                          peer->curl.easy_strerror(transfer->set_result));
 }
 
-/* After most of what it reads, curl has to be called again at once: that need not go through the
- * loop, which has others to serve, but can, later. */
+/* Calls curl again at once if it asks for that, as after most reads, but only a few times: the loop
+ * has others to serve. */
 static int http_peer_act(HttpPeer *peer, curl_socket_t fd, int what) {
         int n;
 
@@ -860,7 +860,7 @@ static int http_peer_run(HttpPeer *peer, curl_socket_t fd, int what) {
         return r;
 }
 
-/* While one of them is served another one may be closed, and a new one get its number. */
+/* A callback may close another ready socket, and a new socket may get its number. */
 static int on_sockets_ready(sd_event_source *source, int fd, uint32_t events, void *userdata) {
         HttpPeer *peer = userdata;
         int r = 0;
@@ -894,7 +894,7 @@ static int forget_socket(HttpPeer *peer, int fd) {
         return 0;
 }
 
-/* known: not NULL if it was asked for before. */
+/* known: not NULL if the socket was registered before. */
 static int on_socket_wanted(CURL *easy, curl_socket_t fd, int what, void *userdata, void *known) {
         HttpPeer *peer = userdata;
         struct epoll_event event = {
@@ -925,7 +925,7 @@ static int on_timer_wanted(CURLM *multi, long timeout_msec, void *userdata) {
         return timer_start(&peer->timer, (uint64_t) timeout_msec * 1000) < 0 ? -1 : 0;
 }
 
-/* Curl runs when the loop says so. */
+/* Makes the loop drive curl. */
 static bool http_run_set_up(HttpPeer *peer) {
         CURLMcode (*set)(CURLM * multi, CURLMoption option, ...) = peer->curl.multi_setopt;
         CURLM *multi = peer->multi;
@@ -940,15 +940,15 @@ static bool http_run_set_up(HttpPeer *peer) {
                set(multi, CURLMOPT_TIMERDATA, peer) == CURLM_OK;
 }
 
-/* One of several variables that has a value. */
+/* Returns the value of the first of the two variables that has one. */
 static const char *get_variable(const char *name, const char *small) {
         const char *value = getenv(name);
 
         return value && value[0] ? value : getenv(small);
 }
 
-/* A proxy that was given is for every server, whatever the environment excepts; without one the
- * environment decides. client-go does the same. */
+/* A configured proxy is for every server, whatever the environment excepts; else the environment
+ * decides. client-go does the same. */
 static const char *choose_proxy(const HttpTarget *target, const KubeCredentials *credentials) {
         const ProxyEnvironment environment = {
                 .https = get_variable("HTTPS_PROXY", "https_proxy"),

@@ -4,11 +4,11 @@
 /*
  * HTTP to one server with one set of credentials, on the event loop
  *
- * This is where libcurl is, which is loaded when it is first needed. A peer keeps connections to its
+ * The only user of libcurl, which is loaded when it is first needed. A peer keeps connections to its
  * server and lets as many requests as possible share one. It never changes: other credentials need
- * another one. There is also a peer for any server, which shares nothing but what curl needs for itself.
- * Nothing is tried again, no redirect is followed, and no time limit is kept here but those of connecting: 15 s, and 30 s until a connection that has died is
- * noticed.
+ * another peer. A peer for any server shares nothing but curl's own memory. This layer retries nothing and
+ * follows no redirect. It has two time limits: 15 s to connect, and 30 s to notice a connection that has
+ * died.
  *
  * Callbacks run from the event loop only. In any of them any transfer may be freed.
  */
@@ -69,7 +69,7 @@ typedef struct HttpRequest {
         const char *const *headers;
 
         bool is_http2; /* with a body; also without TLS, where nothing else shows whether the server speaks it */
-        const char *socket_path;        /* of a Unix socket where the server listens; NULL: none */
+        const char *socket_path;        /* path of the server's Unix socket; NULL: none */
         const struct sockaddr *through; /* a Unix socket to connect to instead; NULL: none */
         socklen_t through_size;         /* sizeof(struct sockaddr) at most */
 
@@ -92,5 +92,5 @@ int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret, Er
 /* Ends it if it still runs; no callback runs after that. Returns NULL. */
 HttpTransfer *http_transfer_free(HttpTransfer *transfer);
 
-/* When the server made the answer that has begun, as its header Date says; "": it does not. */
+/* Returns the Date header of the current answer; "": it has none. */
 const char *http_transfer_date(const HttpTransfer *transfer);

@@ -23,15 +23,15 @@
 /* All files, in the order in which they count. */
 typedef struct KubeconfigRoots {
         const KubeconfigFile *files;
-        Documents *documents; /* of each file */
+        Documents *documents; /* documents of each file */
         size_t n_files;
-        size_t current; /* the file that is read, and that a refusal is about */
+        size_t current; /* the file that is being read, which refusals name */
         const KubeconfigOverrides *overrides;
 } KubeconfigRoots;
 
 /* Points into itself, so it must not be copied. */
 typedef struct KubeconfigEntry {
-        size_t file;   /* that has it */
+        size_t file;   /* index of its file */
         JsonPath list; /* "users" */
         JsonPath item; /* [2] */
         JsonPath path; /* .user */
@@ -207,7 +207,7 @@ static int copy_json(struct json_object *value, char **ret) {
         return *ret ? 0 : -ENOMEM;
 }
 
-/* Reads what the cluster says to that program alone: an extension. */
+/* Reads the cluster's extension for that program. */
 static int kubeconfig_exec_read_cluster(struct json_object *cluster, const JsonPath *path,
                                         KubeconfigExec *exec, Error *reterr) {
         const JsonPath here = { .parent = path, .key = "extensions" };
@@ -236,7 +236,7 @@ static int kubeconfig_exec_read_cluster(struct json_object *cluster, const JsonP
         return 0;
 }
 
-/* For "users", "user", in one file. *ret_found is false if there is none of the name. */
+/* Finds an entry, of "users" and "user" say, in one file. *ret_found: there is one. */
 static int kubeconfig_find_in(struct json_object *root, const char *list_key, const char *key,
                               const char *name, KubeconfigEntry *ret, bool *ret_found,
                               Error *reterr) {
@@ -279,7 +279,7 @@ static int kubeconfig_find_in(struct json_object *root, const char *list_key, co
         return 0;
 }
 
-/* The first file that has it. */
+/* Finds the entry in the first file that has it. */
 static int kubeconfig_find(KubeconfigRoots *roots, const char *list_key, const char *key,
                            const char *name, KubeconfigEntry *ret, bool *ret_found, Error *reterr) {
         bool is_found = false;
@@ -332,7 +332,7 @@ static int kubeconfig_follow(KubeconfigRoots *roots, const KubeconfigEntry *cont
         return 0;
 }
 
-/* A text without control characters. */
+/* Reads a text without control characters. */
 static int kubeconfig_read_line(const KubeconfigEntry *entry, const char *key, char **ret,
                                 Error *reterr) {
         const JsonPath path = { .parent = &entry->path, .key = key };
@@ -347,7 +347,7 @@ static int kubeconfig_read_line(const KubeconfigEntry *entry, const char *key, c
         return 0;
 }
 
-/* A file, as a path from the root or, if the folder is not, from there. */
+/* Reads the path of a file; a relative one starts at the folder. */
 static int kubeconfig_read_file(const KubeconfigEntry *entry, const char *folder, const char *key,
                                 char **ret, Error *reterr) {
         cleanup(free_p) char *file = NULL;
@@ -366,7 +366,7 @@ static int kubeconfig_read_file(const KubeconfigEntry *entry, const char *folder
         return 0;
 }
 
-/* base64, in which line ends do not count; in it has to be PEM. */
+/* Decodes base64, ignoring line ends; the result has to be PEM. */
 static int decode_pem(const JsonPath *path, const char *encoded, char **ret, Error *reterr) {
         cleanup(free_p) char *place = NULL;
         cleanup(access_text_done) char *text = NULL;
@@ -484,7 +484,7 @@ static bool is_given(const KubeconfigSource *source) {
         return source->file || source->text;
 }
 
-/* What would not be the access that is meant. */
+/* Refuses members that would give another access than the intended one if they were ignored. */
 static int refuse_others(const KubeconfigEntry *user, Error *reterr) {
         static const struct {
                 const char *key;
@@ -641,7 +641,7 @@ static int check_kind(struct json_object *root, Error *reterr) {
         return 0;
 }
 
-/* The first file that names one. */
+/* Finds the current context in the first file that names one. */
 static int choose_context(KubeconfigRoots *roots, const char *name, char **ret, Error *reterr) {
         const JsonPath path = { .key = "current-context" };
         int r;
@@ -728,7 +728,7 @@ static int roots_init(KubeconfigRoots *roots, Error *reterr) {
         return 0;
 }
 
-/* Says which file it is about. */
+/* Names the file in the error. */
 static int refuse_file(const KubeconfigRoots *roots, const Error *error, Error *reterr) {
         const char *path = roots->files[roots->current].path;
 

@@ -2,17 +2,17 @@
 #pragma once
 
 /*
- * What a kubeconfig says, for one of its contexts
+ * Kubeconfig: the access of one of its contexts
  *
- * It may be spread over several files, as in $KUBECONFIG: of the entries of one name, and of the current
- * contexts, the first counts, as a whole.
+ * It may be spread over several files, as in $KUBECONFIG: the first entry of a name counts as a whole, and
+ * so does the first current context.
  *
- * Files that are named in it are not read here; their paths are made relative to the folder of the
- * file that names them, as kubectl does. What kubectl refuses is refused, such as two ways to say the same, and besides what
- * would silently be another access than the one that is meant: impersonation with "as-user-extra", the old
- * "auth-provider", a program that needs a terminal. Unknown fields are passed over.
+ * Files that it names are not read here; their paths are relative to the folder of the file that names
+ * them, as in kubectl. The parser refuses what kubectl refuses, such as two ways to say the same, and
+ * members that would silently give another access than the intended one: impersonation with
+ * "as-user-extra", the old "auth-provider", a program that needs a terminal. It ignores unknown fields.
  *
- * What it holds is wiped when it is freed, and no error text contains a value that may be a secret.
+ * The spec is wiped when it is freed, and no error text contains a value that may be a secret.
  * See kubernetes.io/docs/reference/config-api/kubeconfig.v1.
  */
 
@@ -40,8 +40,8 @@ typedef struct KubeconfigExec {
 
 /* Texts are NULL or not empty. */
 typedef struct KubeconfigSpec {
-        char *context;   /* its name */
-        char *namespace; /* that it chooses; NULL: none */
+        char *context;   /* name of the context */
+        char *namespace; /* namespace of the context; NULL: none */
         char *user;      /* the name of its user */
 
         char *server; /* without a slash at the end */
@@ -62,15 +62,15 @@ typedef struct KubeconfigSpec {
 
 #define KUBECONFIG_SPEC_INIT ((KubeconfigSpec){ .context = NULL })
 
-/* One file. The text need not end with a NUL. */
+/* A kubeconfig file. The text need not end with a NUL. */
 typedef struct KubeconfigFile {
         const char *text;
         size_t size;
-        const char *folder; /* where it is */
+        const char *folder; /* folder of the file */
         const char *path;   /* for errors; NULL: they do not name it */
 } KubeconfigFile;
 
-/* These take the place of what the files say. Texts are NULL where the files decide, and lines. */
+/* Values that replace those of the files. Texts are single lines; NULL: the files decide. */
 typedef struct KubeconfigOverrides {
         const char *cluster, *user; /* names */
         const char *server;

@@ -137,7 +137,7 @@ static int add_guard(json_object *guard, const KubePatchRequest *request) {
         return request->version ? patch_add_text(guard, "resourceVersion", request->version) : 0;
 }
 
-/* A patch has its guard in the metadata, next to whatever it changes there. */
+/* Puts the guard of a patch into its metadata, next to other changes there. */
 static int guard_patch(const KubePatchRequest *request) {
         json_object *metadata;
 
@@ -152,7 +152,7 @@ static int guard_patch(const KubePatchRequest *request) {
         return add_guard(metadata, request);
 }
 
-/* The body as it is sent, owned by the caller; NULL in *ret: there is none. */
+/* Makes the body to send, owned by the caller; NULL in *ret: there is none. */
 static int make_body(const KubePatchRequest *request, json_object **ret) {
         cleanup(json_object_put_p) json_object *guard = NULL, *options = NULL;
         int r;
@@ -177,7 +177,7 @@ static int make_body(const KubePatchRequest *request, json_object **ret) {
         return 0;
 }
 
-/* "patch nodeimages/status.apps.kruise.io"; owned by the caller. */
+/* Returns "patch nodeimages/status.apps.kruise.io"; owned by the caller. */
 static char *name_right(const KubePatchRequest *request) {
         const KubePath *path = &request->path;
         bool has_group = path->group && path->group[0];

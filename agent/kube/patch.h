@@ -4,12 +4,12 @@
 /*
  * A guarded write to one object
  *
- * All that the agent writes is made from an object that it has seen, and is refused by the server if
- * that object is another one by now: the guard is its resourceVersion, its UID, or both. A KubePatch is
- * a field of its owner. It sends one request at a time, says what the answer means, names the right
- * that is missing, and knows when the next request may be sent: later after each failure, soon after a
- * conflict, and later each time if what was written is changed back. It has neither a timer nor a log,
- * and keeps no body: its owner makes that anew from what is true when the request is sent.
+ * The agent makes each write from an object that it has seen, and the server refuses the write if that
+ * object has changed: the guard is its resourceVersion, its UID, or both. A KubePatch is a field of its
+ * owner. It sends one request at a time, interprets the answer, names a missing right, and knows when the
+ * next request may be sent: later after each failure, soon after a conflict, and later each time if the
+ * write is reverted. It has neither a timer nor a log, and keeps no body: its owner makes the body from
+ * the current state when the request is sent.
  */
 
 #include <json-c/json_types.h>
@@ -22,7 +22,7 @@
 #define KUBE_PATCH_CONFLICTS_MAX 4 /* in a row; then the watch does not, and the pauses grow */
 
 typedef enum KubePatchVerb {
-        KUBE_PATCH_GET, /* not a write, but what one is made from */
+        KUBE_PATCH_GET, /* not a write, but reads the object for one */
         KUBE_PATCH_CREATE,
         KUBE_PATCH_MERGE,
         KUBE_PATCH_STRATEGIC,
@@ -42,9 +42,9 @@ typedef enum KubePatchOutcome {
 
 typedef struct KubePatchAnswer {
         KubePatchOutcome outcome;
-        const char *version; /* that the write has made; NULL: the answer does not say */
+        const char *version; /* version that the write made; NULL: the answer has none */
         const KubeReply *reply;
-        const Error *error; /* NULL: it was taken */
+        const Error *error; /* NULL: the server took the request */
 } KubePatchAnswer;
 
 /* The owner may send the next request, or free the KubePatch. */
@@ -57,13 +57,12 @@ typedef struct KubePatchRequest {
         struct json_object *body; /* NULL for GET and DELETE; the guard is added to it */
         const char *uid;          /* the guard; NULL: any */
         const char *version;
-        const char *
-                accept; /* of the object, such as KUBE_PROTOBUF; NULL: the answer is its metadata */
-        uint64_t digest; /* of what it says, see repeat.h; 0: it may be said again at any time */
+        const char *accept; /* form of the answer, such as KUBE_PROTOBUF; NULL: its metadata */
+        uint64_t digest;    /* digest of the content, see repeat.h; 0: no pause if it repeats */
         KubePatchAnswered on_answered;
 } KubePatchRequest;
 
-/* The first two are set by the owner, the others are zero at first. */
+/* The owner sets the first two members, the others are zero at first. */
 typedef struct KubePatch {
         KubeClient *client;
         void *userdata;
@@ -71,37 +70,37 @@ typedef struct KubePatch {
         KubeCall *call; /* NULL: none is under way */
         KubePatchAnswered on_answered;
         KubePatchVerb verb;
-        char *right; /* that the call needs */
+        char *right; /* right that the call needs */
         uint64_t digest;
         Repeat repeat;
         unsigned n_failures;  /* in a row; a conflict is none */
         unsigned n_conflicts; /* in a row; the owner may take a newer object as the end of them, and
                                * an answer without a version as one more */
-        uint64_t rest_usec;   /* nothing is sent before; by the monotonic clock */
+        uint64_t rest_usec;   /* nothing is sent before this time of the monotonic clock */
 } KubePatch;
 
-/* Sends it at once; none may be under way. */
+/* Sends the request at once; no other may be under way. */
 int kube_patch_send(KubePatch *patch, const KubePatchRequest *request);
 
-/* When this may be sent; 0: at any time. */
+/* Returns the earliest time for a request with this digest; 0: at any time. */
 uint64_t kube_patch_when_usec(const KubePatch *patch, uint64_t digest);
 
-/* The answer was of no use: one more failure, and the pause after it. reply may be NULL. */
+/* Counts a failure, because the answer was useless, and starts a pause. reply may be NULL. */
 void kube_patch_fail(KubePatch *patch, const KubeReply *reply);
 
-/* The write was in vain: one more conflict, and the pause after it. */
+/* Counts a conflict, because the write was in vain, and starts a pause. */
 void kube_patch_conflict(KubePatch *patch, const KubeReply *reply);
 
-/* Nothing is sent for so long. */
+/* Sends nothing for this time. */
 void kube_patch_rest(KubePatch *patch, uint64_t usec);
 
-/* What was to be written is there, or is not to be written any more. A GET that succeeds is no sign
- * that the write after it will. */
+/* Ends failures and pauses: the write has succeeded, or is not needed any more. A GET that succeeds
+ * does not show that the write after it will. */
 void kube_patch_succeed(KubePatch *patch);
 
-/* Drops the call, if there is one: its answer does not count. */
+/* Drops the call, if there is one: its answer is ignored. */
 void kube_patch_cancel(KubePatch *patch);
 void kube_patch_done(KubePatch *patch);
 
-/* Versions are numbers in all API servers there are; where they are not, none is older. */
+/* Versions are numbers in all known API servers; no other version is older. */
 bool kube_version_is_older(const char *version, const char *than);

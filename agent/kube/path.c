@@ -33,13 +33,13 @@ int kube_path_escape(const char *text, char **ret) {
         return 0;
 }
 
-/* What client-go calls a path segment name. */
+/* Follows client-go's rule for path segment names. */
 static bool can_be_name(const char *text) {
         return *text && strcmp(text, ".") != 0 && strcmp(text, "..") != 0 && !strpbrk(text, "/%");
 }
 
-/* The server decodes a path before it splits it. So what cannot be a name stays in quotes
- * and escaped even then. */
+/* The server decodes a path before it splits it. So an impossible name is quoted and escaped twice,
+ * to stay impossible. */
 static int escape_impossible(const char *text, char **ret) {
         cleanup(free_p) char *once = NULL;
         cleanup(free_p) char *quoted = NULL;

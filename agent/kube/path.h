@@ -20,9 +20,9 @@ typedef struct KubePath {
 /* Escapes the names. The caller owns *ret. */
 int kube_path_format(const KubePath *path, char **ret);
 
-/* One value of a query, escaped; the caller owns *ret. */
+/* Escapes a value of a query; the caller owns *ret. */
 int kube_path_escape(const char *text, char **ret);
 
-/* A query that chooses objects, such as "labelSelector=app%3Dweb"; NULL: not by that. *ret is NULL if it
- * chooses all. The caller owns *ret. */
+/* Makes a query that selects objects, such as "labelSelector=app%3Dweb"; NULL: any. *ret is NULL if
+ * both are. The caller owns *ret. */
 int kube_path_select(const char *fields, const char *labels, char **ret);

@@ -19,8 +19,8 @@
 
 static const char magic[4] = { 'k', '8', 's', '\0' };
 
-/* A message and its parts lie one behind the other in a few blocks, and go at once: part by part,
- * both would take as long as the reading itself. */
+/* A message and its parts lie in a few blocks and are freed together: separate allocations would
+ * take as long as the parsing itself. */
 typedef struct Block {
         struct Block *next;
         _Alignas(max_align_t) uint8_t data[];
@@ -29,9 +29,9 @@ typedef struct Block {
 typedef struct Arena {
         Block *first; /* the message itself is at its beginning */
         uint8_t *free;
-        size_t n_free; /* of the newest block */
+        size_t n_free; /* free bytes of the newest block */
         size_t block_size;
-        size_t left; /* what may be taken at all */
+        size_t left; /* bytes that may still be taken */
 } Arena;
 
 static void blocks_free(Block *block) {

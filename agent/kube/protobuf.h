@@ -16,7 +16,7 @@
 #include "agent/base/error.h"
 #include "proto/kubernetes/v1/api.pb-c.h"
 
-/* Under names that can be read. */
+/* Short names of generated types. */
 typedef Kubernetes__V1__Unknown KubeEnvelope;
 typedef Kubernetes__V1__WatchEvent KubeWatchEventMessage;
 typedef Kubernetes__V1__List KubeListMessage;
@@ -33,10 +33,10 @@ typedef Kubernetes__V1__ContainerStatus KubeContainerStatus;
 int kube_protobuf_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t size,
                          ProtobufCMessage **ret, Error *reterr);
 
-/* Takes NULL; message is any unpacked message. Returns NULL. */
+/* Frees any unpacked message; takes NULL. Returns NULL. */
 void *kube_protobuf_free(void *message);
 
-/* Opens an envelope: what is in it, if it is protobuf, is (*ret)->raw. The caller owns *ret. */
+/* Opens an envelope; (*ret)->raw is its content if that is protobuf. The caller owns *ret. */
 int kube_protobuf_open(const uint8_t *bytes, size_t size, KubeEnvelope **ret, Error *reterr);
 
 /* The API server's reason to refuse a request; it is in an envelope. The caller owns *ret. */

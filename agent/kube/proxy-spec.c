@@ -13,7 +13,7 @@
 
 #define SPACE " \t\r\n\v\f"
 
-/* One of IPv4 is of 4 bytes, also if it is written as one of IPv6. */
+/* An IPv4 address has 4 bytes, also if it is written as IPv6. */
 typedef struct Address {
         uint8_t bytes[sizeof(struct in6_addr)];
         size_t size;

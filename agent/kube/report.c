@@ -21,7 +21,7 @@ static void report_log(KubeReport *report, const Error *error) {
 
 static int report_wait(KubeReport *report);
 
-/* It is not reported again as long as it stays the same. */
+/* Logs the reason; report_log() does not repeat it. */
 static int on_delay_over(void *userdata) {
         KubeReport *report = userdata;
 
@@ -33,7 +33,7 @@ static int on_delay_over(void *userdata) {
         return 0;
 }
 
-/* The newest reason counts, from when the first one came. */
+/* Waits with the newest reason, since the first one came. */
 static int report_wait(KubeReport *report) {
         uint64_t delay_usec = report->delay_usec ?: KUBE_REPORT_DELAY_USEC;
 

@@ -30,10 +30,10 @@ typedef struct SelectionWatch {
 struct KubeResource {
         KubeResourceOptions options;
         char *subject;
-        char *trouble; /* how the report begins */
+        char *trouble; /* first words of the report */
 
         KubeDiscovery *discovery;
-        Retry rediscover; /* after failures of discovery, or of watching what it found */
+        Retry rediscover; /* after failures of discovery, or of watches of the found version */
         Error absence;    /* why there is no version, or unset */
         char *version;    /* NULL: the watches are stopped */
         SelectionWatch watches[KUBE_SELECTIONS_MAX];
@@ -96,8 +96,8 @@ static int resource_on_absent(KubeResource *resource, const Error *error, bool i
         return r < 0 ? r : notify_changed(resource);
 }
 
-/* The kind has been taken away; or it is still named among those that are served, for a while or
- * because an aggregated server is broken: discovery is not asked without a pause. */
+/* The kind has vanished. Discovery may still name it, for a while or because an aggregated server
+ * is broken, so it is not asked without a pause. */
 static int resource_on_vanished(KubeResource *resource, const Error *error) {
         cleanup(error_done) Error copy = ERROR_INIT;
         int r;
@@ -130,7 +130,7 @@ static void on_list(void *userdata) {
         notify_list(userdata);
 }
 
-/* Of what has never worked, nothing is begun again. */
+/* Counts restarts only after the first sync. */
 static void on_restart(void *userdata) {
         const KubeResource *resource = ((const SelectionWatch *) userdata)->resource;
 
@@ -254,10 +254,10 @@ static int resource_discover(void *userdata) {
                              on_discovered, resource, &resource->discovery);
 }
 
-/* Whether an object is what the watch has shown */
+/* Check of an object that the watch has shown */
 
-/* The list that follows shows others that have changed unseen. This one it does not show again if it has
- * the version that the watch has shown before. */
+/* Shows the checked object, unless the watch has shown this version, and lists the others, which
+ * may have changed unseen. */
 static int take_checked(KubeResource *resource, const KubeObject *object) {
         SelectionWatch *watch = resource->checked;
         int r;
@@ -273,7 +273,7 @@ static int take_checked(KubeResource *resource, const KubeObject *object) {
         return r < 0 ? r : kube_watch_relist(watch->watch);
 }
 
-/* Any other refusal is met again by the next write, which asks again. */
+/* Ignores any other refusal: the next write meets it again and asks again. */
 static int on_checked(const KubeReply *reply, const Error *error, void *userdata) {
         KubeResource *resource = userdata;
         cleanup(watch_reader_done) WatchReader reader =

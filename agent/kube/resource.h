@@ -38,17 +38,17 @@ typedef struct KubeResourceOptions {
         const char *const *versions; /* in order of preference, ended by NULL; borrowed */
         const char *resource;        /* plural, lower case; borrowed */
         const char *subject;         /* for the log: "the pods of this node"; copied */
-        bool is_optional;    /* a server without the kind is no trouble, and seldom asked again */
-        bool speaks_for_all; /* see KubeReport */
+        bool is_optional;            /* a server may lack the kind, and is seldom asked again */
+        bool speaks_for_all;         /* see KubeReport */
         bool is_protobuf;
         KubeSelection selections[KUBE_SELECTIONS_MAX]; /* up to the first without on_object */
 
         /* The version that is served is known, or the one that was known is served no more (NULL).
          * Objects are shown after that. NULL: it does not matter. */
         int (*on_version)(const char *version, void *userdata);
-        /* All that is there was shown: for the first time, or again after a new list or trouble. */
+        /* All objects were shown: for the first time, or again after a new list or trouble. */
         int (*on_synced)(bool is_first, void *userdata);
-        /* What the functions below say may differ; runs after the two above. */
+        /* The results of the functions below may differ; runs after the two above. */
         int (*on_changed)(void *userdata);
         void *userdata;
 } KubeResourceOptions;
@@ -61,13 +61,13 @@ KubeResource *kube_resource_free(KubeResource *resource);
 /* The version that is served; NULL: none, or not known yet. Borrowed until it changes. */
 const char *kube_resource_version(const KubeResource *resource);
 
-/* All that is there was shown, and changes are coming. */
+/* Whether all objects were shown, and changes are coming. */
 bool kube_resource_is_synced(const KubeResource *resource);
-/* It was so at least once. */
+/* Whether it was synced at least once. */
 bool kube_resource_was_synced(const KubeResource *resource);
 
-/* Why it cannot be watched now, or unset. ERROR_NOT_FOUND: the server has no such kind; not for one
- * that is optional. */
+/* Returns why it cannot be watched now, or unset. ERROR_NOT_FOUND: the server lacks the kind; not
+ * reported if it is optional. */
 const Error *kube_resource_error(const KubeResource *resource);
 
 /*
@@ -80,8 +80,8 @@ const Error *kube_resource_error(const KubeResource *resource);
 int kube_resource_check(KubeResource *resource, size_t selection, const char *namespace,
                         const char *name, const char *known_version);
 
-/* Lists a selection again, and shows all objects of it, also those that it has shown before. */
+/* Lists a selection again, and shows all its objects, also those that it has shown before. */
 int kube_resource_show_again(KubeResource *resource, size_t selection);
 
-/* Does not wait any longer if it is backing off: the server is known to answer. */
+/* Ends a pause, because the server is known to answer. */
 int kube_resource_kick(KubeResource *resource);

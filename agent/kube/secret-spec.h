@@ -2,11 +2,11 @@
 #pragma once
 
 /*
- * What a Secret holds for registries
+ * Registry credentials in a Secret
  *
- * Reads core/v1 Secret of the types kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg, as
- * far as the value of their key, decoded. What that says is left to agent/image/credentials.h, which
- * knows both forms. No refusal ever has any of the value in it.
+ * Reads core/v1 Secret of the types kubernetes.io/dockerconfigjson and kubernetes.io/dockercfg, and
+ * decodes the value of their key. agent/image/credentials.h parses that value, in both forms. No refusal
+ * ever quotes it.
  */
 
 #include <stdbool.h>

@@ -18,16 +18,15 @@
 
 #define KEEP_USEC_DEFAULT ((uint64_t) 60 * 1000000)
 #define KEPT_MAX 64
-#define MISSING_SHARE 6 /* what is missing is kept for this part of the time */
-#define FRESH_SHARE 60  /* and what was read this recently is fresh */
+#define MISSING_SHARE 6 /* a missing secret is kept for this part of the time */
+#define FRESH_SHARE 60  /* and a secret that was read within this part is fresh */
 
 #define BODY_MAX ((size_t) 2 << 20)
 #define BODY_MIN ((size_t) 4 << 10)
 #define RETRIES_MAX 3
 #define BUDGET_USEC ((uint64_t) 10 * 1000000)
 
-/* What was read of a pull secret, shared by all calls for it. The text is wiped when the last
- * owner lets go of it. */
+/* Answer for a pull secret, shared by all calls for it. The text is wiped with its last owner. */
 typedef struct SecretAnswer {
         unsigned n_owners;
         SecretText text;
@@ -76,8 +75,8 @@ DEFINE_CLEANUP(SecretAnswer *, secret_answer_unref)
  * secret_read_start(); the read may be freed in it. */
 typedef int (*SecretReadDone)(SecretText *text, const Error *error, void *userdata);
 
-/* One secret from the API server. Tries a few times and then says that the server is away: a pull waits
- * for it, and knows better when to try again. */
+/* Read of a secret from the API server. After a few tries it reports that the server is away: the
+ * pull that waits decides when to try again. */
 typedef struct SecretRead {
         KubeClient *client;
         const char *namespace;
@@ -301,16 +300,16 @@ typedef struct Entry {
         char *namespace;
         char *name;
         SecretRead *read;
-        size_t n_asks; /* that wait for the read */
+        size_t n_asks; /* asks that wait for the read */
         SecretAnswer *kept;
-        uint64_t read_usec; /* when it was */
+        uint64_t read_usec; /* time of the read */
         uint64_t expires_usec;
 } Entry;
 
 struct KubeSecretAsk {
         LIST_LINKS(struct KubeSecretAsk);
         KubeSecrets *secrets;
-        Entry *entry; /* of the read that it waits for */
+        Entry *entry; /* entry whose read it waits for */
         SecretAnswer *answer;
         Deferred ready;
         KubeSecretRead on_read;
@@ -321,7 +320,7 @@ struct KubeSecrets {
         KubeClient *client;
         sd_event *event;
         uint64_t keep_usec;
-        Entry *entries; /* those that were used last come first */
+        Entry *entries; /* recently used entries come first */
         size_t n_entries;
         KubeSecretAsk *asks;
         Timer expiry;
@@ -366,7 +365,7 @@ static void secrets_drop(KubeSecrets *secrets, Entry *entry) {
         entry_free(entry);
 }
 
-/* No caller waits for it any more: what remains is what is kept. */
+/* Ends the read, because no caller waits for it any more; the kept answer stays. */
 static void entry_release(Entry *entry) {
         if (entry->n_asks > 0)
                 return;
@@ -410,7 +409,7 @@ static int on_expiry(void *userdata) {
         return secrets_arm_expiry(secrets);
 }
 
-/* A credential does not stay in memory for longer than it is used. */
+/* A credential stays in memory no longer than needed. */
 static int secrets_arm_expiry(KubeSecrets *secrets) {
         uint64_t expires_usec = UINT64_MAX;
 
@@ -482,7 +481,7 @@ static int on_read_done(SecretText *text, const Error *error, void *userdata) {
         return secrets_arm_expiry(secrets);
 }
 
-/* Whether what is kept will do. */
+/* Whether the kept answer is good enough. */
 static bool entry_is_good(const Entry *entry, bool must_be_fresh) {
         const KubeSecrets *secrets = entry->secrets;
         uint64_t now_usec;

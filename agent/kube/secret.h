@@ -13,9 +13,9 @@
 typedef struct KubeSecrets KubeSecrets;
 typedef struct KubeSecretAsk KubeSecretAsk;
 
-/* What docker's tools call config.json: the value of .dockerconfigjson or of .dockercfg, decoded.
- * text is borrowed during the call and not ended by a NUL. The error says, without any value, that
- * the secret is not there, may not be read, is of another type, or is broken. */
+/* Called with docker's config.json: the value of .dockerconfigjson or of .dockercfg, decoded. text
+ * is borrowed during the call and not ended by a NUL. The error says, without any value, that the
+ * secret is missing, may not be read, is of another type, or is broken. */
 typedef int (*KubeSecretRead)(const char *text, size_t size, const Error *error, void *userdata);
 
 /* keep_usec: how long what was read is used. 0: 60 s; missing ones for 1/6 of it. */

@@ -2,12 +2,12 @@
 #pragma once
 
 /*
- * What time it is for the API server
+ * Clock of the API server
  *
- * It says so in the head of each answer, in whole seconds that are cut off, and the answer takes a
- * while: so it is never later here than there, and of several answers the one that says the latest
- * time is right. Counted on by the monotonic clock, so that the clock of this node may be wrong, or
- * be set. Pure.
+ * The server sends its time in the head of each answer, cut to whole seconds, and the answer takes some
+ * time to arrive: so the time known here is never ahead of the server's, and the latest of several answers
+ * is right. The monotonic clock counts on from there, so that the clock of this node may be wrong, or be
+ * set. Pure.
  */
 
 #include <stdbool.h>
@@ -18,14 +18,14 @@
 
 typedef struct ServerClock {
         bool is_known;
-        int64_t offset_usec; /* of its time from the monotonic clock */
+        int64_t offset_usec; /* offset of the server's time from the monotonic clock */
 } ServerClock;
 
-/* "Tue, 15 Nov 1994 08:12:31 GMT", as HTTP writes it; ends at a line's end or with the text. -EINVAL:
- * it is none. */
+/* Parses "Tue, 15 Nov 1994 08:12:31 GMT", as HTTP writes it, up to the end of the line or the text.
+ * -EINVAL: not a time. */
 int server_clock_parse(const char *text, int64_t *ret_sec);
 
 void server_clock_note(ServerClock *clock, int64_t server_sec, uint64_t now_usec);
 
-/* Since 1970. Only if it is known. */
+/* Returns the time since 1970. Only if it is known. */
 int64_t server_clock_usec(const ServerClock *clock, uint64_t now_usec);

@@ -58,7 +58,7 @@ static bool read_varint(Slice *text, uint64_t *ret) {
         return false;
 }
 
-/* Takes one field off the message; what it holds is in *ret if it is bytes. */
+/* Takes a field off the message; *ret is its content if that is bytes. */
 static bool read_field(Slice *message, uint64_t *ret_number, Slice *ret) {
         uint64_t tag, size = 0;
 
@@ -97,7 +97,7 @@ static Slice find_field(Slice message, uint64_t wanted) {
         return (Slice){ .data = NULL };
 }
 
-/* An empty slice is one that says nothing. */
+/* Returns an empty slice if there is no message. */
 static Slice message_of_protobuf(Slice body) {
         Slice unknown = slice_skip(body, PROTOBUF_MAGIC_SIZE);
         Slice kind = find_field(find_field(unknown, UNKNOWN_TYPE), TYPE_KIND);
@@ -120,7 +120,7 @@ static Slice message_of_json(Slice body, json_object **ret_object) {
                                                                  : (Slice){ .data = NULL };
 }
 
-/* The first line of a text. A page or another object would not be understood as a line. */
+/* Returns the first line of a text. A page or another object would not be understood as a line. */
 static Slice message_of_text(Slice body) {
         const char *end;
 
@@ -133,7 +133,7 @@ static Slice message_of_text(Slice body) {
         return body;
 }
 
-/* One line of it, without secrets, and only then cut, between characters. */
+/* Writes the first characters of a text as one line; secrets are removed before it is cut. */
 static void write_line(Slice text, char line[static LINE_SIZE]) {
         cleanup(free_p) char *copy = malloc(text.size + 1);
         size_t size = copy && text.size > 0 ? text.size : 0;

@@ -2,17 +2,17 @@
 #pragma once
 
 /*
- * What it means when the API server refuses a request
+ * Refusals of the API server
  *
- * It says so with a status of HTTP and an object of the kind Status, in JSON or in protobuf, whose
- * message is for people. Something in between, a proxy say, answers with text or a page instead.
+ * A refusal has a status of HTTP and an object of the kind Status, in JSON or in protobuf, whose message
+ * is for people. A proxy in between answers with text or a page instead.
  */
 
 #include <stddef.h>
 
 #include "agent/base/error.h"
 
-/* Of a status other than 2xx; see client.h for the table. */
+/* Returns the kind of a status other than 2xx; see client.h for the table. */
 ErrorKind kube_status_kind(int code);
 
 /* Fills *ret, which must be unset, with the kind and one line: what the Status object says, or a

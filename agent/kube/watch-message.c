@@ -18,7 +18,7 @@
 
 #define DEPTH_MAX 128
 
-/* Its buffer grows with the longest text; that of a large object is not kept. */
+/* The tokener's buffer grows with the longest text; a large one is not kept. */
 #define TOKENER_KEPT ((size_t) 64 << 10)
 
 #define WATCH_LIST_END_ANNOTATION "k8s.io/initial-events-end"

@@ -2,10 +2,9 @@
 #pragma once
 
 /*
- * What the API server sends for lists and watches, in JSON or in protobuf
+ * Messages of lists and watches, in JSON or in protobuf
  *
- * Of objects only names, UIDs and versions are read here. Pure. A message that does
- * not have that much is refused as a whole.
+ * Reads only names, UIDs and versions of objects. Refuses a message without them as a whole. Pure.
  */
 
 #include <json-c/json_types.h>
@@ -17,7 +16,7 @@
 
 struct json_tokener;
 
-/* Keeps what it takes to read JSON from one message to the next. */
+/* Keeps the JSON parser from one message to the next. */
 typedef struct WatchReader {
         bool is_protobuf;
         struct json_tokener *tokener; /* owned */
@@ -29,7 +28,7 @@ typedef enum WatchEventType {
         WATCH_EVENT_ADDED,
         WATCH_EVENT_MODIFIED,
         WATCH_EVENT_DELETED,
-        WATCH_EVENT_BOOKMARK, /* of the object only the version is there */
+        WATCH_EVENT_BOOKMARK, /* the object has only its version */
         WATCH_EVENT_ERROR,    /* there is a status instead of an object */
         _WATCH_EVENT_TYPE_MAX,
 } WatchEventType;
@@ -46,7 +45,7 @@ typedef struct WatchEvent {
         KubeObject object;
         bool is_list_end; /* a bookmark where a streamed list ends */
         WatchStatus status;
-        struct json_object *json; /* what the texts are parts of; owned */
+        struct json_object *json; /* owner of the texts */
         ProtobufCMessage *messages[3];
 } WatchEvent;
 
@@ -63,18 +62,19 @@ typedef struct WatchList {
 
 #define WATCH_LIST_INIT ((WatchList){ .json = NULL })
 
-/* One frame of a watch. */
+/* Reads one frame of a watch. */
 int watch_event_read(WatchReader *reader, Slice frame, WatchEvent *ret, Error *reterr);
 void watch_event_done(WatchEvent *event);
 
-/* The answer to a GET of one object, as an event of the type ADDED. The body has to last as long. */
+/* Reads the answer to a GET of one object, as an event of the type ADDED, which borrows the
+ * body. */
 int watch_object_read(WatchReader *reader, Slice body, WatchEvent *ret, Error *reterr);
 
-/* The answer to a list. */
+/* Reads the answer to a list. */
 int watch_list_read(WatchReader *reader, Slice body, WatchList *ret, Error *reterr);
 void watch_list_done(WatchList *list);
 
-/* One object of it, as an event of the type ADDED that lasts no longer than the list. */
+/* Reads an object of the list, as an event of the type ADDED; it lasts as long as the list. */
 int watch_list_item(const WatchList *list, size_t i, WatchEvent *ret, Error *reterr);
 
 void watch_reader_done(WatchReader *reader);

@@ -30,7 +30,7 @@ static const struct Rule {
 
         { WATCH_STREAMING,  WATCH_ON_LISTED,       WATCH_DO_SYNC,           WATCH_WATCHING   },
         { WATCH_STREAMING,  WATCH_ON_UNSTREAMABLE, WATCH_DO_PAGE,           WATCH_PAGING     },
-        /* A watch that ends before the list does, does not know of lists. */
+        /* A server that ends the watch before the list does not know streamed lists. */
         { WATCH_STREAMING,  WATCH_ON_ENDED,        WATCH_DO_PAGE,           WATCH_PAGING     },
         { WATCH_STREAMING,  WATCH_ON_ENDED_EARLY,  WATCH_DO_PAGE,           WATCH_PAGING     },
         { WATCH_STREAMING,  WATCH_ON_SILENCE,      WATCH_DO_PAGE,           WATCH_PAGING     },
@@ -49,12 +49,12 @@ static const struct Rule {
         { WATCH_WATCHING,   WATCH_ON_ENDED,        WATCH_DO_WATCH,          WATCH_WATCHING   },
         { WATCH_WATCHING,   WATCH_ON_ENDED_EARLY,  WATCH_DO_WAIT,           WATCH_REWATCHING },
         { WATCH_WATCHING,   WATCH_ON_REFUSED,      WATCH_DO_WAIT,           WATCH_REWATCHING },
-        /* Perhaps it is the version that it does not like. */
+        /* The server may refuse the version. */
         { WATCH_WATCHING,   WATCH_ON_DENIED,       WATCH_DO_WAIT,           WATCH_RELISTING  },
         { WATCH_WATCHING,   WATCH_ON_GONE,         WATCH_DO_WAIT,           WATCH_RELISTING  },
         { WATCH_WATCHING,   WATCH_ON_GARBAGE,      WATCH_DO_WAIT,           WATCH_RELISTING  },
-        /* Perhaps the version is of a future that never was, since the store was restored: from
-         * there a healthy server may be silent for as long as it takes. */
+        /* The version may be from a future that was lost when the store was restored: a healthy
+         * server may be silent about it for any time. */
         { WATCH_WATCHING,   WATCH_ON_SILENCE,      WATCH_DO_WAIT,           WATCH_RELISTING  },
         { WATCH_WATCHING,   WATCH_ON_STALE,        WATCH_DO_WAIT,           WATCH_RELISTING  },
 
@@ -99,15 +99,15 @@ WatchPlanEvent watch_plan_refusal(const WatchPlan *plan, int code, bool is_retri
                 return WATCH_ON_GONE;
         if (plan->step == WATCH_STREAMING && (code == 400 || code == 422))
                 return WATCH_ON_UNSTREAMABLE;
-        /* It is what a version gets that is none of this server's. */
+        /* A server answers 500 to a version that is not its own. */
         if (plan->step == WATCH_WATCHING && code == 500)
                 return WATCH_ON_DENIED;
 
         return is_retriable ? WATCH_ON_REFUSED : WATCH_ON_DENIED;
 }
 
-/* By then the request was accepted. With an etcd that is too old for streaming lists, the error that
- * comes instead of one is a general one (500). */
+/* The request was accepted before. An etcd that is too old for streamed lists causes a general
+ * error (500) here. */
 WatchPlanEvent watch_plan_error_event(const WatchPlan *plan, int code, bool is_retriable) {
         bool is_passing = code == 429 || code == 503 || code == 504;
 

@@ -29,16 +29,16 @@ typedef enum WatchStep {
 typedef enum WatchPlanEvent {
         WATCH_ON_TIMER,        /* the waiting is over */
         WATCH_ON_PAGE,         /* there are more pages */
-        WATCH_ON_LISTED,       /* that was all */
+        WATCH_ON_LISTED,       /* the list is complete */
         WATCH_ON_UNSTREAMABLE, /* lists cannot be streamed here */
-        WATCH_ON_ENDED,        /* the server ended it, as agreed */
-        WATCH_ON_ENDED_EARLY,  /* right after it began */
+        WATCH_ON_ENDED,        /* the server ended the watch, as agreed */
+        WATCH_ON_ENDED_EARLY,  /* the server ended it right after it began */
         WATCH_ON_SILENCE,      /* nothing came for so long that it must be dead */
-        WATCH_ON_STALE,        /* its owner knows that what it has shown is not so */
+        WATCH_ON_STALE,        /* the owner knows that the shown objects are outdated */
         WATCH_ON_GONE,         /* the version is too old */
         WATCH_ON_REFUSED,      /* the same may work later */
         WATCH_ON_DENIED,       /* the same will not work */
-        WATCH_ON_GARBAGE,      /* what came cannot be understood */
+        WATCH_ON_GARBAGE,      /* the answer cannot be understood */
         _WATCH_PLAN_EVENT_MAX,
 } WatchPlanEvent;
 
@@ -59,24 +59,23 @@ typedef struct WatchPlan {
         unsigned n_in_a_row[_WATCH_PLAN_EVENT_MAX]; /* without a watch that worked in between */
 } WatchPlan;
 
-/* Moves on by one event and returns what has to be done now. One that the step does not expect
- * changes nothing. */
+/* Takes one step and returns the action for it. An unexpected event changes nothing. */
 WatchAction watch_plan_step(WatchPlan *plan, WatchPlanEvent event);
 
-/* What it means that a request was refused with a status of HTTP, or 0 without one. */
+/* Classifies a refusal with a status of HTTP, or 0 without one. */
 WatchPlanEvent watch_plan_refusal(const WatchPlan *plan, int code, bool is_retriable);
 
 /* The same for an event of the type ERROR, which carries such a status. */
 WatchPlanEvent watch_plan_error_event(const WatchPlan *plan, int code, bool is_retriable);
 
-/* A watch did what it should: what went wrong before does not count any more. */
+/* Forgets failures after a watch that worked. */
 void watch_plan_forget_failures(WatchPlan *plan);
 
-/* It happened for the first time, and often does: it need not be reported. */
+/* Whether the event happened for the first time, and often does: it need not be reported. */
 bool watch_plan_is_harmless(const WatchPlan *plan, WatchPlanEvent event);
 
-/* How long WATCH_DO_WAIT is. kind is the refusal's, retry_usec what kube_retry_usec() says for
- * the number in n_in_a_row, random any number. */
+/* Returns the time for WATCH_DO_WAIT. kind is the refusal's, retry_usec the result of
+ * kube_retry_usec() for the number in n_in_a_row, random any number. */
 uint64_t watch_plan_wait_usec(const WatchPlan *plan, WatchPlanEvent event, ErrorKind kind,
                               uint64_t retry_usec, uint32_t random);
 

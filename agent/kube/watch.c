@@ -25,7 +25,7 @@
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define STREAM_ACCEPT_PROTOBUF KUBE_PROTOBUF ";stream=watch"
 
-/* Of a page in memory. One that is larger is asked for again with fewer objects. */
+/* Limit of a page in memory. A larger page is requested again with fewer objects. */
 #define PAGE_BYTES_MAX ((size_t) 8 << 20)
 #define PAGE_TIMEOUT_USEC (60 * USEC_PER_SEC)
 
@@ -95,7 +95,7 @@ typedef struct WatchKeys {
 struct KubeWatch {
         unsigned n_refs;
         bool is_closed;
-        KubeWatchOptions options; /* its texts are those below */
+        KubeWatchOptions options; /* copies of the options' texts are below */
         char *group;
         char *version;
         char *namespace;
@@ -122,7 +122,7 @@ struct KubeWatch {
         Timer guard;          /* the server has to do something before that */
         uint64_t began_usec;  /* the call */
         uint64_t asked_usec;  /* how long it was to last, if it is a watch */
-        uint64_t broken_usec; /* when it broke, if nothing has come since; 0: not so */
+        uint64_t broken_usec; /* when the watch broke, if nothing has come since; 0: it did not */
         bool is_accepted;     /* the call */
         bool has_worked;      /* the watch has shown something */
 
@@ -165,7 +165,7 @@ static bool find_place(const WatchKeys *keys, const char *namespace, const char 
         return sorted_find(keys->items, keys->n_items, compare, &sought, ret_at);
 }
 
-/* The key of that namespace and name, borrowed until it is taken out; NULL if it is not known. */
+/* Finds a key, borrowed until it is taken out; NULL if it is not known. */
 static WatchKey *watch_keys_find(const WatchKeys *keys, const char *namespace, const char *name) {
         size_t at;
 
@@ -209,7 +209,7 @@ static int key_new(const char *namespace, const char *name, const char *uid, con
         return 0;
 }
 
-/* One that is not known, marked. Texts are copied. */
+/* Adds a new, marked key. Texts are copied. */
 static int watch_keys_add(WatchKeys *keys, const char *namespace, const char *name, const char *uid,
                           const char *version) {
         WatchKey *key;
@@ -229,7 +229,7 @@ static int watch_keys_add(WatchKeys *keys, const char *namespace, const char *na
         return 0;
 }
 
-/* Sets the version that it has now. Copied. */
+/* Sets the current version of the object. Copied. */
 static int watch_key_set_version(WatchKey *key, const char *version) {
         char *copy = strdup(version);
 
@@ -241,7 +241,7 @@ static int watch_key_set_version(WatchKey *key, const char *version) {
         return 0;
 }
 
-/* Takes it out; the caller owns it. */
+/* Removes the key from the list; the caller owns it. */
 static WatchKey *watch_keys_take(WatchKeys *keys, WatchKey *key) {
         bool is_there;
         size_t at;
@@ -253,13 +253,13 @@ static WatchKey *watch_keys_take(WatchKeys *keys, WatchKey *key) {
         return key;
 }
 
-/* A list begins: what is not marked at its end is gone. */
+/* Unmarks all keys before a list: unmarked objects at its end are gone. */
 static void watch_keys_unmark(WatchKeys *keys) {
         for (size_t i = 0; i < keys->n_items; i++)
                 keys->items[i]->is_marked = false;
 }
 
-/* Whatever is shown next is news. */
+/* Makes the next version of each object news. */
 static void watch_keys_forget_versions(WatchKeys *keys) {
         for (size_t i = 0; i < keys->n_items; i++)
                 keys->items[i]->version[0] = '\0';
@@ -425,7 +425,7 @@ static int on_guard(void *userdata) {
         return r;
 }
 
-/* From now on the server has some time until its streamed list has to end. */
+/* Starts the time in which the server has to end its streamed list. */
 static int watch_guard_list_end(KubeWatch *watch) {
         return timer_start(&watch->guard, LIST_END_USEC);
 }
@@ -445,8 +445,8 @@ static int set_text(char **text, const char *value) {
         return 0;
 }
 
-/* Callbacks of a stream cannot ask for anything new: what is decided there is done when the stream
- * has ended. */
+/* Keeps the decision until the stream has ended, because its callbacks cannot start another
+ * request. */
 static void watch_decide(KubeWatch *watch, WatchPlanEvent outcome, ErrorKind kind,
                          const char *message) {
         watch->has_outcome = true;
@@ -455,7 +455,7 @@ static void watch_decide(KubeWatch *watch, WatchPlanEvent outcome, ErrorKind kin
         (void) error_set(&watch->outcome_error, kind, "GET %s: %s", watch->resource, message);
 }
 
-/* Returns 0 for a refusal, which is kept, and a local failure as it is. */
+/* Keeps a refusal and returns 0; returns a local failure as it is. */
 static int watch_decide_garbage(KubeWatch *watch, int r, const Error *error) {
         if (error->kind == ERROR_NONE)
                 return r;
@@ -548,7 +548,7 @@ static int watch_take_piece(KubeWatch *watch, Slice piece) {
         return r < 0 ? watch_decide_garbage(watch, r, &error) : 0;
 }
 
-/* The stream has to end when the watch is closed, has an outcome or has failed. */
+/* Ends the stream when the watch is closed, has an outcome or has failed. */
 static int leave_stream(KubeWatch *watch, int r) {
         bool is_over = r < 0 || watch->is_closed || watch->has_outcome;
 
@@ -564,7 +564,7 @@ static int watch_on_data(const char *data, size_t size, void *userdata) {
         return leave_stream(watch, watch_take_piece(watch, (Slice){ .data = data, .size = size }));
 }
 
-/* That the server takes the request says that nothing was missed, unless an event says otherwise. */
+/* If the server takes the request, no event was missed, unless an event says otherwise. */
 static int watch_on_accepted(void *userdata) {
         KubeWatch *watch = watch_ref(userdata);
         int r;
@@ -602,7 +602,7 @@ static int watch_fell_silent(KubeWatch *watch, const KubeReply *reply, const Err
         return watch_handle(watch, WATCH_ON_SILENCE, reply, error ?: &silence);
 }
 
-/* Where a watch breaks, another server, or another store, may take its place. */
+/* After a break another server, or another store, may serve the next watch. */
 static void watch_note_break(KubeWatch *watch, uint64_t now_usec) {
         if (watch->plan.step == WATCH_WATCHING && watch->broken_usec == 0 &&
             now_usec - watch->began_usec + EARLY_USEC < watch->asked_usec)
@@ -675,7 +675,7 @@ static int watch_report_page(KubeWatch *watch, const WatchList *list, Error *ret
         return r;
 }
 
-/* A server that gives the same page again would be asked for ever. */
+/* Refuses the same page again, which would be asked for without end. */
 static int watch_turn_page(KubeWatch *watch, const WatchList *list, Error *reterr) {
         int r;
 
@@ -773,7 +773,7 @@ static void count_restart(KubeWatch *watch) {
         watch->has_begun = true;
 }
 
-/* As may this one. */
+/* The callback may free the watch, too. */
 static void begin_list(KubeWatch *watch) {
         bool is_again = watch->has_begun;
 
@@ -828,7 +828,7 @@ static const char *separator_of(const KubeWatch *watch) {
         return watch->selector ? "&" : "";
 }
 
-/* Without a version: the newest there is, since an older list could bring back what is gone. */
+/* Asks without a version, for the newest list: an older one could bring back deleted objects. */
 static int watch_ask_stream(KubeWatch *watch) {
         cleanup(free_p) char *query = NULL;
         unsigned seconds = watch->lacks_bookmarks ? short_seconds() : long_seconds();

@@ -5,10 +5,10 @@
  * All objects of one kind that a selector selects, and each change to them
  *
  * Lists (streaming where the server can, else in pages), then watches from there, and again from the
- * last known version when the watch ends; a version that is too old means a new list. Its user
- * sees none of that: only objects, in their newest state, each at least once, and those that
- * are gone. It keeps no object, only their names, UIDs and versions. Objects are borrowed during the
- * call; in any callback the watch may be freed.
+ * last known version when the watch ends; a version that is too old means a new list. The user of a watch
+ * sees only objects, in their newest state, each at least once, and objects that are gone. The watch keeps
+ * no object, only their names, UIDs and versions. Objects are borrowed during the call; in any callback the
+ * watch may be freed.
  * See kubernetes.io/docs/reference/using-api/api-concepts ("Efficient detection of changes").
  */
 
@@ -19,7 +19,7 @@
 
 typedef struct KubeWatch KubeWatch;
 
-/* In what state the watch is; for people and metrics. */
+/* State of the watch; for people and metrics. */
 typedef enum KubeWatchState {
         KUBE_WATCH_LISTING,
         KUBE_WATCH_SYNCED,
@@ -56,21 +56,21 @@ KubeWatch *kube_watch_free(KubeWatch *watch);
 
 KubeWatchState kube_watch_state(const KubeWatch *watch);
 
-/* Why it is troubled, or unset. ERROR_NOT_FOUND: the server does not have this kind (any more). */
+/* Returns the reason of the trouble, or unset. ERROR_NOT_FOUND: the server lacks this kind. */
 const Error *kube_watch_error(const KubeWatch *watch);
 
-/* Lists again: the owner knows that what was shown is not so. It is of no use to call it without a
+/* Lists again, because the owner knows that the shown objects are outdated. Useless without a
  * pause. Not from within a callback of the watch. */
 int kube_watch_relist(KubeWatch *watch);
 
-/* Lists as a new watch would, and shows all objects, also those that it has shown before; those that it
- * does not find any more are gone. version: of the kind, from now on; NULL: as before. Not from within
- * a callback of the watch. */
+/* Lists like a new watch, and shows all objects, also those shown before; objects that are not
+ * found any more are gone. version: the new version of the kind; NULL: as before. Not from within a
+ * callback of the watch. */
 int kube_watch_begin_again(KubeWatch *watch, const char *version);
 
-/* Asks for nothing until it is begun again, and is in the state KUBE_WATCH_LISTING. From within a
+/* Stops all requests until it is begun again; the state is KUBE_WATCH_LISTING. From within a
  * callback of the watch only if it is troubled. */
 void kube_watch_stop(KubeWatch *watch);
 
-/* Does not wait any longer if it is backing off: the server is known to answer. */
+/* Ends a pause, because the server is known to answer. */
 int kube_watch_kick(KubeWatch *watch);
