@@ -68,6 +68,13 @@ static char *reference_of(const StatusRow *row) {
         return text;
 }
 
+/* Without the name: with it, the digest of the image's configuration looks like one to pull by. */
+static const char *id_of(const StatusRow *row) {
+        const char *at = strchr(row->image_id, '@');
+
+        return at ? at + 1 : row->image_id[0] ? row->image_id : "-";
+}
+
 static int add_row(Images *images, const char *node, const StatusRow *row) {
         const bool is_wide = images->flags->format == OUTPUT_WIDE;
         cleanup(free_p) char *reference = reference_of(row);
@@ -81,7 +88,7 @@ static int add_row(Images *images, const char *node, const StatusRow *row) {
                 row->phase,
                 progress,
                 since > 0 ? format_age(age > 0 ? (uint64_t) age : 0, &age_buffer) : "-",
-                row->image_id[0] ? row->image_id : "-",
+                id_of(row),
                 is_wide ? row->message : message,
         };
 

@@ -297,6 +297,14 @@ def test_doctor_of_limits(inplace, agents, kube, control_plane):
     assert said not in inplace.run("doctor").stdout
 
 
+def test_image_ids(inplace, hollow):
+    """Are not shown as what one could pull by."""
+    digest = "sha256:" + "0123456789abcdef" * 4
+    hollow("kubectl-id", {**tag("1", "Succeeded", 100), "imageID": f"registry.test/app@{digest}"}, pool="id")
+    (row,) = rows(inplace.run("images", "-l", "pool=id", "-o", "wide"))
+    assert digest in row and f"registry.test/app@{digest}" not in row
+
+
 def test_agent_of_a_status(inplace, agents, kube):
     """status shows the version of the agent of the pod's node."""
     pod = {

@@ -1333,6 +1333,24 @@ def test_no_agent_answers(cluster, make, inplace, registry, request, way):
     workload.assert_runs(fresh)
 
 
+def test_interrupted_preload(cluster, make, inplace, images):
+    """Says what has changed: nothing; and what goes on."""
+    cluster.control_plane.install()
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    workload = make("deployment")
+    try:
+        with inplace.running("set", "image", workload.name, f"main={images[1]}") as child:
+            assert child.stdout.readline() == f"preloading {images[1]} on 1 node\n"
+            child.send_signal(signal.SIGINT)
+            _, errors = child.communicate(timeout=20 * SLOWLY)
+    finally:
+        node_image.delete()
+    assert child.returncode == 128 + signal.SIGINT
+    assert "nothing has changed; nodes that have begun to pull go on" in errors
+    assert workload.record() is None and workload.strategy() == (False, None)
+
+
 def test_no_right_to_preload(cluster, agent, make, registry, folder):
     """Who may update one workload need not be able to make nodes pull."""
     node_image = NodeImage(cluster.admin, cluster.node.name)
