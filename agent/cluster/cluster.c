@@ -37,7 +37,7 @@ static void cluster_notify(Cluster *cluster) {
 
 /* The diagnosis */
 
-/* What stands between this node and the API server; NULL: nothing. */
+/* Returns why the agent cannot use the API server; NULL: it can. */
 static const char *find_obstacle(const Cluster *cluster) {
         const Error *trouble = kube_client_trouble(cluster->client);
 
@@ -116,7 +116,7 @@ DiagnosisSource cluster_diagnosis(const Cluster *cluster) {
 
 /* The life of a cluster */
 
-/* What waits for the server need not wait any longer. */
+/* Ends the back-offs of all calls to the server. */
 static void cluster_kick(Cluster *cluster) {
         if (cluster->node_image)
                 (void) cluster_node_image_kick(cluster->node_image);

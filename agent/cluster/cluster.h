@@ -4,9 +4,9 @@
 /*
  * This node as part of a cluster
  *
- * Finds out which version of NodeImage the API server has, watches the one that is named like this
- * node, gives its desired images to the images, and writes back what became of them. While the server is
- * away everything goes on, and is reported when it is back.
+ * Discovers the version of NodeImage that the API server has, watches the one that is named like this
+ * node, passes its desired images on, and writes their status back. While the server is away the agent
+ * goes on, and reports when it is back.
  */
 
 #include "agent/base/diagnosis-visitor.h"
@@ -23,31 +23,30 @@ typedef struct ClusterOptions {
         Log *log;
         Metrics *metrics;                /* may be NULL */
         const char *node_name;           /* copied */
-        const KubeAccessOptions *access; /* where the API server is */
+        const KubeAccessOptions *access; /* address and credentials of the API server */
         bool must_register;              /* make a NodeImage if no controller does */
 
-        void (*on_changed)(void *userdata); /* readiness, or a sentence about it, may differ */
-        void (*on_reachable)(
-                void *userdata); /* the API server answers: no wait is needed any more */
+        void (*on_changed)(void *userdata);   /* readiness or its reason may have changed */
+        void (*on_reachable)(void *userdata); /* the API server answers: back-offs may end */
         void *userdata;
 } ClusterOptions;
 
-/* Refuses what cannot ever work, such as a kubeconfig that is not there. Sends nothing yet. */
+/* Fails if it can never work, such as without the kubeconfig. Sends nothing yet. */
 int cluster_new(const ClusterOptions *options, Cluster **ret, Error *reterr);
 
 /* Lets go of the images; to be called before they are freed. */
 void cluster_stop(Cluster *cluster);
-/* After that. Returns NULL. */
+/* Call it after cluster_stop(). Returns NULL. */
 Cluster *cluster_free(Cluster *cluster);
 
-/* For other parts that use the API server; borrowed. */
+/* For other users of the API server; borrowed. */
 KubeClient *cluster_client(Cluster *cluster);
 KubeEvents *cluster_events(Cluster *cluster);
 
-/* Where pull secrets come from; borrowed. */
+/* The source of pull secrets; borrowed. */
 KubeSecrets *cluster_secrets(Cluster *cluster);
 
-/* Begins to watch for these, which are borrowed and have to outlive the cluster. */
+/* Begins to watch. The images are borrowed and have to outlive the cluster. */
 int cluster_start(Cluster *cluster, Images *images);
 
 /* An ImagesDone whose userdata is the Cluster. */

@@ -28,16 +28,16 @@
 #define REASON_FAILED "PullImageFailed"
 #define ACCURACY_USEC 1000
 
-/* One write at a time, each of all that differs at its moment: what was true in between is never
- * written late. While the server is away nothing is kept but that something differs. */
+/* Writes one patch at a time, with all differences of that moment, so that no outdated state is
+ * written late. While the server is away it remembers only that something differs. */
 typedef struct StatusWriter {
         WritePace pace;
         KubePatch write;
-        json_object *patch; /* of the write under way */
-        char *uid;          /* of the object that it is for */
+        json_object *patch; /* patch of the pending write */
+        char *uid;          /* UID of the object of that write */
         Deferred compare;
         Timer due;
-        Error error; /* why what is to be written is not, or unset */
+        Error error; /* why the status cannot be written, or unset */
 } StatusWriter;
 
 struct ClusterNodeImage {
@@ -54,16 +54,16 @@ struct ClusterNodeImage {
 
         KubeResource *resource;
         StatusWriter writer;
-        Registration *registration; /* if it is asked for, while a version is served */
+        Registration *registration; /* set if configured, while the server has the kind */
 
         char *owner; /* NULL: there is no object */
         char *name;
-        char *version;   /* the newest resourceVersion that is known, or NULL */
-        bool is_listing; /* the status shown next counts whatever its version is */
-        bool has_spec;   /* one that could be used, however old */
+        char *version;   /* newest known resourceVersion, or NULL */
+        bool is_listing; /* the next status counts, whatever its version */
+        bool has_spec;   /* a valid spec was read, perhaps an older one */
         DesiredImages desired_images;
         json_object *status; /* as observed or written last, or NULL */
-        Error error;         /* why the spec, or a part of it that has no status, is not used */
+        Error error;         /* why the spec, or a part of it without a status, is invalid */
 };
 
 DEFINE_CLEANUP(ClusterNodeImage *, cluster_node_image_free)
@@ -77,7 +77,7 @@ static const char *uid_of(const ClusterNodeImage *node_image) {
         return node_image->owner ? node_image->owner + strlen(OWNER_PREFIX) : NULL;
 }
 
-/* The spec: what is desired */
+/* The spec */
 
 static void forget(ClusterNodeImage *node_image) {
         node_image->owner = (free(node_image->owner), NULL);
@@ -198,7 +198,7 @@ static int set_status(ClusterNodeImage *node_image, const KubeObject *object) {
         return set_version(node_image, object->resource_version);
 }
 
-/* What is finished in the object's status is not done again; a pull of it that runs is stopped. */
+/* Marks requests as done that are finished in the object's status, which stops their pulls. */
 static int set_done(ClusterNodeImage *node_image) {
         for (size_t i = 0; i < node_image->desired_images.n_items; i++) {
                 const DesiredImage *desired = &node_image->desired_images.items[i];
@@ -276,7 +276,7 @@ static int drop_other_owners(ClusterNodeImage *node_image) {
         return 0;
 }
 
-/* The status: what became of it */
+/* The status */
 
 /* NULL: Waiting. */
 static const ImageStatus *status_of(const ClusterNodeImage *node_image,
@@ -286,7 +286,7 @@ static const ImageStatus *status_of(const ClusterNodeImage *node_image,
         return image ? image_status_for(image, node_image->owner, desired->name) : NULL;
 }
 
-/* How many images are not finished: does not count beyond a few and one more. */
+/* Counts unfinished images, but not beyond a few and one more. */
 static unsigned count_in_work(const ClusterNodeImage *node_image) {
         unsigned n = 0;
 
@@ -308,7 +308,7 @@ static int make_diff(const ClusterNodeImage *node_image, json_object **ret_patch
         *ret_patch = NULL;
         if (!entries)
                 return -ENOMEM;
-        /* Without a spec it is not known what the status should be. */
+        /* Without a spec the wanted status is unknown. */
         if (!node_image->owner || !node_image->has_spec)
                 return STATUS_SAME;
 
@@ -346,7 +346,7 @@ static void remember_write(ClusterNodeImage *node_image, const Error *error) {
                 log_info(node_image->log, NULL, "The status is written again.");
 }
 
-/* A write was taken (NULL) or not. */
+/* Notes the outcome of a write; NULL: success. */
 static void note_write(ClusterNodeImage *node_image, const Error *error) {
         remember_write(node_image, error);
         metrics_count(node_image->metrics, METRIC_NODE_IMAGE_WRITES, !error);
@@ -356,7 +356,7 @@ static void note_write(ClusterNodeImage *node_image, const Error *error) {
         notify(node_image);
 }
 
-/* There is nothing to write: a write that failed was done after all, or is needed no more. */
+/* Nothing is left to write: a failed write has succeeded after all, or is no longer needed. */
 static void settle_write(ClusterNodeImage *node_image) {
         StatusWriter *writer = &node_image->writer;
 
@@ -379,8 +379,8 @@ static bool is_outdated(const ClusterNodeImage *node_image, json_object *patch) 
                strcmp(json_object_get_string(compared), node_image->version) != 0;
 }
 
-/* Whatever the watch has shown, or not, it was of no use. What it has shown meanwhile may be; else the
- * object itself has to be asked for. */
+/* The known object is stale. The watch may have shown a newer one meanwhile; if not, asks the
+ * server for it. */
 static int on_conflicts(ClusterNodeImage *node_image, bool is_known_outdated, const Error *error) {
         cleanup(error_done) Error unread = ERROR_INIT;
 
@@ -396,8 +396,8 @@ static int on_conflicts(ClusterNodeImage *node_image, bool is_known_outdated, co
         return 0;
 }
 
-/* The object has changed: the watch has shown it meanwhile, or will. Another writer that never stops
- * must not make the agent try without a pause. */
+/* The object has changed: the watch has shown it, or will. Pauses, since another writer may never
+ * stop. */
 static int on_conflict(ClusterNodeImage *node_image, json_object *patch,
                        const KubePatchAnswer *answer) {
         StatusWriter *writer = &node_image->writer;
@@ -414,7 +414,7 @@ static int on_conflict(ClusterNodeImage *node_image, json_object *patch,
         return 0;
 }
 
-/* Until the watch shows the object with this version, too, what was written is what is known. */
+/* Uses the written status until the watch shows the object with this version, too. */
 static int on_written(ClusterNodeImage *node_image, json_object *patch, const char *version) {
         const char *uid = uid_of(node_image);
         json_object *status = NULL;
@@ -424,7 +424,7 @@ static int on_written(ClusterNodeImage *node_image, json_object *patch, const ch
             !json_object_object_get_ex(patch, "status", &status))
                 return 0;
 
-        /* The watch was quicker than the reply: what it has shown has the write in it. */
+        /* The watch has already shown an object that contains the write. */
         if (node_image->version && kube_version_is_older(version, node_image->version))
                 return 0;
 
@@ -435,8 +435,8 @@ static int on_written(ClusterNodeImage *node_image, json_object *patch, const ch
         return json_merge_patch(&node_image->status, status);
 }
 
-/* Whatever the reason of a failure, what is true then is tried again later; an object that has
- * changed or gone meanwhile will be shown by the watch. */
+/* After any failure, tries the then current state later; the watch will show an object that has
+ * changed or gone. */
 static int on_answered(const KubePatchAnswer *answer, void *userdata) {
         ClusterNodeImage *node_image = userdata;
         cleanup(json_object_put_p) json_object *patch = take_ptr(node_image->writer.patch);
@@ -453,8 +453,8 @@ static int on_answered(const KubePatchAnswer *answer, void *userdata) {
         return r < 0 ? r : request_compare(node_image);
 }
 
-/* The patch is for what is known. An object that has changed meanwhile, whose list of tags it would
- * overwrite, or that was deleted and created again, is compared first. */
+/* The patch is only valid for the known object. If that has changed, whose list of tags the patch
+ * would replace, or was recreated, compares again first. */
 static int send_status(ClusterNodeImage *node_image, uint64_t digest, uint64_t now) {
         StatusWriter *writer = &node_image->writer;
 
@@ -479,7 +479,7 @@ static int send_status(ClusterNodeImage *node_image, uint64_t digest, uint64_t n
                                                });
 }
 
-/* Another writer that changes back what was written must not make the agent write without end. */
+/* Slows down, since another writer may revert every write. */
 static int send_unless_repeated(ClusterNodeImage *node_image, uint64_t now) {
         StatusWriter *writer = &node_image->writer;
         const char *text = json_object_to_json_string_ext(writer->patch, JSON_C_TO_STRING_PLAIN);
@@ -494,8 +494,8 @@ static int send_unless_repeated(ClusterNodeImage *node_image, uint64_t now) {
                           : send_status(node_image, digest, now);
 }
 
-/* Compares, and writes when it is time for it. Only an object that is known to be there, in its newest
- * state, is written to; an answer, a timer or the watch leads here again. */
+/* Compares, and writes when due, and only to an object whose newest state is known. Answers, timers
+ * and the watch call this again. */
 static int compare_status(void *userdata) {
         ClusterNodeImage *node_image = userdata;
         StatusWriter *writer = &node_image->writer;
@@ -529,13 +529,13 @@ static int compare_status(void *userdata) {
                           : send_unless_repeated(node_image, now);
 }
 
-/* Does not wait any longer if it is backing off. */
+/* Ends the back-off. */
 static int kick_write(ClusterNodeImage *node_image) {
         kube_patch_rest(&node_image->writer.write, 0);
         return request_compare(node_image);
 }
 
-/* What the first version of the API is served by, or another one: nothing is known of it. */
+/* Resets all state of the object, for another version of the API. */
 static void reset_writer(StatusWriter *writer) {
         kube_patch_done(&writer->write);
         writer->write =
@@ -547,7 +547,7 @@ static void reset_writer(StatusWriter *writer) {
         write_pace_init(&writer->pace);
 }
 
-/* What the watch shows */
+/* Objects from the watch */
 
 static int show_registration(const ClusterNodeImage *node_image, const KubeObject *object) {
         return node_image->registration ? registration_on_object(node_image->registration, object)
@@ -585,8 +585,8 @@ static int on_gone(const KubeObject *object, void *userdata) {
                                                              : 0;
 }
 
-/* Whatever the list shows is the newest, even if its version is lower, as when the server's store was
- * restored from a backup. What it does not show has not changed. */
+/* A list shows the newest state even if the version is lower, as after a restore of the server's
+ * store. Objects that it does not show have not changed. */
 static void on_list(void *userdata) {
         ClusterNodeImage *node_image = userdata;
 
@@ -631,7 +631,7 @@ static int on_version(const char *version, void *userdata) {
 }
 
 static int add_resource(ClusterNodeImage *node_image) {
-        /* Newer first: what is stored need not be converted then. */
+        /* Newer first, since the server need not convert stored objects then. */
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         cleanup(free_p) char *subject = NULL, *fields = NULL;
 
@@ -834,7 +834,7 @@ int cluster_node_image_visit(const ClusterNodeImage *node_image, const Diagnosis
         return r;
 }
 
-/* Its life */
+/* Life cycle */
 
 static int on_image(Image *image, void *userdata) {
         return request_compare(userdata);

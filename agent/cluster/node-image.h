@@ -4,11 +4,10 @@
 /*
  * The NodeImage of this node, as the API server has it
  *
- * Its spec is what one owner ("nodeimage/UID", so that one that was deleted and created again begins
- * anew) requests of the images. What became of them is written into its status, at the pace of
- * write-pace.h; an entry that another writer has finished is not worked on any more. A tag that cannot be
- * used fails alone; a spec that cannot be used at all leaves the last good one in force. While the server
- * is away everything goes on, and is reported when it is back.
+ * One owner ("nodeimage/UID", so that a recreated object begins anew) requests the images of the spec.
+ * The agent writes their status, at the pace of write-pace.h; it leaves an entry alone that another writer
+ * has finished. An invalid tag fails alone; with an invalid spec the last good one stays in force. While
+ * the server is away the agent goes on, and reports when it is back.
  */
 
 #include "agent/base/diagnosis-visitor.h"
@@ -20,7 +19,7 @@
 typedef struct ClusterNodeImage ClusterNodeImage;
 
 typedef struct ClusterNodeImageOptions {
-        KubeClient *client; /* borrowed, as all pointers are unless it is said */
+        KubeClient *client; /* borrowed, as all pointers unless noted */
         KubeEvents *events;
         Log *log;
         Metrics *metrics; /* may be NULL */
@@ -28,7 +27,7 @@ typedef struct ClusterNodeImageOptions {
         const char *node_name; /* copied */
         bool must_register;    /* make a NodeImage if no controller does */
 
-        void (*on_changed)(void *userdata); /* what the functions below say may differ */
+        void (*on_changed)(void *userdata); /* results of the functions below may have changed */
         void *userdata;
 } ClusterNodeImageOptions;
 
@@ -37,18 +36,18 @@ int cluster_node_image_new(const ClusterNodeImageOptions *options, ClusterNodeIm
 /* Lets go of the images. Takes NULL, returns NULL. */
 ClusterNodeImage *cluster_node_image_free(ClusterNodeImage *node_image);
 
-/* Does not wait any longer where it is backing off: the server is known to answer. */
+/* Ends all back-offs, since the server is known to answer. */
 int cluster_node_image_kick(ClusterNodeImage *node_image);
 
-/* A request is done, or refused: if it is one of the object, an event says so. */
+/* Emits an event for a request that is done or refused, if it is one of the object's. */
 void cluster_node_image_on_done(ClusterNodeImage *node_image, const Image *image,
                                 const ImageRequest *request);
 
-/* Why NodeImages are not watched, or not known yet; NULL: they are. Borrowed. */
+/* Why NodeImages are not watched or not synced yet; NULL: they are. Borrowed. */
 const char *cluster_node_image_obstacle(const ClusterNodeImage *node_image);
 
-/* Why they cannot be watched now, as kube_resource_error(), and why the last status is not written; or
- * unset. Borrowed. */
+/* Why NodeImages cannot be watched now, as kube_resource_error(), and why the last status is not
+ * written; or unset. Borrowed. */
 const Error *cluster_node_image_watch_error(const ClusterNodeImage *node_image);
 const Error *cluster_node_image_write_error(const ClusterNodeImage *node_image);
 

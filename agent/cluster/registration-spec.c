@@ -164,7 +164,7 @@ int registration_spec_body(struct json_object *node, const char *version, struct
         return 0;
 }
 
-/* What makes of one object of labels the other one. */
+/* Adds the changes from labels to desired. */
 static int diff_labels(struct json_object *labels, struct json_object *desired,
                        struct json_object *changes) {
         int r;
@@ -224,7 +224,7 @@ int registration_spec_patch_metadata(struct json_object *object, struct json_obj
         return 0;
 }
 
-/* Which tags may leave the spec */
+/* Removal of finished tags */
 
 typedef struct Tidying {
         struct json_object *status; /* as observed, or NULL */
@@ -233,7 +233,7 @@ typedef struct Tidying {
         TidyPlan plan;
 } Tidying;
 
-/* One that is missing is as given; false: it is something else. */
+/* Sets *ret to otherwise if the key is missing; false: it is not a number. */
 static bool read_number(struct json_object *object, const char *key, int64_t otherwise,
                         int64_t *ret) {
         struct json_object *value;
@@ -246,7 +246,7 @@ static bool read_number(struct json_object *object, const char *key, int64_t oth
         return json_object_is_type(value, json_type_int);
 }
 
-/* When the tag may leave, as far as is known; INT64_MAX: not yet. */
+/* Returns when the tag may be removed; INT64_MAX: unknown yet. */
 static int64_t find_end(const Tidying *tidying, const char *name, struct json_object *item) {
         struct json_object *tag = json_get(item, "tag", json_type_string);
         struct json_object *policy = json_get(item, "pullPolicy", json_type_object);
@@ -265,7 +265,7 @@ static int64_t find_end(const Tidying *tidying, const char *name, struct json_ob
         return end;
 }
 
-/* That this tag leaves, of which it is known that it may since then. */
+/* Notes a tag to remove, and the time since which it may be. */
 static void note_leaving(TidyPlan *plan, const char *name, struct json_object *item, int64_t end) {
         struct json_object *tag = json_get(item, "tag", json_type_string);
         char time[RFC3339_SIZE];

@@ -20,8 +20,8 @@
 #define SEC ((uint64_t) 1000000)
 #define GRACE_USEC (5 * SEC)
 #define LABELS_USEC (300 * SEC)
-#define CREATION ((uint64_t) 1) /* it is always the same */
-#define SHOW_USEC (60 * SEC)    /* for the watch to show what was created */
+#define CREATION ((uint64_t) 1) /* digest of the one creation that there is */
+#define SHOW_USEC (60 * SEC)    /* wait for the watch to show the created object */
 
 /*
  * What is asked of the API server: the Node, and to create or patch the NodeImage
@@ -81,7 +81,7 @@ static int read_node(const KubeReply *reply, struct json_object **ret, Error *re
         return 0;
 }
 
-/* What does not end by itself is tried rarely. A Node that is not there may be about to register. */
+/* Retries rarely if the cause does not end by itself. A missing Node may be about to register. */
 static void rest(KubePatch *patch, KubePatchOutcome outcome) {
         if (outcome == KUBE_PATCH_REFUSED)
                 kube_patch_rest(patch, REFUSED_USEC);
@@ -91,7 +91,7 @@ static uint64_t now_usec(const RegistrationApi *api) {
         return loop_now_usec(kube_client_event(api->client));
 }
 
-/* What a failure means for a person; *reterr must be unset. */
+/* Explains a failure; *reterr must be unset. */
 static void explain(const RegistrationApi *api, KubePatchVerb verb, const Error *error,
                     Error *reterr) {
         if (verb == KUBE_PATCH_GET && error->kind == ERROR_NOT_FOUND)
@@ -117,14 +117,14 @@ typedef struct RegistrationKeep {
 
         struct json_object *object;
         bool is_outdated; /* a patch of the object was sent, so the watch will show another one */
-        bool are_labels_due; /* the Node is to be read */
-        size_t n_tags;       /* that the patch under way removes; 0: it is one of the labels */
+        bool are_labels_due; /* read the Node next */
+        size_t n_tags; /* number of tags that the pending patch removes; 0: it changes labels */
 
         KubePatch write;      /* or the reading of the Node */
         Timer labels;         /* the next comparison of the labels */
         sd_event_source *end; /* the next tag whose time is over; by the wall clock */
-        Timer rest;           /* after a failure: nothing is sent before */
-        KubePatchVerb failed; /* what the error is about */
+        Timer rest;           /* pause after a failure */
+        KubePatchVerb failed; /* verb of the failed call */
         Error error;
 } RegistrationKeep;
 
@@ -173,7 +173,7 @@ static int on_patched(const KubePatchAnswer *answer, void *userdata) {
         bool is_tidying = keep->n_tags > 0;
         int r;
 
-        /* Another writer was quicker, or removed it: the watch shows what is true now. */
+        /* Another writer was faster, or removed the object: the watch shows its new state. */
         if (answer->outcome == KUBE_PATCH_CONFLICT || answer->outcome == KUBE_PATCH_GONE) {
                 kube_patch_rest(&keep->write, 0);
                 return keep_reconcile(keep);
@@ -223,8 +223,8 @@ static int keep_compare_labels(RegistrationKeep *keep, struct json_object *node)
         return r < 0 ? r : keep_reconcile(keep);
 }
 
-/* If it will not end by itself, there is time enough until the labels are compared again: tidying
- * does not need the Node. */
+/* A failure that does not end by itself waits until the next comparison of the labels: tidying does
+ * not need the Node. */
 static int keep_without_node(RegistrationKeep *keep, KubePatchOutcome outcome, const Error *error) {
         int r;
 
@@ -268,7 +268,7 @@ static int keep_wait_for(RegistrationKeep *keep, int64_t at) {
         return r < 0 ? r : sd_event_source_set_enabled(keep->end, SD_EVENT_ONESHOT);
 }
 
-/* What another writer puts back again and again is not removed without end. */
+/* Slows down, since another writer may put the tags back every time. */
 static int keep_remove_tags(RegistrationKeep *keep, const TidyPlan *plan) {
         uint64_t when = kube_patch_when_usec(&keep->write, plan->digest);
 
@@ -292,13 +292,13 @@ static int keep_tidy(RegistrationKeep *keep) {
         if (patch)
                 return keep_remove_tags(keep, &plan);
 
-        /* A patch that failed was done after all, or is needed no more. */
+        /* A failed patch has succeeded after all, or is no longer needed. */
         if (keep->failed == KUBE_PATCH_MERGE)
                 keep_succeeded(keep, KUBE_PATCH_MERGE);
         return keep_wait_for(keep, plan.next_at);
 }
 
-/* Does the next thing that is due, if nothing is under way. */
+/* Begins the next operation that is due, if none is pending. */
 static int keep_reconcile(RegistrationKeep *keep) {
         if (!keep->object || keep->is_outdated || keep->write.call || timer_is_running(&keep->rest))
                 return 0;
@@ -307,7 +307,7 @@ static int keep_reconcile(RegistrationKeep *keep) {
                                     : keep_tidy(keep);
 }
 
-/* An object that should have changed and did not is read again at that time, too. */
+/* Also reads an object again by then that should have changed and did not. */
 static int on_labels(void *userdata) {
         RegistrationKeep *keep = userdata;
 
@@ -366,8 +366,8 @@ static int keep_forget(RegistrationKeep *keep) {
         return sd_event_source_set_enabled(keep->end, SD_EVENT_OFF);
 }
 
-/* The object as it is now, of which a reference is kept; NULL: there is none, or it is not ours. The
- * labels are compared when one appears. */
+/* Takes the current object and keeps a reference; NULL: there is none, or another author made it.
+ * Compares the labels when one appears. */
 static int keep_set_object(RegistrationKeep *keep, struct json_object *object) {
         if (object && !keep->object)
                 keep->are_labels_due = true;
@@ -379,7 +379,7 @@ static int keep_set_object(RegistrationKeep *keep, struct json_object *object) {
         return object ? keep_reconcile(keep) : keep_forget(keep);
 }
 
-/* Does not wait any longer after a failure. */
+/* Ends the pause after a failure. */
 static int keep_kick(RegistrationKeep *keep) {
         if (!timer_is_running(&keep->rest))
                 return 0;
@@ -389,14 +389,14 @@ static int keep_kick(RegistrationKeep *keep) {
         return keep_reconcile(keep);
 }
 
-/* Creating it */
+/* Creation */
 
 typedef enum RegistrationState {
         REGISTRATION_UNSYNCED, /* the watch has not shown everything */
         REGISTRATION_PRESENT,  /* there is an object, of any author */
-        REGISTRATION_WAITING,  /* for a controller, for the watch, or until the Node is real */
+        REGISTRATION_WAITING,  /* waits for a controller, for the watch, or for the Node */
         REGISTRATION_ASKING,
-        REGISTRATION_RESTING, /* after a failure */
+        REGISTRATION_RESTING, /* pauses after a failure */
 } RegistrationState;
 
 struct Registration {
@@ -407,10 +407,10 @@ struct Registration {
 
         RegistrationState state;
         bool is_ours;
-        KubePatch write;        /* while asking; if creating, until its end or the next */
-        Timer timer;            /* while waiting or resting */
+        KubePatch write;        /* pending while asking, or a creation until its end or the next */
+        Timer timer;            /* runs while waiting or resting */
         Error error;            /* why it could not be created */
-        RegistrationKeep *keep; /* it has the object if that is ours */
+        RegistrationKeep *keep; /* maintains the object if the agent made it */
 };
 
 DEFINE_CLEANUP(Registration *, registration_free)
@@ -420,7 +420,8 @@ static int registration_wait(Registration *registration, RegistrationState state
         return timer_start(&registration->timer, usec);
 }
 
-/* How long a controller has time to make one, and others to leave ours alone. */
+/* Returns the time for a controller to make one, and for other writers to leave the agent's
+ * alone. */
 static uint64_t grace_usec(Registration *registration) {
         uint64_t when = repeat_when_usec(&registration->write.repeat, CREATION);
         uint64_t now = now_usec(&registration->api);
@@ -508,7 +509,7 @@ static int on_node(const KubePatchAnswer *answer, void *userdata) {
         return r;
 }
 
-/* One that was creating may still run, if the object appeared and went before the answer. */
+/* A creation may still be pending, if the object appeared and went before the answer. */
 static int registration_ask(Registration *registration) {
         registration->state = REGISTRATION_ASKING;
         kube_patch_cancel(&registration->write);
@@ -573,7 +574,7 @@ static int registration_on_gone(Registration *registration) {
         if (r < 0)
                 return r;
 
-        /* Showing so again must not put off what is under way. */
+        /* Another such event must not delay the pending operation. */
         if (registration->state != REGISTRATION_UNSYNCED &&
             registration->state != REGISTRATION_PRESENT)
                 return 0;

@@ -29,7 +29,7 @@ static bool has_version(struct json_object *entry, int64_t version) {
         return json_object_is_type(value, json_type_int) && json_object_get_int64(value) == version;
 }
 
-/* _IMAGE_PHASE_MAX: none that is known. */
+/* Returns _IMAGE_PHASE_MAX for an unknown phase. */
 static ImagePhase observed_phase(struct json_object *entry) {
         const char *text = json_get_text(entry, "phase");
         ImagePhase phase = 0;
@@ -48,7 +48,7 @@ int64_t observed_completed_at(struct json_object *entry) {
         return text && rfc3339_parse(text, &time) >= 0 ? time : 0;
 }
 
-/* It ended, well or not, for this version: it has a final phase and a time. */
+/* The entry is finished for this version: it has a final phase and a time. */
 static bool observed_is_finished(struct json_object *entry, int64_t version) {
         ImagePhase phase = observed_phase(entry);
 
@@ -65,13 +65,13 @@ static struct json_object *get_list(struct json_object *images, const char *name
 typedef struct ObservedTag {
         const char *tag; /* borrowed from the entry */
         struct json_object *entry;
-        size_t index; /* in the list */
+        size_t index; /* index in the list */
 } ObservedTag;
 
-/* For finding many tags. Borrows from the object. */
+/* An index to find many tags. Borrows from the object. */
 typedef struct ObservedTags {
-        struct json_object *list; /* as it is in the object; NULL if it is none */
-        ObservedTag *items;       /* those that are entries at all, sorted by tag, then by index */
+        struct json_object *list; /* the object's list; NULL if it is not a list */
+        ObservedTag *items;       /* valid entries, sorted by tag, then by index */
         size_t n_items;
 } ObservedTags;
 
@@ -109,7 +109,8 @@ static void observed_tags_done(ObservedTags *tags) {
         free(tags->items);
 }
 
-/* The entry of a tag, or NULL. Of several, which there should not be, one that finishes the version. */
+/* Finds the entry of a tag, or NULL. Of duplicates, which should not exist, prefers one that is
+ * finished for the version. */
 static struct json_object *observed_tags_find(const ObservedTags *tags, const char *tag,
                                               int64_t version) {
         struct json_object *found = NULL;
@@ -139,7 +140,7 @@ static bool has_tag(struct json_object *entry, const char *tag) {
         return text && strcmp(text, tag) == 0;
 }
 
-/* Where the tag is if the list is sorted. */
+/* Returns the index of the tag in a sorted list. */
 static size_t guess_index(struct json_object *list, const char *tag) {
         size_t low = 0, high = json_object_array_length(list);
 
@@ -185,7 +186,7 @@ static struct json_object *find_finished(struct json_object *images, const char 
         return NULL;
 }
 
-/* What differs */
+/* Differences */
 
 typedef enum Count {
         COUNT_DESIRED,
@@ -220,7 +221,7 @@ static bool equal_members(struct json_object *a, struct json_object *b, const ch
         return json_object_equal(x, y);
 }
 
-/* What others have added to an entry is no difference. */
+/* Ignores members that other writers have added to an entry. */
 static StatusDifference compare_entries(struct json_object *observed, struct json_object *desired) {
         static const char *const keys[] = { "tag",     "phase",   "startTime", "completionTime",
                                             "version", "imageID", "message" };
@@ -245,7 +246,7 @@ static struct json_object *entry_to_json(const StatusEntry *entry) {
         return image_status_to_json(&status, entry->name, entry->tag);
 }
 
-/* *ret is what has to stand in the status: the observed entry itself if it is right. */
+/* Sets *ret to the wanted entry: the observed one itself if it is right. */
 static int choose_entry(const StatusEntry *entry, struct json_object *observed,
                         struct json_object **ret) {
         cleanup(json_object_put_p) json_object *desired = NULL;
@@ -273,7 +274,7 @@ static void diff_note(Diff *diff, StatusDifference difference) {
 static void diff_count(Diff *diff, struct json_object *item) {
         static const Count counts[_IMAGE_PHASE_MAX] = {
                 [IMAGE_WAITING] = COUNT_WAITING,     [IMAGE_PULLING] = COUNT_PULLING,
-                [IMAGE_BACKING_OFF] = COUNT_PULLING, /* never written, but others may */
+                [IMAGE_BACKING_OFF] = COUNT_PULLING, /* the agent never writes these; others may */
                 [IMAGE_SUCCEEDED] = COUNT_SUCCEEDED, [IMAGE_FAILED] = COUNT_FAILED,
                 [IMAGE_MISSING] = COUNT_WAITING,
         };
@@ -397,8 +398,8 @@ static int diff_gone_images(Diff *diff) {
         return 0;
 }
 
-/* The schema of OpenKruise before 1.9 has no such count, and what is not in the schema is dropped:
- * that it is missing must not alone cause a write, again and again. */
+/* OpenKruise before 1.9 has no such count in its schema, and the server drops it: if it alone is
+ * missing, that must not cause a write, again and again. */
 static bool diff_lacks_waiting(const Diff *diff) {
         return !json_object_object_get(diff->observed, "waiting") &&
                diff->difference != STATUS_DIFFERENT;

@@ -5,15 +5,15 @@
 #define MSEC ((uint64_t) 1000)
 #define SEC ((uint64_t) 1000000)
 
-#define QUIET_USEC (2 * SEC) /* without a write */
+#define QUIET_USEC (2 * SEC) /* quiet time without a write */
 #define SETTLE_USEC (10 * MSEC)
 #define COLLECT_USEC (820 * MSEC)
-#define PERIOD_USEC (850 * MSEC) /* between two writes; a write itself takes some time */
-#define HASTE_USEC (80 * MSEC)   /* so much sooner, while there is enough in the bucket */
+#define PERIOD_USEC (850 * MSEC) /* between two writes, each of which takes some time */
+#define HASTE_USEC (80 * MSEC)   /* earlier by this, while the bucket has enough */
 #define PROGRESS_USEC (10 * SEC)
 
-/* One image takes two writes: that it begins, and its end. */
-#define REFILL_USEC (1100 * MSEC) /* of one write, less often than a crowd writes */
+/* One image takes two writes: its begin and its end. */
+#define REFILL_USEC (1100 * MSEC) /* time to refill one write, slower than a crowd writes */
 #define BUCKET_USEC (24 * REFILL_USEC)
 #define KEPT_BY_A_CROWD_USEC (22 * REFILL_USEC)
 #define KEPT_BY_HASTE_USEC (20 * REFILL_USEC)
@@ -69,7 +69,7 @@ static bool is_crowd(const WritePace *pace) {
         return pace->n_in_work > WRITE_PACE_FEW;
 }
 
-/* When there is a write in the bucket beside what has to be left in it. */
+/* Returns when the bucket has a write more than must stay in it. */
 static uint64_t bucket_ready_usec(const WritePace *pace) {
         uint64_t kept = is_crowd(pace)        ? KEPT_BY_A_CROWD_USEC
                         : pace->n_in_work > 0 ? KEPT_BY_A_FEW_USEC
@@ -79,13 +79,13 @@ static uint64_t bucket_ready_usec(const WritePace *pace) {
         return pace->written_usec + (needed - earlier(needed, pace->bucket_usec));
 }
 
-/* After a time in which there was nothing to do, or to say. */
+/* The first write after a time without work or changes. */
 static bool is_first(const WritePace *pace) {
         return !pace->was_in_work || pace->pending_usec >= pace->written_usec + QUIET_USEC;
 }
 
-/* So that a write that takes its time is still seen within a second. A crowd for which that means more
- * than one write a second has it for a while only. */
+/* Writes earlier, so that readers see a slow write within a second as well. If that means more than
+ * one write a second for a crowd, the bucket bounds it. */
 static uint64_t haste_usec(const WritePace *pace) {
         return pace->bucket_usec > KEPT_BY_HASTE_USEC ? HASTE_USEC : 0;
 }

@@ -2,37 +2,37 @@
 #pragma once
 
 /*
- * When a status may be written
+* Decides when to write a status
  *
- * At once for single images, also for some that follow each other, so that each is acknowledged and
- * reported without delay (but for the moment in which it begins: most of what is Waiting then is
- * Pulling a moment later); and collected for less than a second when many are in work, so that 200
- * images do not make 400 writes and yet no status is older than a second when it can be read. Progress
- * alone is worth a write every 10 s.
+ * Writes at once for single images, also for some in sequence, so that each is acknowledged and reported
+ * without delay (except in the moment of its begin, since most images that are Waiting then are Pulling a
+ * moment later). Collects changes for less than a second while many images are in work, so that 200 images
+ * do not cause 400 writes and yet readers see no status older than a second. Progress alone causes a write
+ * every 10 s.
  *
- * What is written at once takes from a bucket of writes, which time refills. The more images are still
- * in work, the more has to be left in it: a crowd may take a few, so that it never has more than one
- * write a second for long; that an image begins may take half of the rest; that all have ended takes
- * the last one. Pure: the time is given.
+ * Immediate writes take from a token bucket, which refills with time. The more images are still in work,
+ * the more tokens must stay in it: a crowd may take a few, so that it never causes more than one write a
+ * second for long; the begin of an image may take half of the rest; the end of all images takes the last
+ * one. Pure: the caller gives the time.
  */
 
 #include <stdbool.h>
 #include <stdint.h>
 
 typedef struct WritePace {
-        uint64_t pending_usec;  /* since when something urgent waits; 0: nothing does */
-        uint64_t progress_usec; /* the same for progress */
-        uint64_t doubt_usec;    /* since when something may; 0: nothing does */
-        uint64_t written_usec;  /* when the last write began */
-        uint64_t bucket_usec;   /* what was in it then; a write takes as long as it refills */
-        unsigned n_in_work;     /* images, in what waits */
-        bool was_in_work;       /* in what was written last, any were */
-        bool is_owed;           /* a write that met a conflict is made up for */
+        uint64_t pending_usec;  /* begin of the oldest urgent change; 0: none */
+        uint64_t progress_usec; /* begin of the oldest progress; 0: none */
+        uint64_t doubt_usec;    /* begin of a possible change; 0: none */
+        uint64_t written_usec;  /* begin of the last write */
+        uint64_t bucket_usec;   /* bucket's content then, in time of refilling */
+        unsigned n_in_work;     /* images in work, in the pending change */
+        bool was_in_work;       /* any images were in work at the last write */
+        bool is_owed;           /* the last write met a conflict: write again at once */
 } WritePace;
 
-/* What the status says differs from what is written. */
+/* The kind of a difference between status and object. */
 typedef struct WriteChange {
-        bool is_progress;   /* in progress alone */
+        bool is_progress;   /* only progress differs */
         unsigned n_in_work; /* images that are not finished; more than a few need not be counted */
 } WriteChange;
 
@@ -42,21 +42,21 @@ void write_pace_init(WritePace *pace);
 
 void write_pace_on_change(WritePace *pace, WriteChange change, uint64_t now_usec);
 
-/* Something may have changed while a write is under way. If it has, as the next call of
- * write_pace_on_change() says, it waits since now. */
+/* Notes a possible change during a write. If the next write_pace_on_change() confirms it, it counts
+ * from now. */
 void write_pace_on_doubt(WritePace *pace, uint64_t now_usec);
 
-/* A write begins now, and has all changes in it. */
+/* Notes that a write with all changes begins now. */
 void write_pace_on_write(WritePace *pace, uint64_t now_usec);
 
-/* That write was refused; what was in it is late already. */
+/* Notes that the write met a conflict; its changes are late already. */
 void write_pace_on_conflict(WritePace *pace);
 
-/* What is written is true: nothing waits any more. What was written before counts on. */
+/* Notes that nothing is left to write. Earlier writes still count. */
 void write_pace_on_same(WritePace *pace);
 
-/* When to write, at the earliest now; UINT64_MAX: there is nothing to write. */
+/* Returns when to write, at the earliest now; UINT64_MAX: nothing to write. */
 uint64_t write_pace_next_usec(const WritePace *pace, uint64_t now_usec);
 
-/* What a crowd waits with has its time, whatever else changes. */
+/* A crowd's changes are being collected, so further changes need no comparison. */
 bool write_pace_is_collecting(const WritePace *pace, uint64_t now_usec);

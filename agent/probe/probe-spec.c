@@ -16,7 +16,7 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 
-#define MESSAGE_MIN ((size_t) 64) /* bytes, however many probes there are */
+#define MESSAGE_MIN ((size_t) 64) /* bytes, for any number of probes */
 
 /* clang-format off */
 static const char *const state_names[_PROBE_STATE_MAX] = {
@@ -75,7 +75,7 @@ static int compare_specs(const void *a, const void *b) {
         return probe_spec_compare(a, other->uid, other->name);
 }
 
-/* Zero and less mean the default, which is the least, as for kruise-daemon. */
+/* Values below 1 mean the default, which is the minimum, as for kruise-daemon. */
 static int read_number(struct json_object *probe, const JsonPath *path, const char *key,
                        unsigned *ret, Error *reterr) {
         int64_t number = 1;
@@ -171,7 +171,7 @@ static bool copy_names(struct json_object *pod, struct json_object *item, ProbeS
         return true;
 }
 
-/* 1 if it was added. */
+/* Returns 1 if it was added. */
 static int read_item(struct json_object *pod, struct json_object *item, ProbeSpec *ret) {
         ProbeSpec spec = { .namespace = NULL };
         int r = 0;
@@ -220,7 +220,7 @@ static int read_pod(struct json_object *pod, ProbeSpecs *specs, size_t n_max) {
         return 0;
 }
 
-/* Of those that are alike, one stays. */
+/* Sorts, and keeps one of equal items. */
 static void sort_specs(ProbeSpecs *specs) {
         size_t n = 0;
 
@@ -303,7 +303,7 @@ void probe_result_done(ProbeResult *result) {
         *result = (ProbeResult){ .message = NULL };
 }
 
-/* The longest beginning of valid UTF-8 text with at most so many bytes. */
+/* Returns the size of the longest prefix of valid UTF-8 text within the limit. */
 static size_t cut_between_characters(const char *text, size_t max) {
         size_t size = strlen(text);
 
@@ -334,7 +334,7 @@ struct json_object *probe_status_get(struct json_object *node_pod_probe) {
                         json_type_array);
 }
 
-/* Of the items in a list, the first with this text. */
+/* Finds the first item of the list with this text. */
 static struct json_object *find_item(struct json_object *list, const char *key, const char *text) {
         for (size_t i = 0; list && i < json_object_array_length(list); i++) {
                 struct json_object *item = json_object_array_get_idx(list, i);
@@ -383,8 +383,8 @@ static int add_time(struct json_object *object, const char *key, int64_t sec) {
         return patch_add_text(object, key, rfc3339_format(sec, text));
 }
 
-/* Bytes of a character in JSON, wherever it is encoded on its way to the store: the API server also escapes
- * characters of HTML, and two that end a line of JavaScript. */
+/* Returns the size of a character in JSON with the most escapes on its way to the store: the API
+ * server also escapes HTML's characters, and two that end a line of JavaScript. */
 static size_t encoded_size(uint32_t c, size_t size) {
         if (c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t')
                 return 2;
@@ -394,7 +394,7 @@ static size_t encoded_size(uint32_t c, size_t size) {
         return size;
 }
 
-/* The size of the longest beginning that has at most so many bytes in JSON. */
+/* Returns the size of the longest prefix within the limit of bytes in JSON. */
 static size_t cut_encoded(const char *text, size_t max) {
         const char *end = text;
 
@@ -412,7 +412,7 @@ static size_t cut_encoded(const char *text, size_t max) {
         return (size_t) (end - text);
 }
 
-/* The message must fit beside those of all others. */
+/* The limit leaves room for the messages of all other probes. */
 static int add_message(struct json_object *object, const char *message, size_t max) {
         const size_t size = cut_encoded(message, max);
 
@@ -424,7 +424,7 @@ static int add_message(struct json_object *object, const char *message, size_t m
         return patch_add(object, "message", json_object_new_string_len(message, (int) size));
 }
 
-/* What a former state of it has beside what is known here stays. */
+/* Keeps members of the former state that the agent does not know. */
 static int make_state(struct json_object *former, const ProbeReport *report, size_t message_max,
                       struct json_object **ret) {
         const ProbeResult *result = report->result;
@@ -458,7 +458,7 @@ static int make_state(struct json_object *former, const ProbeReport *report, siz
 typedef struct Merge {
         const ProbeReport *reports;
         size_t n_reports;
-        bool *is_done; /* of each: its state is in the list */
+        bool *is_done; /* for each report: the state is in the list */
         size_t message_max;
         bool has_new_states;
         struct json_object *list;
@@ -480,7 +480,7 @@ static bool find_report(const Merge *merge, const char *uid, const char *name, s
         return found;
 }
 
-/* One state of the former list, unless it is a second one of the same probe. */
+/* Merges one state of the former list, unless it is a duplicate. */
 static int merge_state(Merge *merge, const char *uid, struct json_object *former,
                        struct json_object *states) {
         const char *name = json_get_filled(former, "name");
@@ -521,7 +521,7 @@ static int add_pod(Merge *merge, const ProbeSpec *spec, const char *uid,
         return r < 0 ? r : patch_append(merge->list, take_ptr(pod));
 }
 
-/* One pod of the former list: its states that stay, and then the new ones. */
+/* Merges one pod of the former list: the states to keep first, then the new ones. */
 static int merge_pod(Merge *merge, struct json_object *former) {
         struct json_object *former_states = json_get(former, "probeStates", json_type_array);
         cleanup(json_object_put_p) struct json_object *states = json_object_new_array();

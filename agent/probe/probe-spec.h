@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * A NodePodProbe (apps.kruise.io/v1alpha1): which probes its spec asks for, and what its status says
+ * The spec and the status of a NodePodProbe (apps.kruise.io/v1alpha1)
  *
- * A probe that cannot be run as it is written, such as one of another host than its pod, is refused
+ * A probe that the agent cannot run as written, such as one of another host than its pod, is refused
  * alone. Pure.
  */
 
@@ -32,7 +32,7 @@ typedef struct ProbeSpec {
         char *uid;
         char *container;
         char *name;    /* "<PodProbeMarker>#<probe>"; unique with the uid */
-        char *refusal; /* why it is not run; NULL: it is */
+        char *refusal; /* why the agent does not run it; NULL: it does */
         HandlerSpec handler;
         unsigned initial_delay_sec, timeout_sec, period_sec; /* 1 or more */
         unsigned success_threshold, failure_threshold;       /* 1 or more */
@@ -45,14 +45,14 @@ typedef struct ProbeSpecs {
 
 #define PROBE_SPECS_INIT ((ProbeSpecs){ .items = NULL })
 
-/* Of the whole object. Items that name no pod, container or probe, repeat another one, or are more than
- * PROBES_MAX are left out, and counted in *ret_n_refused. */
+/* Reads the whole object. Leaves out items without a pod, container or probe, duplicates and those
+ * beyond PROBES_MAX, and counts them in *ret_n_refused. */
 int probe_specs_read(struct json_object *node_pod_probe, ProbeSpecs *ret, size_t *ret_n_refused,
                      Error *reterr);
 void probe_specs_done(ProbeSpecs *specs);
 void probe_spec_done(ProbeSpec *spec);
 
-/* What it runs and where; a change makes former results those of another probe. */
+/* Both have the same handler and target; otherwise earlier results belong to another probe. */
 bool probe_spec_runs_the_same(const ProbeSpec *a, const ProbeSpec *b);
 
 /* As strcmp() does. */
@@ -62,39 +62,39 @@ int probe_spec_compare(const ProbeSpec *spec, const char *uid, const char *name)
 const char *probe_kind_to_string(HandlerKind kind);
 const char *probe_state_to_string(ProbeState state);
 
-/* What is known about one probe. */
+/* The result of a probe. */
 typedef struct ProbeResult {
         ProbeState state;
         char *message;     /* owned; PROBE_MESSAGE_MAX bytes of UTF-8 without control characters */
-        int64_t probe_sec; /* since 1970: when the state or message was last confirmed */
-        int64_t transition_sec; /* when the state began */
+        int64_t probe_sec; /* last confirmation of state and message, since 1970 */
+        int64_t transition_sec; /* begin of the state */
 } ProbeResult;
 
-/* Replaces a message by this one: bytes that are no UTF-8 and control characters are replaced, and it is cut
- * between two characters. */
+/* Sets the message: replaces invalid UTF-8 and control characters, and cuts between two
+ * characters. */
 int probe_result_set_message(ProbeResult *result, const char *text, size_t size);
 void probe_result_done(ProbeResult *result);
 
 /* The items of status.podProbeStatuses; borrowed from the object, NULL: none. */
 struct json_object *probe_status_get(struct json_object *node_pod_probe);
 
-/* What such a list says about a probe. 1 if it says something, else 0. */
+/* Finds a probe's result in such a list. Returns 1, or 0 if there is none. */
 int probe_status_find(struct json_object *list, const char *uid, const char *name,
                       ProbeResult *ret);
 
 /* Results in the order of their specs; spec and result are borrowed. */
 typedef struct ProbeReport {
         const ProbeSpec *spec;
-        const ProbeResult *result; /* NULL: what the status says about it stays */
+        const ProbeResult *result; /* NULL: keep the state in the list */
 } ProbeReport;
 
 typedef enum ProbeStatusChange {
         PROBE_STATUS_SAME,
-        PROBE_STATUS_MESSAGES, /* other messages, or times of the last confirmation */
+        PROBE_STATUS_MESSAGES, /* only messages or times of the last confirmation differ */
         PROBE_STATUS_STATES,
 } ProbeStatusChange;
 
-/* The list as it should be: one state for each probe with a result, and none of a probe that is not
- * asked for any more. Returns a ProbeStatusChange. The caller owns *ret. */
+/* Makes the new list: one state for each probe with a result, none for probes that are no longer
+ * requested. Returns a ProbeStatusChange. The caller owns *ret. */
 int probe_status_merge(struct json_object *list, const ProbeReport *reports, size_t n_reports,
                        struct json_object **ret);

@@ -28,23 +28,23 @@ struct Probe {
         ProbeOptions options;
         ProbeSpec spec;
 
-        char *container_id; /* NULL: none that runs or has run is known */
+        char *container_id; /* ID of the last known container; NULL: none */
         void *tag;
         bool is_running;
         int64_t created_sec;
-        uint64_t seen_usec; /* when the last listing that showed what is there began */
+        uint64_t seen_usec; /* begin of the last complete list */
 
         Timer due;
         uint64_t due_usec;
-        bool is_begun;    /* the container has had its initial delay */
-        Handler *handler; /* that runs now */
-        Place place;      /* of the handler */
+        bool is_begun;    /* the initial delay is over */
+        Handler *handler; /* running handler */
+        Place place;      /* place of the handler */
         uint64_t started_usec;
         uint64_t duration_usec;
         uint64_t n_runs;
         Count count;
 
-        ProbeResult candidate; /* waits for a listing, if ended_usec is not 0 */
+        ProbeResult candidate; /* result that waits for a list, if ended_usec is not 0 */
         uint64_t ended_usec;
 
         bool has_result;
@@ -55,7 +55,7 @@ struct Probe {
 
 DEFINE_CLEANUP(Probe *, probe_free)
 
-/* What is known */
+/* Results */
 
 static int64_t now_sec(void) {
         return (int64_t) time(NULL);
@@ -81,7 +81,7 @@ static bool is_known(const Probe *probe, ProbeState state, const char *message) 
                text_equal(probe->result.message, message);
 }
 
-/* What follows from the container itself. */
+/* Records a result that follows from the container's state. */
 static int probe_record_text(Probe *probe, ProbeState state, const char *message) {
         ProbeResult result = { .state = state };
         int r;
@@ -93,8 +93,8 @@ static int probe_record_text(Probe *probe, ProbeState state, const char *message
         return r < 0 ? r : probe_record(probe, &result);
 }
 
-/* Logged once for as long as it lasts: runtimes put the IDs of their attempts into the reasons. A runtime that
- * does not answer in time has not said that it is over. */
+/* Logs a problem once as long as it lasts, since runtimes put the IDs of their attempts into the
+ * reasons. A runtime that does not answer in time has not ended the problem. */
 static int probe_set_problem(Probe *probe, const char *why) {
         if (why && !probe->problem)
                 log_warning(probe->options.log, NULL,
@@ -115,7 +115,7 @@ static uint64_t period_usec(const Probe *probe) {
         return probe->spec.period_sec * USEC_PER_SEC;
 }
 
-/* What was counted was of another container, or of another handler. */
+/* Drops the count, which belongs to another container or handler. */
 static void probe_forget_runs(Probe *probe) {
         timer_stop(&probe->due);
         probe->handler = handler_free(probe->handler);
@@ -125,7 +125,7 @@ static void probe_forget_runs(Probe *probe) {
         probe_result_done(&probe->candidate);
 }
 
-/* That nothing is known has one reason at a time. */
+/* An unknown result keeps its first reason. */
 static bool is_worth_recording(const Probe *probe, const ProbeResult *candidate) {
         bool is_still_unknown = probe->has_result && candidate->state == PROBE_UNKNOWN &&
                                 probe->result.state == PROBE_UNKNOWN && probe->result.message[0];
@@ -149,7 +149,7 @@ static bool probe_count(Probe *probe, ProbeState state) {
         return probe->count.n >= threshold(probe, state);
 }
 
-/* kruise-daemon's words, which controllers copy into conditions. */
+/* The words of kruise-daemon, which controllers copy into conditions. */
 static int format_exec(const Probe *probe, const HandlerResult *from, char **ret) {
         cleanup(free_p) char *command = NULL;
         size_t size = 1;
@@ -198,7 +198,7 @@ static int probe_format(const Probe *probe, const HandlerResult *from, char **re
         return text_copy(from->error ? error_message(from->error) : "", ret);
 }
 
-/* What a handler's end means for the probe; the message of *ret is owned. */
+/* Makes a result of the handler's; the message of *ret is owned. */
 static int probe_read(const Probe *probe, const HandlerResult *from, ProbeResult *ret) {
         static const ProbeState states[_HANDLER_OUTCOME_MAX] = {
                 [HANDLER_SUCCEEDED] = PROBE_SUCCEEDED,
@@ -247,7 +247,7 @@ static int on_handled(const HandlerResult *from, void *userdata) {
         return probe->options.on_doubt(has_new_state, probe->options.userdata);
 }
 
-/* The time limit begins now, however long the probe has waited for a place. */
+/* The time limit begins now, after any wait for a place. */
 static int probe_run(void *userdata) {
         Probe *probe = userdata;
         const HandlerOptions options = {
@@ -275,8 +275,8 @@ static int probe_run_in_turn(Probe *probe) {
         return r > 0 ? probe_run(probe) : r;
 }
 
-/* How much of the initial delay is left: since the container's start where the kubelet has reported it, else
- * since it was made, which was before that. */
+/* Returns the rest of the initial delay: since the container's start, if the kubelet has reported
+ * it, else since its creation, which was earlier. */
 static uint64_t initial_rest_usec(const Probe *probe) {
         int64_t since_sec = probe->options.find_started_sec(probe, probe->options.userdata);
         int64_t age_sec = now_sec() - (since_sec > 0 ? since_sec : probe->created_sec);
@@ -303,7 +303,7 @@ static int on_due(void *userdata) {
                        : probe_run_in_turn(probe);
 }
 
-/* The first one, after the container has had the time that it needs to begin. */
+/* Schedules the first run, after the initial delay. */
 static int probe_begin(Probe *probe) {
         uint64_t now = clock_monotonic_usec(), delay = probe->options.first_delay_usec;
         uint64_t rest = initial_rest_usec(probe);
@@ -315,7 +315,7 @@ static int probe_begin(Probe *probe) {
         return probe_schedule(probe, now + (rest > delay ? rest : delay));
 }
 
-/* What the listings show */
+/* Lists */
 
 static int probe_on_gone(Probe *probe) {
         probe_forget_runs(probe);
@@ -326,8 +326,8 @@ static int probe_on_gone(Probe *probe) {
                        : 0;
 }
 
-/* A result that was written since the container was made is its own, or at least cannot be distinguished
- * from it: the status does not name containers. */
+/* A result that was written since the container was made counts as this container's: the status
+ * does not name containers. */
 static int probe_on_new_container(Probe *probe, const RuntimeContainer *container) {
         int r;
 
@@ -397,7 +397,7 @@ int probe_on_unlisted(Probe *probe, const char *why) {
         return probe_record_text(probe, PROBE_UNKNOWN, why);
 }
 
-/* All of it */
+/* Life cycle */
 
 int probe_new(const ProbeOptions *options, ProbeSpec *spec, ProbeResult *known, Probe **ret) {
         Probe *probe = malloc(sizeof(*probe));

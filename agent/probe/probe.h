@@ -4,9 +4,9 @@
 /*
  * One probe of one container
  *
- * Runs its handler every period while the container runs, and counts equal results. A result that
- * reached its threshold is recorded once a listing that began after the probe had ended shows the
- * same container still running: what another container, or none, has answered never counts.
+ * Runs its handler every period while the container runs, and counts equal results. It records a result
+ * that reached its threshold once a list that began after the probe's end shows the same container
+ * still running, so that the answer of another container never counts.
  */
 
 #include "agent/base/log.h"
@@ -15,9 +15,10 @@
 #include "agent/pod/runtime-pods.h"
 #include "agent/probe/probe-spec.h"
 
-/* As kruise-daemon does it, so that a reader of the status knows that it is up to date. */
+/* Period of confirming a result in the status, as in kruise-daemon, so that readers know that it is
+ * current. */
 #define PROBE_REFRESH_SEC 600
-/* So long is believed what was seen of a container. */
+/* Time after which a container that no list has shown counts as unknown. */
 #define PROBE_UNSEEN_USEC ((uint64_t) 10 * 1000000)
 
 typedef struct Probe Probe;
@@ -28,51 +29,51 @@ typedef struct ProbeOptions {
         HttpPeer *http; /* for any server */
         Places *places; /* NULL: there is no limit */
         Log *log;
-        uint64_t first_delay_usec; /* for the first probe, in which many begin */
+        uint64_t first_delay_usec; /* delay of the first probe, to spread many that begin at once */
 
-        /* Where it is to be probed: the runtime's client, which has the container, or NULL, and the
-         * pod's address, or NULL. */
+        /* Finds the target: the client of the container's runtime, or NULL, and the pod's address,
+         * or NULL. */
         RpcClient *(*find_client)(const Probe *probe, void *userdata);
         const char *(*find_address)(const Probe *probe, void *userdata);
-        /* When its container began to run, in seconds since 1970; 0: not known. */
+        /* Returns when the container began to run, in seconds since 1970; 0: unknown. */
         int64_t (*find_started_sec)(const Probe *probe, void *userdata);
-        /* A result waits for a listing that begins now or later. */
+        /* A result waits for a list that begins now or later. */
         int (*on_doubt)(bool has_new_state, void *userdata);
-        /* Another result counts from now on; before is its former state. */
+        /* A new result was recorded; before is the former state. */
         int (*on_recorded)(const Probe *probe, ProbeState before, void *userdata);
         /* A handler has ended. */
         void (*on_run)(const Probe *probe, HandlerOutcome outcome, void *userdata);
         void *userdata;
 } ProbeOptions;
 
-/* spec is taken over, also on failure. known: what the object's status says about it, or NULL; then
- * taken over in the same way, and believed if it was written since the container was made. */
+/* spec is taken over, also on failure. known: the result in the object's status, or NULL; taken
+ * over in the same way, and used if it was written since the container was made. */
 int probe_new(const ProbeOptions *options, ProbeSpec *spec, ProbeResult *known, Probe **ret);
 Probe *probe_free(Probe *probe);
 
-/* What changed is served at once; with another handler it is another probe, whose result is not known.
- * spec is taken over, also on failure. */
+/* Applies the new spec at once. Another handler makes it another probe without a result. spec is
+ * taken over, also on failure. */
 int probe_set_spec(Probe *probe, ProbeSpec *spec);
 const ProbeSpec *probe_spec(const Probe *probe);
 
-/* What a listing that began at this time of the monotonic clock shows: the newest container of that
- * name, NULL if there is none. tag: the owner's, for the runtime that has it. */
+/* Takes the newest container of that name from a list that began at this time of the monotonic
+ * clock; NULL: none. tag: the owner's pointer for the container's runtime. */
 int probe_on_listed(Probe *probe, const RuntimeContainer *container, void *tag, uint64_t usec);
-/* It could not be listed, and why. */
+/* The container could not be listed, for this reason. */
 int probe_on_unlisted(Probe *probe, const char *why);
 
-/* NULL: it was not seen yet, or is gone. */
+/* NULL: no list has shown the container yet, or it is gone. */
 const char *probe_container_id(const Probe *probe);
 void *probe_tag(const Probe *probe);
 
-/* NULL: nothing is known yet. */
+/* NULL: no result yet. */
 const ProbeResult *probe_result(const Probe *probe);
 
-/* For people. */
+/* Activity, for people. */
 typedef struct ProbeActivity {
         uint64_t n_runs;
-        uint64_t duration_usec; /* of the last one */
-        const char *problem;    /* why it cannot be run now; NULL: it can. Borrowed */
+        uint64_t duration_usec; /* duration of the last run */
+        const char *problem;    /* why the agent cannot run it now; NULL: it can. Borrowed */
 } ProbeActivity;
 
 ProbeActivity probe_activity(const Probe *probe);

@@ -26,21 +26,20 @@
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define ACCURACY_USEC ((uint64_t) 10 * 1000)
 
-/* How long a container may be gone before it is noticed without other signs: a period of its probes. */
+/* Time after which the agent notices by itself that a container is gone: a period of its probes. */
 #define LIST_MIN_USEC USEC_PER_SEC
 #define LIST_MAX_USEC (10 * USEC_PER_SEC)
-#define LIST_PAUSE_USEC ((uint64_t) 200 * 1000) /* from one to the next, whatever the signs */
+#define LIST_PAUSE_USEC ((uint64_t) 200 * 1000) /* between the begins of two lists, at least */
 
-#define WRITE_STATES_USEC \
-        USEC_PER_SEC /* from one write to the next; the first one is sent at once */
+#define WRITE_STATES_USEC USEC_PER_SEC /* between two writes; the first one is sent at once */
 #define WRITE_MESSAGES_USEC (10 * USEC_PER_SEC)
 
-/* The first probes of so many that begin at once do not run at once. */
+/* Pause between the first runs of probes that begin at once. */
 #define SPREAD_USEC ((uint64_t) 20 * 1000)
 
 struct Probes {
         const PodContext *context;
-        HttpPeer *http; /* of all probes by HTTP */
+        HttpPeer *http; /* connections of all probes by HTTP */
         PodsWatcher watcher;
         KubeResource *resource;
 
@@ -52,23 +51,23 @@ struct Probes {
         /* The object; uid NULL: there is none. */
         char *uid;
         char *version;
-        json_object *status; /* the items of its podProbeStatuses, or NULL */
+        json_object *status; /* items of podProbeStatuses, or NULL */
 
         /* Listing of containers, one runtime after the other */
         Timer list_due;
         uint64_t list_due_usec; /* 0: the timer does not run */
         RuntimePodsCall *listing;
-        size_t list_at; /* the runtime that is asked */
+        size_t list_at; /* index of the runtime that is being listed */
         uint64_t listed_usec;
-        Probe **unseen; /* not found yet, by this listing */
+        Probe **unseen; /* probes whose container this list has not shown yet */
         size_t n_unseen;
         bool is_incomplete; /* not all runtimes have answered */
 
         KubePatch write;
         Timer write_due;
         uint64_t written_usec;
-        json_object *written; /* what the write under way says */
-        Error error;          /* of writing, or unset */
+        json_object *written; /* list in the pending write */
+        Error error;          /* error of the last write, or unset */
 };
 
 DEFINE_CLEANUP(Probes *, probes_free)
@@ -173,7 +172,7 @@ static int merge_status(Probes *probes, json_object **ret) {
         return probe_status_merge(probes->status, reports, probes->n_items, ret);
 }
 
-/* Compares, and writes when it is time for it: states soon, messages alone seldom. */
+/* Compares, and writes when due: states soon, messages alone rarely. */
 static int on_write_due(void *userdata) {
         Probes *probes = userdata;
         cleanup(json_object_put_p) json_object *list = NULL;
@@ -205,7 +204,7 @@ static int on_write_due(void *userdata) {
                           : send_status(probes, list, repeat_digest(0, text), now);
 }
 
-/* What runs */
+/* Targets */
 
 static RpcClient *find_client(const Probe *probe, void *userdata) {
         const Probes *probes = userdata;
@@ -218,21 +217,23 @@ static RpcClient *find_client(const Probe *probe, void *userdata) {
         return NULL;
 }
 
-/* Of this node, as the API server has it; NULL: none. */
+/* Finds the pod of this node; NULL: none. */
 static const Pod *find_pod(const Probes *probes, const ProbeSpec *spec) {
         const Pod *pod = pods_find(probes->context->pods, spec->namespace, spec->pod);
 
         return pod && strcmp(pod->uid, spec->uid) == 0 ? pod : NULL;
 }
 
-/* Not what the object says: an author of that object could have any address probed from this node. */
+/* Takes the address from the pod: the object's author could make the agent probe any address from
+ * this node. */
 static const char *find_address(const Probe *probe, void *userdata) {
         const Pod *pod = find_pod(userdata, probe_spec(probe));
 
         return pod && pod->ip[0] ? pod->ip : NULL;
 }
 
-/* The kubelet's word: the runtime's listings do not say it. It may still be about the container before. */
+/* Takes the start from the pod's status, since the runtime's lists lack it. It may still be that of
+ * the container before. */
 static int64_t find_started_sec(const Probe *probe, void *userdata) {
         const Pod *pod = find_pod(userdata, probe_spec(probe));
         const PodContainer *container = pod ? pod_find(pod, probe_spec(probe)->container) : NULL;
@@ -314,7 +315,7 @@ static void on_run(const Probe *probe, HandlerOutcome outcome, void *userdata) {
 
 /* Containers */
 
-/* Not before the pause after the last one began. */
+/* Lists again after the pause since the last list began. */
 static int list_by(Probes *probes, uint64_t usec) {
         uint64_t earliest = probes->listed_usec + LIST_PAUSE_USEC;
 
@@ -349,7 +350,7 @@ static uint64_t list_period_usec(const Probes *probes) {
         return period > LIST_MIN_USEC ? period : LIST_MIN_USEC;
 }
 
-/* Who has not been found by any runtime: the container is gone, unless the one that has it did not
+/* Handles the probes whose container no runtime has: it is gone, unless its runtime did not
  * answer. */
 static int end_listing(Probes *probes) {
         cleanup(free_p) Probe **unseen = take_ptr(probes->unseen);
@@ -412,7 +413,7 @@ static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
         return r < 0 ? r : list_next(probes);
 }
 
-/* A runtime that is away has containers that are not seen, if it is the one or was there before. */
+/* A runtime that is away may have containers that no list shows. */
 static int list_next(Probes *probes) {
         const Runtimes *runtimes = probes->context->runtimes;
 
@@ -456,7 +457,7 @@ static int on_list_due(void *userdata) {
 
 /* The spec */
 
-/* The probes of a listing that goes on may be gone. */
+/* The pending list may refer to probes that are gone. */
 static void drop_listing(Probes *probes) {
         probes->listing = runtime_pods_call_free(probes->listing);
         probes->unseen = (free(probes->unseen), NULL);
@@ -497,7 +498,7 @@ static int compare_probe(const Probe *probe, const ProbeSpec *spec) {
         return probe_spec_compare(probe_spec(probe), spec->uid, spec->name);
 }
 
-/* Both are in order. A probe that is asked for as before goes on. */
+/* Both lists are sorted. An unchanged probe goes on. */
 static int set_specs(Probes *probes, ProbeSpecs *specs) {
         Probe **former = probes->items, **items = calloc(specs->n_items + 1, sizeof(*items));
         size_t n_former = probes->n_items, i = 0, n_new = 0;
@@ -539,7 +540,7 @@ static void note_refused(Probes *probes, const char *why) {
                             probes->context->node_name, why);
 }
 
-/* An object that cannot be read leaves the former probes in force. */
+/* Keeps the former probes if the object is invalid. */
 static int read_specs(Probes *probes, json_object *object) {
         cleanup(probe_specs_done) ProbeSpecs specs = PROBE_SPECS_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
@@ -574,7 +575,7 @@ static int on_object(const KubeObject *object, void *userdata) {
         bool is_same = probes->uid && strcmp(probes->uid, object->uid) == 0;
         int r;
 
-        /* It was on its way while a write made a newer one. */
+        /* A stale event: the agent's own write is newer. */
         if (is_same && probes->version &&
             kube_version_is_older(object->resource_version, probes->version))
                 return 0;
@@ -642,7 +643,7 @@ static int add_resource(Probes *probes) {
                 &probes->resource);
 }
 
-/* Pods: the kubelet reports what has happened to their containers */
+/* Pods, in which the kubelet reports changes of containers */
 
 static bool is_probed(const Probes *probes, const Pod *pod) {
         for (size_t i = 0; i < probes->n_items; i++)
@@ -664,7 +665,7 @@ static int on_pods_state(bool is_synced, void *userdata) {
         return list_now(userdata);
 }
 
-/* All of it */
+/* Life cycle */
 
 int probes_new(const PodContext *context, Probes **ret) {
         cleanup(probes_free_p) Probes *probes = malloc(sizeof(*probes));

@@ -4,8 +4,8 @@
 /*
  * The probes of this node's pods (NodePodProbe of apps.kruise.io)
  *
- * Watches the object that is named like the node, runs what its spec asks for, and writes the results
- * into its status: those that OpenKruise's PodProbeMarkers become conditions of pods by.
+ * Watches the object that is named like the node, runs the probes in its spec, and writes the results
+ * into its status, from which OpenKruise's controller of PodProbeMarkers sets conditions of pods.
  */
 
 #include "agent/pod/context.h"
@@ -13,19 +13,19 @@
 
 typedef struct Probes Probes;
 
-/* Finds out whether there is such an object, and begins. The context is borrowed. */
+/* Discovers the kind, and begins to watch. The context is borrowed. */
 int probes_new(const PodContext *context, Probes **ret);
 Probes *probes_free(Probes *probes);
 
 /* A runtime came or went. */
 int probes_runtime_changed(Probes *probes);
 
-/* Does not wait any longer if anything is backing off: the API server is known to answer. */
+/* Ends all back-offs, since the API server is known to answer. */
 int probes_kick(Probes *probes);
 
-/* Why the object cannot be watched or written, or unset. A server that has no such kind is no error. */
+/* Why the object cannot be watched or written, or unset. A server without the kind is no error. */
 const Error *probes_error(const Probes *probes);
 
-/* By pod's uid and name. Borrowed until the loop goes on; i is less than the count. */
+/* In the order of pod UID and name. Borrowed until the loop goes on; i is less than the count. */
 size_t probes_count(const Probes *probes);
 const Probe *probes_get(const Probes *probes, size_t i);
