@@ -28,7 +28,7 @@ def run_parts(checkout, folder, write_script, run):
     shutil.copy(REPOSITORY / "tests/fresh-root", checkout / "tests/fresh-root")
     write_script("tools/mmdebstrap", 'while [ "$1" != bookworm ]; do shift; done; mkdir -p "$2/etc"')
     # Called with options, env, variables, a shell that enters the root, the root, and the command.
-    write_script("tools/unshare", 'while [ "$1" != env ]; do shift; done; cd "${@: -2:1}/inplaced" || exit 1\n'
+    write_script("tools/unshare", 'while [ "$1" != env ]; do shift; done; cd "${@: -2:1}/checkout" || exit 1\n'
                  'exec "${@:1:$#-5}" bash -c "${!#}"')
     git = ("git", "-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
     for arguments in (("init",), ("add", "."), ("commit", "--message", "made")):
