@@ -39,6 +39,9 @@ _LAYERS = [100 * 10**6] * 3
 _BYTES_PER_SECOND = 50e6
 _QUICK = 10  # times less of both
 
+_MIN_READY_SECONDS = 10
+_UNDO_AFTER = 30  # seconds
+
 _PODS = "/api/v1/namespaces/default/pods"
 _PLURALS = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
 
@@ -52,10 +55,12 @@ _TIMEOUT = 600
 def measure(node: Node) -> list[Row]:
     with _Fleet(node) as fleet:
         n_rounds = 1 if node.quick else 3
-        return [row for kind in _PLURALS for row in _measure_kind(fleet, kind, n_rounds)]
+        rows = [row for kind in _PLURALS for row in _measure_kind(fleet, kind, 0, n_rounds)]
+        rows += _measure_kind(fleet, "Deployment", _MIN_READY_SECONDS, n_rounds)
+        return [*rows, *(_measure_bad_image(fleet, kind, n_rounds) for kind in _PLURALS)]
 
 
-def _measure_kind(fleet: _Fleet, kind: str, n_rounds: int) -> list[Row]:
+def _measure_kind(fleet: _Fleet, kind: str, min_ready_seconds: int, n_rounds: int) -> list[Row]:
     """Both ways once per round, in turn."""
     ways: dict[str, Callable[[str, str], None]] = {
         "in place": fleet.set_image_in_place,
@@ -65,10 +70,12 @@ def _measure_kind(fleet: _Fleet, kind: str, n_rounds: int) -> list[Row]:
     order = list(ways)
     for _ in range(n_rounds):
         for way in order:
-            costs[way].append(_Update(fleet, kind).run(ways[way]))
+            costs[way].append(_Update(fleet, kind, min_ready_seconds).run(ways[way]))
         order.reverse()
     megabytes = (round(value / 1e6) for value in (sum(fleet.layers), fleet.uplink.bytes_per_second))
     about = "{}, {} pods, {} MB at {} MB/s".format(kind, _N_PODS, *megabytes)
+    if min_ready_seconds:
+        about += f", minReadySeconds {min_ready_seconds}"
     shown = {
         "seconds": ("command → all run the new image", "s", 1),
         "not_ready": ("not ready, per pod", "s", 2),
@@ -81,6 +88,21 @@ def _measure_kind(fleet: _Fleet, kind: str, n_rounds: int) -> list[Row]:
         _row(f"{about}: {what}", costs, name, unit, digits)
         for name, (what, unit, digits) in shown.items()
     ]
+
+
+def _measure_bad_image(fleet: _Fleet, kind: str, n_rounds: int) -> Row:
+    """An image that does not start, until it is undone some time later, in both ways by one command."""
+    ways = {
+        "in place": (fleet.set_bad_image_in_place, fleet.undo_in_place),
+        "rolling": (fleet.set_image, fleet.undo),
+    }
+    missing: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(n_rounds):
+        for way, commands in ways.items():
+            missing[way].append(_Update(fleet, kind, 0).run_bad(*commands))
+    ours, base = missing.values()
+    title = f"{kind}, {_N_PODS} pods, bad image undone after {_UNDO_AFTER} s: not ready, per pod"
+    return Row(title, median(ours), median(base), "s", digits=2)
 
 
 def _row(
@@ -160,6 +182,7 @@ class _Fleet:
         self.layers = [round(size * part) for size in _LAYERS]
         self.new = registry.push_image("bench/workload", "new", self.layers, busybox=True)
         self.new_reference = self.new.reference.replace(registry.host, f"127.0.0.1:{self.uplink.port}")
+        self.bad = registry.push_image("bench/workload", "bad").reference  # without the program
         self._watch: ObjectWatch | None = None
         return self
 
@@ -197,9 +220,33 @@ class _Fleet:
         if ran.code != 0:
             raise RuntimeError(f"{workload} was not updated: {ran.stdout}{ran.stderr}")
 
+    def set_bad_image_in_place(self, workload: str, image: str) -> None:
+        ran = self.inplace.run("set", "image", workload, f"main={image}", timeout=_TIMEOUT)
+        if ran.code != 3:
+            raise RuntimeError(f"{workload} was not stopped: {ran.stdout}{ran.stderr}")
+
+    def undo_in_place(self, workload: str) -> None:
+        ran = self.inplace.run("rollout", workload, "--undo", timeout=_TIMEOUT)
+        if ran.code != 0:
+            raise RuntimeError(f"{workload} was not undone: {ran.stdout}{ran.stderr}")
+
     def set_image(self, workload: str, image: str) -> None:
-        kubeconfig = self.control_plane.admin_kubeconfig
-        run_client("kubectl", "set", "image", workload, f"main={image}", kubeconfig=kubeconfig)
+        self._kubectl("set", "image", workload, f"main={image}")
+
+    def undo(self, workload: str) -> None:
+        """A StatefulSet replaces no pod that is stuck: a person deletes it, as the page on StatefulSets says."""
+        self._kubectl("rollout", "undo", workload)
+        name = workload.partition("/")[2]
+        stuck = [
+            pod
+            for pod in self.kube.list(_PODS, labelSelector=f"app={name}")
+            if workload.startswith("statefulset/") and not is_ready(pod)
+        ]
+        for pod in stuck:
+            self.kube.delete(f"{_PODS}/{pod['metadata']['name']}")
+
+    def _kubectl(self, *arguments: str) -> None:
+        run_client("kubectl", *arguments, kubeconfig=self.control_plane.admin_kubeconfig)
 
     # Before and after
 
@@ -223,14 +270,15 @@ class _Update:
 
     _numbers = count(1)
 
-    def __init__(self, fleet: _Fleet, kind: str) -> None:
+    def __init__(self, fleet: _Fleet, kind: str, min_ready_seconds: int) -> None:
         self._fleet = fleet
         self._kube = fleet.kube
         self._name = f"web-{next(self._numbers)}"
         self._workload = f"{kind.lower()}/{self._name}"
         self._path = f"/apis/apps/v1/namespaces/default/{_PLURALS[kind]}/{self._name}"
         document = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": self._name}}
-        self._kube.create({**document, "spec": _make_spec(kind, self._name, fleet.old)})
+        spec = _make_spec(kind, self._name, fleet.old) | {"minReadySeconds": min_ready_seconds}
+        self._kube.create({**document, "spec": spec})
         wait_until(self._is_spread, 120, f"ready pods of {self._workload}, one per node", pause=0.4)
         self._old_uids = {pod["metadata"]["uid"] for pod in self._pods()}
 
@@ -242,11 +290,15 @@ class _Update:
         before, n_seen, began = fleet.metrics(), len(watch.seen), time.monotonic()
         way(self._workload, fleet.new_reference)
         updated_at = watch.wait_for(self._make_condition(), n_seen, timeout=_TIMEOUT)
+        wait_until(lambda: len(self._pods()) == _N_PODS, 120, "end of the pods that were replaced", pause=0.4)
         self._settle(watch)
         ended, after = time.monotonic(), fleet.metrics()
         pulled = fleet.uplink.carried(began, ended)
         if pulled < _N_PODS * fleet.new.size * 0.9:
             raise RuntimeError(f"only {pulled} bytes of {fleet.new_reference} were pulled")
+        kept = [pod for pod in self._pods() if pod["metadata"]["uid"] in self._old_uids]
+        if any(len(self._started_containers(pod)) < 2 for pod in kept):
+            raise RuntimeError(f"the runtime has forgotten how long {self._workload} was down")
         not_ready, pulled_meanwhile = self._missing(watch, began, ended)
         self._delete()
         return _Cost(
@@ -255,6 +307,27 @@ class _Update:
             pulled_meanwhile / 1e6,
             _count_requests(after) - _count_requests(before),
             sum(_count_requests(after, verb) - _count_requests(before, verb) for verb in _WRITES),
+        )
+
+    def run_bad(self, way: Callable[[str, str], None], undo: Callable[[str], None]) -> float:
+        """How long each pod was not ready, on average, until as many as before run the old image again."""
+        fleet = self._fleet
+        watch = fleet.watch_pods()
+        self._settle(watch)
+        began = time.monotonic()
+        way(self._workload, fleet.bad)
+        time.sleep(max(began + _UNDO_AFTER - time.monotonic(), 0))
+        undo(self._workload)
+        wait_until(self._is_back, _TIMEOUT, f"old image of {self._workload}", pause=0.4)
+        self._settle(watch)
+        not_ready, _ = self._missing(watch, began, time.monotonic())
+        self._delete()
+        return not_ready / _N_PODS
+
+    def _is_back(self) -> bool:
+        running = [pod for pod in self._pods() if "deletionTimestamp" not in pod["metadata"]]
+        return len(running) == _N_PODS and all(
+            is_ready(pod) and pod["spec"]["containers"][0]["image"] == self._fleet.old for pod in running
         )
 
     def _make_condition(self) -> Callable[[Object], bool]:
@@ -309,21 +382,19 @@ class _Update:
         return missing, pulled
 
     def _gaps(self, pod: Object) -> list[tuple[float, float]]:
-        """From the end of a container of the pod to the start of the next, of time.monotonic().
-
-        A pod that was there before the update has had two.
-        """
-        (node,) = (one for one in self._fleet.nodes if one.name == pod["spec"]["nodeName"])
-        cri = node.runtime.cri
+        """From the end of a container of the pod to the start of the next, of time.monotonic()."""
         offset = time.monotonic() - time.time()
-        found = [cri.container_status(one.id)[0] for one in cri.pod_containers(pod["metadata"]["uid"])]
-        if pod["metadata"]["uid"] in self._old_uids and len(found) < 2:
-            raise RuntimeError(f"the runtime has forgotten how long {self._workload} was down")
-        found.sort(key=lambda one: one.started_at)
         return [
             (before.finished_at / 1e9 + offset, after.started_at / 1e9 + offset)
-            for before, after in pairwise(found)
+            for before, after in pairwise(self._started_containers(pod))
         ]
+
+    def _started_containers(self, pod: Object) -> list[Any]:
+        """Of the pod, as the runtime knows them, the oldest first."""
+        (node,) = (one for one in self._fleet.nodes if one.name == pod["spec"]["nodeName"])
+        cri = node.runtime.cri
+        found = [cri.container_status(one.id)[0] for one in cri.pod_containers(pod["metadata"]["uid"])]
+        return sorted((one for one in found if one.started_at), key=lambda one: one.started_at)
 
     @staticmethod
     def _settle(watch: ObjectWatch) -> None:
