@@ -55,7 +55,10 @@ typedef struct Flags {
         const char *nodes;           /* separated by commas */
         const char *containers;      /* separated by commas */
         const char *max_unavailable; /* "2", "25%" */
-        const char *like;            /* a workload */
+        const char *labels[FLAG_TEXTS_MAX + 1],
+                *annotations[FLAG_TEXTS_MAX + 1]; /* ended by NULL */
+        bool request;
+        const char *like; /* a workload */
         const char *parallelism, *max_failures;
         int64_t ttl_sec;
         bool withdraw;

@@ -76,10 +76,11 @@ static const Command commands[] = {
         { "restart", COMMAND_RESTART, 0, INT_MAX, kubectl_restart, "restart POD[/CONTAINER]...|-l SELECTOR",
           "Restarts containers in place, and waits until their pods are ready again.\n"
           "KIND/NAME stands for all pods of a workload, KIND/NAME/CONTAINER for one container of\n"
-          "each. Without --containers, all main containers of a pod are restarted. Ctrl-C leaves what\n"
-          "has begun alone.\n",
+          "each. Without --containers, all main containers of a pod are restarted. The kubelet does it,\n"
+          "because the image gets another spelling; nothing is pulled. Ctrl-C leaves what has begun alone.\n",
           "restart web-0\n"
-          "restart deployment/web/app --max-unavailable 25%\n" },
+          "restart deployment/web/app --max-unavailable 25%\n"
+          "restart web-0 --label tier=gold --annotation note-\n" },
         { "doctor", COMMAND_DOCTOR, 0, 0, kubectl_doctor, "doctor",
           "Says what the cluster lacks for the other commands, and what to do.\n"
           "The exit status is 3 if anything was found.\n",

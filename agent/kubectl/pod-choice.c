@@ -66,14 +66,14 @@ int workload_find(Session *session, WorkloadKind kind, const char *name, KubePat
 
 static int choose_workload(Session *session, WorkloadKind kind, const char *name, PodChoice *choice,
                            Error *reterr) {
-        cleanup(json_object_put_p) json_object *workload = NULL;
         KubePath path;
-        int r = workload_find(session, kind, name, &path, &workload, reterr);
+        int r = workload_find(session, kind, name, &path, &choice->workload, reterr);
 
         if (r < 0)
                 return r;
 
-        return selector_format(object_at(workload, "spec.selector"), &choice->labels);
+        choice->kind = kind;
+        return selector_format(object_at(choice->workload, "spec.selector"), &choice->labels);
 }
 
 int pod_choice_of_name(Session *session, const char *name, PodChoice *ret, Error *reterr) {
@@ -110,6 +110,7 @@ void pod_choice_done(PodChoice *choice) {
         free(choice->fields);
         free(choice->labels);
         free(choice->name);
+        json_object_put(choice->workload);
         *choice = POD_CHOICE_INIT;
 }
 

@@ -15,6 +15,8 @@ typedef struct PodChoice {
         char *fields;
         char *labels;
         char *name; /* as it was given; NULL: by labels */
+        WorkloadKind kind;
+        json_object *workload; /* NULL: by something else */
 } PodChoice;
 
 #define POD_CHOICE_INIT ((PodChoice){ .fields = NULL })

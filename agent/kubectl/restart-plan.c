@@ -2,7 +2,9 @@
 
 #include "agent/kubectl/restart-plan.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,8 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/kubectl/rollout-plan.h"
+#include "agent/kubectl/rollout-pod-plan.h"
 #include "agent/kubectl/workload.h"
 
 /* How many of its parts say which pods: one, or two if the first is a kind. */
@@ -199,14 +203,174 @@ int restart_plan_read(json_object *request, RestartEnd *ret_end, char **ret_why)
         return 0;
 }
 
+static json_object *status_of(json_object *pod, const char *container) {
+        return list_find(object_at(pod, "status.containerStatuses"), "name", container)
+                       ?: list_find(object_at(pod, "status.initContainerStatuses"), "name",
+                                    container);
+}
+
+/* "1m20s" as Go writes it; 0: it is none. */
+static int64_t read_delay(const char *text) {
+        int64_t sum = 0;
+
+        while (isdigit((unsigned char) *text)) {
+                char *unit;
+                long number = strtol(text, &unit, 10);
+
+                if ((*unit != 'm' && *unit != 's') || number > INT32_MAX)
+                        return 0;
+                sum += *unit == 'm' ? number * 60 : number;
+                text = unit + 1;
+        }
+        return sum;
+}
+
+static int explain_backoff(json_object *status, const char *container, int64_t now_sec,
+                           char **ret_why) {
+        const char *message = object_text(status, "state.waiting.message") ?: "";
+        const char *delay = strstr(message, "back-off ");
+        int64_t left_sec = json_get_time(object_at(status, "lastState.terminated"), "finishedAt") +
+                           (delay ? read_delay(delay + strlen("back-off ")) : 0) - now_sec;
+
+        if (left_sec <= 0)
+                return text_format(ret_why, "the kubelet starts %s again when its back-off is over",
+                                   container);
+        return text_format(ret_why,
+                           "the kubelet starts %s again in %" PRId64
+                           "s: it delays a container that it has started repeatedly",
+                           container, left_sec);
+}
+
+static bool is_any_of(const char *text, const char *const *texts) {
+        for (; *texts; texts++)
+                if (text_equal(text, *texts))
+                        return true;
+
+        return false;
+}
+
+/* The one before is still there, or nothing has taken its place. */
+static int observe_old(json_object *pod, json_object *status, const char *container,
+                       int64_t now_sec, RestartEnd *ret_end, char **ret_why) {
+        static const char *const no_image[] = { "ImagePullBackOff", "InvalidImageName",
+                                                "ErrImageNeverPull", NULL };
+        json_object *waiting = object_at(status, "state.waiting");
+        const char *reason = json_get_text(waiting, "reason");
+        const char *message = json_get_text(waiting, "message") ?: "";
+        const char *image = template_image(pod, container) ?: "";
+
+        if (is_any_of(reason, no_image) && strstr(message, image)) {
+                *ret_end = RESTART_NOT_PULLED;
+                return text_format(ret_why, "container %s: %s: %s", container, reason, message);
+        }
+        *ret_end = RESTART_RUNNING;
+        if (text_equal(reason, "CrashLoopBackOff"))
+                return explain_backoff(status, container, now_sec, ret_why);
+        if (reason)
+                return text_format(ret_why, "container %s: %s", container, reason);
+        return text_format(ret_why,
+                           "the old container of %s is stopping (grace period %" PRId64 "s)",
+                           container, object_integer(pod, "spec.terminationGracePeriodSeconds"));
+}
+
+/* Another one was started. */
+static int observe_new(json_object *status, const char *container, RestartEnd *ret_end,
+                       char **ret_why) {
+        json_object *ended =
+                object_at(status, "state.terminated") ?: object_at(status, "lastState.terminated");
+        int64_t code = json_get_integer(ended, "exitCode");
+
+        if (object_at(status, "state.running") ||
+            (object_at(status, "state.terminated") && code == 0)) {
+                *ret_end = RESTART_SUCCEEDED;
+                return 0;
+        }
+        *ret_end = RESTART_FAILED;
+        return text_format(ret_why,
+                           "container %s has ended again, with exit code %" PRId64
+                           "; see kubectl logs --previous",
+                           container, code);
+}
+
+int restart_plan_observe(json_object *before, json_object *pod, json_object *containers,
+                         int64_t now_sec, RestartEnd *ret_end, char **ret_why) {
+        *ret_why = NULL;
+        *ret_end = RESTART_SUCCEEDED;
+        for (size_t i = 0; i < json_object_array_length(containers); i++) {
+                const char *name = json_object_get_string(json_object_array_get_idx(containers, i));
+                json_object *status = status_of(pod, name);
+                const char *id = json_get_filled(status, "containerID");
+                bool is_new = id && !json_is(status_of(before, name), "containerID", id);
+                cleanup(free_p) char *why = NULL;
+                RestartEnd end;
+                int r = is_new ? observe_new(status, name, &end, &why)
+                               : observe_old(pod, status, name, now_sec, &end, &why);
+
+                if (r < 0)
+                        return r;
+                /* A failure ends it, whatever the others do. */
+                if (end > *ret_end || (end == RESTART_RUNNING && *ret_end == RESTART_SUCCEEDED)) {
+                        free(*ret_why);
+                        *ret_why = take_ptr(why);
+                        *ret_end = end;
+                }
+        }
+        return 0;
+}
+
+static int limit_by_budgets(const RolloutView *view, json_object *pod, int64_t *allowed,
+                            char **ret_why) {
+        if (!view->budgets)
+                return 0;
+        json_object_object_foreach(view->budgets, name, budget) {
+                int64_t n = object_integer(budget, "status.disruptionsAllowed");
+
+                if (n >= *allowed || !selector_matches(object_at(budget, "spec.selector"),
+                                                       object_at(pod, "metadata.labels")))
+                        continue;
+                *allowed = n > 0 ? n : 0;
+                if (n <= 0)
+                        return text_format(ret_why,
+                                           "until the PodDisruptionBudget \"%s\" allows another "
+                                           "pod",
+                                           name) < 0
+                                       ? -ENOMEM
+                                       : 0;
+        }
+        return 0;
+}
+
+static int64_t count_available(const RolloutView *view) {
+        int64_t n = 0;
+
+        json_object_object_foreach(view->pods, name, pod) {
+                (void) name;
+                n += !object_is_deleted(pod) && view_pod_is_available(view, pod);
+        }
+        return n;
+}
+
+int restart_plan_allowance(const RolloutView *view, int64_t max_unavailable, json_object *pod,
+                           int64_t *ret, char **ret_why) {
+        int64_t n_missing = view->workload ? view_desired_pods(view) - count_available(view) : 0;
+        int64_t allowed = max_unavailable - (n_missing > 0 ? n_missing : 0);
+        int r = 0;
+
+        *ret_why = NULL;
+        if (allowed > 0)
+                r = limit_by_budgets(view, pod, &allowed, ret_why);
+        else
+                r = text_format(ret_why,
+                                "until more pods are available: %" PRId64 " of %" PRId64
+                                " are not, --max-unavailable is %" PRId64,
+                                n_missing, view_desired_pods(view), max_unavailable);
+        *ret = allowed > 0 ? allowed : 0;
+        return r < 0 ? r : 0;
+}
+
 bool restart_plan_is_over(json_object *pod) {
         const char *phase = object_text(pod, "status.phase") ?: "";
 
         return object_is_deleted(pod) || strcmp(phase, "Succeeded") == 0 ||
                strcmp(phase, "Failed") == 0;
-}
-
-bool restart_plan_is_ready(json_object *pod) {
-        return json_is(list_find(object_at(pod, "status.conditions"), "type", "Ready"), "status",
-                       "True");
 }

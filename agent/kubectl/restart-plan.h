@@ -2,9 +2,10 @@
 #pragma once
 
 /*
- * What a request to restart containers says, and what became of it
+ * How far a restart of containers is, and how many pods may restart
  *
- * A ContainerRecreateRequest for one pod, and how its status and the pod read. Pure.
+ * A pod restarts because its images were spelled otherwise, see restart-image-plan.h, or by a ContainerRecreateRequest,
+ * which is made and read here. Pure.
  */
 
 #include <json-c/json_types.h>
@@ -13,6 +14,7 @@
 #include <stdint.h>
 
 #include "agent/base/error.h"
+#include "agent/kubectl/takeover-plan.h"
 
 #define RESTART_LABEL "inplaced.io/restart" /* the requests of one command have one value of it */
 
@@ -47,11 +49,21 @@ typedef enum RestartEnd {
         RESTART_RUNNING,
         RESTART_SUCCEEDED,
         RESTART_FAILED,
+        RESTART_NOT_PULLED, /* the old container is gone, and the kubelet cannot get the image */
 } RestartEnd;
 
 /* How far a request is. *ret_why: of a failure, owned by the caller; NULL: nothing is said. */
 int restart_plan_read(json_object *request, RestartEnd *ret_end, char **ret_why);
 
+/* How far these containers of a pod are, by what was there before. *ret_why: of a failure, or what is awaited; owned by the
+ * caller. */
+int restart_plan_observe(json_object *before, json_object *pod, json_object *containers,
+                         int64_t now_sec, RestartEnd *ret_end, char **ret_why);
+
+/* How many pods may become unavailable, by the PodDisruptionBudgets of this one and, if the view has a workload, by how many of
+ * its pods are unavailable already. *ret_why: why none may; owned by the caller. */
+int restart_plan_allowance(const RolloutView *view, int64_t max_unavailable, json_object *pod,
+                           int64_t *ret, char **ret_why);
+
 /* The pod has ended, or is about to be removed: nothing restarts in it. */
 bool restart_plan_is_over(json_object *pod);
-bool restart_plan_is_ready(json_object *pod);

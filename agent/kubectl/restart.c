@@ -3,43 +3,70 @@
 /*
  * kubectl inplace restart
  *
- * A ContainerRecreateRequest for each pod, as many at a time as may be unavailable. The next batch begins
- * when all pods of the one before are as ready as they were; one that fails ends the command. Requests
- * that have begun are never taken back: their containers may be stopped already.
+ * Each pod gets its images in another spelling, which the kubelet answers with new containers; where that is impossible, or
+ * when it is asked for, a ContainerRecreateRequest. As many pods restart at a time as may be unavailable. The next batch begins
+ * when all pods of the one before are as ready as they were; one that fails ends the command. What has begun is never
+ * taken back, since containers may be stopped already; but a pod whose image cannot be had gets the text before.
  */
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "agent/base/text.h"
 #include "agent/base/random.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/pod-choice.h"
+#include "agent/kubectl/restart-image-plan.h"
 #include "agent/kubectl/restart-plan.h"
+#include "agent/kubectl/rollout-plan.h"
 #include "agent/kubectl/workload.h"
 
 #define KEEP_SEC 600
+#define QUIET_SEC 5 /* before it is said what is awaited */
+#define REPEAT_SEC 30
+#define PROGRESS_SEC 600 /* as for an update; longer than the kubelet's back-off */
+#define MAX_CONFLICTS 10
 
 typedef struct PodRestart {
         char *pod;
         json_object *containers; /* a list of names */
         bool was_ready;
-        char *request; /* its name; NULL: not begun */
+        json_object *before; /* the pod when it began, or was listed */
+        bool has_begun;
+        bool is_by_request;
+        char *request; /* its name; NULL: there is none */
         RestartEnd end;
         char *why; /* of a failure; NULL: nothing is said */
 } PodRestart;
 
+typedef struct Announcer {
+        int64_t since_sec;
+        int64_t said_sec;
+        int64_t grace_sec; /* that containers may take to stop */
+} Announcer;
+
 typedef struct Restarts {
         Session *session;
         const Flags *flags;
-        const char *version;
+        const char *version; /* of the requests; NULL: the cluster has none */
+        json_object *changes;
+        RolloutView
+                view; /* workload: if all arguments are one; pods and budgets: while a turn is awaited */
+        PodChoice choice; /* of the pods of that workload */
+        int64_t max_unavailable;
+        struct Turn *turn;  /* that is awaited */
+        Announcer requests; /* of those that are awaited */
+        bool has_changes;
         char run[17];
         PodRestart *items;
         size_t n_items;
@@ -54,10 +81,16 @@ static void restarts_done(Restarts *restarts) {
         for (size_t i = 0; i < restarts->n_items; i++) {
                 free(restarts->items[i].pod);
                 json_object_put(restarts->items[i].containers);
+                json_object_put(restarts->items[i].before);
                 free(restarts->items[i].request);
                 free(restarts->items[i].why);
         }
         free(restarts->items);
+        json_object_put(restarts->changes);
+        json_object_put(restarts->view.workload);
+        json_object_put(restarts->view.pods);
+        json_object_put(restarts->view.budgets);
+        pod_choice_done(&restarts->choice);
         error_done(&restarts->error);
 }
 
@@ -103,7 +136,8 @@ static int add_pod(Restarts *restarts, json_object *pod, json_object *names) {
         restarts->items = more;
         more[restarts->n_items] = (PodRestart){ .pod = strdup(object_name(pod)),
                                                 .containers = json_object_get(names),
-                                                .was_ready = restart_plan_is_ready(pod) };
+                                                .before = json_object_get(pod),
+                                                .was_ready = pod_is_ready(pod) };
         return more[restarts->n_items++].pod ? 0 : -ENOMEM;
 }
 
@@ -157,7 +191,16 @@ static int add_argument(Restarts *restarts, const char *text, Error *reterr) {
                 return r;
 
         restarts->containers = target.container ?: restarts->flags->containers;
-        return add_choice(restarts, &choice, reterr);
+        r = add_choice(restarts, &choice, reterr);
+        if (r < 0 || !choice.workload || restarts->flags->n_arguments > 1)
+                return r;
+
+        /* Its own settings say how many pods may be unavailable, and when one is available. */
+        restarts->view.kind = choice.kind;
+        restarts->view.workload = json_object_get(choice.workload);
+        restarts->choice = choice;
+        choice = POD_CHOICE_INIT;
+        return 0;
 }
 
 /* All that is to be restarted, before anything is. */
@@ -181,6 +224,116 @@ static int read_targets(Restarts *restarts, Error *reterr) {
         return add_choice(restarts, &choice, reterr);
 }
 
+/* What takes long is said, also off a terminal. */
+/* True: it has lasted too long. */
+static bool announce(Announcer *announcer, const char *pod, const char *why) {
+        int64_t now_sec = time(NULL);
+
+        if (announcer->since_sec == 0)
+                announcer->since_sec = now_sec;
+        if (why && now_sec - announcer->since_sec >= QUIET_SEC &&
+            (announcer->said_sec == 0 || now_sec - announcer->said_sec >= REPEAT_SEC)) {
+                announcer->said_sec = now_sec;
+                complain("waiting for pod/%s: %s", pod, why);
+        }
+        return now_sec - announcer->since_sec >= PROGRESS_SEC + announcer->grace_sec;
+}
+
+/* Its turn */
+
+static int on_view_pod(const KubeObject *object, void *userdata) {
+        Restarts *restarts = userdata;
+
+        return patch_add(restarts->view.pods, object->name, json_object_get(object->json));
+}
+
+static int on_view_pod_gone(const KubeObject *object, void *userdata) {
+        Restarts *restarts = userdata;
+
+        json_object_object_del(restarts->view.pods, object->name);
+        return 0;
+}
+
+static int on_budget(const KubeObject *object, void *userdata) {
+        Restarts *restarts = userdata;
+
+        return patch_add(restarts->view.budgets, object->name, json_object_get(object->json));
+}
+
+static int on_budget_gone(const KubeObject *object, void *userdata) {
+        Restarts *restarts = userdata;
+
+        json_object_object_del(restarts->view.budgets, object->name);
+        return 0;
+}
+
+static int forget(json_object **map) {
+        json_object_put(*map);
+        *map = json_object_new_object();
+        return *map ? 0 : -ENOMEM;
+}
+
+struct Turn {
+        const PodRestart *restart;
+        Announcer announcer;
+        bool is_over; /* it does not come */
+};
+
+static int is_turn(void *userdata) {
+        Restarts *restarts = userdata;
+        cleanup(free_p) char *why = NULL;
+        int64_t n_allowed;
+        int r;
+
+        restarts->view.now_sec = time(NULL);
+        r = restart_plan_allowance(&restarts->view, restarts->max_unavailable,
+                                   restarts->turn->restart->before, &n_allowed, &why);
+        if (r < 0)
+                return r;
+
+        restarts->turn->is_over =
+                announce(&restarts->turn->announcer, restarts->turn->restart->pod, why) &&
+                n_allowed <= 0;
+        return n_allowed > 0 || restarts->turn->is_over;
+}
+
+/* Waits until this pod may be unavailable. */
+static int wait_turn(Restarts *restarts, const PodRestart *restart, Error *reterr) {
+        const char *namespace = session_namespace(restarts->session);
+        const SessionWatch watches[] = {
+                { .path = { .group = "policy",
+                            .version = "v1",
+                            .namespace = namespace,
+                            .resource = "poddisruptionbudgets" },
+                  .on_object = on_budget,
+                  .on_gone = on_budget_gone },
+                { .path = workload_path(WORKLOAD_POD, namespace, NULL),
+                  .labels = restarts->choice.labels,
+                  .on_object = on_view_pod,
+                  .on_gone = on_view_pod_gone },
+        };
+        struct Turn turn = { .restart = restart };
+        int r;
+
+        if (forget(&restarts->view.pods) < 0 || forget(&restarts->view.budgets) < 0)
+                return -ENOMEM;
+
+        restarts->turn = &turn;
+        r = session_wait(restarts->session,
+                         &(SessionWait){ .watches = watches,
+                                         .n_watches = restarts->view.workload ? 2 : 1,
+                                         .is_done = is_turn,
+                                         .userdata = restarts },
+                         reterr);
+        restarts->turn = NULL;
+        if (r >= 0 && turn.is_over)
+                return error_set(reterr, ERROR_TIMEOUT,
+                                 "pod/%s did not get its turn within ten minutes", restart->pod);
+        return r;
+}
+
+/* How it begins */
+
 static KubePath requests_path(const Restarts *restarts) {
         return (KubePath){ .group = "apps.kruise.io",
                            .version = restarts->version,
@@ -188,7 +341,7 @@ static KubePath requests_path(const Restarts *restarts) {
                            .resource = "containerrecreaterequests" };
 }
 
-static int begin(Restarts *restarts, PodRestart *restart, Error *reterr) {
+static int create_request(Restarts *restarts, PodRestart *restart, Error *reterr) {
         const RestartRequest request = { .version = restarts->version,
                                          .pod = restart->pod,
                                          .run = restarts->run,
@@ -208,6 +361,57 @@ static int begin(Restarts *restarts, PodRestart *restart, Error *reterr) {
 
         restart->request = strdup(object_name(made));
         return restart->request ? 0 : -ENOMEM;
+}
+
+static KubePath pod_path(const Restarts *restarts, const PodRestart *restart) {
+        return workload_path(WORKLOAD_POD, session_namespace(restarts->session), restart->pod);
+}
+
+/* The patch is for the pod as it was read: what another client writes meanwhile is read again. */
+static int patch_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
+        const KubePath path = pod_path(restarts, restart);
+
+        for (int n_conflicts = 0;; n_conflicts++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                cleanup(json_put_p) json_object *patch = NULL;
+                int64_t delay_sec;
+                int r;
+
+                json_object_put(restart->before);
+                restart->before = NULL;
+                r = session_get(restarts->session, &path, &restart->before, reterr);
+                if (r < 0)
+                        return r;
+                r = restart_image_patch(restart->before, restart->containers, restarts->changes,
+                                        time(NULL), &patch, &delay_sec, reterr);
+                if (r < 0)
+                        return r;
+                if (delay_sec > 0 && n_conflicts == 0)
+                        complain("pod/%s: the kubelet may start it up to %" PRId64
+                                 "s later: it delays containers that it has started repeatedly "
+                                 "within ten minutes",
+                                 restart->pod, delay_sec);
+                r = session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
+                                  /* ret= */ NULL, &error);
+                if (error.kind == ERROR_CONFLICT && n_conflicts < MAX_CONFLICTS)
+                        continue;
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+        }
+}
+
+static int begin(Restarts *restarts, PodRestart *restart, Error *reterr) {
+        bool is_table =
+                restarts->flags->format == OUTPUT_TABLE || restarts->flags->format == OUTPUT_WIDE;
+        int r;
+
+        if (is_table && !restarts->flags->wants_names && !session_is_dry_run(restarts->session)) {
+                (void) print_safe("pod/%s restarting", restart->pod);
+                (void) fflush(stdout);
+        }
+        r = restart->is_by_request ? create_request(restarts, restart, reterr)
+                                   : patch_pod(restarts, restart, reterr);
+        restart->has_begun = r >= 0;
+        return r;
 }
 
 static PodRestart *find_request(const Restarts *restarts, const char *name) {
@@ -239,11 +443,22 @@ static int on_request_gone(const KubeObject *object, void *userdata) {
 }
 
 static int is_batch_done(void *userdata) {
-        const Restarts *restarts = userdata;
+        static const char why[] =
+                "the agent of its node has not completed the ContainerRecreateRequest";
+        Restarts *restarts = userdata;
 
-        for (size_t i = 0; i < restarts->n_items; i++)
-                if (restarts->items[i].request && restarts->items[i].end == RESTART_RUNNING)
+        for (size_t i = 0; i < restarts->n_items; i++) {
+                PodRestart *restart = &restarts->items[i];
+
+                if (!restart->request || restart->end != RESTART_RUNNING)
+                        continue;
+                if (!announce(&restarts->requests, restart->pod, why))
                         return 0;
+
+                restart->end = RESTART_FAILED;
+                if (text_copy(why, &restart->why) < 0)
+                        return -ENOMEM;
+        }
 
         return 1;
 }
@@ -255,6 +470,10 @@ static int wait_requests(Restarts *restarts, Error *reterr) {
                                      .on_object = on_request,
                                      .on_gone = on_request_gone };
 
+        restarts->requests = (Announcer){ .since_sec = 0 };
+        if (is_batch_done(restarts))
+                return 0;
+
         (void) snprintf(labels, sizeof(labels), RESTART_LABEL "=%s", restarts->run);
         return session_wait(restarts->session,
                             &(SessionWait){ .watches = &watch,
@@ -264,54 +483,113 @@ static int wait_requests(Restarts *restarts, Error *reterr) {
                             reterr);
 }
 
-/* A pod that is gone needs no waiting. */
-typedef struct Readiness {
-        bool is_ready;
-        bool is_gone;
-        bool was_seen;
-} Readiness;
+typedef struct Awaited {
+        Restarts *restarts;
+        PodRestart *restart;
+        Announcer announcer;
+        bool was_seen, is_gone;
+        json_object *pod;
+} Awaited;
 
-static int on_readiness(const KubeObject *object, void *userdata) {
-        Readiness *readiness = userdata;
+static void awaited_done(Awaited *awaited) {
+        json_object_put(awaited->pod);
+}
 
-        readiness->was_seen = true;
-        readiness->is_ready = restart_plan_is_ready(object->json);
-        readiness->is_gone = restart_plan_is_over(object->json);
+static int on_pod_change(const KubeObject *object, void *userdata) {
+        Awaited *awaited = userdata;
+
+        awaited->was_seen = true;
+        awaited->is_gone =
+                restart_plan_is_over(object->json) ||
+                !text_equal(object_text(awaited->restart->before, "metadata.uid"), object->uid);
+        json_object_put(awaited->pod);
+        awaited->pod = json_object_get(object->json);
         return 0;
 }
 
-static int on_readiness_gone(const KubeObject *object, void *userdata) {
-        Readiness *readiness = userdata;
+static int on_pod_gone(const KubeObject *object, void *userdata) {
+        Awaited *awaited = userdata;
 
-        readiness->is_gone = true;
+        (void) object;
+        awaited->is_gone = true;
         return 0;
 }
 
-static int is_ready_again(void *userdata) {
-        const Readiness *readiness = userdata;
+/* As ready as before; a pod that is gone needs no waiting. */
+static int is_restarted(void *userdata) {
+        Awaited *awaited = userdata;
+        PodRestart *restart = awaited->restart;
+        RolloutView *view = &awaited->restarts->view;
+        cleanup(free_p) char *why = NULL;
+        int r;
 
-        return readiness->is_ready || readiness->is_gone || !readiness->was_seen;
+        if (awaited->is_gone || !awaited->was_seen) {
+                restart->end = RESTART_SUCCEEDED;
+                return 1;
+        }
+
+        view->now_sec = time(NULL);
+        r = restart_plan_observe(restart->before, awaited->pod, restart->containers, view->now_sec,
+                                 &restart->end, &why);
+        if (r < 0)
+                return r;
+        if (restart->end == RESTART_FAILED || restart->end == RESTART_NOT_PULLED) {
+                restart->why = take_ptr(why);
+                return 1;
+        }
+        if (restart->end == RESTART_SUCCEEDED &&
+            (!restart->was_ready || view_pod_is_available(view, awaited->pod)))
+                return 1;
+
+        if (!why && text_copy("its new containers are not ready for long enough", &why) < 0)
+                return -ENOMEM;
+        awaited->announcer.grace_sec =
+                object_integer(awaited->pod, "spec.terminationGracePeriodSeconds") +
+                object_integer(view->workload, "spec.minReadySeconds");
+        if (!announce(&awaited->announcer, restart->pod, why))
+                return 0;
+
+        restart->end = RESTART_FAILED;
+        restart->why = take_ptr(why);
+        return 1;
 }
 
-static int wait_ready(Restarts *restarts, const PodRestart *restart, Error *reterr) {
+/* The text before may lead to an image where the digest does not. */
+static int put_back(Restarts *restarts, PodRestart *restart, Error *reterr) {
+        cleanup(json_put_p) json_object *patch =
+                restart_image_unpatch(restart->before, restart->containers);
+        const KubePath path = pod_path(restarts, restart);
+        int r = patch ? session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
+                                      /* ret= */ NULL, reterr)
+                      : -ENOMEM;
+
+        restart->end = RESTART_FAILED;
+        if (r >= 0)
+                complain("pod/%s: its images are written as before again", restart->pod);
+        return r;
+}
+
+static int wait_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
         cleanup(free_p) char *fields = NULL;
-        Readiness readiness = { .is_ready = false };
-        SessionWatch watch = { .path = { .version = "v1",
-                                         .namespace = session_namespace(restarts->session),
-                                         .resource = "pods" },
-                               .on_object = on_readiness,
-                               .on_gone = on_readiness_gone };
+        cleanup(awaited_done) Awaited awaited = { .restarts = restarts, .restart = restart };
+        SessionWatch watch = { .path = pod_path(restarts, restart),
+                               .on_object = on_pod_change,
+                               .on_gone = on_pod_gone };
+        int r;
 
         if (text_format(&fields, "metadata.name=%s", restart->pod) < 0)
                 return -ENOMEM;
 
+        watch.path.name = NULL;
         watch.fields = fields;
-        return session_wait(restarts->session,
-                            &(SessionWait){ .watches = &watch,
-                                            .n_watches = 1,
-                                            .is_done = is_ready_again,
-                                            .userdata = &readiness },
-                            reterr);
+        r = session_wait(restarts->session,
+                         &(SessionWait){ .watches = &watch,
+                                         .n_watches = 1,
+                                         .is_done = is_restarted,
+                                         .userdata = &awaited },
+                         reterr);
+        return r >= 0 && restart->end == RESTART_NOT_PULLED ? put_back(restarts, restart, reterr)
+                                                            : r;
 }
 
 static int print_end(const Restarts *restarts, const PodRestart *restart) {
@@ -331,22 +609,65 @@ static int print_end(const Restarts *restarts, const PodRestart *restart) {
         return r;
 }
 
-/* How many pods there are at a time, at least one. */
-static int get_batch_size(const Restarts *restarts, size_t *ret, Error *reterr) {
+/* --max-unavailable, or as the workload's own strategy has it; at least one. */
+static int get_max_unavailable(Restarts *restarts, Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT;
+        const char *asked = restarts->flags->max_unavailable;
         int64_t n = 1;
 
-        if (restarts->flags->max_unavailable &&
-            share_parse(restarts->flags->max_unavailable, (int64_t) restarts->n_items,
-                        SHARE_ROUNDED_UP, &n, &error) < 0)
+        if (restarts->view.workload)
+                (void) view_max_unavailable(&restarts->view, asked, &n, &error);
+        else if (asked)
+                (void) share_parse(asked, (int64_t) restarts->n_items, SHARE_ROUNDED_UP, &n,
+                                   &error);
+        if (error.kind != ERROR_NONE)
                 return error_set(reterr, ERROR_INVALID, "--max-unavailable: %s",
                                  error_message(&error));
 
-        *ret = n > 0 ? (size_t) n : 1;
+        restarts->max_unavailable = n > 0 ? n : 1;
         return 0;
 }
 
-/* Those from *next on, and after that what they are waited for. */
+/* Those that are not ready anyway come first, then the highest ordinals of a StatefulSet. */
+static int compare_items(const void *a, const void *b) {
+        const PodRestart *x = a, *y = b;
+        int64_t difference = pod_ordinal(y->before) - pod_ordinal(x->before);
+
+        if (x->was_ready != y->was_ready)
+                return x->was_ready ? 1 : -1;
+        return difference > 0 ? 1 : difference < 0 ? -1 : strcmp(x->pod, y->pod);
+}
+
+/* How many of these may begin now; at least the first one, which is waited for. */
+static int get_batch(Restarts *restarts, const PodRestart *items, size_t n_items, size_t *ret,
+                     Error *reterr) {
+        size_t n = 1;
+        int r = 0;
+
+        if (session_is_dry_run(restarts->session)) {
+                *ret = n_items;
+                return 0;
+        }
+
+        if (items[0].was_ready)
+                r = wait_turn(restarts, &items[0], reterr);
+        while (r >= 0 && n < n_items && n < (size_t) restarts->max_unavailable &&
+               items[n].was_ready == items[0].was_ready) {
+                cleanup(free_p) char *why = NULL;
+                int64_t n_allowed = INT64_MAX;
+
+                if (items[n].was_ready)
+                        r = restart_plan_allowance(&restarts->view, restarts->max_unavailable,
+                                                   items[n].before, &n_allowed, &why);
+                if (r < 0 || n_allowed <= (int64_t) n)
+                        break;
+                n++;
+        }
+
+        *ret = n;
+        return r;
+}
+
 static int run_batch(Restarts *restarts, PodRestart *batch, size_t n, Error *reterr) {
         bool is_dry_run = session_is_dry_run(restarts->session);
         int r = 0;
@@ -358,8 +679,8 @@ static int run_batch(Restarts *restarts, PodRestart *batch, size_t n, Error *ret
         for (size_t i = 0; r >= 0 && i < n; i++) {
                 if (is_dry_run)
                         batch[i].end = RESTART_SUCCEEDED;
-                else if (batch[i].end == RESTART_SUCCEEDED && batch[i].was_ready)
-                        r = wait_ready(restarts, &batch[i], reterr);
+                else if (batch[i].end != RESTART_FAILED)
+                        r = wait_pod(restarts, &batch[i], reterr);
                 if (r >= 0)
                         r = print_end(restarts, &batch[i]);
         }
@@ -375,12 +696,17 @@ static bool has_failed(const Restarts *restarts) {
         return false;
 }
 
-static int run_batches(Restarts *restarts, size_t size, Error *reterr) {
-        for (size_t i = 0; i < restarts->n_items && !has_failed(restarts); i += size) {
-                size_t rest = restarts->n_items - i;
+static int run_batches(Restarts *restarts, Error *reterr) {
+        size_t n;
+
+        if (restarts->view.workload)
+                qsort(restarts->items, restarts->n_items, sizeof(*restarts->items), compare_items);
+        for (size_t i = 0; i < restarts->n_items && !has_failed(restarts); i += n) {
                 int r;
 
-                r = run_batch(restarts, &restarts->items[i], rest < size ? rest : size, reterr);
+                r = get_batch(restarts, &restarts->items[i], restarts->n_items - i, &n, reterr);
+                if (r >= 0)
+                        r = run_batch(restarts, &restarts->items[i], n, reterr);
                 if (r < 0)
                         return r;
         }
@@ -392,7 +718,7 @@ static size_t count(const Restarts *restarts, bool has_begun) {
         size_t n = 0;
 
         for (size_t i = 0; i < restarts->n_items; i++)
-                n += has_begun ? restarts->items[i].request != NULL
+                n += has_begun ? restarts->items[i].has_begun
                                : restarts->items[i].end != RESTART_SUCCEEDED;
         return n;
 }
@@ -403,11 +729,14 @@ static void explain_rest(const Restarts *restarts) {
         size_t n_running =
                 n_begun + n_undone > restarts->n_items ? n_begun + n_undone - restarts->n_items : 0;
 
-        if (n_running > 0 && !has_failed(restarts) && !session_is_dry_run(restarts->session))
-                complain(
-                        "what has begun goes on; to watch it: kubectl get containerrecreaterequests "
-                        "-n %s -l " RESTART_LABEL "=%s",
-                        session_namespace(restarts->session), restarts->run);
+        if (n_running > 0 && !has_failed(restarts) && !session_is_dry_run(restarts->session)) {
+                if (restarts->version)
+                        complain("what has begun goes on; to watch it: kubectl get "
+                                 "containerrecreaterequests -n %s -l " RESTART_LABEL "=%s",
+                                 session_namespace(restarts->session), restarts->run);
+                else
+                        complain("what has begun goes on: the kubelet restarts the containers");
+        }
         if (n_begun < restarts->n_items)
                 complain("%zu of %zu pods were left alone", restarts->n_items - n_begun,
                          restarts->n_items);
@@ -428,7 +757,7 @@ static int print_document(const Restarts *restarts) {
                 if (!output_append(list, item) || !output_add_string(item, "pod", restart->pod) ||
                     !output_add(item, "containers", json_object_get(restart->containers)) ||
                     !output_add_string(item, "phase",
-                                       restart->request ? ends[restart->end] : "NotBegun") ||
+                                       restart->has_begun ? ends[restart->end] : "NotBegun") ||
                     (restart->why && !output_add_string(item, "message", restart->why)) ||
                     (restart->request && !output_add_string(item, "request", restart->request)))
                         return -ENOMEM;
@@ -437,25 +766,96 @@ static int print_document(const Restarts *restarts) {
         return output_tree(restarts->flags->format, tree);
 }
 
-static int restart_all(Restarts *restarts, Error *reterr) {
+static int find_requests(Restarts *restarts, Error *reterr) {
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
-        size_t size = 0;
         int r;
+
+        if (restarts->version)
+                return 0;
 
         r = session_find_version(restarts->session, "apps.kruise.io", versions,
                                  "containerrecreaterequests", &restarts->version, reterr);
-        if (r < 0)
-                return r;
-        if (!restarts->version)
+        if (r >= 0 && !restarts->version)
                 return error_set(reterr, ERROR_NOT_FOUND,
                                  "%s serves no ContainerRecreateRequests; apply the definitions of "
                                  "inplaced, or install OpenKruise",
                                  session_target(restarts->session));
+        return r;
+}
+
+/* By the kubelet alone where the digest of each image is known; else by a request, which changes no metadata. */
+static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT, missing = ERROR_INIT;
+        cleanup(json_put_p) json_object *patch = NULL;
+        int64_t delay_sec;
+        int r;
+
+        restart->is_by_request = restarts->flags->request;
+        if (restart->is_by_request)
+                return find_requests(restarts, reterr);
+
+        r = restart_image_patch(restart->before, restart->containers, restarts->changes, time(NULL),
+                                &patch, &delay_sec, &error);
+        if (error.kind == ERROR_NONE)
+                return r;
+        if (restarts->has_changes || find_requests(restarts, &missing) < 0)
+                return error_copy(reterr, &error);
+
+        restart->is_by_request = true;
+        return 0;
+}
+
+/* The selector of the controller that would replace a pod which it does not find any more. */
+static int check_owner(Restarts *restarts, const PodRestart *restart, Error *reterr) {
+        cleanup(json_put_p) json_object *owner = NULL;
+        cleanup(free_p) char *text = NULL;
+        json_object *owners = object_list(restart->before, "metadata.ownerReferences");
+        json_object *found = NULL;
+        const char *name;
+        WorkloadKind kind;
+        KubePath path;
+        int r;
+
+        for (size_t i = 0; owners && i < json_object_array_length(owners); i++)
+                if (json_object_get_boolean(
+                            json_object_object_get(json_object_array_get_idx(owners, i),
+                                                   "controller")))
+                        found = json_object_array_get_idx(owners, i);
+        if (text_format(&text, "%s/%s", json_get_text(found, "kind") ?: "",
+                        json_get_text(found, "name") ?: "") < 0)
+                return -ENOMEM;
+        for (char *c = text; *c && *c != '/'; c++)
+                *c = (char) tolower((unsigned char) *c);
+        if (!found || workload_name_parse(text, &kind, &name, NULL) < 0)
+                return 0;
+
+        r = workload_find(restarts->session, kind, name, &path, &owner, reterr);
+        return r < 0 ? r
+                     : restart_changes_check(restarts->changes, restart->before,
+                                             object_at(owner, "spec.selector"), reterr);
+}
+
+static int check_targets(Restarts *restarts, Error *reterr) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < restarts->n_items; i++) {
+                if (restarts->flags->labels[0])
+                        r = check_owner(restarts, &restarts->items[i], reterr);
+                if (r >= 0)
+                        r = choose_way(restarts, &restarts->items[i], reterr);
+        }
+        return r;
+}
+
+static int restart_all(Restarts *restarts, Error *reterr) {
+        int r;
 
         r = read_targets(restarts, reterr);
         if (r >= 0)
-                r = get_batch_size(restarts, &size, reterr);
-        return r < 0 ? r : run_batches(restarts, size, reterr);
+                r = get_max_unavailable(restarts, reterr);
+        if (r >= 0)
+                r = check_targets(restarts, reterr);
+        return r < 0 ? r : run_batches(restarts, reterr);
 }
 
 /* Nothing was changed: it failed. Some was: part of it is not done. */
@@ -475,6 +875,20 @@ int kubectl_restart(Session *session, const Flags *flags) {
 
         if ((flags->n_arguments > 0) == (flags->selector != NULL)) {
                 complain("expected pods, or labels by -l; try: kubectl inplace help restart");
+                return EXIT_STATUS_USAGE;
+        }
+
+        restarts.has_changes = flags->labels[0] || flags->annotations[0];
+        if (restarts.has_changes && flags->request) {
+                complain("--request changes neither labels nor annotations: leave one out");
+                return EXIT_STATUS_USAGE;
+        }
+
+        r = restart_changes_parse(flags->labels, flags->annotations, &restarts.changes, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+        if (error.kind != ERROR_NONE) {
+                complain("%s; try: kubectl inplace help restart", error_message(&error));
                 return EXIT_STATUS_USAGE;
         }
 

@@ -30,16 +30,17 @@ const Right right_specs[] = {
         { OWN, KRUISE, "clonesets", NULL, T(WORKLOAD_CLONE_SET), false, false },
         { OWN, KRUISE, "statefulsets", NULL, T(WORKLOAD_ADVANCED_STATEFUL_SET), false, false },
         { OWN, KRUISE, "daemonsets", NULL, T(WORKLOAD_ADVANCED_DAEMON_SET), false, false },
-        { "list watch create", KRUISE, "containerrecreaterequests", NULL, T(RIGHTS_RESTART), false, false },
+        { "get patch", "", "pods", NULL, T(RIGHTS_RESTART), false, false },
+        { "list watch create", KRUISE, "containerrecreaterequests", NULL, T(RIGHTS_RESTART_BY_REQUESTS), false, false },
         { "list watch create", KRUISE, "imagepulljobs", NULL, T(RIGHTS_PRELOAD_BY_JOBS), false, false },
         { "list watch patch", KRUISE, "nodeimages", NULL, T(RIGHTS_PRELOAD), true, false },
         { "list watch", KRUISE, "nodeimages", NULL, T(RIGHTS_PRELOAD_BY_JOBS), true, false },
         { "list", KRUISE, "nodeimages", NULL, T(RIGHTS_IMAGES), true, false },
-        { "list watch", "", "pods", NULL, WITH_PODS | OF_KRUISE | T(RIGHTS_STATUS) | T(RIGHTS_RESTART), false, false },
+        { "list watch", "", "pods", NULL, WITH_PODS | OF_KRUISE | T(RIGHTS_STATUS) | T(RIGHTS_RESTART) | T(RIGHTS_RESTART_BY_REQUESTS), false, false },
         { "patch", "", "pods", NULL, WITH_PODS, false, false },
         { "list watch patch", "apps", "replicasets", NULL, T(WORKLOAD_DEPLOYMENT), false, false },
         { "list watch", "apps", "controllerrevisions", NULL, T(WORKLOAD_STATEFUL_SET) | T(WORKLOAD_DAEMON_SET), false, false },
-        { "list watch", "policy", "poddisruptionbudgets", NULL, OURS, false, false },
+        { "list watch", "policy", "poddisruptionbudgets", NULL, OURS | T(RIGHTS_RESTART) | T(RIGHTS_RESTART_BY_REQUESTS), false, false },
         { "patch", "", "pods", "status", OURS, false, true }, /* for readiness gates */
 };
 /* clang-format on */
@@ -58,6 +59,7 @@ const char *rights_task_to_string(RightsTask task) {
                 [WORKLOAD_ADVANCED_DAEMON_SET] = "set image of Advanced DaemonSets",
                 [RIGHTS_STATUS] = "status",
                 [RIGHTS_RESTART] = "restart",
+                [RIGHTS_RESTART_BY_REQUESTS] = "restart --request",
                 [RIGHTS_IMAGES] = "images",
                 [RIGHTS_PRELOAD] = "preload",
                 [RIGHTS_PRELOAD_BY_JOBS] = "preload",

@@ -22,6 +22,7 @@
 typedef enum RightsTask {
         RIGHTS_STATUS = _WORKLOAD_KIND_MAX,
         RIGHTS_RESTART,
+        RIGHTS_RESTART_BY_REQUESTS,
         RIGHTS_IMAGES,
         RIGHTS_PRELOAD,
         RIGHTS_PRELOAD_BY_JOBS, /* of OpenKruise */

@@ -177,7 +177,7 @@ static int step_pod(RolloutStep *step, const RolloutView *view, json_object *rec
 
 /* What limits how many pods change at a time */
 
-static int64_t desired_pods(const RolloutView *view) {
+int64_t view_desired_pods(const RolloutView *view) {
         if (view->kind == WORKLOAD_POD)
                 return 1;
         if (view->kind == WORKLOAD_DAEMON_SET)
@@ -185,8 +185,7 @@ static int64_t desired_pods(const RolloutView *view) {
         return object_integer(view->workload, "spec.replicas");
 }
 
-static int max_unavailable(const RolloutView *view, const RolloutLimits *limits, int64_t *ret,
-                           Error *reterr) {
+int view_max_unavailable(const RolloutView *view, const char *asked, int64_t *ret, Error *reterr) {
         json_object *own = object_at(view->workload,
                                      view->kind == WORKLOAD_DEPLOYMENT
                                              ? "spec.strategy.rollingUpdate.maxUnavailable"
@@ -194,14 +193,14 @@ static int max_unavailable(const RolloutView *view, const RolloutLimits *limits,
         /* As the kind's own controller does. */
         ShareRounding rounding =
                 view->kind == WORKLOAD_DEPLOYMENT ? SHARE_ROUNDED_DOWN : SHARE_ROUNDED_UP;
-        const char *text = limits->max_unavailable;
+        const char *text = asked;
         int64_t number = 1;
         int r = 0;
 
         if (!text && own)
                 text = json_object_get_string(own);
         if (text)
-                r = share_parse(text, desired_pods(view), rounding, &number, reterr);
+                r = share_parse(text, view_desired_pods(view), rounding, &number, reterr);
         if (r < 0)
                 return r;
 
@@ -233,7 +232,7 @@ static int64_t count_allowed(const RolloutView *view, json_object *record, json_
                 else
                         spare++;
         }
-        if (object_integer(budget, "status.expectedPods") > desired_pods(view))
+        if (object_integer(budget, "status.expectedPods") > view_desired_pods(view))
                 return allowed;
         return spare < allowed ? spare : allowed;
 }
@@ -329,8 +328,8 @@ static int step_next(const RolloutView *view, json_object *record, const Rollout
                      const Census *census, RolloutStep *step, Error *reterr) {
         json_object *pod = census->next;
         const char *budget;
-        int64_t n_missing = desired_pods(view) - census->n_pods, n_max;
-        int r = max_unavailable(view, limits, &n_max, reterr);
+        int64_t n_missing = view_desired_pods(view) - census->n_pods, n_max;
+        int r = view_max_unavailable(view, limits->max_unavailable, &n_max, reterr);
 
         if (r < 0)
                 return r;

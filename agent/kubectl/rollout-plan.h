@@ -48,6 +48,10 @@ typedef struct RolloutStep {
 
 #define ROLLOUT_STEP_INIT ((RolloutStep){ .action = ROLLOUT_WAIT })
 
+/* How many pods it should have, and how many may be unavailable: as asked, as its own strategy has it, or 1. */
+int64_t view_desired_pods(const RolloutView *view);
+int view_max_unavailable(const RolloutView *view, const char *asked, int64_t *ret, Error *reterr);
+
 int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                  RolloutStep *ret, Error *reterr);
 /* The same when another client has removed the record, which is known from before: what it holds is given back,

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves `kubectl inplace restart` on a real node: in batches, and what it says when it cannot."""
+"""Proves `kubectl inplace restart` on real nodes: by the kubelet alone, in a cluster without our definitions and
+agent, and by ContainerRecreateRequests; in batches, and what it says when it cannot.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +9,21 @@ import json
 import re
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fake import api_faults
-from lab.pod import container
+from lab.cluster import Cluster
+from lab.inplace import Inplace
+from lab.kube import Object
+from lab.kubelet import is_ready
+from lab.pod import VERIFIED, Pod, container, from_annotations, from_labels, shell, until_term
+from lab.registry import PushedImage, Registry
 from lab.wait import wait_until
+from test_kubectl_rollout import Workload, image_of, none_replaced
 
 pytestmark = pytest.mark.containers
 
@@ -38,11 +48,13 @@ def web(node_agent, make_pod, tools):
     ]
 
 
-def test_one_container(inplace, web):
+@pytest.mark.parametrize("flags", [(), ("--request",)], ids=["kubelet", "request"])
+def test_one_container(inplace, web, kube, flags):
     pod = web[0]
-    ran = inplace.run("restart", f"{pod.name}/main")
+    ran = inplace.run("restart", f"{pod.name}/main", *flags)
     assert ran.code == 0, ran.stderr
-    assert ran.stdout == f"pod/{pod.name} restarted\n"
+    assert ran.stdout == f"pod/{pod.name} restarting\npod/{pod.name} restarted\n"
+    assert len(kube.list(_REQUESTS)) == len(flags)
     assert pod.restarts() == {"main": 1, "side": 0}
     assert web[1].restarts() == {"main": 0, "side": 0}
 
@@ -50,7 +62,7 @@ def test_one_container(inplace, web):
 def test_selector_in_batches(inplace, web, kube):
     """One pod after the other: the second request is made after the first has ended."""
     version = kube.get(_REQUESTS)["metadata"]["resourceVersion"]
-    ran = inplace.run("restart", "-l", "app=kubectl-restart", "--containers=side", "-o", "json")
+    ran = inplace.run("restart", "-l", "app=kubectl-restart", "--request", "--containers=side", "-o", "json")
     assert ran.code == 0, ran.stderr
     items = json.loads(ran.stdout)["items"]
     assert {item["pod"] for item in items} == {pod.name for pod in web}
@@ -74,31 +86,35 @@ def _is_over(request: dict) -> bool:
 def test_same_pod_twice(inplace, web):
     """Several arguments for one pod are one request."""
     name = web[0].name
-    ran = inplace.run("restart", f"{name}/main", f"pod/{name}/side", f"{name}/main", "-o", "name")
+    arguments = f"{name}/main", f"pod/{name}/side", f"{name}/main"
+    ran = inplace.run("restart", *arguments, "--request", "-o", "name")
     assert ran.code == 0, ran.stderr
     assert ran.stdout == f"pod/{name}\n"
     assert web[0].restarts() == {"main": 1, "side": 1}
 
 
-def test_dry_run(inplace, web, kube):
-    ran = inplace.run("restart", web[0].name, "--dry-run=server")
+@pytest.mark.parametrize("flags", [(), ("--request",)], ids=["kubelet", "request"])
+def test_dry_run(inplace, web, kube, flags):
+    ran = inplace.run("restart", web[0].name, "--dry-run=server", *flags)
     assert (ran.code, ran.stdout) == (0, f"pod/{web[0].name} restarted (server dry run)\n")
     assert kube.list(_REQUESTS) == []
+    assert "@" not in web[0].get()["spec"]["containers"][0]["image"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("code", "arguments", "words"),
     [
-        (("no-such-pod",), "no-such-pod: there is no such pod that runs in namespace default"),
-        (("{pod}/none",), 'has no container "none"'),
-        (("{pod}", "no-such-pod"), "no-such-pod: there is no such pod"),
-        (("{pod}", "--max-unavailable=many"), '--max-unavailable: "many"'),
-        (("a/b/c/d",), "expected POD"),
+        (1, ("no-such-pod",), "no-such-pod: there is no such pod that runs in namespace default"),
+        (1, ("{pod}/none",), 'has no container "none"'),
+        (1, ("{pod}", "no-such-pod"), "no-such-pod: there is no such pod"),
+        (2, ("{pod}", "--max-unavailable=many"), '--max-unavailable: "many"'),
+        (1, ("a/b/c/d",), "expected POD"),
+        (2, ("{pod}", "--label=colour"), "expected KEY=VALUE"),
     ],
 )
-def test_refused_before_anything(inplace, web, kube, arguments, words):
+def test_refused_before_anything(inplace, web, kube, code, arguments, words):
     ran = inplace.run("restart", *(text.format(pod=web[0].name) for text in arguments))
-    assert ran.code == 1
+    assert ran.code == code
     assert words in ran.stderr
     assert kube.list(_REQUESTS) == []
 
@@ -106,14 +122,14 @@ def test_refused_before_anything(inplace, web, kube, arguments, words):
 def test_failure_stops(inplace, web, kube, node_agent):
     """A pod whose containers are not started again ends it, and the rest is left alone."""
     node_agent.terminate()
-    with inplace.start("restart", "-l", "app=kubectl-restart") as child:
+    with inplace.start("restart", "-l", "app=kubectl-restart", "--request") as child:
         (request,) = wait_until(lambda: kube.list(_REQUESTS), 30, "request")
         state = {"name": "main", "phase": "Failed", "message": "it cannot be stopped"}
         status = {"phase": "Completed", "containerRecreateStates": [state]}
         kube.patch(f"{_REQUESTS}/{request['metadata']['name']}/status", {"status": status})
         output, errors = child.communicate(timeout=60)
     assert child.returncode == 1
-    assert output == ""
+    assert output.endswith(" restarting\n") and output.count("\n") == 1
     assert "was not restarted: container main: it cannot be stopped" in errors
     assert "1 of 2 pods were left alone" in errors
     assert len(kube.list(_REQUESTS)) == 1
@@ -122,7 +138,7 @@ def test_failure_stops(inplace, web, kube, node_agent):
 def test_interrupted(inplace, web, kube, node_agent):
     """Ctrl-C leaves the request that runs, and says how to follow it."""
     node_agent.terminate()
-    with inplace.start("restart", "-l", "app=kubectl-restart") as child:
+    with inplace.start("restart", "-l", "app=kubectl-restart", "--request") as child:
         wait_until(lambda: kube.list(_REQUESTS), 30, "request")
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=60)
@@ -140,7 +156,7 @@ def test_interrupted_while_it_writes(behind, web, kube, node_agent):
     node_agent.terminate()
     confirmed = threading.Event()
     api.on("^POST .*containerrecreaterequests", api_faults.answer_when(confirmed))
-    with inplace.start("restart", "-l", "app=kubectl-restart") as child:
+    with inplace.start("restart", "-l", "app=kubectl-restart", "--request") as child:
         wait_until(lambda: kube.list(_REQUESTS), 30, "request")
         child.send_signal(signal.SIGINT)
         wait_until(lambda: not _has_signals(child.pid), 30, "end of the signal's way")
@@ -159,7 +175,295 @@ def _has_signals(pid: int) -> bool:
 
 def test_timeout(inplace, web, kube, node_agent):
     node_agent.terminate()
-    ran = inplace.run("restart", web[0].name, "--timeout=2s")
+    ran = inplace.run("restart", web[0].name, "--request", "--timeout=2s")
     assert ran.code == 124
     assert "timed out" in ran.stderr
     assert len(kube.list(_REQUESTS)) == 1
+
+
+def test_awaited_request_is_named(inplace, web, node_agent):
+    """Where no agent carries it out, the user is told after five seconds."""
+    node_agent.terminate()
+    ran = inplace.run("restart", web[0].name, "--request", "--timeout=8s")
+    assert ran.code == 124
+    assert f"waiting for pod/{web[0].name}: the agent of its node has not completed" in ran.stderr
+
+
+def test_agent_agrees(inplace, node_agent, make_pod, tools, settle):
+    """The agent does not restart for metadata what the kubelet has started with them, and verifies the other spelling."""
+    pod = make_pod(container("main", tools, env=from_annotations(COLOUR="colour")), annotations={"colour": "red"})
+    pod.wait_meta()
+    pod.begin_update(annotations={"colour": "blue"})
+    pod.wait_restarted("main", 1)
+    pod.wait_condition(VERIFIED, "True")
+    pod.set_condition("InPlaceUpdateReady", "True")
+    ran = inplace.run("restart", pod.name, "--annotation", "colour=green")
+    assert ran.code == 0, ran.stderr
+    pod.wait_environment("main", "COLOUR", "green")
+    settle()
+    assert pod.restarts() == {"main": 2}
+    pod.wait_condition(VERIFIED, "True")
+
+
+# In a cluster with nothing of ours in it, and with the kubelet's own back-off
+
+
+@pytest.fixture(scope="module")
+def bare(session_folder, registry) -> Iterator[Cluster]:
+    with Cluster(session_folder / "bare", registry, hasty=False) as made:
+        yield made
+
+
+@pytest.fixture
+def person(bare, folder) -> Inplace:
+    return Inplace(bare.control_plane.admin_kubeconfig, folder.path)
+
+
+@pytest.fixture(scope="module")
+def images(registry) -> list[PushedImage]:
+    return [registry.push_image("t/restart", str(n), [1000 + n], busybox=True) for n in (1, 2)]
+
+
+@pytest.fixture
+def start_pod(bare) -> Iterator[Callable[..., Pod]]:
+    made: list[Pod] = []
+
+    def start(*containers: Object, must_wait: bool = True, **more: Any) -> Pod:
+        made.append(Pod(bare.node, *containers, owner=False, **more))
+        return made[-1].start() if must_wait else made[-1].create()
+
+    yield start
+    for pod in made:
+        pod.delete()
+
+
+@pytest.fixture
+def make_workload(bare, images) -> Iterator[Callable[..., Workload]]:
+    made: list[Workload] = []
+
+    def make(kind: str, *arguments: Any, **spec: Any) -> Workload:
+        made.append(Workload(bare, kind, images[0].reference, *arguments, **spec))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.delete()
+
+
+def _restart(person: Inplace, *arguments: str) -> str:
+    ran = person.run("restart", *arguments)
+    assert ran.code == 0, ran.stdout + ran.stderr
+    return ran.stderr
+
+
+def _image(pod: Pod) -> str:
+    return image_of(pod.get())
+
+
+@pytest.mark.timeout(180)
+def test_there_and_back(person, start_pod, images):
+    """Nothing is pulled; the tag comes back; and what the kubelet delays is announced and explained."""
+    tag, digest = images[0].reference, images[0].manifest_digest
+    pod = start_pod(container("main", tag))
+    image_id = pod.status("main")["imageID"]
+    spellings = [f"{tag}@{digest}", tag, f"{tag.rpartition(':')[0]}@{digest}"]
+    for n, spelling in enumerate(spellings, 1):
+        errors = _restart(person, pod.name)
+        assert errors == ""
+        assert (_image(pod), pod.restarts()) == (spelling, {"main": n})
+        shown = person.run("status", pod.name, "-o", "wide")
+        assert shown.code == 0 and f" {tag} " in shown.stdout, shown.stdout + shown.stderr
+    errors = _restart(person, pod.name)
+    assert f"pod/{pod.name}: the kubelet may start it up to 10s later" in errors
+    assert re.search(rf"waiting for pod/{pod.name}: the kubelet starts main again in \ds: it delays", errors), errors
+    assert pod.restarts() == {"main": 4}
+    assert pod.status("main")["imageID"] == image_id
+    assert not pod.events("Pulling", from_kubelet=True)[1:]
+
+
+def test_metadata(person, start_pod, images):
+    """Labels and annotations change with the restart, and the container has what is made from them."""
+    env = [*from_labels(COLOUR="colour"), *from_annotations(SIZE="size", SHAPE="shape")]
+    pod = start_pod(
+        container("main", images[0].reference, env=env),
+        labels={"colour": "red"},
+        annotations={"size": "1", "shape": "round"},
+    )
+    changes = "--label=colour=blue", "--annotation", "size=2,3", "--annotation=shape-"
+    _restart(person, pod.name, *changes)
+    assert pod.restarts() == {"main": 1}
+    environment = pod.environment("main")
+    assert (environment["COLOUR"], environment["SIZE"], environment["SHAPE"]) == ("blue", "2,3", "")
+    assert "shape" not in pod.get()["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset", "replicaset"])
+@pytest.mark.timeout(180)
+def test_workload(person, make_workload, images, kind):
+    """The pods stay, one restarts at a time, and no controller takes another spelling for another revision."""
+    workload = make_workload(kind)
+    before = workload.uids()
+    version = workload.kube.get(_PODS)["metadata"]["resourceVersion"]
+    with none_replaced(workload):
+        ran = person.run("restart", workload.name, "--label=colour=blue")
+        assert ran.code == 0, ran.stderr
+        verbs = [line.split()[1] for line in ran.stdout.splitlines()]
+        assert verbs == workload.n_pods * ["restarting", "restarted"]
+        assert {_restarts(pod) for pod in workload.pods()} == {1}
+        assert all("@" in image_of(pod) for pod in workload.pods())
+        _restart(person, f"{workload.name}/main")
+        workload.assert_runs(images[0].reference)
+    assert workload.uids() == before
+    assert len({pod["metadata"]["labels"]["colour"] for pod in workload.pods()}) == 1
+    assert _most_unready(workload, version) <= 1
+
+
+_PODS = "/api/v1/namespaces/default/pods"
+
+
+def _restarts(pod: Object) -> int:
+    return pod["status"]["containerStatuses"][0]["restartCount"]
+
+
+def _most_unready(workload: Workload, version: str) -> int:
+    """At the same time, since that version."""
+    unready: set[str] = set()
+    most = 0
+    query = {"labelSelector": f"app={workload.app}", "resourceVersion": version, "timeoutSeconds": "2"}
+    for event in workload.kube.watch(_PODS, 60, **query):
+        name = event["object"]["metadata"]["name"]
+        unready = unready - {name} if is_ready(event["object"]) else unready | {name}
+        most = max(most, len(unready))
+    return most
+
+
+def test_label_of_the_selector(person, make_workload):
+    """The ReplicaSet would replace the pod that it loses."""
+    workload = make_workload("deployment", 1)
+    (pod,) = workload.pods()
+    for name in workload.name, pod["metadata"]["name"]:
+        ran = person.run("restart", name, "--label=app=other")
+        assert ran.code == 1
+        assert "--label changes a label by which its controller finds the pod" in ran.stderr
+    assert [_restarts(one) for one in workload.pods()] == [0]
+
+
+@pytest.mark.timeout(180)
+def test_budget(bare, person, make_workload):
+    """A PodDisruptionBudget that allows nothing is waited for, by name."""
+    workload = make_workload("deployment", 2)
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": workload.app, "namespace": "default"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": workload.app}}},
+    }
+    path = f"/apis/policy/v1/namespaces/default/poddisruptionbudgets/{workload.app}"
+    bare.admin.create(budget)
+    bare.admin.wait_for(path, lambda one: one.get("status", {}).get("currentHealthy") == 2, 30)
+    try:
+        with person.running("restart", workload.name) as child:
+            line = child.stderr.readline()
+            assert f'until the PodDisruptionBudget "{workload.app}" allows another pod' in line
+            assert {_restarts(pod) for pod in workload.pods()} == {0}
+            bare.admin.patch(path, {"spec": {"minAvailable": 1}})
+            output, errors = child.communicate(timeout=60)
+        assert child.returncode == 0, errors
+    finally:
+        bare.admin.delete(path)
+    assert {_restarts(pod) for pod in workload.pods()} == {1}
+    assert output.count(" restarted\n") == 2
+
+
+@pytest.mark.timeout(180)
+def test_min_ready_seconds(person, make_workload):
+    """The second pod begins when the first one has been ready for so long."""
+    workload = make_workload("deployment", 2, minReadySeconds=4)
+    wait_until(lambda: workload.get()["status"].get("availableReplicas") == 2, 60, "available pods")
+    _restart(person, workload.name)
+    starts = sorted(
+        pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] for pod in workload.pods()
+    )
+    first, second = (int(time[-3:-1]) for time in starts)
+    assert (second - first) % 60 >= 4
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_update_after_restart(person, make_workload, images, kind):
+    """An update and its undo go on from either spelling, and the same image is no update."""
+    workload = make_workload(kind)
+    before = workload.uids()
+    with none_replaced(workload):
+        _restart(person, workload.name)
+        again = person.run("set", "image", workload.name, f"main={images[0].reference}")
+        assert again.code == 0 and "has these images already" in again.stdout, again.stdout + again.stderr
+        ran = person.run("set", "image", workload.name, f"main={images[1].reference}")
+        assert ran.code == 0, ran.stderr
+        workload.assert_runs(images[1].reference)
+        _restart(person, workload.name)
+        ran = person.run("rollout", workload.name, "--undo", timeout=120)
+        assert ran.code == 0, ran.stderr
+        workload.assert_runs(images[0].reference)
+    assert workload.uids() == before
+
+
+def test_crash_loop(person, start_pod, images):
+    """A container that waits in CrashLoopBackOff is started at once, and one that ends again is no success."""
+    command = shell("test -z $FAIL || exit 7; trap exit TERM; while :; do sleep 3600 & wait; done")
+    crashing = container("main", images[0].reference, command=command, env=from_annotations(FAIL="fail"))
+    pod = start_pod(crashing, annotations={"fail": "yes"}, must_wait=False)
+    pod.wait(lambda one: _waits_for(one, "CrashLoopBackOff"), 60)
+    ran = person.run("restart", pod.name)
+    assert ran.code == 1
+    assert "container main has ended again, with exit code 7" in ran.stderr
+    pod.wait(lambda one: _waits_for(one, "CrashLoopBackOff"), 60)
+    _restart(person, pod.name, "--annotation=fail-")
+    pod.wait(is_ready, 30)
+
+
+def _waits_for(pod: Object, reason: str) -> bool:
+    statuses = pod["status"].get("containerStatuses", [])
+    return any(one["state"].get("waiting", {}).get("reason") == reason for one in statuses)
+
+
+@pytest.mark.timeout(180)
+def test_registry_away(folder, person, start_pod):
+    """With the pull policy Always the kubelet asks the registry; where that fails, the pod gets its image's name back."""
+    with Registry(folder / "away") as away:
+        image = away.push_image("t/away", "1", busybox=True)
+        pods = [
+            start_pod(container("main", image.reference, imagePullPolicy=policy))
+            for policy in ("IfNotPresent", "Always")
+        ]
+        away.stop()
+        _restart(person, pods[0].name)
+        ran = person.run("restart", pods[1].name, timeout=90)
+        assert ran.code == 1
+        assert "was not restarted: container main: ImagePullBackOff" in ran.stderr
+        assert "its images are written as before again" in ran.stderr
+        assert _image(pods[1]) == image.reference
+        away.start()
+        pods[1].wait(is_ready, 90)
+
+
+def test_loaded_image(bare, person, start_pod, registry):
+    """There is no digest of its repository: the reason is said, and nothing has changed."""
+    image = registry.push_image("t/loaded", "1", [3333], busybox=True)
+    runtime, loaded = bare.node.runtime, "loaded.example/app:1"
+    runtime.pull(image.reference)
+    runtime.ctr("images", "tag", image.reference, loaded)
+    for name in image.reference, image.digest_reference:
+        runtime.untag(name)
+    pod = start_pod(container("main", loaded))
+    ran = person.run("restart", pod.name)
+    assert ran.code == 1
+    assert "cannot be restarted by its digest" in ran.stderr
+    assert (_image(pod), pod.restarts()) == (loaded, {"main": 0})
+
+
+def test_no_requests(person, start_pod, images):
+    pod = start_pod(container("main", images[0].reference))
+    ran = person.run("restart", pod.name, "--request")
+    assert ran.code == 1
+    assert "serves no ContainerRecreateRequests" in ran.stderr

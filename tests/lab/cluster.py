@@ -44,7 +44,8 @@ IMAGE = "registry.example/inplaced"  # as the manifests call it
 class Cluster(Closing):
     """Until closed. There is no kube-proxy; one address stands for the service of the API server."""
 
-    def __init__(self, folder: Path, registry: Registry) -> None:
+    def __init__(self, folder: Path, registry: Registry, *, hasty: bool = True) -> None:
+        """`hasty`: the kubelet starts containers again without its back-off."""
         self.folder = folder
         self.folder.mkdir(parents=True)
         networks = list(_SERVICES.subnets(new_prefix=28))
@@ -57,7 +58,7 @@ class Cluster(Closing):
             apiserver_flags=_ADMISSION,
         )
         self.admin = self.control_plane.admin
-        self.node = Kubelet(folder / "node", self.control_plane, registry, "lab", config=_HASTY)
+        self.node = Kubelet(folder / "node", self.control_plane, registry, "lab", config=_HASTY if hasty else None)
         _share(self.node.runtime.folder)
         self.node.interface.add(self.control_plane.service_address)
         self._service = TcpProxy(

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <json-c/json.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,31 +147,125 @@ static void test_ends(void **state) {
 static void test_pods(void **state) {
         static const struct {
                 const char *pod;
-                bool is_over, is_ready;
+                bool is_over;
         } cases[] = {
-                { "{}", false, false },
-                { "{'status':{'phase':'Running','conditions':[{'type':'Ready','status':'True'}]}}",
-                  false, true },
-                { "{'status':{'phase':'Running','conditions':[{'type':'Ready','status':'False'}]}}",
-                  false, false },
-                { "{'status':{'phase':'Succeeded'}}", true, false },
-                { "{'status':{'phase':'Failed'}}", true, false },
-                { "{'metadata':{'deletionTimestamp':'x'}}", true, false },
+                { "{}", false },
+                { "{'status':{'phase':'Running'}}", false },
+                { "{'status':{'phase':'Succeeded'}}", true },
+                { "{'status':{'phase':'Failed'}}", true },
+                { "{'metadata':{'deletionTimestamp':'x'}}", true },
         };
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 cleanup(json_object_put_p) json_object *pod = parse(cases[i].pod);
 
                 assert_int_equal(restart_plan_is_over(pod), cases[i].is_over);
-                assert_int_equal(restart_plan_is_ready(pod), cases[i].is_ready);
+        }
+}
+
+#define READY_POD "{'status':{'conditions':[{'type':'Ready','status':'True'}]}}"
+#define NOW_SEC 100
+
+static void test_observe(void **state) {
+        static const struct {
+                const char *status; /* of container a, whose ID was "1" */
+                RestartEnd end;
+                const char *why; /* begins so */
+        } cases[] = {
+                { "1','state':{'running':{}}", RESTART_RUNNING,
+                  "the old container of a is stopping (grace period 30s)" },
+                { "2','state':{'running':{}}", RESTART_SUCCEEDED, NULL },
+                { "2','state':{'terminated':{'exitCode':0}}", RESTART_SUCCEEDED, NULL },
+                { "2','state':{'terminated':{'exitCode':7}}", RESTART_FAILED,
+                  "container a has ended again, with exit code 7" },
+                { "2','state':{'waiting':{'reason':'CrashLoopBackOff'}},'lastState':{'terminated':{'exitCode':7}}",
+                  RESTART_FAILED, "container a has ended again, with exit code 7" },
+                { "1','state':{'waiting':{'reason':'CrashLoopBackOff','message':'back-off 1m20s restarting'}},"
+                  "'lastState':{'terminated':{'finishedAt':'1970-01-01T00:01:00Z'}}",
+                  RESTART_RUNNING, "the kubelet starts a again in 40s: " },
+                { "1','state':{'waiting':{'reason':'CrashLoopBackOff','message':'back-off 10s restarting'}},"
+                  "'lastState':{'terminated':{'finishedAt':'1970-01-01T00:01:00Z'}}",
+                  RESTART_RUNNING, "the kubelet starts a again when its back-off is over" },
+                { "1','state':{'waiting':{'reason':'ErrImagePull'}}", RESTART_RUNNING,
+                  "container a: ErrImagePull" },
+                { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of r@B'}}",
+                  RESTART_NOT_PULLED, "container a: ImagePullBackOff: of r@B" },
+                { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of r:1'}}",
+                  RESTART_RUNNING, "container a: ImagePullBackOff" },
+        };
+        cleanup(json_object_put_p) json_object *names = parse("['a']");
+        cleanup(json_object_put_p) json_object *before =
+                parse("{'status':{'containerStatuses':[{'name':'a','containerID':'1'}]}}");
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                cleanup(free_p) char *text = NULL;
+                cleanup(json_object_put_p) json_object *pod = NULL;
+                cleanup(free_p) char *why = NULL;
+                RestartEnd end;
+
+                assert_true(asprintf(&text,
+                                     "{'spec':{'terminationGracePeriodSeconds':30,'containers':"
+                                     "[{'name':'a','image':'r@B'}]},'status':{'containerStatuses':"
+                                     "[{'name':'a','containerID':'%s}]}}",
+                                     cases[i].status) >= 0);
+                pod = parse(text);
+                assert_int_equal(restart_plan_observe(before, pod, names, NOW_SEC, &end, &why), 0);
+                assert_int_equal(end, cases[i].end);
+                if (cases[i].why)
+                        assert_memory_equal(why, cases[i].why, strlen(cases[i].why));
+                else
+                        assert_null(why);
+        }
+}
+
+static void test_allowance(void **state) {
+        static const struct {
+                const char *budgets;
+                const char *pods; /* NULL: there is no workload */
+                int64_t max, allowed;
+                const char *why;
+        } cases[] = {
+                { "{}", NULL, 2, 2, NULL },
+                { "{'b':{'spec':{'selector':{}},'status':{'disruptionsAllowed':1}}}", NULL, 2, 1,
+                  NULL },
+                { "{'b':{'spec':{'selector':{}},'status':{'disruptionsAllowed':0}}}", NULL, 2, 0,
+                  "until the PodDisruptionBudget \"b\" allows another pod" },
+                { "{'b':{'spec':{'selector':{'matchLabels':{'app':'other'}}}}}", NULL, 2, 2, NULL },
+                { "{}", "{'p':" READY_POD ",'q':" READY_POD "}", 1, 1, NULL },
+                { "{}", "{'p':" READY_POD ",'q':{}}", 2, 1, NULL },
+                { "{}", "{'p':" READY_POD "}", 1, 0,
+                  "until more pods are available: 1 of 2 are not, --max-unavailable is 1" },
+        };
+
+        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+                cleanup(json_object_put_p) json_object *budgets = parse(cases[i].budgets);
+                cleanup(json_object_put_p) json_object *pods = parse(cases[i].pods ?: "{}");
+                cleanup(json_object_put_p) json_object *pod =
+                        parse("{'metadata':{'labels':{'app':'web'}}}");
+                cleanup(json_object_put_p) json_object *workload = parse("{'spec':{'replicas':2}}");
+                cleanup(free_p) char *why = NULL;
+                const RolloutView view = { .kind = WORKLOAD_DEPLOYMENT,
+                                           .workload = cases[i].pods ? workload : NULL,
+                                           .pods = pods,
+                                           .budgets = budgets };
+                int64_t allowed;
+
+                assert_int_equal(restart_plan_allowance(&view, cases[i].max, pod, &allowed, &why),
+                                 0);
+                assert_int_equal(allowed, cases[i].allowed);
+                if (cases[i].why)
+                        assert_string_equal(why, cases[i].why);
+                else
+                        assert_null(why);
         }
 }
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_targets), cmocka_unit_test(test_containers),
-                cmocka_unit_test(test_body),    cmocka_unit_test(test_ends),
-                cmocka_unit_test(test_pods),
+                cmocka_unit_test(test_targets),   cmocka_unit_test(test_containers),
+                cmocka_unit_test(test_body),      cmocka_unit_test(test_ends),
+                cmocka_unit_test(test_pods),      cmocka_unit_test(test_observe),
+                cmocka_unit_test(test_allowance),
         };
 
         return cmocka_run_group_tests_name("kubectl-restart-plan", tests, NULL, NULL);

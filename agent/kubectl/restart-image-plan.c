@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/restart-image-plan.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/image/image-ref.h"
+#include "agent/kubectl/workload.h"
+
+/* Defaults of the kubelet. It forgets a container's starts when it has run that long. */
+#define BACKOFF_SEC 10
+#define BACKOFF_MAX_SEC 300
+#define BACKOFF_FORGOTTEN_SEC 600
+
+#define TAG_UNKNOWN "restarted" /* beside a digest a tag has no meaning */
+#define N_SPELLINGS 3
+
+static int parse_changes(const char *flag, const char *const *texts, json_object **ret,
+                         Error *reterr) {
+        cleanup(json_object_put_p) json_object *map = json_object_new_object();
+
+        if (!map)
+                return -ENOMEM;
+
+        for (; *texts; texts++) {
+                const char *equals = strchr(*texts, '=');
+                size_t size = equals ? (size_t) (equals - *texts) : strlen(*texts);
+                bool removes = !equals && size > 0 && (*texts)[size - 1] == '-';
+                cleanup(free_p) char *key = strndup(*texts, removes ? size - 1 : size);
+                int r;
+
+                if (!key)
+                        return -ENOMEM;
+                if (!key[0] || (!equals && !removes))
+                        return error_set(reterr, ERROR_INVALID,
+                                         "--%s: \"%s\": expected KEY=VALUE, or KEY- to remove it",
+                                         flag, *texts);
+                r = removes ? patch_add_null(map, key) : patch_add_text(map, key, equals + 1);
+                if (r < 0)
+                        return r;
+        }
+
+        *ret = take_ptr(map);
+        return 0;
+}
+
+int restart_changes_parse(const char *const *labels, const char *const *annotations,
+                          json_object **ret, Error *reterr) {
+        cleanup(json_object_put_p) json_object *changes = json_object_new_object();
+        json_object *map;
+        int r;
+
+        r = parse_changes("label", labels, &map, reterr);
+        if (r >= 0)
+                r = patch_add(changes, "labels", map);
+        if (r >= 0)
+                r = parse_changes("annotation", annotations, &map, reterr);
+        if (r >= 0)
+                r = patch_add(changes, "annotations", map);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(changes);
+        return 0;
+}
+
+int restart_changes_check(json_object *changes, json_object *pod, json_object *selector,
+                          Error *reterr) {
+        cleanup(json_object_put_p) json_object *labels = NULL;
+        json_object *known = object_at(pod, "metadata.labels");
+        int r;
+
+        if (known && json_object_deep_copy(known, &labels, NULL) < 0)
+                return -ENOMEM;
+        r = json_merge_patch(&labels, object_at(changes, "labels"));
+        if (r < 0)
+                return r;
+        if (selector_matches(selector, labels))
+                return 0;
+
+        return error_set(
+                reterr, ERROR_INVALID,
+                "pod/%s: --label changes a label by which its controller finds the pod, and would "
+                "replace it",
+                object_name(pod));
+}
+
+/* The size of "host:5000/app" in "host:5000/app:1" and "host:5000/app@sha256:...". */
+static size_t name_size(const char *image) {
+        size_t size = strcspn(image, "@");
+
+        for (size_t i = size; i > 0 && image[i - 1] != '/'; i--)
+                if (image[i - 1] == ':')
+                        return i - 1;
+
+        return size;
+}
+
+static json_object *status_of(json_object *pod, const char *container) {
+        return list_find(object_at(pod, "status.containerStatuses"), "name", container)
+                       ?: list_find(object_at(pod, "status.initContainerStatuses"), "name",
+                                    container);
+}
+
+/* The digest of the image that runs, in the repository of this image. */
+static int find_digest(json_object *pod, const char *container, const char *image, ImageRef *ret,
+                       Error *reterr) {
+        static const char scheme[] = "docker-pullable://"; /* cri-dockerd has it */
+        const char *id = json_get_text(status_of(pod, container), "imageID") ?: "";
+        ImageRef running, written;
+
+        if (strncmp(id, scheme, strlen(scheme)) == 0)
+                id += strlen(scheme);
+        if (image_ref_parse(image, SHORT_NAMES_HUB, &written, NULL) < 0)
+                return error_set(reterr, ERROR_INVALID, "pod/%s: \"%s\" is no name of an image",
+                                 object_name(pod), image);
+        if (written.digest[0]) {
+                *ret = written;
+                return 0;
+        }
+        if (!id[0])
+                return error_set(reterr, ERROR_INVALID,
+                                 "pod/%s: container %s has not been started yet", object_name(pod),
+                                 container);
+        if (image_ref_parse(id, SHORT_NAMES_HUB, &running, NULL) < 0 || !running.digest[0] ||
+            strcmp(running.registry, written.registry) != 0 ||
+            strcmp(running.repository, written.repository) != 0)
+                return error_set(
+                        reterr, ERROR_INVALID,
+                        "pod/%s: container %s cannot be restarted by its digest: its node has the image as "
+                        "\"%s\", which is no digest of the repository of %s (it was loaded, "
+                        "or pulled by another name)",
+                        object_name(pod), container, id, image);
+
+        strcpy(written.digest, running.digest);
+        *ret = written;
+        return 0;
+}
+
+static json_object *container_of(json_object *pod, const char *container) {
+        return list_find(object_at(pod, "spec.containers"), "name", container)
+                       ?: list_find(object_at(pod, "spec.initContainers"), "name", container);
+}
+
+/* As far as is known, the image as it was written is the same on the node: by its digest, or by a tag that the runtime
+ * calls the running image by. */
+static bool is_still_same(json_object *pod, const char *container, const char *written) {
+        const char *named = json_get_text(status_of(pod, container), "image");
+        ImageRef a, b;
+
+        if (strchr(written, '@'))
+                return true;
+        if (!named || json_is(container_of(pod, container), "imagePullPolicy", "Always"))
+                return false;
+        return image_ref_parse(written, SHORT_NAMES_HUB, &a, NULL) >= 0 &&
+               image_ref_parse(named, SHORT_NAMES_HUB, &b, NULL) >= 0 && image_ref_equal(&a, &b);
+}
+
+typedef struct Spelling {
+        char *texts[N_SPELLINGS]; /* NULL: there is no such */
+} Spelling;
+
+static void spelling_done(Spelling *spelling) {
+        for (size_t i = 0; i < N_SPELLINGS; i++)
+                free(spelling->texts[i]);
+}
+
+/* As it was written, if that is sure to be the same, and the digest with and without the tag. */
+static int list_spellings(json_object *pod, const char *container, const char *written,
+                          Spelling *ret, Error *reterr) {
+        int size = (int) name_size(written);
+        ImageRef ref;
+        int r = find_digest(pod, container, written, &ref, reterr);
+
+        if (r < 0)
+                return r;
+        if (is_still_same(pod, container, written))
+                r = text_copy(written, &ret->texts[0]);
+        if (r >= 0)
+                r = text_format(&ret->texts[1], "%.*s:%s@%s", size, written,
+                                ref.tag[0] ? ref.tag : TAG_UNKNOWN, ref.digest);
+        if (r >= 0)
+                r = text_format(&ret->texts[2], "%.*s@%s", size, written, ref.digest);
+        return r < 0 ? r : 0;
+}
+
+/* {spelling: {"n", "at"}}: how often one was used before the kubelet forgets it. */
+static int64_t count_starts(json_object *starts, const char *spelling, int64_t now_sec) {
+        json_object *start = json_get(starts, spelling, json_type_object);
+        int64_t n = json_get_integer(start, "n");
+
+        if (n <= 0 || now_sec - json_get_time(start, "at") >= BACKOFF_FORGOTTEN_SEC)
+                return 0;
+        return n < 16 ? n : 16;
+}
+
+static int64_t delay_after(int64_t n_starts) {
+        int64_t delay_sec = BACKOFF_SEC << (n_starts > 0 ? n_starts - 1 : 0);
+
+        if (n_starts == 0)
+                return 0;
+        return delay_sec < BACKOFF_MAX_SEC ? delay_sec : BACKOFF_MAX_SEC;
+}
+
+/* The spelling that the kubelet has started least often. */
+static const char *choose(const Spelling *spelling, json_object *starts, const char *current,
+                          int64_t now_sec, int64_t *ret_starts) {
+        const char *chosen = NULL;
+
+        for (size_t i = 0; i < N_SPELLINGS; i++) {
+                const char *text = spelling->texts[i];
+                int64_t n = text ? count_starts(starts, text, now_sec) : 0;
+
+                if (!text || strcmp(text, current) == 0 || (chosen && n >= *ret_starts))
+                        continue;
+                chosen = text;
+                *ret_starts = n;
+        }
+        return chosen;
+}
+
+static json_object *read_annotation(json_object *pod) {
+        json_object *annotations = object_at(pod, "metadata.annotations");
+        const char *text = annotations ? json_get_text(annotations, RESTART_ANNOTATION) : NULL;
+        json_object *known = NULL;
+
+        if (text && json_parse(text, strlen(text), &known, NULL) >= 0 &&
+            json_object_is_type(known, json_type_object))
+                return known;
+
+        json_object_put(known);
+        return json_object_new_object();
+}
+
+/* With those that the kubelet has not forgotten. */
+static json_object *make_starts(json_object *before, const char *chosen, int64_t n_starts,
+                                int64_t now_sec) {
+        cleanup(json_object_put_p) json_object *starts = json_object_new_object();
+        cleanup(json_object_put_p) json_object *start = json_object_new_object();
+        char time[RFC3339_SIZE];
+
+        if (before) {
+                json_object_object_foreach(before, spelling, known) {
+                        if (count_starts(before, spelling, now_sec) > 0 &&
+                            patch_add(starts, spelling, json_object_get(known)) < 0)
+                                return NULL;
+                }
+        }
+        if (patch_add(start, "n", json_object_new_int64(n_starts + 1)) < 0 ||
+            patch_add_text(start, "at", rfc3339_format(now_sec, time)) < 0 ||
+            patch_add(starts, chosen, take_ptr(start)) < 0)
+                return NULL;
+
+        return take_ptr(starts);
+}
+
+/* Adds one container to the images of the patch and to the annotation. */
+static int respell(json_object *pod, const char *container, int64_t now_sec, json_object *images,
+                   json_object *annotation, int64_t *delay_sec, Error *reterr) {
+        cleanup(json_object_put_p) json_object *entry = json_object_new_object();
+        cleanup(spelling_done) Spelling spelling = { .texts = { NULL } };
+        cleanup(free_p) char *written = NULL;
+        json_object *known = json_get(annotation, container, json_type_object);
+        json_object *starts = json_get(known, "starts", json_type_object);
+        const char *current = template_image(pod, container), *chosen;
+        int64_t n_starts = 0;
+        int r = template_written_image(pod, container, &written);
+
+        if (r >= 0 && !written)
+                return error_set(reterr, ERROR_INVALID, "pod/%s: container %s has no image",
+                                 object_name(pod), container);
+        if (r >= 0)
+                r = list_spellings(pod, container, written, &spelling, reterr);
+        if (r < 0)
+                return r;
+
+        chosen = choose(&spelling, starts, current, now_sec, &n_starts);
+        if (delay_after(n_starts) > *delay_sec)
+                *delay_sec = delay_after(n_starts);
+        if (!entry || patch_add_text(entry, "image", written) < 0 ||
+            patch_add_text(entry, "as", chosen) < 0 ||
+            patch_add(entry, "starts", make_starts(starts, chosen, n_starts, now_sec)) < 0 ||
+            patch_add_text(images, container, chosen) < 0 ||
+            patch_add(annotation, container, take_ptr(entry)) < 0)
+                return -ENOMEM;
+
+        return 0;
+}
+
+/* For the object that was seen: it may be another one by now. */
+static json_object *identify(json_object *pod) {
+        static const char *const keys[] = { "uid", "resourceVersion" };
+        cleanup(json_object_put_p) json_object *metadata = json_object_new_object();
+
+        for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+                if (patch_add_text(metadata, keys[i],
+                                   json_get_text(object_at(pod, "metadata"), keys[i]) ?: "") < 0)
+                        return NULL;
+
+        return take_ptr(metadata);
+}
+
+static json_object *wrap(json_object *metadata, json_object *spec) {
+        cleanup(json_object_put_p) json_object *patch = patch_wrap("metadata", metadata);
+
+        return patch_add(patch, "spec", spec) < 0 ? NULL : take_ptr(patch);
+}
+
+static int add_metadata(json_object *metadata, json_object *changes, json_object *annotation) {
+        cleanup(json_object_put_p) json_object *annotations = NULL;
+        json_object *asked = object_at(changes, "annotations");
+        int r = 0;
+
+        if (asked && json_object_deep_copy(asked, &annotations, NULL) < 0)
+                return -ENOMEM;
+        if (!annotations)
+                annotations = json_object_new_object();
+        r = patch_add_text(annotations, RESTART_ANNOTATION, json_to_text(annotation));
+        if (r >= 0)
+                r = patch_add(metadata, "annotations", take_ptr(annotations));
+        if (r >= 0 && object_at(changes, "labels"))
+                r = patch_add(metadata, "labels", json_object_get(object_at(changes, "labels")));
+        return r;
+}
+
+int restart_image_patch(json_object *pod, json_object *containers, json_object *changes,
+                        int64_t now_sec, json_object **ret, int64_t *ret_delay_sec, Error *reterr) {
+        cleanup(json_object_put_p) json_object *annotation = read_annotation(pod);
+        cleanup(json_object_put_p) json_object *images = json_object_new_object();
+        cleanup(json_object_put_p) json_object *metadata = identify(pod);
+        int64_t delay_sec = 0;
+        int r = annotation && images && metadata ? 0 : -ENOMEM;
+
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(containers); i++)
+                r = respell(pod, json_object_get_string(json_object_array_get_idx(containers, i)),
+                            now_sec, images, annotation, &delay_sec, reterr);
+        if (r >= 0)
+                r = add_metadata(metadata, changes, annotation);
+        if (r < 0)
+                return r;
+
+        *ret = wrap(take_ptr(metadata), template_image_patch(pod, images));
+        *ret_delay_sec = delay_sec;
+        return *ret ? 0 : -ENOMEM;
+}
+
+json_object *restart_image_unpatch(json_object *before, json_object *containers) {
+        cleanup(json_object_put_p) json_object *images = json_object_new_object();
+        const char *uid = object_text(before, "metadata.uid");
+
+        for (size_t i = 0; i < json_object_array_length(containers); i++) {
+                const char *name = json_object_get_string(json_object_array_get_idx(containers, i));
+
+                if (patch_add_text(images, name, template_image(before, name) ?: "") < 0)
+                        return NULL;
+        }
+        return wrap(patch_wrap("uid", json_object_new_string(uid ?: "")),
+                    template_image_patch(before, images));
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * How the kubelet restarts a container without help: its image is spelled in another way
+ *
+ * The kubelet replaces a container when the text of its image changes. The text that names the same content is
+ * the digest that the node reports, with or without the tag: so nothing is pulled, but where the pull policy is
+ * Always. An annotation of the pod keeps the image as it was written, and which texts were used when: the kubelet
+ * delays a container that it starts repeatedly, and counts for each text alone. Pure.
+ */
+
+#include <json-c/json_types.h>
+#include <stdint.h>
+
+#include "agent/base/error.h"
+
+/* {"labels": {key: value}, "annotations": ...}, where null removes; "key=value" and "key-", ended by NULL. The caller
+ * owns *ret. */
+int restart_changes_parse(const char *const *labels, const char *const *annotations,
+                          json_object **ret, Error *reterr);
+
+/* Refused if the workload with this selector would lose the pod. */
+int restart_changes_check(json_object *changes, json_object *pod, json_object *selector,
+                          Error *reterr);
+
+/* The strategic merge patch that restarts these containers, a list of names; refused where no digest of an image is known.
+ * *ret_delay_sec: how long the kubelet will delay a start, as far as the annotation shows. The caller owns *ret. */
+int restart_image_patch(json_object *pod, json_object *containers, json_object *changes,
+                        int64_t now_sec, json_object **ret, int64_t *ret_delay_sec, Error *reterr);
+
+/* The patch that spells the images as before, for containers that could not be started. NULL: no memory. */
+json_object *restart_image_unpatch(json_object *before, json_object *containers);
