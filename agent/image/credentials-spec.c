@@ -35,7 +35,7 @@ static void free_secret_string(char *text) {
         free(text);
 }
 
-/* The name of an entry for a message. Some write a user and a password in front of the host. */
+/* Quotes the key of an entry for a message, without a user and password before the host. */
 static const char *quote_key(const char *key, char buffer[static QUOTE_SIZE]) {
         const char *at = strrchr(key, '@');
 
@@ -127,7 +127,7 @@ static int decode(const char *text, Secret *ret, size_t *ret_size) {
         return 0;
 }
 
-/* "auth" is base64(username:password), and stands above the two fields. */
+/* Decodes "auth", base64(username:password), which overrides the two fields. */
 static int read_auth(CredentialsEntry *entry, const char *auth, Error *reterr) {
         cleanup(secret_done) Secret decoded = { .data = NULL };
         char quoted[QUOTE_SIZE];
@@ -230,7 +230,7 @@ int credentials_spec_read(json_object *map, CredentialsSpec *ret, Error *reterr)
         return 0;
 }
 
-/* The map of entries in the document, which may be the document; NULL if there is none. */
+/* Finds the map of entries, which may be the whole document; NULL if there is none. */
 static int find_map(json_object *json, bool is_config, json_object **ret, Error *reterr) {
         json_object *map = NULL;
 
@@ -297,7 +297,7 @@ static const KnownKey entry_keys[] = {
 
 static const KnownKey map_keys[] = { { .name = "*", .members = entry_keys }, { .name = NULL } };
 
-/* docker keeps other things in its file as well. */
+/* docker keeps other settings in its file as well. */
 static const KnownKey config_keys[] = {
         { .name = "auths", .members = map_keys },
         { .name = "*" },

@@ -21,7 +21,7 @@
 #define CREDENTIALS_SIZE_MAX ((size_t) 1024 * 1024)
 #define CREDENTIALS_KEY_SIZE_MAX 1024
 
-/* For json_parse_within(), also of such another document; to be freed with json_object_wipe_p(). */
+/* Limits for json_parse_within(); free such a document with json_object_wipe_p(). */
 #define CREDENTIALS_LIMITS ((JsonLimits){ .size = CREDENTIALS_SIZE_MAX, .depth = 16 })
 
 typedef struct CredentialsEntry {
@@ -45,8 +45,7 @@ typedef struct CredentialsSpec {
  * invalid one makes the whole text ERROR_INVALID. */
 int credentials_spec_parse(const char *text, size_t size, CredentialsSpec *ret, Error *reterr);
 
-/* The same of a file that can only be a config.json: without "auths" it has no entries, whatever else
- * it is good for. */
+/* The same for a file that can only be a config.json: without "auths" it has no entries. */
 int credentials_spec_parse_config(const char *text, size_t size, CredentialsSpec *ret,
                                   Error *reterr);
 

@@ -286,7 +286,7 @@ static bool equal(Slice a, Slice b) {
         return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
-/* Moves what stands before the first dot into the buffer. A label that does not fit is none. */
+/* Moves the label before the first dot into the buffer; false if it does not fit. */
 static bool next_label(Slice *host, char label[static LABEL_SIZE]) {
         const char *dot = memchr(host->data, '.', host->size);
         size_t size = dot ? (size_t) (dot - host->data) : host->size;
@@ -344,8 +344,8 @@ static int append(CredentialList *list, const Credential *credential) {
         return 0;
 }
 
-/* Not for "localhost/app", although the kubelet's rule would have it so: Docker Hub's password is
- * not for a local registry. */
+/* Excludes "localhost/app", unlike the kubelet's rule: Docker Hub's password is not for a local
+ * registry. */
 static bool is_docker_hub(const Location *location) {
         return location->port.size == 0 && (slice_equal(location->host, "docker.io") ||
                                             slice_equal(location->host, "index.docker.io"));

@@ -49,13 +49,13 @@ int keyring_new(Keyring **ret);
 /* Returns NULL. */
 Keyring *keyring_free(Keyring *keyring);
 
-/* Adds what a docker config.json or .dockercfg holds, or nothing of it when it is refused: then the
+/* Adds the entries of a docker config.json or .dockercfg, or none of them if it is refused: the
  * error names the source and the entry, and no value. The text need not end with a NUL; the name of
  * the source ("regcred.json", "namespace/secret") is copied. */
 int keyring_add_text(Keyring *keyring, const char *source_name, const char *text, size_t size,
                      Error *reterr);
 
-/* Takes the entries over: the spec is left to be cleaned up, with what was in it or not. */
+/* Takes the entries over. The caller cleans up the spec in any case. */
 int keyring_add_spec(Keyring *keyring, const char *source_name, CredentialsSpec *spec);
 
 /* Adds a copy of another keyring, behind existing entries with the same keys. */
@@ -65,8 +65,8 @@ int keyring_add_all(Keyring *keyring, const Keyring *other);
 bool keyring_key_matches(const char *key, const char *canonical_name);
 
 /* Appends the credentials for a repository, given by its canonical name such as
- * "docker.io/library/nginx", in the order in which to try them. None is no error: then the pull is
- * anonymous. */
+ * "docker.io/library/nginx", in the order in which to try them. Finding none is no error: the pull
+ * is anonymous. */
 int keyring_lookup(const Keyring *keyring, const char *canonical_name, CredentialList *list);
 
 void credential_list_done(CredentialList *list);

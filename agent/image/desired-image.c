@@ -10,7 +10,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
 
-/* All strings of an OwnerRef, for what is done to each of them alike. */
+/* All strings of an OwnerRef, for loops over them. */
 static const size_t owner_strings[] = {
         offsetof(OwnerRef, api_version), offsetof(OwnerRef, kind),
         offsetof(OwnerRef, namespace),   offsetof(OwnerRef, name),
@@ -267,7 +267,7 @@ bool desired_image_equal(const DesiredImage *a, const DesiredImage *b) {
                key_values_equal(a->annotations, b->annotations, a->n_annotations);
 }
 
-/* There may be many thousand: each one more must not copy all of them. */
+/* The list may have many thousand items, so it grows by doubling, not item by item. */
 static int desired_images_grow(DesiredImages *list) {
         size_t n = list->n_items < 8 ? 8 : 2 * list->n_items;
         DesiredImage *grown;

@@ -13,16 +13,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DESIRED_IMAGE_NO_LIMIT (-1) /* for what may be without one */
+#define DESIRED_IMAGE_NO_LIMIT (-1) /* no limit, for fields that may be unlimited */
 #define DESIRED_IMAGE_TIMEOUT_SEC_DEFAULT 600
 
 typedef enum PullPolicy {
-        PULL_POLICY_ALWAYS, /* also what an empty policy means */
+        PULL_POLICY_ALWAYS, /* also the meaning of an empty policy */
         PULL_POLICY_IF_NOT_PRESENT,
         _PULL_POLICY_MAX,
 } PullPolicy;
 
-/* A core/v1 ObjectReference, or what stands for it: a file, a local request. Strings may be NULL. */
+/* A core/v1 ObjectReference, or a file or local request in its place. Strings may be NULL. */
 typedef struct OwnerRef {
         char *api_version;
         char *kind;
@@ -76,7 +76,7 @@ typedef struct DesiredImages {
 
 #define DESIRED_IMAGES_INIT ((DesiredImages){ .items = NULL })
 
-/* A desired image that is tried until it is there. The strings are copied. */
+/* Makes a desired image without limits. The strings are copied. */
 int desired_image_init(DesiredImage *desired, const char *name, const char *tag);
 int desired_image_copy(const DesiredImage *desired, DesiredImage *ret);
 void desired_image_done(DesiredImage *desired);

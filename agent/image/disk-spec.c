@@ -18,7 +18,7 @@
 #define MB ((double) 1000000)
 #define GB ((double) 1000000000)
 
-/* As in a quantity of Kubernetes, or with the B that people add. */
+/* Units of a Kubernetes quantity, also with the B that people add. */
 static const struct Unit {
         const char *name;
         uint64_t factor;

@@ -4,8 +4,8 @@
 /*
  * How much of a disk stays free
  *
- * The floor is what pulls leave to everything else on the file system of the images: a share of it, a
- * number of bytes, or the lesser of both. Pure: measured is elsewhere.
+ * The floor is the space that pulls leave free on the file system of the images: a share of it, a number of
+ * bytes, or the lesser of both. Pure: disk.c measures.
  */
 
 #include <stdint.h>

@@ -173,7 +173,7 @@ static int disk_guard_try(DiskTicket *ticket) {
         return r < 0 || room != DISK_ROOM_ENOUGH ? r : disk_guard_call(ticket);
 }
 
-/* A pull that goes on may wait again at once: each that waits now is called once. */
+/* Calls each waiting ticket once: a pull that goes on may wait again at once. */
 static int disk_guard_admit(DiskGuard *guard) {
         DiskTicket *last = guard->waiting; /* the newest one is the first */
         int r = 0;

@@ -6,15 +6,16 @@
  *
  * Measures the file system where the runtime keeps its images (ImageFsInfo of CRI names the folder,
  * statvfs() has its free space): when a pull is about to begin, and then only while pulls run, or wait
- * for room. Where the agent does not see that folder, there is always room, and disk_guard_measure() says why
- * that is not known.
+ * for room. If the agent does not see that folder, it assumes that there is room, and disk_guard_measure()
+ * returns the reason.
  *
- * A pod does not see it, and need not: its root is an overlay whose upper layer the runtime keeps beside the
- * images, and the space of an overlay is that of its upper layer.
+ * A pod does not see that folder, and need not: its root is an overlay whose upper layer the runtime keeps
+ * beside the images, and the space of an overlay is that of its upper layer.
  *
- * containerd names a folder in its own root for each snapshotter, which one that is a program of its own
- * (stargz) does not have: then the root is measured, which holds what containerd downloads. What such a
- * snapshotter fetches by itself is in a folder that CRI does not name, and may be on another disk.
+ * containerd names a folder in its own root for each snapshotter. A snapshotter that is another program
+ * (stargz) does not have that folder: then the guard measures the root, which holds containerd's downloads.
+ * Such a snapshotter keeps its own downloads in a folder that CRI does not name, and that may be on another
+ * disk.
  */
 
 #include <stdbool.h>
@@ -27,7 +28,7 @@
 
 typedef struct DiskGuard DiskGuard;
 
-/* A pull that runs, or that waits for room; embedded in it. All zero: neither. */
+/* A running pull, or one that waits for room; embedded in the pull. All zero: neither. */
 typedef struct DiskTicket {
         LIST_LINKS(struct DiskTicket); /* this and the following members are private to disk.c */
         DiskGuard *guard;

@@ -165,7 +165,7 @@ static bool is_image_id(Slice text) {
         return text.size == 64 && slice_has_only(text, DIGITS "abcdef");
 }
 
-/* The mistakes that would otherwise be reported as a strange host name or tag. */
+/* Finds mistakes that would otherwise be reported as a strange host name or tag. */
 static const char *check_text(Slice text) {
         if (text.size == 0)
                 return "it is empty";

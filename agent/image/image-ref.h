@@ -53,7 +53,7 @@ typedef struct ImageRef {
         char digest[IMAGE_DIGEST_SIZE];   /* "sha256:...", or empty */
 } ImageRef;
 
-/* Refuses with ERROR_INVALID and one line about what is wrong; *ret is left alone then. */
+/* Refuses with ERROR_INVALID and one line about the mistake; *ret is left alone then. */
 int image_ref_parse(const char *text, ShortNames short_names, ImageRef *ret, Error *reterr);
 
 /* The same from an entry of a NodeImage: a name without tag, and a tag or a digest. */
@@ -68,8 +68,8 @@ bool image_ref_equal(const ImageRef *a, const ImageRef *b);
 /* Whether the runtime chooses the registry. */
 bool image_ref_is_searched(const ImageRef *ref);
 
-/* Whether a searched name may stand for this one, which names its registry: the repository ends with it,
- * and tag or digest are the same. Aliases may stand for more. */
+/* Whether a searched name may stand for this full one: its repository ends with the name, and tag
+ * or digest are the same. Aliases may stand for more. */
 bool image_ref_may_resolve_to(const ImageRef *searched, const ImageRef *full);
 
 /* "docker.io/library/nginx": the key to look credentials up with. */
@@ -78,14 +78,14 @@ int image_ref_canonical_name(const ImageRef *ref, char **ret);
 /* "nginx". */
 int image_ref_familiar_name(const ImageRef *ref, char **ret);
 
-/* The shortest name that is read as the same image again: the familiar one, or where short names are
- * searched the canonical one. */
+/* Writes the shortest name that is read as the same image again: the familiar one, or the canonical
+ * one where short names are searched. */
 int image_ref_shown_name(const ImageRef *ref, ShortNames short_names, char **ret);
 
-/* "docker.io/library/nginx:1.25": the identity, and what is sent to the runtime. */
+/* Writes "docker.io/library/nginx:1.25": the identity, and the reference for the runtime. */
 int image_ref_canonical_reference(const ImageRef *ref, char **ret);
 
-/* The text is an image's ID: "sha256:..." or its digits alone. */
+/* Whether the text is an image's ID: "sha256:..." or its digits alone. */
 bool image_id_is_valid(const char *text);
 
 /* NULL is equal to nothing. */

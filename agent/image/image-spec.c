@@ -14,7 +14,7 @@
 
 #define GROUP "apps.kruise.io"
 
-/* Every tag gets its own copy of what the spec has once per image. This bounds the copies. */
+/* Limit of the copies, for each tag, of members that the spec has once per image. */
 #define SHARED_SIZE_MAX ((size_t) 8 << 20)
 
 #define PAIRS_MAX 256 /* labels or annotations of one image */
@@ -358,7 +358,7 @@ static int spec_blame(Spec *spec, DesiredImage *desired, int r, Error *fault, Er
         return desired->fault ? 0 : -ENOMEM;
 }
 
-/* Equal tags in the order of the list. */
+/* Sorts by tag; equal tags keep the order of the list. */
 static int compare_tags(const void *a, const void *b) {
         const DesiredImage *x = *(DesiredImage *const *) a, *y = *(DesiredImage *const *) b;
 

@@ -4,14 +4,14 @@
 /*
  * Image spec
  *
- * What a NodeImage (apps.kruise.io, v1alpha1 or v1beta1) asks for. What the agent could not
- * distinguish or carry out is refused, with its path; a name or tag that no registry could have is
- * not, because that concerns one image alone and belongs into its status.
+ * Reads the desired images of a NodeImage (apps.kruise.io, v1alpha1 or v1beta1). Refuses, with its path, a
+ * member that the agent could not distinguish or carry out; accepts a name or tag that no registry could
+ * have, because that concerns one image alone and belongs into its status.
  *
- * A file is refused as a whole: its author reads why. What it does not limit by backoffLimit is tried
- * until it is there. The object of an API server is written by many, whom the status of their own tag
- * reaches and nothing else, so there each tag is refused alone; and it is served as OpenKruise does,
- * with three more attempts where there is no backoffLimit.
+ * A file is refused as a whole: its author reads the reason. Without a backoffLimit its images are tried
+ * without end. An object of the API server has many authors, who read nothing but the status of their own
+ * tag, so each tag of it is refused alone; and as with OpenKruise, a tag without a backoffLimit gets three
+ * more attempts.
  */
 
 #include <json-c/json_types.h>

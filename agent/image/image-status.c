@@ -14,7 +14,7 @@
 #include "agent/base/text.h"
 #include "agent/document/json-reader.h"
 
-/* Begins what is said of a short name. */
+/* First words about a short name. */
 #define RESOLVED "resolved to "
 
 static const char *const phase_names[_IMAGE_PHASE_MAX] = {
@@ -118,7 +118,7 @@ int image_status_progress(const ImageStatus *status) {
         return (int) ((double) status->bytes_done / (double) status->bytes_total * 99);
 }
 
-/* A NULL value means that there was no memory for it, as does false. */
+/* Returns false without memory, also if the value is NULL for lack of it. */
 static bool add(json_object *object, const char *key, json_object *value) {
         return value && json_object_object_add(object, key, value) == 0;
 }
@@ -208,7 +208,7 @@ static int read_texts(json_object *entry, const char *name, ImageStatus *status)
         if (r < 0)
                 return r;
         if (*text)
-                (void) redact_text(*text); /* an older version did not */
+                (void) redact_text(*text); /* a status of an older version may have secrets */
         return 0;
 }
 

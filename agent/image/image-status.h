@@ -81,14 +81,14 @@ int image_status_set_resolved(ImageStatus *status, const char *reference);
 /* Returns the reason of the phase, else the resolved reference; NULL: neither. */
 const char *image_status_message(const ImageStatus *status);
 
-/* In percent: 100 only when it succeeded. */
+/* Returns a percentage: 100 only when it succeeded. */
 int image_status_progress(const ImageStatus *status);
 
-/* An entry of status.imageStatuses.NAME.tags, with nothing that OpenKruise does not have in it. NULL: no
+/* Makes an entry of status.imageStatuses.NAME.tags, with OpenKruise's members only. NULL: no
  * memory. The caller owns the object. */
 json_object *image_status_to_json(const ImageStatus *status, const char *name, const char *tag);
 
-/* The reverse, for a status that was written earlier. name is the key above it. */
+/* The reverse, for a status that was written earlier. name is the key above the entry. */
 int image_status_from_json(json_object *entry, const char *name, ImageStatus *ret, Error *reterr);
 
 /* The following functions describe a failure in one line, which begins with its class, because a

@@ -39,7 +39,7 @@ struct Image {
         char *key;
         char *name;
         char *tag;
-        Error malformed; /* why the reference is none */
+        Error malformed; /* reason why the reference is malformed */
 
         Requests requests;
         bool must_restart;
@@ -444,7 +444,7 @@ static int image_set_status(Image *image, ImageStatus *status) {
         return 0;
 }
 
-/* To be called after each change of the requests. */
+/* Merges the current requests. To be called after each change of them. */
 static int image_update_desired(Image *image) {
         DesiredImage desired;
         int r;
@@ -685,8 +685,8 @@ static bool is_covered(const Image *image, const ImageRequest *request) {
         return !image->pull || request->is_syncing || pull_covers(image->pull, &request->desired);
 }
 
-/* Lets the request's attempts begin at once. Where a few refusals end it, the pauses are those of a new pull: a
- * caller waits for that end. */
+/* Starts the request's next attempt at once. If a few refusals end the request, the pull gets the
+ * pauses of a new one, because a caller waits for that end. */
 static void image_hurry(Image *image, const ImageRequest *request) {
         if (request->desired.refusal_limit == DESIRED_IMAGE_NO_LIMIT)
                 (void) pull_kick(image->pull);
@@ -694,8 +694,8 @@ static void image_hurry(Image *image, const ImageRequest *request) {
                 (void) pull_retry(image->pull);
 }
 
-/* A request that comes while a sync runs joins it, unless it asks for more. It does not wait for the end
- * of a pause. */
+/* Lets new requests join a running sync, unless they ask for more. They do not wait for the end of
+ * a pause. */
 static int image_join_sync(Image *image) {
         int r;
 
@@ -825,7 +825,7 @@ static bool has_syncing_requests(const Image *image) {
         return false;
 }
 
-/* The request has used up its attempts. */
+/* Whether the request has used up its attempts. */
 static bool is_over(const Image *image, const ImageRequest *request) {
         return request->is_syncing && !request->is_done &&
                pull_is_over_for(image->pull, &request->desired, request->missed);
@@ -886,7 +886,7 @@ static int image_end_satisfied(Image *image) {
         return 0;
 }
 
-/* Requests that have used up their attempts fail, while the sync goes on for the others. */
+/* Fails requests that have used up their attempts, while the sync goes on for the others. */
 static int image_end_impatient(Image *image) {
         int r;
 

@@ -18,7 +18,7 @@
 #include "agent/image/pull-reason.h"
 #include "agent/image/queue.h"
 
-/* Two thousand questions at once double the memory of the agent; 16 are answered as fast. */
+/* Two thousand questions at once double the memory of the agent; 16 at a time are as fast. */
 #define INSPECTIONS_MAX 16
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
@@ -26,12 +26,12 @@
 /* Limit of a name or tag in the log, which may be any text. */
 #define TEXT_SIZE_MAX 256
 
-/* How often to ask what was fetched on demand: no more often than a NodeImage is written for progress. */
+/* Time between two questions for layers on demand: as between two writes of progress. */
 #define ARRIVALS_USEC (20 * USEC_PER_SEC)
 
 #define ALLOCATED_MIN 16 /* least size of an index */
 
-/* Images in the order of their keys. All zero: empty. The images are not owned by it. */
+/* Images in the order of their keys, borrowed. All zero: empty. */
 typedef struct ImageIndex {
         Image **items;
         size_t n_items;
@@ -468,7 +468,7 @@ int images_new(const ImagesOptions *options, Images **ret) {
         if (r < 0)
                 return r;
 
-        /* It exists from now on, so that no later request can fail. */
+        /* Starts the pass once, so that later requests need no memory. */
         timer_init(&images->expiry, event, 0, on_expiry, images);
         timer_init(&images->arrivals, event, 0, on_arrivals, images);
         deferred_init(&images->pass, event, on_pass, images);

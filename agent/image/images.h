@@ -17,7 +17,7 @@ typedef struct Images Images;
 /* A pull ended, or a request was refused without one. */
 typedef void (*ImagesOutcome)(const Image *image, void *userdata);
 
-/* A request is done, or refused: image_status_for() says how. */
+/* A request is done or refused, with the outcome of image_status_for(). */
 typedef void (*ImagesDone)(const Image *image, const ImageRequest *request, void *userdata);
 
 typedef struct ImagesLimits {
@@ -46,7 +46,8 @@ typedef struct ImagesWatcher ImagesWatcher;
 struct ImagesWatcher {
         LIST_LINKS(ImagesWatcher);
 
-        /* An image changed; it is borrowed. It may be desired no longer, and is gone after that. */
+        /* An image changed; it is borrowed. If it is not desired any more, it is gone after the
+         * call. */
         int (*on_image)(Image *image, void *userdata);
         void *userdata;
 };

@@ -111,7 +111,7 @@ static int on_deleted(const void *reply, const Error *error, void *userdata) {
         return 0;
 }
 
-/* The call goes on without its owner. A runtime that is away, or does not answer, forgets the lease later. */
+/* The call goes on without its owner. If it fails, the lease expires later. */
 Lease *lease_end(Lease *lease) {
         RpcClient *client;
 

@@ -4,11 +4,11 @@
 /*
  * Leases keep fetched content for the next attempt
  *
- * containerd goes on with a layer where the last download of it has ended, if it still has that part. But a
- * pull that is canceled leaves nothing that refers to it, and it is collected as garbage at once. A lease of
- * ours refers to all that the pull finds and fetches: PullImage is sent with its ID as metadata.
+ * containerd resumes the download of a layer if it still has the first part. But nothing refers to that part
+ * after a pull was canceled, so the garbage collector removes it at once. The agent's lease refers to all
+ * content that the pull finds and fetches: PullImage is sent with its ID as metadata.
  *
- * A runtime without leases has none, and fetches everything again.
+ * A runtime without leases fetches everything again.
  */
 
 #include "cri/runtimes.h"
@@ -16,7 +16,7 @@
 typedef struct Leases Leases;
 typedef struct Lease Lease;
 
-/* It is there, or there is none: see lease_id(). Runs once; may end the lease. */
+/* The lease is there, or there is none: see lease_id(). Runs once; may end the lease. */
 typedef int (*LeaseReady)(void *userdata);
 
 /* The runtimes have to outlive the leases. */

@@ -30,8 +30,8 @@ static bool has_blob(const Manifest *manifest, const char *digest) {
         return false;
 }
 
-/* As the OCI image-spec (descriptor.md) writes them. It goes into a filter, where other characters
- * would have a meaning. */
+/* Whether it is a digest of the OCI image-spec (descriptor.md). Other characters would have a
+ * meaning in a filter. */
 static bool is_digest(json_object *value) {
         static const char algorithm_characters[] = "abcdefghijklmnopqrstuvwxyz0123456789+._-";
         const char *text = json_object_get_string(value);

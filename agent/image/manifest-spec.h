@@ -28,6 +28,6 @@ typedef struct Manifest {
         uint64_t size; /* size of all blobs */
 } Manifest;
 
-/* Refuses what is not a manifest of one image, such as an index. *ret is left alone then. */
+/* Refuses everything but the manifest of one image, such as an index. *ret is left alone then. */
 int manifest_spec_parse(const char *text, size_t size, Manifest *ret, Error *reterr);
 void manifest_done(Manifest *manifest);

@@ -59,8 +59,8 @@ typedef struct Layer {
         uint64_t present, size;
 } Layer;
 
-/* A layer may be mounted more than once, each time with content of its own, also by another runtime on this
- * machine. Which mount is the image's is not known: what counts has arrived in all of them. */
+/* Counts the bytes that all mounts of a layer have: a layer may be mounted more than once, with its
+ * own content each time, also by another runtime, and the image's mount is unknown. */
 static void take_line(json_object *line, char *const *digests, Layer *layers, size_t n_layers) {
         const char *digest = json_get_text(line, "digest");
         int64_t size = json_get_integer(line, "size");

@@ -23,9 +23,9 @@ typedef struct ImageOnDemand {
         uint64_t bytes_total;   /* bytes of these layers, as in the registry */
 } ImageOnDemand;
 
-/* A label of an image's configuration: the snapshotter that has its layers, as the end of the label, and
- * as its value the topmost snapshot. NULL: another label, or a snapshotter of containerd's own, which has
- * all that it unpacked on the disk. */
+/* Finds the snapshotter's name in a label of an image's configuration, whose value is the topmost
+ * snapshot. NULL: another label, or a snapshotter of containerd's own, which has all unpacked
+ * layers on the disk. */
 const char *on_demand_snapshotter(const char *label);
 
 /* Labels of a snapshot. */
@@ -37,7 +37,7 @@ bool on_demand_is_digest(const char *label); /* digest of the layer's blob */
 int on_demand_count(const char *lines, size_t size, char *const *digests, size_t n_digests,
                     ImageOnDemand *found);
 
-/* Nothing is fetched on demand, or all of it has arrived. */
+/* Whether all bytes are there, or nothing is fetched on demand. */
 bool on_demand_is_complete(const ImageOnDemand *found);
 
 /* "2 of 3 layers are fetched on demand, 0.1 of 10.1 MB of them are on the node". NULL: no memory. The

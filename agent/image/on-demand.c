@@ -53,7 +53,7 @@ static int ask_end(OnDemandAsk *ask, const Error *error) {
         return ask->on_found(&ask->found, error, ask->userdata);
 }
 
-/* Without an answer it is not known how much has arrived. */
+/* Without an answer, the present bytes are unknown. */
 static int on_files(const char *output, size_t output_size, const Error *error, void *userdata) {
         OnDemandAsk *ask = userdata;
         int r;

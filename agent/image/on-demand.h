@@ -5,8 +5,8 @@
  * How the layers of an image are kept
  *
  * Asks containerd which snapshots an image has, from the topmost layer down, and whether their snapshotter
- * fetches them on demand; if so, how much has arrived (agent/layer-status.h, run as another process). A
- * node whose snapshotter is one of containerd's own has one question more for each image.
+ * fetches them on demand; if so, how much has arrived (agent/layer-status.h, run as another process). With
+ * one of containerd's own snapshotters, that is one more call for each image.
  */
 
 #include <systemd/sd-event.h>

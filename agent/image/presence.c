@@ -200,7 +200,7 @@ static bool presence_has_work(const Presence *presence) {
         return false;
 }
 
-/* While a list is being worked on, the next one follows it. */
+/* Waits for the end of a list in progress before the next one. */
 static int on_timer(void *userdata) {
         Presence *presence = userdata;
 
@@ -238,8 +238,8 @@ int presence_verify(Presence *presence) {
         return presence_later(presence, 0);
 }
 
-/* The connection may have ended, or the runtime has no such events: perhaps before the first list
- * of that connection, which must not wait longer then. */
+/* The stream ends with the connection, or at once if the runtime has no such events. The next list
+ * must not wait for the long interval then. */
 static int on_events_end(const void *reply, const Error *error, void *userdata) {
         Presence *presence = userdata;
 

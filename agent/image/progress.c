@@ -38,7 +38,7 @@ typedef struct BlobState {
         uint64_t most;  /* most bytes ever present */
 } BlobState;
 
-/* How well a manifest fits. A tag that is pulled again may resolve to a manifest that is there. */
+/* Ranks of manifests. A tag that is pulled again may resolve to an old manifest. */
 enum { RANK_NONE, RANK_OLD, RANK_NEW, RANK_ASKED_FOR };
 
 /*
@@ -67,10 +67,10 @@ typedef struct ProgressFind {
 
         char *manifest_digest; /* NULL until it is found */
         bool is_old;           /* it was there before the pull: it counts only if it lacks a blob */
-        bool is_used;    /* by this pull: it, or one of its blobs, has come since the pull began */
-        bool is_leased;  /* by this pull */
-        bool is_checked; /* the blobs were checked at least once */
-        char *text;      /* text of the manifest, as far as it was read */
+        bool is_used;          /* this pull fetched the manifest or a blob of it */
+        bool is_leased;        /* in the lease of this pull */
+        bool is_checked;       /* the blobs were checked at least once */
+        char *text;            /* text of the manifest, as far as it was read */
         size_t text_size;
         Manifest manifest;
         BlobState *blobs; /* states of the manifest's blobs */
@@ -81,11 +81,11 @@ typedef struct Claim {
         char *reference;
 } Claim;
 
-/* How much of a blob has been counted for some pull. */
+/* Bytes of a blob that were counted for some pull. */
 typedef struct Counted {
         char *digest;
         uint64_t bytes;        /* from its first byte on */
-        struct timespec began; /* the ingest, or when it was complete */
+        struct timespec began; /* start of the ingest, or time at which the blob was complete */
         uint64_t at_usec;
 } Counted;
 
@@ -97,11 +97,11 @@ struct ProgressTracker {
 
         Timer poll;
         RpcCall *call;
-        uint64_t answered_usec; /* when the store was last seen */
+        uint64_t answered_usec; /* time of the store's last answer */
         unsigned asked_by;      /* the connection that answered, counted from 1 */
         bool is_unsupported;
         size_t n_ingests; /* ingests of all pulls, also of others than the agent's */
-        size_t n_strays;  /* ingests that belong to no manifest that was found */
+        size_t n_strays;  /* ingests of unknown manifests */
         uint64_t offsets; /* sum of their offsets at the last poll */
         bool is_active;   /* some of them have grown since the poll before */
         uint64_t bytes;
@@ -123,7 +123,7 @@ struct Progress {
         char *lease_id; /* or NULL */
         ProgressFind find;
         ProgressReport report;
-        uint64_t arrived; /* as the store reports; it may go back, unlike what is reported */
+        uint64_t arrived; /* present bytes in the store, which may go back, unlike the report */
         size_t n_ingests; /* current number of ingests of its blobs */
         bool has_begun;   /* the first byte of a blob has arrived */
         unsigned n_quiet; /* polls in a row without an ingest */
@@ -191,7 +191,7 @@ static int progress_find_init(ProgressFind *find, const ImageRef *ref) {
         return find->repository && (find->digest || !ref->digest[0]) ? 0 : -ENOMEM;
 }
 
-/* The manifest belongs to another pull: the search begins again. */
+/* Starts the search again, because the manifest belongs to another pull. */
 static void progress_find_forget(ProgressFind *find) {
         find->call = rpc_call_unref(find->call);
         manifest_done(&find->manifest);
@@ -213,7 +213,7 @@ static void progress_find_done(ProgressFind *find) {
         free(take_ptr(find->image_id));
 }
 
-/* The manifest is known, and which of its blobs were complete when it was found. */
+/* Whether the manifest is found, and its blobs are checked. */
 static bool progress_find_is_done(const ProgressFind *find) {
         return find->is_checked;
 }
@@ -227,7 +227,7 @@ static size_t find_blob(const ProgressFind *find, const char *digest) {
         return i;
 }
 
-/* Same machine, same clock. */
+/* The runtime has the same clock, because it runs on this machine. */
 static struct timespec created_at(const ContentInfo *info) {
         return (struct timespec){
                 .tv_sec = info->created_at ? info->created_at->seconds : 0,
@@ -279,7 +279,7 @@ static int progress_report_counted(Progress *progress);
 /* Asks for the ingests of all pulls, if the runtime is there and they are not being asked for. */
 static int tracker_ask(ProgressTracker *tracker);
 
-/* An image that was whole before the pull began is not the one that is being pulled. */
+/* Rejects a manifest that was complete before the pull began: it is not the one of this pull. */
 static int progress_find_accept(ProgressFind *find) {
         if (find->is_checked)
                 return 0;
@@ -466,7 +466,7 @@ static int on_listed(const void *reply, const Error *error, void *userdata) {
         return find->manifest_digest ? progress_find_step(find) : progress_find_fail(find);
 }
 
-/* The repository as a pattern that matches only itself. */
+/* Writes the repository as a pattern that matches nothing else. */
 static int quote_repository(const char *repository, char **ret) {
         char *quoted = malloc(3 * strlen(repository) + 1);
         char *to = quoted;
@@ -650,8 +650,8 @@ static int progress_check_stall(Progress *progress) {
         return progress->on_stalled(progress->userdata);
 }
 
-/* Release 2 of containerd downloads three layers at a time, of all pulls together. Those that come later wait
- * for their turn with empty ingests. */
+/* Whether the pull may wait for containerd: release 2 downloads three layers at a time, of all
+ * pulls together. Later layers wait with empty ingests. */
 static bool progress_may_be_queued(const Progress *progress) {
         return !progress->has_begun && progress->tracker->n_ingests > DOWNLOADS_AT_ONCE;
 }

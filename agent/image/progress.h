@@ -86,8 +86,8 @@ int progress_begin(ProgressTracker *tracker, const ImageRef *ref, const char *le
                    ProgressChanged on_changed, ProgressStalled on_stalled, void *userdata,
                    Progress **ret);
 
-/* To be called when the runtime has pulled the image, whose ID this is, as it calls its config. From
- * now on nothing else is reported. 1: the callback will run; 0: the runtime does not say it. */
+/* To be called when the runtime has pulled the image. image_id: digest of the image's config. Stops
+ * all other reports. 1: the callback will run; 0: the runtime does not report bytes. */
 int progress_count(Progress *progress, const char *image_id, ProgressCounted on_counted);
 
 /* Returns NULL. */

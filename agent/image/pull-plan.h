@@ -89,8 +89,7 @@ typedef enum PullHolding {
         PULL_HOLDS_LAYERS = 1 << 9,   /* a question for how the layers are kept */
 } PullHolding;
 
-/* Moves *state by one event and returns what has to be done now. An event that the state does not
- * expect changes nothing. */
+/* Moves *state by one event and returns the action for it. An unexpected event changes nothing. */
 PullAction pull_plan_step(PullState *state, PullEvent event);
 
 /* Returns the flags of PullHolding to release between two states. */
@@ -110,7 +109,7 @@ typedef struct PullFailures {
  * else PULL_ON_REFUSED. */
 PullEvent pull_plan_judge(PullReason reason, PullFailures failures, const DesiredImage *limits);
 
-/* How many attempts there are at most, if all others end like the last one; 0: there is no limit. */
+/* Returns the largest number of attempts, if all others end like the last one; 0: no limit. */
 uint64_t pull_plan_n_attempts(PullReason reason, bool is_refusal, PullFailures failures,
                               const DesiredImage *limits);
 

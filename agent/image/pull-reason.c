@@ -63,9 +63,9 @@ static const struct {
                 "check the log of the container runtime" },
 };
 
-/* The first line whose words are in the text decides, so a cause stands above what it leads to:
- * "failed to authorize: ... no such host" is about the network, and "no match for platform in
- * manifest: not found" about the platform. All in lower case. */
+/* The first line whose words are in the text decides, so a cause stands above its effects: "failed
+ * to authorize: ... no such host" is about the network, and "no match for platform in manifest: not
+ * found" about the platform. All in lower case. */
 static const struct {
         const char *words;
         PullReason reason;
@@ -183,7 +183,7 @@ static const struct {
         { "not known to registry",                       PULL_REASON_NOT_FOUND            },
         { "no such image",                               PULL_REASON_NOT_FOUND            },
 
-        /* A token server that takes no credentials like these, and says so in its own way. */
+        /* A token server refuses the credentials in its own words. */
         { "token: unexpected status",                    PULL_REASON_UNAUTHORIZED         },
         { "token: invalid status code",                  PULL_REASON_UNAUTHORIZED         },
         { "token: received unexpected http status",      PULL_REASON_UNAUTHORIZED         },
@@ -240,8 +240,8 @@ static bool is_word(const char *text, size_t size, const char *word) {
         return size == strlen(word) && memcmp(text, word, size) == 0;
 }
 
-/* A reference, URL, path, address, version or digest: has a slash, or a dot or colon inside. None
- * of them is language, and the image may well be called "not-found:429". */
+/* Whether the word is a reference, URL, path, address, version or digest: it has a slash, or a dot
+ * or colon inside. Such words are no language: the image may be called "not-found:429". */
 static bool is_name(const char *word, size_t size) {
         if (is_word(word, size, "i/o") || is_word(word, size, "text/html"))
                 return false;

@@ -5,8 +5,8 @@
  * Why a pull failed
  *
  * The runtime reports a failed pull as a gRPC status, nearly always UNKNOWN, and a text made of the
- * errors of all layers below it. An operator, a script and a metric need a class instead. This is
- * the table that finds it. The words that it searches for were taken from what containerd and CRI-O say.
+ * errors of all layers below it. An operator, a script and a metric need a class instead, which this
+ * table finds. It searches for words of containerd's and CRI-O's messages.
  */
 
 #include <stdbool.h>
@@ -27,7 +27,7 @@ typedef enum PullReason {
         PULL_REASON_WRONG_CONTENT,        /* digest or size is not what was promised */
         PULL_REASON_NO_SPACE,
         PULL_REASON_REMOVED,       /* not by us, after it had been pulled */
-        PULL_REASON_DISK_PRESSURE, /* less is free than has to stay free: pulls wait */
+        PULL_REASON_DISK_PRESSURE, /* less disk is free than has to stay free: pulls wait */
         PULL_REASON_NO_PROGRESS,   /* no byte arrived for a while, says the agent or the runtime */
         PULL_REASON_INCOMPLETE,    /* layers are fetched on demand, and have to be there */
         PULL_REASON_DEADLINE,      /* deadline of the attempt, or of all attempts */
@@ -38,13 +38,13 @@ typedef enum PullReason {
         _PULL_REASON_MAX,
 } PullReason;
 
-/* The class of a refusal by the runtime. Never PULL_REASON_NONE. */
+/* Returns the class of a refusal by the runtime. Never PULL_REASON_NONE. */
 PullReason pull_reason_from_error(const Error *error);
 
-/* "NotFound", "Unauthorized" ...: how the class is written in a status, a log and a metric. */
+/* Returns "NotFound", "Unauthorized" ...: the class as in a status, a log and a metric. */
 const char *pull_reason_to_string(PullReason reason);
 
-/* PULL_REASON_UNKNOWN for a word that is none of them. */
+/* Returns PULL_REASON_UNKNOWN for an unknown word. */
 PullReason pull_reason_from_string(const char *text);
 
 /* Remedies after which the same pull may succeed. */
@@ -54,7 +54,7 @@ typedef enum PullRemedy {
         /* Other credentials: those that were used may have been wrong, or the account's limit reached.
          * Registries that hide what they have say "not found" instead of "denied". */
         PULL_REMEDY_CREDENTIALS,
-        PULL_REMEDY_NONE, /* nothing: another image has to be asked for */
+        PULL_REMEDY_NONE, /* none: the owner has to ask for another image */
 } PullRemedy;
 
 PullRemedy pull_reason_remedy(PullReason reason);

@@ -34,8 +34,8 @@ typedef struct PullKeysQuestion {
         bool was_denied; /* the last attempt was denied: cached credentials will not do */
 } PullKeysQuestion;
 
-/* The keys may be taken out of *keys. Pull secrets that are named and of which none can be read are
- * a refusal. May drop the ask. Runs once, not from within ask(). */
+/* The keys may be taken out of *keys. Refuses if none of the named pull secrets can be read. May
+ * drop the ask. Runs once, not from within ask(). */
 typedef int (*PullKeysReady)(PullKeys *keys, const Error *error, void *userdata);
 
 /* Interface that hides the sources of credentials from the engine. */
@@ -76,10 +76,10 @@ void pull_request_done(PullRequest *request);
 
 const CriPullRequest *pull_request_message(const PullRequest *request);
 
-/* Where the credential that is used now comes from, or NULL if the pull is anonymous. */
+/* Returns the source of the current credential, or NULL if the pull is anonymous. */
 const char *pull_request_source(const PullRequest *request);
 
-/* False: there is none left, and the request stays as it was. */
+/* Moves to the next credential. False: there is none left, and the request stays as it was. */
 bool pull_request_next_credential(PullRequest *request);
 
 /* Whether what the runtime shows can be reported as the truth: an ID only if it is one, and an image
@@ -88,8 +88,8 @@ bool pull_request_next_credential(PullRequest *request);
  * digest: what was asked for, or NULL or "" if it was a tag. Refuses with ERROR_INVALID. */
 int pull_verify_image(const CriImage *image, const char *digest, Error *reterr);
 
-/* The same, and then writes down ID and digests, and what a name that the runtime searches for was resolved
- * to: the names of the image that it may stand for, of the repository that PullImage answered, if it did.
- * answer: "repository@digest", an image ID, or NULL. */
+/* The same, and then records ID, digests, and the names that a searched name may stand for, only of
+ * the repository that PullImage answered if it did. answer: "repository@digest", an image ID, or
+ * NULL. */
 int pull_verify_take(const CriImage *image, const ImageRef *ref, const char *answer,
                      ImageStatus *status, Error *reterr);

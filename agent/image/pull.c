@@ -62,8 +62,8 @@ struct Pull {
 
 DEFINE_CLEANUP(Pull *, pull_free)
 
-/* Feeds the plan with what happened, and does what it answers. For handlers only: what an action
- * finds out at once, it returns as an event. */
+/* Feeds the plan with an event and carries out its actions. For handlers only: an action returns an
+ * event that follows at once. */
 static int pull_handle(Pull *pull, PullEvent event);
 
 /* The monotonic clock, as of this turn of the loop. */
@@ -129,7 +129,7 @@ static int pull_denied_short(Pull *pull, PullReason reason, const char *text) {
         return pull_refused(pull, reason, longer);
 }
 
-/* A runtime that went away while it was asked has not refused anything. */
+/* A runtime that went away during a call has not refused anything. */
 static int pull_failed(Pull *pull, const Error *error) {
         PullReason reason = pull_reason_from_error(error);
 
@@ -198,7 +198,7 @@ static int pull_ask_status(Pull *pull) {
                                 on_image_status, pull, &pull->call);
 }
 
-/* Asks whether the image is there already. */
+/* Asks for the image before the pull. */
 static int pull_inspect(Pull *pull, PullEvent *ret_event) {
         if (!pull_runtime_is_away(pull) && pull->desired.policy != PULL_POLICY_ALWAYS)
                 return pull_ask_status(pull);
@@ -752,7 +752,7 @@ static void pull_release(Pull *pull, unsigned holdings) {
         if (holdings & PULL_HOLDS_DISK)
                 disk_guard_leave(&pull->disk);
         if (holdings & PULL_HOLDS_RETRY) {
-                timer_stop(&pull->retry.timer); /* how many pauses there were still counts */
+                timer_stop(&pull->retry.timer); /* the number of pauses so far still counts */
                 pull->status.next_attempt_at = 0;
         }
         if (holdings & PULL_HOLDS_DEADLINE)

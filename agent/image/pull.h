@@ -4,7 +4,7 @@
 /*
  * Pull of one image
  *
- * Carries out what pull-plan.c decides: waits for its turn, asks the runtime, sets timers, and keeps
+ * Carries out the decisions of pull-plan.c: waits for its turn, asks the runtime, sets timers, and keeps
  * a status that is true at any instant.
  */
 
@@ -39,8 +39,8 @@ typedef struct PullContext {
         PullKeySource keys;
         ShortNames short_names; /* how the chosen runtime reads them */
 
-        /* A registry has answered, be it with a refusal; registry NULL: one that could not be reached
-         * before, so that others may be reachable, too. NULL: of no interest. */
+        /* A registry has answered, also with a refusal. registry NULL: it could not be reached
+         * before, so that others may be reachable again, too. on_answered may be NULL. */
         void (*on_answered)(const char *registry, void *userdata);
         void *userdata;
 } PullContext;

@@ -39,9 +39,9 @@
 /* A credential that the server took for this long was valid at first. */
 #define PROVEN_USEC ((uint64_t) 60 * 1000000)
 
-/* A file that access depends on, read again when it changed. Such files are rotated while they are in use,
- * often by swapping a link. If one cannot be read any more, or its new content is invalid, the content
- * before stays in force, and the trouble is kept. What it held is wiped when it is replaced. */
+/* A file that access depends on, read again when it changed. Such files are rotated while they are
+ * in use, often by swapping a link. If a file becomes unreadable or invalid, the old content stays
+ * in force, and the trouble is kept. Replaced content is wiped. */
 
 typedef enum AccessFileKind {
         ACCESS_FILE_PEM,
@@ -217,9 +217,9 @@ static int access_file_read(AccessFile *file, Error *reterr) {
         return 1;
 }
 
-/* Credentials that a program makes, see "users[].user.exec" of a kubeconfig. The program is run when they
- * are needed, some time before they expire, and when the server has refused them. While it fails, or
- * makes what the server refuses, it is run more and more rarely. */
+/* Credentials from a program, see "users[].user.exec" of a kubeconfig. The program runs when they
+ * are needed, some time before they expire, and when the server has refused them. While it fails,
+ * or its credentials are refused, it runs more and more rarely. */
 
 /* Called as the last step of AccessExec, which it may free. */
 typedef void (*AccessExecChanged)(void *userdata);
@@ -233,7 +233,7 @@ typedef struct AccessExec {
         Program *program;
         ExecCredential credential;
         bool has_credential;
-        bool is_refused;     /* by the server */
+        bool is_refused;     /* refused by the server */
         unsigned generation; /* differs if the certificate does */
         Error error;         /* error of the last run; unset if it succeeded */
         unsigned n_failures; /* consecutive failures, or credentials soon refused */
@@ -523,7 +523,7 @@ static int read_pair(CredentialSource *source, Error *reterr) {
         return read_counted(source, &source->certificate, reterr);
 }
 
-/* A token that is given beside the file stands in for it. */
+/* Uses the token beside the file if the file cannot be read. */
 static int read_token(CredentialSource *source, Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
@@ -982,7 +982,7 @@ int kube_access_get(KubeAccess *access, const KubeCredentials **ret, Error *rete
 
 void kube_access_refuse_token(KubeAccess *access) {
         for (size_t i = 0; i < access->n_configs; i++)
-                access->configs[i].is_known = false; /* it may be new, and look the same */
+                access->configs[i].is_known = false; /* a new file may look the same */
         credential_source_refuse_token(access->source);
 }
 

@@ -46,7 +46,7 @@ struct KubeClient {
 };
 
 typedef enum KubeCallState {
-        KUBE_CALL_WAITING, /* for its turn, or for credentials */
+        KUBE_CALL_WAITING, /* waiting for its turn, or for credentials */
         KUBE_CALL_SENT,
         KUBE_CALL_ENDED,
         _KUBE_CALL_STATE_MAX,
@@ -59,10 +59,10 @@ struct KubeCall {
         KubeRequest request; /* with copies of its texts */
         unsigned n_pins;     /* running callbacks that may drop the call */
         bool is_dropped;
-        bool is_second;   /* it has been refused with 401 once */
-        bool is_counted;  /* this exchange */
-        bool is_too_long; /* the body */
-        int failure;      /* a local one, inside of curl, which does not pass it on */
+        bool is_second;   /* the server has refused it with 401 once */
+        bool is_counted;  /* this exchange is counted */
+        bool is_too_long; /* the body is too long */
+        int failure;      /* local failure inside of curl, which does not pass it on */
 
         HttpTransfer *transfer;
         const HttpPeer *peer; /* borrowed from the transfer */
@@ -179,7 +179,7 @@ KubeCall *kube_call_unref(KubeCall *call) {
         client = call->client;
         kube_call_detach(call);
         if (client)
-                (void) kube_client_kick(client); /* another one may have its place */
+                (void) kube_client_kick(client); /* another call may have its place */
 
         call->is_dropped = true;
         if (call->n_pins == 0)
@@ -192,7 +192,8 @@ static void kube_call_unpin(KubeCall *call) {
                 kube_call_destroy(call);
 }
 
-/* "nodeimages/node-1/status" of "/apis/apps.kruise.io/v1beta1/nodeimages/node-1/status?x=y". */
+/* Returns "nodeimages/node-1/status" of
+ * "/apis/apps.kruise.io/v1beta1/nodeimages/node-1/status?x=y". */
 static const char *object_of(const char *path, int *ret_size) {
         unsigned n_slashes = strncmp(path, "/apis/", strlen("/apis/")) == 0 ? 4 : 3;
         const char *object = path;
@@ -363,7 +364,7 @@ static int on_head(int code, void *userdata) {
         kube_call_note_date(call);
         call->code = code;
         if (call->request.on_data)
-                kube_call_count(call, code); /* how long it goes on says nothing */
+                kube_call_count(call, code); /* the duration of a watch says nothing */
 
         call->failure = kube_call_arm(call);
         if (call->failure < 0)
@@ -554,7 +555,7 @@ static int kube_client_refuse(KubeClient *client, const Error *error) {
         KubeCall *call;
 
         kube_client_note_trouble(client, error);
-        call = kube_client_next(client); /* the last one may have been dropped in there */
+        call = kube_client_next(client); /* the callback may have dropped the last one */
         return call ? kube_call_finish(call, &reply, error) : 0;
 }
 

@@ -9,8 +9,8 @@
 
 typedef struct KubeDiscovery KubeDiscovery;
 
-/* version: the first of the requested ones that serves the resource, with its subresource "status";
- * borrowed. NULL: none, or the error says what went wrong. */
+/* version: the first requested version that serves the resource, with its subresource "status";
+ * borrowed. NULL: none, or the error has the reason. */
 typedef int (*KubeDiscovered)(const char *version, const Error *error, void *userdata);
 
 /* versions: in order of preference, ended by NULL; borrowed, as are the texts, until the end. Asks

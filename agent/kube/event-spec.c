@@ -106,7 +106,7 @@ static bool take_token(Object *object, uint64_t now_usec) {
         if (object->n_tokens == 0)
                 return false;
 
-        /* A full bucket fills from when something is taken. */
+        /* A full bucket starts to fill when a token is taken. */
         if (object->n_tokens == EVENT_BUCKET_SIZE)
                 object->refilled_usec = now_usec;
         object->n_tokens--;
@@ -260,7 +260,7 @@ void event_record_done(EventRecord *record) {
         *record = EVENT_RECORD_INIT;
 }
 
-/* Appends as much of the text as there is room for. */
+/* Appends as much of the text as fits. */
 static void append_message(const char *text, char *to, const char *end) {
         while (*text) {
                 uint32_t ignored;
@@ -284,7 +284,7 @@ int event_record_happen(EventRecord *record, const EventDecision *decision, cons
 
         append_message(message, decision->is_combined ? stpcpy(text, COMBINED) : text,
                        text + EVENT_MESSAGE_MAX);
-        utf8_hide_controls(text); /* it may be what a container has said */
+        utf8_hide_controls(text); /* the text may be from a container */
         copy = strdup(text);
         if (!copy)
                 return -ENOMEM;

@@ -4,10 +4,10 @@
 /*
  * Events: which ones are worth sending, and how the API expects them (core/v1 Event)
  *
- * The same event again only raises a count. Many of one kind about one object, which differ in their
- * message alone, become one that is combined. Each object has a bucket of events, which fills up
- * slowly. The plan knows events by the hashes of what makes them alike, and is given the time. It
- * remembers a bounded number of each, and forgets first what was not seen for the longest time. Pure.
+ * A repeated event only raises a count. Many events of one kind about one object, which differ in their
+ * message alone, become a combined one. Each object has a bucket of events, which fills up slowly. The plan
+ * compares events by hashes, and is given the time. It remembers a bounded number of each, and forgets
+ * first the ones that it has not seen for the longest time. Pure.
  */
 
 #include <stdbool.h>

@@ -5,8 +5,8 @@
  * Frames
  *
  * Cuts the body of a watch into its messages, in whatever pieces it arrives: lines of JSON, or
- * protobuf behind its length, which is four bytes, the highest first. What is not whole at the end
- * of the body is no message. Pure: pieces in, frames out.
+ * protobuf behind its length, which is four bytes, the highest first. Drops an incomplete message at
+ * the end of the body. Pure: pieces in, frames out.
  */
 
 #include <stdint.h>
@@ -23,16 +23,16 @@ typedef enum FrameKind {
 typedef struct Frames {
         FrameKind kind;
         size_t frame_max; /* bytes of one frame, without newline or length */
-        char *buffer;     /* the part of a frame that has come; owned */
+        char *buffer;     /* first part of an incomplete frame; owned */
         size_t size;
         size_t allocated;
 } Frames;
 
 #define FRAMES_INIT(kind_, frame_max_) ((Frames){ .kind = (kind_), .frame_max = (frame_max_) })
 
-/* Takes from the front of *piece what the next frame needs. 1: *ret is a whole frame, borrowed until
- * the next call and as long as the piece is there. 0: the piece is used up. A larger frame than
- * allowed is refused, and then nothing that follows can be understood. Empty lines are no frames. */
+/* Takes the bytes of the next frame from the front of *piece. 1: *ret is a whole frame, borrowed
+ * until the next call and as long as the piece is there. 0: the piece is used up. Refuses a frame
+ * that is too large, and then nothing after it can be understood. Empty lines are skipped. */
 int frames_next(Frames *frames, Slice *piece, Slice *ret, Error *reterr);
 
 /* Drops an incomplete frame, before another body, and frees the buffer. */

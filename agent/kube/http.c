@@ -26,7 +26,7 @@
 
 #define BUFFER_SIZE 16384L /* bytes of one TLS record; also curl's minimum for uploads */
 
-/* Together 30 s until a peer that is gone without a word is noticed. */
+/* A peer that is gone without a word is noticed after 30 s. */
 #define KEEPALIVE_IDLE_SECONDS 15
 #define KEEPALIVE_INTERVAL_SECONDS 5
 #define KEEPALIVE_PROBES 3
@@ -38,12 +38,12 @@
 #define ACTIONS_MAX 4
 #define READY_MAX 64
 
-/* Kept for the next requests to any server, as many as probes begin in one turn of many. */
+/* Handles kept for the next requests to any server, as many as probes begin in a busy turn. */
 #define IDLE_MAX 32
 
-/* Where the server is, and under which name it has to prove who it is. With a name of its own for TLS
- * ("tls-server-name") the requests are addressed to that name, since it is what goes into the handshake and
- * what the certificate is compared with, while the connection and the Host header go to the server's
+/* Address of the server, and the name in its certificate. With its own name for TLS
+ * ("tls-server-name") requests are addressed to that name, which goes into the handshake and is
+ * compared with the certificate, while the connection and the Host header go to the server's
  * address. */
 typedef struct HttpTarget {
         char *server;     /* as people know it, such as "https://10.96.0.1:443" */
@@ -56,16 +56,16 @@ typedef struct HttpTarget {
 } HttpTarget;
 
 struct HttpPeer {
-        unsigned n_refs; /* the owner, each transfer, and each caller of callbacks */
+        unsigned n_refs; /* references of the owner, each transfer, and each caller of callbacks */
         sd_event *event;
         HttpLibrary curl;
         CURLM *multi; /* NULL: curl is not loaded yet */
         Timer timer;
         Deferred due;        /* curl has to be called in the next turn of the loop */
-        bool is_initialised; /* curl is, on our behalf */
+        bool is_initialised; /* global_init() of curl was called */
         bool is_inside;      /* curl runs, and must not be called again from its callbacks */
         bool is_due;         /* it has to be called again at once */
-        bool has_freed;      /* a transfer from inside curl: http_peer_reap() does the rest */
+        bool has_freed;      /* a transfer was freed inside curl: http_peer_reap() does the rest */
         HttpTransfer *transfers;
 
         /* The sockets have one source in the loop: the loop serves one source in each turn, and asks the
@@ -106,11 +106,11 @@ struct HttpTransfer {
         void *userdata;
         char trouble[CURL_ERROR_SIZE];
         size_t head_cost; /* cost of all headers so far */
-        char date[40];    /* when the server made the answer, in its words; "": it does not say */
+        char date[40];    /* Date header of the answer; "": none */
         bool is_set_up;   /* ready, except for the request's options */
         bool is_running;  /* curl has it */
         bool is_freed;    /* freed by its owner, from inside curl */
-        bool is_cut;      /* by on_head, on_header or on_data */
+        bool is_cut;      /* ended by on_head, on_header or on_data */
         bool has_head;    /* on_head was called */
         bool has_body;    /* the request has a body */
 };
@@ -127,8 +127,8 @@ struct HttpTransfer {
                 (transfer)->set_result == CURLE_OK;                                          \
         })
 
-/* The part of curl's text that says something: what follows the last of OpenSSL's many colons, or
- * what follows curl's own introduction. */
+/* Finds the meaningful part of curl's text: behind the last of OpenSSL's many colons, or behind
+ * curl's own introduction. */
 static const char *strip(const char *text) {
         static const char *const introductions[] = { "SSL certificate problem: ", "SSL: " };
         const char *last;
@@ -209,7 +209,7 @@ static void http_error_describe(CURLcode code, const char *server, const char *t
                 reason = "a header is too long, or there is no memory";
                 break;
         case CURLE_HTTP2:
-        case CURLE_HTTP2_STREAM: /* the text has a number that is another one each time */
+        case CURLE_HTTP2_STREAM: /* the text has a number that changes each time */
                 reason = "HTTP/2 failed";
                 break;
         default: break;
@@ -376,7 +376,7 @@ static int on_socket_made(void *userdata, curl_socket_t fd, curlsocktype purpose
                 { IPPROTO_TCP, TCP_USER_TIMEOUT, UNACKNOWLEDGED_MSEC },
         };
 
-        /* A kernel that has not all of them still has a connection to offer. */
+        /* An older kernel may lack some of these options; the connection works without. */
         for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
                 (void) setsockopt(fd, options[i].level, options[i].name, &options[i].value,
                                   sizeof(options[i].value));
@@ -617,8 +617,8 @@ static void http_transfer_stop(HttpTransfer *transfer) {
         (void) transfer->peer->curl.multi_remove_handle(transfer->peer->multi, transfer->easy);
 }
 
-/* The next request sets up all that this one has, unless there was a body: then it may also have
- * gone through another socket. */
+/* Keeps the handle for the next request, which sets the same options. A request with a body may
+ * also have used another socket, so its handle is not kept. */
 static void http_transfer_let_go(HttpTransfer *transfer) {
         HttpPeer *peer = transfer->peer;
 
@@ -784,7 +784,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *userdata) {
         if (transfer->has_head || n != 2 || memcmp(line, "\r\n", 2) != 0)
                 return n;
 
-        /* The empty line ends a head. That of 1xx comes before another one. */
+        /* An empty line ends a head. A head of 1xx is followed by another one. */
         (void) transfer->peer->curl.easy_getinfo(transfer->easy, CURLINFO_RESPONSE_CODE, &code);
         transfer->has_head = code >= 200;
         if (transfer->has_head)
@@ -827,7 +827,7 @@ static int http_transfer_set_up(HttpTransfer *transfer, const HttpRequest *reque
         if (transfer->set_result == CURLE_OK || transfer->set_result == CURLE_OUT_OF_MEMORY)
                 return -ENOMEM;
 
-        /* A libcurl may be built without what one kind of request needs. */
+        /* A libcurl may be built without some feature of the request. */
         return error_set(reterr, ERROR_UNSUPPORTED, "this libcurl cannot send the request: %s",
                          peer->curl.easy_strerror(transfer->set_result));
 }
@@ -1001,7 +1001,7 @@ static int http_peer_add_sockets(HttpPeer *peer) {
         return r;
 }
 
-/* curl counts how often it was initialised, and does that under a lock of its own. */
+/* Initializes curl once per peer: curl counts the calls, under its own lock. */
 static int http_peer_start_library(HttpPeer *peer) {
         const HttpLibrary *curl = &peer->curl;
         int r;

@@ -27,8 +27,7 @@
 typedef struct HttpPeer HttpPeer;
 typedef struct HttpTransfer HttpTransfer;
 
-/* Loads libcurl, or refuses with one line, before the first peer does: for those who have no peer to
- * make yet. */
+/* Loads libcurl, or refuses with one line. For callers that have no peer yet. */
 int http_load(Error *reterr);
 
 /* Connects nothing yet. The credentials, without the token, are copied. Refused with one line if the
@@ -36,9 +35,9 @@ int http_load(Error *reterr);
 int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer **ret,
                   Error *reterr);
 
-/* For requests to servers of their own, each on a connection of its own, without credentials or a proxy; who the
- * server is is not verified, and what it sends is not trusted: an answer ends with an error after HTTP_HEAD_MAX.
- * libcurl is loaded for the first request. */
+/* Makes a peer for requests to any server, each on its own connection, without credentials or a
+ * proxy. It does not verify servers and does not trust their answers: an answer ends with an error
+ * after HTTP_HEAD_MAX. libcurl is loaded for the first request. */
 int http_peer_new_for_any(sd_event *event, HttpPeer **ret);
 
 /* Transfers that still run keep the peer alive. Returns NULL. */
@@ -52,7 +51,7 @@ typedef struct HttpEnd {
         uint64_t retry_after_usec;
         const Error *error;   /* NULL: the answer is complete. CANCELED: we cut it */
         bool is_plain;        /* the server was asked by https, and answered in plain HTTP */
-        const char *redirect; /* the whole address that it refers to; NULL: none. Borrowed */
+        const char *redirect; /* absolute URL of a redirect; NULL: none. Borrowed */
 } HttpEnd;
 
 typedef struct HttpRequest {
@@ -64,13 +63,13 @@ typedef struct HttpRequest {
         const char *content_type; /* NULL: none */
         const char *body;         /* NULL: none */
         size_t body_size;         /* 0: it is a text */
-        /* More headers, "Name: value" or, with an empty value, "Name;", which also take the place of
-         * those that would be sent anyway; "Name:" leaves one of those out. Ends with NULL; NULL: none. */
+        /* Additional headers, "Name: value" or, with an empty value, "Name;", which also replace
+         * default ones; "Name:" removes a default one. Ends with NULL; NULL: none. */
         const char *const *headers;
 
         bool is_http2; /* with a body; also without TLS, where nothing else shows whether the server speaks it */
         const char *socket_path;        /* path of the server's Unix socket; NULL: none */
-        const struct sockaddr *through; /* a Unix socket to connect to instead; NULL: none */
+        const struct sockaddr *through; /* Unix socket to connect to instead; NULL: none */
         socklen_t through_size;         /* sizeof(struct sockaddr) at most */
 
         /* The final answer begins. A negative return cuts it. */

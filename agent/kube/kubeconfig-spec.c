@@ -127,7 +127,7 @@ static int read_variable(struct json_object *item, const JsonPath *path, char **
 
 typedef int (*ReadItem)(struct json_object *item, const JsonPath *path, char **ret, Error *reterr);
 
-/* A list of texts, each read from one item. */
+/* Reads a list of texts, each from one item. */
 static int read_texts(struct json_object *exec, const JsonPath *path, const char *key,
                       ReadItem read_item, char ***ret, Error *reterr) {
 
@@ -301,8 +301,8 @@ static int kubeconfig_find(KubeconfigRoots *roots, const char *list_key, const c
         return 0;
 }
 
-/* The entry that was chosen, or else the one to which the context's member of that name points. *ret_found
- * is false if there is neither. */
+/* Finds the chosen entry, or else the one that the context's member of that name points to.
+ * *ret_found is false if there is neither. */
 static int kubeconfig_follow(KubeconfigRoots *roots, const KubeconfigEntry *context,
                              const char *list_key, const char *key, const char *chosen,
                              KubeconfigEntry *ret, bool *ret_found, Error *reterr) {
@@ -390,7 +390,7 @@ static int decode_pem(const JsonPath *path, const char *encoded, char **ret, Err
         return 0;
 }
 
-/* "client-key" names a file, "client-key-data" holds what would be in it. */
+/* Reads a path from "client-key", or the content from "client-key-data". */
 static int kubeconfig_read_source(const KubeconfigEntry *entry, const char *folder, const char *key,
                                   const char *data_key, KubeconfigSource *ret, Error *reterr) {
         const JsonPath path = { .parent = &entry->path, .key = data_key };
@@ -583,7 +583,7 @@ static int read_user(const KubeconfigEntry *user, const char *folder, Kubeconfig
         if ((spec->token || spec->token_file) && (spec->username || spec->password))
                 return json_refuse(&user->path, reterr, "has both a token and a user name");
 
-        /* As for kubectl, the program is used only if nothing else is given. */
+        /* The program is used only without other credentials, as in kubectl. */
         if (spec->token || spec->token_file || spec->username || is_given(&spec->certificate))
                 kubeconfig_exec_done(&spec->exec);
         return 0;

@@ -51,9 +51,9 @@ typedef struct KubeconfigSpec {
         char *proxy;
 
         char *token;
-        char *token_file; /* stands above the token as long as it can be read */
+        char *token_file; /* overrides the token as long as it can be read */
         KubeconfigSource certificate;
-        KubeconfigSource key; /* is there if, and only if, the certificate is */
+        KubeconfigSource key; /* present if, and only if, the certificate is */
         char *username;
         char *password;
         KubeconfigExec exec;  /* only if there is neither token nor certificate nor user name */
@@ -74,8 +74,8 @@ typedef struct KubeconfigFile {
 typedef struct KubeconfigOverrides {
         const char *cluster, *user; /* names */
         const char *server;
-        const char *token;            /* and no other credentials */
-        const char *as;               /* and none of the user's own "as-..." */
+        const char *token;            /* replaces all other credentials */
+        const char *as;               /* replaces the user's own "as-..." */
         const char *const *as_groups; /* ended by NULL */
 } KubeconfigOverrides;
 

@@ -33,10 +33,10 @@ typedef enum KubePatchVerb {
 
 typedef enum KubePatchOutcome {
         KUBE_PATCH_TAKEN,
-        KUBE_PATCH_CONFLICT, /* it is not that object any more: a watch shows what it is */
+        KUBE_PATCH_CONFLICT, /* the object has changed: a watch shows the new one */
         KUBE_PATCH_GONE,     /* there is no object of that name */
-        KUBE_PATCH_REFUSED,  /* as often as it is sent, until a right or an object is changed */
-        KUBE_PATCH_UNKNOWN,  /* the server did not answer, or could not: it may have been taken */
+        KUBE_PATCH_REFUSED,  /* refused again each time, until a right or an object is changed */
+        KUBE_PATCH_UNKNOWN,  /* no answer, or an internal error: the write may have been taken */
         _KUBE_PATCH_OUTCOME_MAX,
 } KubePatchOutcome;
 
@@ -102,5 +102,5 @@ void kube_patch_succeed(KubePatch *patch);
 void kube_patch_cancel(KubePatch *patch);
 void kube_patch_done(KubePatch *patch);
 
-/* Versions are numbers in all known API servers; no other version is older. */
+/* Versions are numbers in all known API servers; false for any others. */
 bool kube_version_is_older(const char *version, const char *than);

@@ -39,9 +39,9 @@ void *kube_protobuf_free(void *message);
 /* Opens an envelope; (*ret)->raw is its content if that is protobuf. The caller owns *ret. */
 int kube_protobuf_open(const uint8_t *bytes, size_t size, KubeEnvelope **ret, Error *reterr);
 
-/* The API server's reason to refuse a request; it is in an envelope. The caller owns *ret. */
+/* Reads the API server's reason to refuse a request, in its envelope. The caller owns *ret. */
 int kube_protobuf_read_status(const uint8_t *bytes, size_t size, KubeStatusMessage **ret,
                               Error *reterr);
 
-/* The value of an annotation, borrowed, or NULL. */
+/* Returns the value of an annotation, borrowed, or NULL. */
 const char *kube_protobuf_annotation(const KubeObjectMeta *meta, const char *key);

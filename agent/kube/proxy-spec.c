@@ -73,7 +73,7 @@ static bool is_loopback(const Server *server) {
         return has_prefix(&server->address, &four, 8) || has_prefix(&server->address, &six, 128);
 }
 
-/* Digits alone, without a superfluous zero. */
+/* Reads digits alone, without a leading zero. */
 static bool read_n_bits(Slice text, unsigned *ret) {
         unsigned value = 0;
 

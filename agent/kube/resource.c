@@ -17,7 +17,7 @@
 #include "agent/kube/retry.h"
 #include "agent/kube/watch-message.h"
 
-/* How often to ask for an optional kind that the server does not have. */
+/* Time between two questions for an optional kind that the server does not have. */
 #define ABSENT_USEC ((uint64_t) 60 * 1000 * 1000)
 
 typedef struct SelectionWatch {

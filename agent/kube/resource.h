@@ -43,8 +43,8 @@ typedef struct KubeResourceOptions {
         bool is_protobuf;
         KubeSelection selections[KUBE_SELECTIONS_MAX]; /* up to the first without on_object */
 
-        /* The version that is served is known, or the one that was known is served no more (NULL).
-         * Objects are shown after that. NULL: it does not matter. */
+        /* The served version became known, or is not served any more (NULL). Objects are shown
+         * after that. on_version may be NULL. */
         int (*on_version)(const char *version, void *userdata);
         /* All objects were shown: for the first time, or again after a new list or trouble. */
         int (*on_synced)(bool is_first, void *userdata);

@@ -10,9 +10,9 @@
 #define KUBE_RETRY_MIN_USEC ((uint64_t) 250000)
 #define KUBE_RETRY_MAX_USEC ((uint64_t) 15000000)
 
-/* The same request may succeed later: no answer came, or 408, 429 or 5xx. */
+/* Whether the same request may succeed later: no answer came, or 408, 429 or 5xx. */
 bool kube_is_retriable(const KubeReply *reply, const Error *error);
 
-/* How long to wait after the n-th failure in a row (from 1): 0.25, 0.5, 1 … 15 s, ± 20 %, and never
- * less than the server asked for (of which at most 60 s count). random is any number. */
+/* Returns the pause after the n-th failure in a row (from 1): 0.25, 0.5, 1 … 15 s, ± 20 %, and
+ * never less than the server requested (at most 60 s). random is any number. */
 uint64_t kube_retry_usec(unsigned n_failures, const KubeReply *reply, uint32_t random);

@@ -34,7 +34,7 @@ void secret_text_done(SecretText *text) {
         *text = SECRET_TEXT_INIT;
 }
 
-/* NULL if it is not there or is no text. */
+/* Returns NULL if the member is missing or no text. */
 static const char *read_string(json_object *object, const char *key) {
         json_object *value;
 
@@ -65,7 +65,7 @@ static int decode(const char *text, const char *key, SecretText *ret, Error *ret
         cleanup(secret_text_done) SecretText decoded = SECRET_TEXT_INIT;
         int n;
 
-        decoded.size = strlen(text) + 1; /* more than it can become */
+        decoded.size = strlen(text) + 1; /* upper bound of the decoded size */
         decoded.data = calloc(1, decoded.size);
         if (!decoded.data)
                 return -ENOMEM;

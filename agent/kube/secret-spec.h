@@ -27,6 +27,6 @@ int secret_spec_parse(const char *text, size_t size, SecretText *ret, Error *ret
 /* Wipes it. Does nothing to SECRET_TEXT_INIT. */
 void secret_text_done(SecretText *text);
 
-/* Namespaces and secrets can be called so (RFC 1123): there is nothing in it that would mean
- * something else in a path or in a message. */
+/* Whether a namespace or secret can have this name (RFC 1123), in which nothing has a meaning in a
+ * path or in a message. */
 bool secret_spec_is_name(const char *text);

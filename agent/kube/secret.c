@@ -70,8 +70,8 @@ static SecretAnswer *secret_answer_unref(SecretAnswer *answer) {
 
 DEFINE_CLEANUP(SecretAnswer *, secret_answer_unref)
 
-/* Either a text, which may be taken over, or an error, whose message begins with the secret's name.
- * ERROR_UNAVAILABLE: nothing was read of the secret. Runs once, not from within
+/* Called with a text, which may be taken over, or an error, whose message begins with the secret's
+ * name. ERROR_UNAVAILABLE: the server did not answer. Runs once, not from within
  * secret_read_start(); the read may be freed in it. */
 typedef int (*SecretReadDone)(SecretText *text, const Error *error, void *userdata);
 
@@ -85,7 +85,7 @@ typedef struct SecretRead {
         void *userdata;
 
         KubeCall *call;
-        char *body; /* taken piece by piece, so that it is ours to wipe */
+        char *body; /* collected piece by piece, to be wiped afterwards */
         size_t body_size;
         size_t body_room;
         bool is_too_large;
@@ -265,7 +265,7 @@ static int read_ask(SecretRead *read, uint64_t now_usec) {
                          &read->call);
 }
 
-/* The names are borrowed until the end, and ones that secret_spec_is_name() accepts. */
+/* The names are borrowed until the end; secret_spec_is_name() has accepted them. */
 static int secret_read_start(KubeClient *client, const char *namespace, const char *name,
                              SecretReadDone on_done, void *userdata, SecretRead **ret) {
         cleanup(secret_read_free_p) SecretRead *read = NULL;

@@ -4,8 +4,8 @@
 /*
  * Pull secrets, read one by one by their names
  *
- * Needs the right to get them, not to list or watch. What was read is kept for a short while, since
- * many images use the same secret, and wiped when it is dropped.
+ * Needs the right to get them, not to list or watch. An answer is kept for a short while, because many
+ * images use the same secret, and wiped when it is dropped.
  */
 
 #include "agent/kube/client.h"
@@ -18,13 +18,12 @@ typedef struct KubeSecretAsk KubeSecretAsk;
  * secret is missing, may not be read, is of another type, or is broken. */
 typedef int (*KubeSecretRead)(const char *text, size_t size, const Error *error, void *userdata);
 
-/* keep_usec: how long what was read is used. 0: 60 s; missing ones for 1/6 of it. */
+/* keep_usec: how long an answer is kept. 0: 60 s; 1/6 of it for missing secrets. */
 int kube_secrets_new(KubeClient *client, uint64_t keep_usec, KubeSecrets **ret);
 KubeSecrets *kube_secrets_free(KubeSecrets *secrets);
 
-/* must_be_fresh: what is kept has been refused by a registry, so ask the server in any case.
- * Several who ask for one secret at the same time share a request. on_read is never called from
- * within. */
+/* must_be_fresh: a registry has refused the kept answer, so ask the server in any case.
+ * Simultaneous calls for one secret share a request. on_read is never called from within. */
 int kube_secrets_get(KubeSecrets *secrets, const char *namespace, const char *name,
                      bool must_be_fresh, KubeSecretRead on_read, void *userdata,
                      KubeSecretAsk **ret);

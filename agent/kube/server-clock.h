@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* An answer that is so much earlier than what is known comes from a clock that was set. */
+/* An answer that is this much earlier than the known time comes from a clock that was set. */
 #define SERVER_CLOCK_BACK_USEC ((int64_t) 5 * 1000000)
 
 typedef struct ServerClock {

@@ -36,7 +36,7 @@ typedef enum WatchEventType {
 typedef struct WatchStatus {
         int code; /* as of HTTP; 0: none was given */
         const char *message;
-        uint64_t retry_after_usec; /* 0: nothing was said */
+        uint64_t retry_after_usec; /* pause that the server requests; 0: none */
 } WatchStatus;
 
 /* Texts are never NULL, and last as long as the event. */

@@ -10,11 +10,11 @@
  * instant. */
 #define LIST_JITTER_USEC ((uint64_t) 250 * 1000)
 
-/* A server that has just started refuses all requests for a moment, since it has not read yet who may do
- * what. */
+/* A server that has just started refuses all requests for a moment, until it has read its access
+ * rules. */
 #define N_DENIALS_PASSING 4
 
-/* Until a kind is installed, or a right is granted. */
+/* Pause until a kind is installed, or a right is granted. */
 #define HOPELESS_MIN_USEC ((uint64_t) 15 * 1000000)
 #define HOPELESS_JITTER_USEC ((uint64_t) 15 * 1000000)
 

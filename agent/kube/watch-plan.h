@@ -4,12 +4,12 @@
 /*
  * Watch plan
  *
- * What to ask the API server next, and when, as tables: no I/O, no clock, no memory. watch.c feeds
- * it what really happens and carries out the actions that it answers.
+ * Tables that decide the next request to the API server, and its time: no I/O, no clock, no memory. watch.c
+ * feeds the plan with events and carries out the actions that it returns.
  *
- * A list is streamed if possible, as a watch that begins with all objects and says where they end:
- * one request for all, and no page has to fit into memory. What the server does not know, or cannot
- * do with the etcd that it has, is not tried again.
+ * A list is streamed if possible, as a watch that begins with all objects and says where they end: one
+ * request for all, and no page has to fit into memory. A server that does not know streamed lists, or whose
+ * etcd is too old for them, is not asked for them again.
  */
 
 #include <stdbool.h>
@@ -22,7 +22,7 @@ typedef enum WatchStep {
         WATCH_STREAMING,  /* lists, as the beginning of a watch */
         WATCH_PAGING,     /* lists, page by page */
         WATCH_WATCHING,   /* all is known, and changes are coming */
-        WATCH_REWATCHING, /* waits until it watches on from the last version */
+        WATCH_REWATCHING, /* waits, then watches from the last version */
         _WATCH_STEP_MAX,
 } WatchStep;
 
@@ -33,7 +33,7 @@ typedef enum WatchPlanEvent {
         WATCH_ON_UNSTREAMABLE, /* lists cannot be streamed here */
         WATCH_ON_ENDED,        /* the server ended the watch, as agreed */
         WATCH_ON_ENDED_EARLY,  /* the server ended it right after it began */
-        WATCH_ON_SILENCE,      /* nothing came for so long that it must be dead */
+        WATCH_ON_SILENCE,      /* nothing came for so long that the connection must be dead */
         WATCH_ON_STALE,        /* the owner knows that the shown objects are outdated */
         WATCH_ON_GONE,         /* the version is too old */
         WATCH_ON_REFUSED,      /* the same may work later */
@@ -55,7 +55,7 @@ typedef enum WatchAction {
 
 typedef struct WatchPlan {
         WatchStep step;
-        bool is_paged;                              /* for good: streaming did not work */
+        bool is_paged;                              /* permanent: streaming did not work */
         unsigned n_in_a_row[_WATCH_PLAN_EVENT_MAX]; /* without a watch that worked in between */
 } WatchPlan;
 

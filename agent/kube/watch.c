@@ -62,18 +62,18 @@
 
 #define EARLY_USEC ((uint64_t) 1000000)
 
-/* So long after a watch broke the next ones should have shown something. No longer than the shortest
- * of them. */
+/* After a watch broke, the next ones should show something within this time, which is no longer
+ * than the shortest of them. */
 #define STALE_USEC ((uint64_t) 120 * 1000000)
 
-/* A watch that has lasted so long was not refused. */
+/* A watch that lasted this long was not refused. */
 #define WORKING_USEC ((uint64_t) 10 * 1000000)
 
 #define OBJECT_MAX ((size_t) 4 << 20)
 #define PAGE_SIZE 500
 
-/* Which objects a watch knows, and in which version, so that a new list shows which are new, changed or
- * gone, without any object being kept. Sorted by namespace and name. */
+/* Objects and versions that a watch knows, so that a new list shows which are new, changed or gone
+ * without keeping objects. Sorted by namespace and name. */
 typedef struct WatchKey {
         char *namespace; /* "" if there is none; all are owned */
         char *name;
@@ -119,14 +119,14 @@ struct KubeWatch {
 
         KubeCall *call;
         Timer pause;
-        Timer guard;          /* the server has to do something before that */
-        uint64_t began_usec;  /* the call */
-        uint64_t asked_usec;  /* how long it was to last, if it is a watch */
+        Timer guard;          /* limit for the next sign of the server */
+        uint64_t began_usec;  /* start of the call */
+        uint64_t asked_usec;  /* requested duration, if it is a watch */
         uint64_t broken_usec; /* when the watch broke, if nothing has come since; 0: it did not */
         bool is_accepted;     /* the call */
         bool has_worked;      /* the watch has shown something */
 
-        /* The end of a stream that was decided inside of it, until it has ended. */
+        /* Decision on the end of a stream, kept until the stream has ended. */
         bool has_outcome;
         WatchPlanEvent outcome;
         KubeReply outcome_reply;
@@ -157,7 +157,7 @@ static int compare(const void *item, const void *sought) {
         return r != 0 ? r : strcmp(key->name, other->name);
 }
 
-/* Where the key of that namespace and name is, or, if it returns false, where it belongs. */
+/* Finds the key of that namespace and name; *ret_at is its place, or where to insert it. */
 static bool find_place(const WatchKeys *keys, const char *namespace, const char *name,
                        size_t *ret_at) {
         const WatchKey sought = { .namespace = (char *) namespace, .name = (char *) name };
@@ -347,7 +347,7 @@ static int report_new(KubeWatch *watch, const KubeObject *object) {
         return watch->options.on_object(object, watch->options.userdata);
 }
 
-/* A new list has much that is known. */
+/* Reports only changed objects of a list; a new list repeats many. */
 static int report_known(KubeWatch *watch, WatchKey *key, const KubeObject *object) {
         int r;
 

@@ -34,16 +34,16 @@ typedef struct KubeWatchOptions {
         bool is_protobuf;     /* ask for protobuf instead of JSON */
         size_t object_max;    /* bytes of one object; a larger one is trouble. 0: 4 MiB */
 
-        /* It is there, or it changed. */
+        /* The object is there, or it changed. */
         int (*on_object)(const KubeObject *object, void *userdata);
-        /* It is gone; only namespace, name and uid are set. One that was deleted and created again
-         * is gone first. */
+        /* The object is gone; only namespace, name and uid are set. An object that was deleted and
+         * created again is gone first. */
         int (*on_gone)(const KubeObject *object, void *userdata);
         /* The state changed, or the reason of the trouble; the first KUBE_WATCH_SYNCED comes when
          * everything was shown. Later ones may follow a trouble, or a new list. */
         int (*on_state)(KubeWatchState state, void *userdata);
-        /* A list begins again, in whatever state: of what it shows, the newest is what is true,
-         * even if its version is lower than before. May be NULL. */
+        /* A list begins again, in whatever state: the newest version that it shows is true, even if
+         * it is lower than before. May be NULL. */
         void (*on_list)(void *userdata);
         /* A list or a watch was begun again, for metrics; may be NULL. */
         void (*on_restart)(void *userdata);
