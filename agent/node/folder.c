@@ -14,14 +14,14 @@
 
 typedef struct Source Source;
 
-/* A file that has given its desired images to the images. */
+/* A file whose desired images have been requested. */
 struct Source {
         LIST_LINKS(Source);
         char *name;
         LogOnce problem;
-        LogOnce unknown;     /* keys of its documents */
-        unsigned n_contents; /* of its file, when the desired images were given */
-        unsigned n_touches;  /* the same */
+        LogOnce unknown;     /* unknown keys of its documents */
+        unsigned n_contents; /* n_contents of the file when its images were requested */
+        unsigned n_touches;  /* n_touches of the file then */
         bool is_there;
 };
 
@@ -30,7 +30,7 @@ struct Folder {
         Log *log;
         Images *images;
         char *path;
-        LogOnce problem; /* of the folder itself */
+        LogOnce problem; /* problem of the folder itself */
         Source *sources;
         FolderChanged on_changed;
         void *userdata;
@@ -76,13 +76,13 @@ static const char *error_or_null(const Error *error) {
         return error->kind == ERROR_NONE ? NULL : error_message(error);
 }
 
-/* What has ended by its own backoffLimit stays so until it has another version. */
+/* A request that ended by its own backoffLimit is not retried until its version changes. */
 static bool is_tried_on(const ImageRequest *request, const void *owner) {
         return strcmp(request->owner, owner) == 0 &&
                (!request->is_done || request->desired.backoff_limit == DESIRED_IMAGE_NO_LIMIT);
 }
 
-/* That a file is written or touched again says that what it asks for should work now. */
+/* A file that is written or touched again is retried: its author expects it to work now. */
 static int set_desired(Folder *folder, const char *name, const DesiredImages *desired_images,
                        bool is_again) {
         cleanup(free_p) char *owner = NULL;
@@ -98,7 +98,7 @@ static int set_desired(Folder *folder, const char *name, const DesiredImages *de
         return r;
 }
 
-/* The first one: the others are in the diagnosis. */
+/* Logs the first one; the others are in the diagnosis. */
 static void folder_log_unknown(Folder *folder, Source *source, const UnknownKeys *unknown) {
         if (!log_once(&source->unknown, unknown->n_texts > 0 ? unknown->texts[0] : NULL))
                 return;

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Desired state from a folder: each file is an owner of desired images
+ * Requests the desired images of a folder, in which each file is an owner
  */
 
 #include "agent/image/images.h"
@@ -10,7 +10,7 @@
 
 typedef struct Folder Folder;
 
-/* After the first scan and each change. */
+/* Called after the first scan and after each change. */
 typedef void (*FolderChanged)(void *userdata);
 
 typedef struct FolderOptions {
@@ -27,5 +27,5 @@ Folder *folder_free(Folder *folder);
 
 int folder_rescan(Folder *folder);
 
-/* What is in it, borrowed. */
+/* Returns the content of the folder, borrowed. */
 const ImagesDir *folder_dir(const Folder *folder);

@@ -25,8 +25,8 @@
 
 #define SETTLE_USEC (20 * MSEC)      /* after the last event of a burst ... */
 #define SETTLE_MAX_USEC (200 * MSEC) /* ... but this long after the first */
-#define REST_FACTOR 10               /* times the processor time of a scan: between two of them */
-#define CHECK_USEC (60 * SEC)        /* what links point to is not watched */
+#define REST_FACTOR 10        /* pause between two scans, in multiples of a scan's processor time */
+#define CHECK_USEC (60 * SEC) /* period of scans, since targets of links are not watched */
 #define CHECK_MISSING_USEC (2 * SEC)
 
 /* A file that changes twice within a tick of the kernel's clock looks the same afterwards. */
@@ -34,24 +34,23 @@
 #define AGAIN_AFTER_TICK_USEC (20 * MSEC)
 #define AGAIN_AFTER_WRITE_USEC SEC
 
-/* Objects take many times the size of their text. Once they are gone the heap keeps the memory,
- * which nothing needs again until the file changes. */
+/* Parsed objects take many times the size of their text. Above this size the agent returns the
+ * heap's memory afterwards, since nothing needs it until the file changes. */
 #define LARGE_SIZE ((size_t) 64 << 10)
 
-/* Text that is read in one turn of the event loop; the file with which it is reached is read whole,
- * so that of large files there is one in a turn. */
+/* Bytes to read in one turn of the event loop. The file that reaches it is read whole, so a turn
+ * reads at most one large file. */
 #define TURN_SIZE ((size_t) 256 << 10)
-#define PAUSE_USEC (5 * MSEC) /* between two turns of a scan, for those that wait for an answer */
+#define PAUSE_USEC (5 * MSEC) /* between two turns of a scan, so that others get answers */
 
 #define QUIET_USEC SEC
-#define READS_MAX \
-        8 /* of one file, before what was read is put into force although it changed again */
+#define READS_MAX 8 /* reads of a file that keeps changing before its content is used */
 
 #define FOLDER_EVENTS \
         (IN_CREATE | IN_DELETE | IN_MOVE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 #define CONTENT_EVENTS (FOLDER_EVENTS | IN_MODIFY | IN_CLOSE_WRITE)
 
-/* After these the watch may be dead, even if a new folder has the inode of the old one. */
+/* After these events the watch may be dead, even if a new folder has the inode of the old one. */
 #define GONE_EVENTS (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED)
 
 /* A folder that is watched. */
@@ -66,16 +65,16 @@ struct ImagesDir {
         sd_event *event;
         char *path;
         char *parent;
-        char *name; /* in the parent */
+        char *name; /* name in the parent */
         ImagesDirChanged changed;
         void *userdata;
 
-        Watch above;         /* of the parent: the folder may be a link, or missing */
-        Watch inside;        /* of the folder */
+        Watch above;         /* watches the parent: the folder may be a link, or missing */
+        Watch inside;        /* watches the folder */
         Timer settle;        /* the next scan because of an event */
         Timer check;         /* the next scan without one */
-        uint64_t burst_usec; /* when the first event came that no scan has answered yet */
-        uint64_t rest_usec;  /* until then, no event causes a scan */
+        uint64_t burst_usec; /* time of the first event since the last scan */
+        uint64_t rest_usec;  /* no event causes a scan before */
         bool is_started;     /* scanned to the end, once */
         bool is_scanning;    /* the next turn goes on, and lists the folder anew */
 
@@ -86,7 +85,7 @@ struct ImagesDir {
 DEFINE_CLEANUP(ImagesFile *, images_file_free)
 DEFINE_CLEANUP(ImagesDir *, images_dir_free)
 
-/* One file: whether it changed, and what is in it. */
+/* A file: its changes and its content */
 
 static bool is_recent(struct timespec time) {
         struct timespec now;
@@ -168,8 +167,8 @@ static int take_content(ImagesFile *file, const char *text, size_t size, Error *
         return 0;
 }
 
-/* Reads and takes the content, and remembers which one it was. Sets *ret_again_usec and takes
- * nothing if the file changed meanwhile. */
+/* Reads and uses the content, and remembers the file's status. If the file changed meanwhile, sets
+ * *ret_again_usec and uses nothing. */
 static int load_fd(ImagesFile *file, int fd, size_t *ret_size, uint64_t *ret_again_usec,
                    Error *reterr) {
         cleanup(free_p) char *text = NULL;
@@ -214,8 +213,8 @@ static int load_fd(ImagesFile *file, int fd, size_t *ret_size, uint64_t *ret_aga
         return take_content(file, text, (size_t) size, reterr);
 }
 
-/* Opening a device can do something, so its type is checked before, and because it may be another
- * file by then, again afterwards. */
+/* Opening a device can have effects, so the type is checked before; and again afterwards, because
+ * the name may be another file by then. */
 static int load(ImagesFile *file, int folder, size_t *ret_size, uint64_t *ret_again_usec,
                 Error *reterr) {
         cleanup(close_p) int fd = -1;
@@ -231,7 +230,7 @@ static bool equal_errors(const Error *a, const Error *b) {
         return a->kind == b->kind && strcmp(error_message(a), error_message(b)) == 0;
 }
 
-/* There is content that was not read yet. */
+/* The file has content that was not read yet. */
 static bool images_file_is_outdated(const ImagesFile *file, int folder) {
         struct stat status;
 
@@ -254,7 +253,7 @@ int images_file_read(ImagesFile *file, int folder, size_t *ret_size, uint64_t *r
         else
                 r = check_regular(&status, &error);
 
-        unknown_keys_done(&file->new_unknown); /* of a content that was never put into force */
+        unknown_keys_done(&file->new_unknown); /* belong to content that never came into force */
         file->known = (struct stat){ 0 };
         if (r >= 0) {
                 r = load(file, folder, ret_size, ret_again_usec, &error);
@@ -334,9 +333,9 @@ ImagesFile *images_file_free(ImagesFile *file) {
         return NULL;
 }
 
-/* The list of the files, and one scan of the folder after the other. */
+/* The list of files, and the turns of a scan */
 
-/* A name that documents have: not hidden, and with one of the endings. */
+/* Documents are not hidden, and have one of the endings. */
 static bool images_list_is_document(const char *name) {
         static const char *const endings[] = { ".yaml", ".yml", ".json" };
         const char *ending = strrchr(name, '.');
@@ -426,11 +425,11 @@ static bool images_list_sweep(ImagesList *list) {
         return swept;
 }
 
-/* What one turn of a scan has left, and when the next one is due. */
+/* The rest of a turn of a scan, and the time of the next one. */
 typedef struct Turn {
         uint64_t now_usec;
         uint64_t again_usec;
-        size_t size; /* that may still be read */
+        size_t size; /* bytes that may still be read */
         bool is_partial;
 } Turn;
 
@@ -447,7 +446,7 @@ static int images_list_read_file(ImagesFile *file, int folder, Turn *turn) {
         if (r < 0)
                 return r;
 
-        /* It may have gone since it was listed. A link to nowhere has not. */
+        /* The file may have been removed since it was listed. A link without a target was not. */
         if (file->new_error.kind == ERROR_NOT_FOUND)
                 file->is_there = faccessat(folder, file->name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 
@@ -550,8 +549,8 @@ static uint64_t images_dir_now(ImagesDir *dir) {
         return now;
 }
 
-/* Scans soon. Every event puts it off a little, up to a bound; but a file that is complete is read as
- * soon as may be. */
+/* Scans soon. Every event delays the scan a little, up to a bound; a complete file is read as soon
+ * as possible. */
 static int images_dir_disturbed(ImagesDir *dir, bool is_complete) {
         uint64_t now = images_dir_now(dir);
         uint64_t latest;
@@ -643,7 +642,7 @@ static int images_dir_scan_inside(ImagesDir *dir, int fd, Error *reterr) {
         uint64_t again_usec, now = images_dir_now(dir);
         int r, k;
 
-        /* Watch first: what happens after the scan causes another one. */
+        /* Watch first, so that any change after the scan causes another one. */
         k = watch_folder(&dir->inside, dir, fd, CONTENT_EVENTS, on_inside);
         if (k == -ENOMEM)
                 return k;
@@ -694,7 +693,8 @@ static int images_dir_find(ImagesDir *dir, Error *reterr) {
                          "cannot be opened: %s", strerror(r));
 }
 
-/* Of this thread: on a busy machine, less than what passes. */
+/* Returns the processor time of this thread, which is less than the elapsed time on a busy
+ * machine. */
 static uint64_t processor_usec(void) {
         struct timespec now = { 0 };
 
@@ -702,7 +702,7 @@ static uint64_t processor_usec(void) {
         return (uint64_t) now.tv_sec * SEC + (uint64_t) now.tv_nsec / 1000;
 }
 
-/* Returns 1 if anything is different now. */
+/* Returns 1 if anything changed. */
 static int images_dir_scan(ImagesDir *dir) {
         cleanup(error_done) Error error = ERROR_INIT;
         uint64_t used_usec = processor_usec();

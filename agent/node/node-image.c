@@ -183,7 +183,7 @@ static int desired_shared_to_text(const DesiredImage *desired, char **ret) {
         return 0;
 }
 
-/* A request that is done, for an annotation, without its outcome. NULL: no memory. */
+/* Makes the annotation's entry of a done request, without its outcome. NULL: no memory. */
 static json_object *done_request_to_json(const Image *image, const ImageRequest *request) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
         bool ok;
@@ -226,19 +226,19 @@ static int print_string(FILE *file, const char *text) {
         return print_json(file, json_object_new_string(text));
 }
 
-/* A request whose time is over must not be done again after a restart. */
+/* An expired request must not run again after a restart. */
 static bool is_expired(const Image *image, const ImageRequest *request) {
         return request->is_expired;
 }
 
-/* Its outcome is not the image's status. */
+/* The request's outcome differs from the image's status. */
 static bool has_outcome(const Image *image, const ImageRequest *request) {
         return request->is_done && !request->is_expired &&
                image_status_for(image, request->owner, request->desired.name) !=
                        image_status(image);
 }
 
-/* One of the annotations that keep what a NodeImage has no place for, and which requests it is about. */
+/* An annotation for data that a NodeImage has no field for, and the requests in it. */
 typedef struct Note {
         const char *key;
         bool (*is_noted)(const Image *image, const ImageRequest *request);
@@ -325,7 +325,7 @@ static json_object *on_demand_to_json(const ImageOnDemand *found) {
         return ok ? take_ptr(object) : NULL;
 }
 
-/* With what OpenKruise's objects have no place for. */
+/* Adds members that OpenKruise's schema does not have. */
 static json_object *status_tag_to_json(const Image *image) {
         const ImageStatus *status = image_status(image);
         bool is_waiting = status->phase == IMAGE_WAITING || status->phase == IMAGE_MISSING;
@@ -366,7 +366,7 @@ static int print_nothing(const Image *image, FILE *file) {
 
 typedef int (*PrintImage)(const Image *image, FILE *file);
 
-/* The images that are desired, in the order of what they are called here. */
+/* The desired images, sorted by the names in this object. */
 typedef struct Shown {
         const Image **items;
         size_t n_items;
@@ -382,8 +382,8 @@ static int by_name(const void *a, const void *b) {
         return strcmp(image_name(x), image_name(y)) ?: strcmp(image_tag(x), image_tag(y));
 }
 
-/* Their own order is that of their keys, in which a malformed reference may stand between two tags of
- * the name that it has. */
+/* The images are sorted by key, where a malformed reference may stand between two tags of its
+ * name. */
 static int shown_collect(const NodeImageOptions *options, Shown *ret) {
         Shown shown = { .items = calloc(count_images(options) + 1, sizeof(shown.items[0])) };
 
@@ -399,11 +399,11 @@ static int shown_collect(const NodeImageOptions *options, Shown *ret) {
         return 0;
 }
 
-/* An object of name → tags, of which each stands on a line of its own. rest adds members to the
- * object of a name, after its first tag is known. */
+/* Prints an object of name → tags, each tag on a line. print_rest adds members to the object of a
+ * name, after its first tag. */
 static int print_images(const Shown *shown, PrintImage print_tag, PrintImage print_rest,
                         FILE *file) {
-        const Image *first = NULL; /* of the name that is being printed */
+        const Image *first = NULL; /* first image of the current name */
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < shown->n_items; i++) {
@@ -437,7 +437,7 @@ static int print_images(const Shown *shown, PrintImage print_tag, PrintImage pri
         return r;
 }
 
-/* Of all, also where only some are shown. */
+/* Counts all images, even if the object shows only some. */
 static void print_counts(const Images *images, FILE *file) {
         size_t counts[_IMAGE_PHASE_MAX] = { 0 }, desired = 0;
 
@@ -546,7 +546,7 @@ int node_image_to_text(const NodeImageOptions *options, char **ret) {
 
 /* Reading it back. */
 
-/* A desired image of an owner as it was before the restart; several may belong to one owner. */
+/* A desired image of an owner from before the restart; an owner may have several. */
 typedef struct Restored {
         char *owner;
         DesiredImage desired;
@@ -627,7 +627,7 @@ static json_object *find_status_tag(json_object *root, const DesiredImage *desir
         return NULL;
 }
 
-/* An owner that is named with a version is done, if the image is finished. */
+/* The request of an owner with a version is done, if the image is finished. */
 static int restore_owner(Images *images, const DesiredImage *desired, const OwnerRef *reference,
                          bool is_finished, RestoredList *requests) {
         bool is_done = is_finished && reference->resource_version;
@@ -647,7 +647,7 @@ static int restore_owner(Images *images, const DesiredImage *desired, const Owne
 
         if (!owner_is_request(owner) && !(owner_is_node_image(owner) && requests->in_cluster))
                 return 0;
-        /* Its caller is gone with the connection: one that still waits calls again. */
+        /* The caller lost its connection by the restart, and calls again if it still waits. */
         if (owner_is_call(owner) && !is_done)
                 return 0;
 
@@ -681,7 +681,7 @@ static int restore_tag(Images *images, json_object *root, const DesiredImage *de
         return 0;
 }
 
-/* Without a status, the time of the request is over. */
+/* A request without a status has expired. */
 static int restore_done(Images *images, json_object *item) {
         const char *name = json_get_text(item, "name"), *tag = json_get_text(item, "tag");
         const char *owner = json_get_text(item, "owner");
@@ -723,7 +723,7 @@ static int by_owner(const void *a, const void *b) {
         return strcmp(((const Restored *) a)->owner, ((const Restored *) b)->owner);
 }
 
-/* All desired images of one request together, since each call replaces what came before. */
+/* Sets all desired images of a request together, since each call replaces the earlier ones. */
 static int restore_requests(Images *images, RestoredList *requests) {
         size_t next;
         int r;

@@ -4,11 +4,11 @@
 /*
  * This node as a NodeImage object
  *
- * The merged desired images as spec, what became of them as status, in the schema of apps.kruise.io/v1alpha1
- * (compatible with OpenKruise's NodeImage). The owners of an image are its ownerReferences, of kind
- * File or Request of inplaced.io/v1, with the version as resourceVersion once the request is done. Two
- * annotations have the requests whose time is over, and the outcome of those that were done by another
- * pull than the last one. So the object has all that the agent needs when it starts again.
+ * The spec has the merged desired images and the status their state, in the schema of
+ * apps.kruise.io/v1alpha1 (compatible with OpenKruise's NodeImage). The owners of an image are its
+ * ownerReferences, of kind File or Request of inplaced.io/v1, with the version as resourceVersion once
+ * the request is done. Two annotations have the expired requests, and the outcome of those that another
+ * pull than the last one finished. So the object has all that the agent needs when it starts again.
  */
 
 #include <stdio.h>
@@ -29,11 +29,11 @@ int node_image_write(const NodeImageOptions *options, FILE *file);
 /* The same as a text that the caller owns. */
 int node_image_to_text(const NodeImageOptions *options, char **ret);
 
-/* Differs, as good as surely, if what the object has about an image does. Never 0. */
+/* A hash of all that the object has about an image. Never 0. */
 uint64_t node_image_fingerprint(const Image *image);
 
-/* Gives images back what an earlier object has: what is finished and for whom, and the requests
- * that were not; in a cluster also the desired images of the API server's NodeImage, so that work goes on
- * before the server answers. Refuses what is no such object. */
+/* Restores from an earlier object finished images with their owners, and the requests that were
+ * open; in a cluster also the desired images of the API server's NodeImage, so that work goes on
+ * before the server answers. Fails if the text is no such object. */
 int node_image_restore(Images *images, const char *text, size_t size, bool in_cluster,
                        Error *reterr);

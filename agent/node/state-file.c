@@ -18,12 +18,12 @@
 
 #define FILE_NAME "nodeimage.json"
 #define FILE_SIZE_MAX ((off_t) 64 << 20)
-#define FILE_MODE 0640 /* for root alone: it shows what is on this node, and why not */
+#define FILE_MODE 0640 /* only for root: it shows images of this node and their errors */
 
-/* Between two writes there are at least this many times the duration of the first. */
+/* Pause between two writes, in multiples of the first one's duration. */
 #define PAUSE_FACTOR 10
 #define PAUSE_USEC_MAX ((uint64_t) 500 * 1000)
-#define RETRY_USEC ((uint64_t) 5 * 1000000) /* a full disk is not asked again at once */
+#define RETRY_USEC ((uint64_t) 5 * 1000000) /* pause after a failure, such as a full disk */
 
 struct StateFile {
         sd_event *event;
@@ -40,7 +40,7 @@ struct StateFile {
 
         Timer timer;
         bool is_due;
-        uint64_t earliest_usec; /* of the next write */
+        uint64_t earliest_usec; /* earliest time of the next write */
         Error error;
 };
 
@@ -94,7 +94,7 @@ static uint64_t pause_after(uint64_t duration_usec) {
         return pause < PAUSE_USEC_MAX ? pause : PAUSE_USEC_MAX;
 }
 
-/* A failure to write is logged once, and its end as well. */
+/* Logs a failure to write once, and its end. */
 static void state_file_note(StateFile *file, int result) {
         bool was_broken = file->error.kind != ERROR_NONE;
 
@@ -151,7 +151,7 @@ int state_file_touch(StateFile *file) {
         return timer_start_at(&file->timer, now > file->earliest_usec ? now : file->earliest_usec);
 }
 
-/* Many steps of a pull are not in the file. */
+/* The file does not have every step of a pull. */
 static int on_image(Image *image, void *userdata) {
         uint64_t shown = node_image_fingerprint(image);
 
@@ -198,7 +198,7 @@ static int state_file_restore(StateFile *file) {
         if (r == -ENOMEM)
                 return r;
         if (r < 0) {
-                if (r != -ENOENT && r != -ENOTDIR) /* the latter is logged by the first write */
+                if (r != -ENOENT && r != -ENOTDIR) /* the first write logs the latter */
                         log_warning(file->log, NULL, "Cannot read \"%s\": %s, starting without it.",
                                     file->path, strerror(-r));
                 return 0;
@@ -212,7 +212,7 @@ static int state_file_restore(StateFile *file) {
                 return r;
 
         free(take_ptr(text));
-        (void) malloc_trim(0); /* the parsed text was many times its size */
+        (void) malloc_trim(0); /* the parsed text took many times its size */
         return 0;
 }
 

@@ -4,10 +4,10 @@
 /*
  * nodeimage.json: the status of a node without an API server
  *
- * Written whole and atomically after each change; changes that come in quick succession share a
- * write, so that writing never takes more than a small part of the time. Read once at the start: it
- * is the memory that survives kill -9. A file that is lost or broken costs no more than asking the
- * runtime again what it holds.
+ * The agent writes it whole and atomically after each change; changes in quick succession share a
+ * write, so that writing never takes more than a small part of the time. It reads the file once at the
+ * start, since this is the state that survives kill -9. If the file is lost or broken, the agent only
+ * asks the runtime for its images again.
  */
 
 #include "agent/image/images.h"
@@ -30,17 +30,17 @@ typedef struct StateFileOptions {
         void *userdata;
 } StateFileOptions;
 
-/* Restores what the previous run left, and writes after each change from now on. A directory that
- * cannot be written is a problem, no failure: see state_file_get_error(). */
+/* Restores the state of the previous run, and writes after each change from now on. A directory
+ * that cannot be written is a problem, but no failure: see state_file_get_error(). */
 int state_file_new(const StateFileOptions *options, StateFile **ret);
 
-/* Writes what is not written yet. Returns NULL. */
+/* Writes a pending change. Returns NULL. */
 StateFile *state_file_free(StateFile *file);
 
-/* Something else than an image has changed. */
+/* Notes a change of something else than an image. */
 int state_file_touch(StateFile *file);
 
-/* What is true now is in the file when this returns, if the file can be written at all. */
+/* Writes the current state before it returns, if the file can be written at all. */
 int state_file_write_now(StateFile *file);
 
 const char *state_file_path(const StateFile *file);
