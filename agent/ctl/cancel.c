@@ -23,7 +23,8 @@ static bool is_request_id(const char *text) {
                strspn(text, "0123456789abcdef") == REQUEST_ID_SIZE;
 }
 
-/* For sure; without these it may be a short name, or a request's ID that was cut. */
+/* Returns whether the text is an image for sure; otherwise it may be a short name, or a part of a
+ * request's ID. */
 static bool is_image(const char *text) {
         return strpbrk(text, ":/@") != NULL;
 }
@@ -37,7 +38,7 @@ static const char *advice_for(const char *requested_by) {
         return "withdraw it in the cluster";
 }
 
-/* What this command has no power over. */
+/* Names the requests that this command cannot cancel. */
 static void complain_of_rest(const Response *reply, const char *target) {
         for (size_t i = 0; i < reply->n_requested_by; i++)
                 complain("%s is %srequested by %s; %s", target, reply->canceled > 0 ? "still " : "",

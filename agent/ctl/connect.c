@@ -34,12 +34,12 @@ struct NodeClient {
         RpcClient *rpc;
         Timer silence;
         Timer reconnect;
-        uint64_t away_usec; /* since when; 0: it is there */
+        uint64_t away_usec; /* time since which the agent is away; 0: it is there */
         NodeBack on_back;
         void *back_userdata;
 };
 
-/* One question and what becomes of it. */
+/* A call and the exit status of its result. */
 typedef struct Question {
         const Options *options;
         PrintReply print_reply;
@@ -177,8 +177,8 @@ const char *socket_check_to_string(int result) {
         }
 }
 
-/* Users who may enter the directory sees the socket and its group; for the others it is the
- * directory's group that counts. */
+/* Users who may enter the directory see the socket and its group; for the others the directory's
+ * group counts. */
 static char *advise_group(const char *path) {
         cleanup(free_p) char *copy = NULL;
         const struct group *group = NULL;
@@ -221,7 +221,7 @@ char *socket_check_advise(const char *path, int result) {
         return text;
 }
 
-/* Which reason it was decides what to do, so the socket is looked at once more. */
+/* The advice depends on the reason, so checks the socket once more. */
 static int explain(const char *path, const Error *refused, Error *reterr) {
         cleanup(free_p) char *advice = NULL;
         int result = socket_check(path);
@@ -244,7 +244,7 @@ int node_client_connect(NodeClient *client, Error *reterr) {
         return r;
 }
 
-/* Root, the owner of the socket, or a member of its group: as the agent checks it, as far as the file
+/* The agent allows root, the owner of the socket, and members of its group, as far as the file
  * shows it. */
 static bool may_call(const struct stat *status) {
         gid_t groups[NGROUPS_MAX];
@@ -260,7 +260,7 @@ static bool may_call(const struct stat *status) {
         return false;
 }
 
-/* An agent closes the connection of a caller who may not call, and says nothing. */
+/* An agent closes the connection of a caller without the right, without an answer. */
 static int explain_hang_up(const char *path, Error *reterr) {
         cleanup(free_p) char *advice = NULL;
         struct stat status;

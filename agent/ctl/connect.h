@@ -4,8 +4,8 @@
 /*
  * Talking to the agent
  *
- * A NodeClient is the event loop of the program and its connection to the agent. Most commands ask
- * one question and print the answer: node_ask() is all that they need.
+ * A NodeClient is the event loop of the program and its connection to the agent. Most commands make
+ * one call and print the reply, for which node_ask() is enough.
  */
 
 #include <systemd/sd-event.h>
@@ -23,29 +23,29 @@ int node_client_new(const char *socket_path, sd_event_signal_handler_t on_interr
                     NodeClient **ret);
 NodeClient *node_client_free(NodeClient *client);
 
-/* Connects, also anew. All calls must have been unreferenced. The error says what to do. */
+/* Connects, or connects again. All calls must have been unreferenced. The error has advice. */
 int node_client_connect(NodeClient *client, Error *reterr);
 
-/* The agent went away, most likely to restart: connects again, for half a minute. Called with a
- * connection, which node_client_heard() confirms, or with why it is given up. */
+/* Connects again for half a minute, since the agent most likely restarts. Calls on_back with a
+ * connection, which node_client_heard() confirms, or with why it gave up. */
 typedef int (*NodeBack)(const Error *given_up, void *userdata);
 int node_client_reconnect(NodeClient *client, NodeBack on_back, void *userdata);
 bool node_client_is_away(const NodeClient *client);
 
-/* Why a call failed of which nothing came back, in words that say what to do: what listens there may
- * be another program, or may have refused this user. Copied. */
+/* Explains with advice why a call got no answer: another program may listen there, or the agent has
+ * refused this user. Copied. */
 int node_client_explain(const NodeClient *client, const Error *error, Error *reterr);
 
-/* An answer is awaited: if none comes for a while, one line on stderr says so. */
+/* Waits for an answer: after a while without one, prints a line to stderr. */
 int node_client_await(NodeClient *client);
 
-/* The agent has said something. */
+/* Notes an answer of the agent. */
 void node_client_heard(NodeClient *client);
 
 sd_event *node_client_event(NodeClient *client);
 RpcClient *node_client_rpc(NodeClient *client); /* NULL while there is no connection */
 
-/* What came back. Both return an ExitStatus, or a negative errno for a local failure. */
+/* Print a reply or an error. Both return an ExitStatus, or a negative errno for a local failure. */
 typedef int (*PrintReply)(const void *reply, const Options *options);
 typedef int (*PrintRefusal)(const Error *error, const Options *options);
 
@@ -54,15 +54,15 @@ typedef int (*PrintRefusal)(const Error *error, const Options *options);
 int node_ask(const Options *options, const RpcMethod *method, const ProtobufCMessage *request,
              PrintReply print_reply, PrintRefusal print_refusal);
 
-/* Connects and hangs up. Returns 0, or the negative errno: -ENOENT, -ENOTSOCK, -ECONNREFUSED,
- * -EACCES ... */
+/* Connects and closes. Returns 0, or the negative errno: -ENOENT, -ENOTSOCK, -ECONNREFUSED, -EACCES
+ * ... */
 int socket_check(const char *path);
 
-/* The same in words: "no such file". */
+/* Describes the result in words: "no such file". */
 const char *socket_check_to_string(int result);
 
-/* The words, and what to do about it, for the socket of the agent: "no such file; is it running?
- * try: systemctl status inplaced". NULL if there is no memory. */
+/* Describes the result with advice, for the socket of the agent: "no such file; is it running? try:
+ * systemctl status inplaced". NULL if there is no memory. */
 char *socket_check_advise(const char *path, int result);
 
 DEFINE_CLEANUP(NodeClient *, node_client_free)

@@ -2,17 +2,17 @@
 #pragma once
 
 /*
- * What inplacectl knows about the node without the agent
+ * A diagnosis of the node without the agent
  */
 
 #include "agent/base/error.h"
 #include "cri/discover.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
-/* A diagnosis as the agent would send it: the sockets of runtimes are facts, and that the agent
- * cannot be reached is a problem. */
+/* A diagnosis in the form of the agent's: the sockets of runtimes are facts, and the unreachable
+ * agent is a problem. */
 typedef struct LocalDiagnosis {
-        Inplaced__V1__DiagnoseResponse response; /* borrows from what follows */
+        Inplaced__V1__DiagnoseResponse response; /* borrows from the next fields */
         Inplaced__V1__Fact facts[DISCOVER_SOCKETS_MAX];
         Inplaced__V1__Fact *fact_list[DISCOVER_SOCKETS_MAX];
         Inplaced__V1__Problem problems[2];

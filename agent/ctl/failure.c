@@ -9,9 +9,9 @@
 #include "agent/base/cleanup.h"
 #include "agent/image/pull-reason.h"
 
-#define EARLIER "; before that: " /* what a deadline has ended */
+#define EARLIER "; before that: " /* separates the error of the attempt that a deadline ended */
 
-/* The reason that a message begins with, as a slice of it; false if it is none. */
+/* Finds the reason at the begin of the message, as a slice of it; false if there is none. */
 static bool find_reason(const char *message, PullReason *ret, int *ret_size) {
         size_t size = strcspn(message, ":");
         cleanup(free_p) char *word = strndup(message, size);

@@ -12,8 +12,8 @@
 struct Follower {
         FollowerOptions options;
         RpcCall *call;
-        json_object *node_image; /* NULL: nothing has come over this connection */
-        bool is_complete;        /* it is whole */
+        json_object *node_image; /* NULL: no event on this connection yet */
+        bool is_complete;        /* the object is complete */
         bool was_heard;
 };
 
@@ -36,7 +36,7 @@ static int on_back(const Error *given_up, void *userdata) {
         return given_up ? follower_refuse(userdata, given_up) : follower_ask(userdata);
 }
 
-/* The first events together are everything, and count as one. */
+/* The first events together make the object, and count as one. */
 static int follower_take(Follower *follower, json_object *changes, const Event *event) {
         bool was_complete = follower->is_complete;
         int r;

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The status of the node, as the agent pushes it
+ * Follows the status of the node, which the agent pushes
  *
  * Follows the agent's Watch until the loop ends, also across a restart of the agent.
  */
@@ -17,13 +17,13 @@ typedef struct Follower Follower;
 typedef struct FollowerOptions {
         NodeClient *client; /* borrowed */
 
-        /* The object is whole, and has changed. The changes are a NodeImage of those images; in the first
-         * call, and in the one after a restart of the agent, they are the object itself. Borrowed during
-         * the call, and not to be changed. */
+        /* The object is complete and has changed. changes is a NodeImage of the changed images; in
+         * the first call, and in the first after a restart of the agent, it is the object itself.
+         * Borrowed during the call, and not to be changed. */
         int (*on_changed)(json_object *node_image, json_object *changes,
                           const Inplaced__V1__WatchEvent *event, void *userdata);
 
-        /* The agent cannot be followed, or no longer; the words say what to do. */
+        /* The agent cannot be followed, or no longer; the error has advice. */
         int (*on_refused)(const Error *error, void *userdata);
         void *userdata;
 } FollowerOptions;

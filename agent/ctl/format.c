@@ -108,15 +108,14 @@ char *format_short_digest(const char *reference) {
         const char *colon = strchr(digest, ':');
         size_t n_digits = colon ? strspn(colon + 1, "0123456789abcdef") : 0;
 
-        /* A tag behind a name may be made of digits, too, but has fewer. */
+        /* A tag may consist of digits, too, but has fewer. */
         if (n_digits < DIGEST_DIGITS_MIN || colon[1 + n_digits])
                 return strdup(reference);
 
         return strndup(reference, (size_t) (colon + 1 - reference) + SHORT_ID_SIZE);
 }
 
-/* How many seconds the letter stands for; 0 if it stands for none. The end of the text stands for
- * plain seconds. */
+/* Returns the seconds of the unit; 0 if the letter is none. The end of the text means seconds. */
 static int64_t unit_seconds(char letter) {
         switch (letter) {
         case '\0':
@@ -127,7 +126,8 @@ static int64_t unit_seconds(char letter) {
         }
 }
 
-/* Reads a number and its unit. Moves *text behind them. -EINVAL: it is none; -ERANGE: it is larger. */
+/* Reads a number and its unit, and moves *text behind them. -EINVAL: there is none; -ERANGE: it is
+ * larger. */
 static int take_duration(const char **text, int64_t max_sec, int64_t *ret_sec) {
         int64_t number = 0, unit;
 

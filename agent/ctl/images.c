@@ -49,7 +49,7 @@ static char *text_join(char *const *texts, size_t n) {
         return joined;
 }
 
-/* One name for a person: a tag, else a digest, and how many more there are. NULL: no memory. */
+/* Makes a name for people: a tag, else a digest, and the number of the others. NULL: no memory. */
 static char *short_names(const Inplaced__V1__Image *image) {
         const char *name = image->n_repo_tags > 0      ? image->repo_tags[0]
                            : image->n_repo_digests > 0 ? image->repo_digests[0]
@@ -152,7 +152,7 @@ static int print_document(const Inplaced__V1__ListImagesResponse *reply, OutputF
         return output_tree(format, tree);
 }
 
-/* What has no name comes last. */
+/* Returns the name to sort by; images without one come last. */
 static const char *name_of(const Inplaced__V1__Image *image) {
         return image->n_repo_tags > 0      ? image->repo_tags[0]
                : image->n_repo_digests > 0 ? image->repo_digests[0]

@@ -53,7 +53,7 @@ static const struct option long_options[] = {
         { NULL,          0,                 NULL, 0                  },
 };
 
-/* The options that not every command has, and the commands that have them. */
+/* Options of some commands only, and these commands. */
 static const struct {
         int option;
         bool is_in[_OPTION_GROUP_MAX];
@@ -201,7 +201,7 @@ static int refuse_long(const char *text, Error *reterr) {
         const char *name = text + strspn(text, "-");
         Suggestion suggestion = suggest_for(name);
 
-        /* Other programs call it so, and so does activeDeadlineSeconds. */
+        /* The name that other programs and activeDeadlineSeconds use. */
         if (strncmp(name, "deadline", strlen("deadline")) == 0)
                 suggestion.word = "timeout";
         for (const struct option *o = long_options; o->name; o++)
@@ -238,7 +238,7 @@ static const char *name_of(int option) {
         return NULL;
 }
 
-/* Which command it is may not be known yet. */
+/* The command may still be unknown. */
 static void note_owned(int option, Options *options) {
         for (size_t i = 0; i < sizeof(owned_options) / sizeof(owned_options[0]); i++)
                 for (OptionGroup group = 0; group < _OPTION_GROUP_MAX; group++)
@@ -250,7 +250,7 @@ int options_parse(int argc, char **argv, Options *ret, Error *reterr) {
         Options options = { .socket_path = get_socket_path() };
         int option, r;
 
-        optind = 0; /* read anew, also when something was read before */
+        optind = 0; /* starts again, also after earlier calls */
         opterr = 0;
         while ((option = getopt_long(argc, argv, ":o:n:hqw", long_options, NULL)) >= 0) {
                 if (option == '?' || option == ':')

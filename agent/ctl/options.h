@@ -20,7 +20,7 @@ typedef enum OutputFormat {
         _OUTPUT_FORMAT_MAX,
 } OutputFormat;
 
-/* What scripts can trust. */
+/* The exit status, stable for scripts. */
 typedef enum ExitStatus {
         EXIT_STATUS_DONE = 0,
         EXIT_STATUS_FAILED = 1,
@@ -48,35 +48,35 @@ typedef struct Options {
         bool wants_help;
         bool wants_version;
         const char *command; /* NULL if none was given */
-        char **arguments;    /* those of the command */
+        char **arguments;    /* arguments of the command */
         int n_arguments;
 
-        /* An option that was given and that such a command does not have; NULL if there is none. */
+        /* A given option of that group that other commands do not have; NULL: none. */
         const char *misplaced[_OPTION_GROUP_MAX];
 
-        /* of "pull" */
+        /* for "pull" */
         bool always_pull;
-        bool complete; /* also the content of layers that are fetched on demand */
+        bool complete; /* also wait for the content of layers that are fetched on demand */
         bool no_wait;
         bool quiet;
         int32_t attempt_timeout_sec; /* 0: the agent's default */
         bool has_attempts;
         int32_t n_attempts; /* at most, if has_attempts; 0: until the image is there */
 
-        /* of "pull", "restart" and "wait": time limit of everything together; 0: none */
+        /* for "pull", "restart" and "wait": time limit of the whole command; 0: none */
         int32_t timeout_sec;
 
-        /* of "restart" */
+        /* for "restart" */
         bool wait;
         bool has_grace;
         int64_t grace_sec;
         const char *reason; /* NULL if none was given */
 
-        /* of "retry" and "status" */
+        /* for "retry" and "status" */
         bool failed; /* only images that failed */
-        bool watch;  /* go on with what changes */
+        bool watch;  /* follow the changes */
 
-        /* of "restart" and "verify" */
+        /* for "restart" and "verify" */
         const char *namespace; /* NULL if none was given */
 } Options;
 

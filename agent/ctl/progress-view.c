@@ -22,10 +22,10 @@
 #define LEFT_SEC_MAX (24 * 3600) /* a longer estimate says nothing */
 #define NAME_WIDTH_MIN 16
 #define BLOCK "<=>"
-#define HINT_ROWS_MIN 4 /* a screen with as few has no line to spare */
+#define HINT_ROWS_MIN 4 /* no hint on a screen of this height or less */
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
-/* Which parts a line has, and how many columns the bar takes with its brackets. */
+/* The parts of a line, and the columns of the bar with its brackets. */
 typedef struct Layout {
         bool has_step, has_share, has_rate, has_left;
         size_t bar_width;
@@ -54,7 +54,7 @@ static Layout layout_bar(size_t name_width, size_t width) {
         size_t left = width > name_width ? width - name_width : 0;
         Layout layout = { .has_step = take(&left, STEP_WIDTH) };
 
-        /* In the order of what a person misses most. */
+        /* In the order of importance for a person. */
         layout.has_share = layout.has_step && take(&left, SHARE_WIDTH);
         if (layout.has_share && take(&left, BAR_WIDTH_MIN))
                 layout.bar_width = BAR_WIDTH_MIN;
@@ -79,7 +79,7 @@ static void fill_bytes(char *cells, size_t n, const Bar *bar) {
                 cells[full - 1] = '>';
 }
 
-/* A block that goes to and fro. */
+/* Draws a block that moves to and fro. */
 static void fill_moving(char *cells, size_t n, unsigned tick, char background) {
         size_t way = n - strlen(BLOCK);
         size_t at = tick % (2 * way);
@@ -251,7 +251,7 @@ static char *note_of(const PullItem *item, uint64_t now_usec) {
                        : note;
 }
 
-/* Only while bytes are awaited. */
+/* Only while waiting for bytes. */
 static uint64_t idle_sec_of(const PullItem *item, uint64_t now_usec) {
         uint64_t idle_sec = (now_usec - item->moved_usec) / USEC_PER_SEC;
 
@@ -294,7 +294,7 @@ struct ProgressView {
         bool has_full_ids;
         const char *retry_hint;
         unsigned tick;
-        size_t *widths; /* of the lines that were drawn and can be drawn over */
+        size_t *widths; /* columns of the lines that are drawn in place */
         size_t n_lines;
         size_t n_lines_max;
 };
@@ -332,8 +332,8 @@ void progress_view_resize(ProgressView *view, size_t rows, size_t columns) {
         view->columns = columns > 2 ? columns : 2;
 }
 
-/* Back to the first of the lines. A terminal that has become narrower has broken them in several,
- * and the screen may have become too low for all of them. */
+/* Moves back to the first line. A terminal that became narrower has wrapped lines, and the screen
+ * may have become too low for all of them. */
 static void go_back(ProgressView *view) {
         size_t n = 0;
 
@@ -391,7 +391,7 @@ static int put_finished(ProgressView *view, PullList *list, size_t name_width) {
         return 0;
 }
 
-/* One column stays free: a terminal that has written into the last one may be on the next line. */
+/* Leaves one column free: a terminal that has written into the last one may be on the next line. */
 static int put_item(ProgressView *view, const PullItem *item, bool is_agent_away, size_t name_width,
                     uint64_t now_usec) {
 
@@ -427,8 +427,8 @@ static bool is_moving(const PullItem *item) {
         return item->phase == INPLACED__V1__PHASE__PHASE_PULLING;
 }
 
-/* How many lines there may be: the cursor needs one, and so do the hint and the number of the rest, if there
- * are such. */
+/* Returns the number of lines for images: the cursor needs one, and so do the hint and the number
+ * of the rest, if present. */
 static size_t n_lines_for(const ProgressView *view, size_t n_unfinished, bool has_hint) {
         size_t available = view->rows - 1 - has_hint;
 

@@ -4,19 +4,17 @@
 /*
  * Progress on a terminal
  *
- * The images that are being pulled have one line each at the bottom of the screen, which is drawn
- * again in place. The line of an image that is finished is written above them, once, and scrolls
- * away like any other output. If there are more images than lines, those that move come first and
- * the rest is a number.
+ * Each image that is being pulled has a line at the bottom of the screen, which the view draws again in
+ * place. It writes the line of a finished image above them, once, where it scrolls away like any other
+ * output. If there are more images than lines, those with progress come first and the rest is a number.
  *
- * The terminal is left in order at any instant: no mode of it is changed, so nothing is broken when
- * the program is killed.
+ * The view changes no mode of the terminal, so nothing is broken when the program is killed.
  *
  *     registry.example/app:1.2  downloading  [=====>      ]  12.3/67.1 MB  10.2 MB/s  5s
  *
- * What does not fit into a line is left out: first the time left, then the rate, the bar, the
- * numbers and the step. A line never takes more columns than it may, or redrawing it in place would
- * fail.
+ * If a line is too narrow, the view leaves parts out: first the time left, then the rate, the bar, the
+ * numbers and the step. A line never takes more columns than the screen has, or redrawing it in place
+ * would fail.
  */
 
 #include <stdbool.h>
@@ -29,7 +27,7 @@
 typedef enum BarKind {
         BAR_NONE,         /* no bar: the note takes its place */
         BAR_BYTES,        /* bytes_done of bytes_total */
-        BAR_MOVING,       /* something happens that has no bytes */
+        BAR_MOVING,       /* work without bytes */
         BAR_SIZE_UNKNOWN, /* bytes arrive, but the runtime does not show them */
         BAR_UNPACKING,    /* bytes_done have arrived and are being unpacked */
         _BAR_KIND_MAX,
@@ -47,14 +45,14 @@ typedef struct Bar {
         uint64_t idle_sec;      /* since the last byte arrived; 0: bytes arrive */
 } Bar;
 
-/* How many columns the names of several bars should take, the longest name having so many. */
+/* Returns the columns for the names of several bars; longest: columns of the longest name. */
 size_t bar_name_width(size_t longest, size_t width);
 
-/* At most width columns, without a line feed. NULL if there is no memory. */
+/* Draws at most width columns, without a line feed. NULL if there is no memory. */
 char *bar_draw(const Bar *bar, size_t name_width, size_t width);
 
-/* What the bar of an image that is not finished shows. The texts are borrowed from the item, and
- * from *note, which the caller frees. */
+/* Makes the bar of an unfinished image. The texts are borrowed from the item, and from *note, which
+ * the caller frees. */
 int pull_report_bar(const PullItem *item, bool is_agent_away, unsigned tick, uint64_t now_usec,
                     Bar *ret, char **ret_note);
 
@@ -68,8 +66,8 @@ ProgressView *progress_view_free(ProgressView *view);
 
 void progress_view_resize(ProgressView *view, size_t rows, size_t columns);
 
-/* Writes the lines of what has finished since the last time, and those of the others anew. */
+/* Writes the lines of images that have finished since the last call, and redraws the others. */
 int progress_view_draw(ProgressView *view, PullList *list, bool is_agent_away, uint64_t now_usec);
 
-/* Takes away what can be drawn over. */
+/* Clears the lines that are drawn in place. */
 void progress_view_clear(ProgressView *view);

@@ -15,7 +15,7 @@
 #include "agent/ctl/view.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
-#define DEADLINE_EXCEEDED "DeadlineExceeded" /* the reason, in the words of the agent */
+#define DEADLINE_EXCEEDED "DeadlineExceeded" /* reason, with the agent's spelling */
 #define CANCELED "Canceled"                  /* likewise */
 #define TIMEOUT "--timeout"
 #define ATTEMPT_TIMEOUT "--attempt-timeout"
@@ -40,7 +40,7 @@ void rate_update(Rate *rate, uint64_t now_usec, uint64_t bytes) {
 
         seconds = (double) (now_usec - rate->at_usec) / 1e6;
         current = (double) (bytes - rate->bytes) / seconds;
-        /* The first bytes have no past to be weighed against. */
+        /* The first sample has no average to be weighed against. */
         weight = rate->bytes_per_sec > 0 ? seconds / (seconds + SMOOTHING_SEC) : 1;
 
         rate->bytes_per_sec += (current - rate->bytes_per_sec) * weight;
@@ -124,7 +124,7 @@ bool pull_item_is_finished(const PullItem *item) {
                item->phase == INPLACED__V1__PHASE__PHASE_FAILED;
 }
 
-/* No attempt can be made, for a reason that may last for ever. */
+/* No attempt is possible, for a reason that may last for ever. */
 static bool is_waiting(Inplaced__V1__Step step) {
         return step == INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME ||
                step == INPLACED__V1__STEP__STEP_WAITING_FOR_DISK ||
@@ -146,7 +146,7 @@ const char *pull_item_stage(const PullItem *item) {
         }
 }
 
-/* We end it before the agent does. What was known of it is kept behind that. */
+/* The command ends it before the agent does, and keeps the known error behind the reason. */
 static int item_end(PullItem *item, const char *reason, const char *why, uint64_t now_usec) {
         bool has_failed = item->message[0] &&
                           item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME &&
@@ -184,7 +184,7 @@ static int item_expire(PullItem *item, const char *option, int64_t limit_sec, ui
         return item_end(item, DEADLINE_EXCEEDED, why, now_usec);
 }
 
-/* The agent's clock runs from a later time than ours. */
+/* The agent's time limit begins later than the command's. */
 static bool is_past_timeout(const PullList *list, const PullItem *item,
                             const Inplaced__V1__PreloadEvent *event, uint64_t now_usec) {
         return list->timeout_sec > 0 && event->phase == INPLACED__V1__PHASE__PHASE_FAILED &&
@@ -374,7 +374,7 @@ static const char *phase_to_string(Inplaced__V1__Phase phase) {
         }
 }
 
-/* What is not known is a dash: a hole would shift the columns behind it. */
+/* Prints a dash for an unknown value, since a gap would shift the columns behind it. */
 static char *succeeded_text(const PullItem *item, bool has_full_id) {
         cleanup(free_p) char *id = terminal_text_escape(item->image_id[0] ? item->image_id : "-");
         cleanup(free_p) char *note = terminal_text_escape(item->message);

@@ -33,13 +33,13 @@ typedef struct Pull {
         ProgressView *view; /* NULL unless progress is shown */
         Timer redraw;
         sd_event_source *resize;
-        Timer timeout;  /* of --timeout */
-        Timer queued;   /* what is still queued then is worth a line */
-        Timer waits;    /* --attempt-timeout, for what is no attempt yet */
-        Timer goodbye;  /* when it is over, the end is not awaited any longer */
+        Timer timeout;  /* ends the command at --timeout */
+        Timer queued;   /* time to print which images are still queued */
+        Timer waits;    /* --attempt-timeout, for images without an attempt yet */
+        Timer goodbye;  /* limits the wait for the end of the call */
         bool was_heard; /* the agent has said something */
         bool is_past_timeout;
-        int signal;    /* that canceled it; 0: none */
+        int signal;    /* signal that canceled it; 0: none */
         Error refused; /* why the request ended before its images did */
 } Pull;
 
@@ -183,7 +183,7 @@ static int print_abandoned(Pull *pull) {
         return 0;
 }
 
-/* The first one that failed, and whether all of them failed for the same reason. */
+/* Finds the first failure, and whether all have the same reason. */
 static const PullItem *failed_item(const PullList *list, bool *ret_is_same) {
         const PullItem *first = NULL;
 
@@ -202,7 +202,7 @@ static const PullItem *failed_item(const PullList *list, bool *ret_is_same) {
         return first;
 }
 
-/* It ended because the registry said no too often. */
+/* The pull ended because the registry refused it too often. */
 static bool has_given_up(const PullItem *failed, const Options *options) {
         PullReason reason = pull_reason_from_string(failed->reason);
 
@@ -210,7 +210,7 @@ static bool has_given_up(const PullItem *failed, const Options *options) {
                pull_reason_is_refusal(reason, failed->message);
 }
 
-/* What to do about it, with the option that was typed where it was that one. */
+/* Returns advice about a failure, with the option that caused it, if one did. */
 static const char *advice_for(const PullItem *failed, const Options *options) {
         PullReason reason = pull_reason_from_string(failed->reason);
 
@@ -243,7 +243,7 @@ static void complain_of_one(const PullItem *failed, const char *advice, bool has
                          has_ended ? "; --attempts 0 tries for ever" : "");
 }
 
-/* Says on stderr in one line that images failed, if some did. */
+/* Prints one line to stderr if images failed. */
 static void print_summary(const PullList *list, const Options *options) {
         size_t n_failed = pull_list_count(list, INPLACED__V1__PHASE__PHASE_FAILED);
         const PullItem *failed;
@@ -269,7 +269,7 @@ static int pull_end(Pull *pull) {
         return sd_event_exit(node_client_event(pull->client), 0);
 }
 
-/* In the words of the agent, so that a script need not know who said it. */
+/* Uses the agent's words, so that scripts need not know who ended it. */
 static const char *reason_of(const Error *error) {
         switch (error->kind) {
         case ERROR_INVALID: return pull_reason_to_string(PULL_REASON_INVALID_REFERENCE);
@@ -295,8 +295,8 @@ static int on_back(const Error *given_up, void *userdata) {
         return given_up ? pull_refused(userdata, given_up) : pull_ask(userdata);
 }
 
-/* The agent restarts, most likely. What it was asked for is forgotten with it, but asking twice for
- * an image costs nothing. */
+/* The agent most likely restarts, and loses the request, so the command repeats it; a second
+ * request for an image costs nothing. */
 static int pull_lost(Pull *pull) {
         if (!node_client_is_away(pull->client)) {
                 pull_list_wait(&pull->list, clock_monotonic_usec());
@@ -307,8 +307,8 @@ static int pull_lost(Pull *pull) {
         return node_client_reconnect(pull->client, on_back, pull);
 }
 
-/* Where no line is drawn anew, what is waited for is printed once: that the runtime is away or the disk
- * full, and each attempt that failed. */
+/* Without drawing in place, prints once why an image waits, such as for the runtime or the disk,
+ * and each failed attempt. */
 static int print_wait(const Pull *pull, PullItem *item) {
         cleanup(free_p) char *retry = NULL;
 
@@ -348,9 +348,9 @@ static int on_queued(void *userdata) {
         return 0;
 }
 
-/* The agent ends the pulls at that time, too, if it can, and then its status says so: one that has
- * answered gets a moment. But it may be away or hang, its clock runs from each image's turn, and another
- * request may have more time. */
+/* The agent ends the pulls at that time as well, if it can, and its status has the reason; so one
+ * that has answered gets a moment. But it may be away or hang, its clock starts at each image's
+ * turn, and another request may have more time. */
 static int on_timeout(void *userdata) {
         Pull *pull = userdata;
         int r;
@@ -364,7 +364,7 @@ static int on_timeout(void *userdata) {
         return r < 0 ? r : pull_end(pull);
 }
 
-/* The images that could be attempted go on. */
+/* Images with possible attempts go on. */
 static int on_waits(void *userdata) {
         uint64_t now_usec = clock_monotonic_usec(), next_usec;
         Pull *pull = userdata;
@@ -417,7 +417,7 @@ static int on_event(const void *message, void *userdata) {
         if (r < 0 || !pull_list_is_finished(&pull->list))
                 return r;
 
-        /* The agent ends the stream now. If it does not, there is nothing left to wait for. */
+        /* The agent ends the stream now. If it does not, stops waiting. */
         return timer_start(&pull->goodbye, GOODBYE_USEC);
 }
 
@@ -437,8 +437,7 @@ static int on_end(const void *reply, const Error *error, void *userdata) {
                 return pull_refused(pull, &early);
         }
 
-        /* An agent that stops cancels what it serves; that we did not cancel it ourselves is
-         * certain here. */
+        /* An agent that stops cancels its calls; the command has not canceled this one itself. */
         if (pull->was_heard && (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_CANCELED))
                 return pull_lost(pull);
 

@@ -22,8 +22,8 @@ typedef Inplaced__V1__RestartEvent Event;
 /* A container that is being restarted. */
 typedef struct RestartItem {
         Event *event;          /* the newest */
-        uint64_t begun_usec;   /* when the stop began; 0: it has not been seen */
-        uint64_t stopped_usec; /* when it had ended; 0: not yet */
+        uint64_t begun_usec;   /* begin of the stop; 0: not seen */
+        uint64_t stopped_usec; /* end of the stop; 0: not yet */
 } RestartItem;
 
 typedef struct RestartList {
@@ -38,7 +38,7 @@ typedef struct RestartCommand {
         NodeClient *client;
         RpcCall *call;
         RestartList list;
-        int signal;    /* that canceled it; 0: none */
+        int signal;    /* signal that canceled it; 0: none */
         Error refused; /* why it ended before all was done */
 } RestartCommand;
 
@@ -93,7 +93,7 @@ static int find_or_add(RestartList *list, const Event *event, RestartItem **ret)
         return 0;
 }
 
-/* Takes in what the agent says, which is copied. Sets *ret_item to the item that it is about. */
+/* Applies and copies an event of the agent. Sets *ret_item to its item. */
 static int restart_list_apply(RestartList *list, const Event *event, uint64_t now_usec,
                               RestartItem **ret_item) {
         cleanup(event_free_p) Event *copy = NULL;
@@ -141,8 +141,8 @@ static bool restart_list_is_finished(const RestartList *list) {
         return list->n_items > 0;
 }
 
-/* must_run: a container that has only been stopped is done in part. Nothing known at all is a
- * failure, as is what is not finished. */
+/* must_run: a container that was only stopped counts as done in part. A command without any
+ * container, or with an unfinished one, has failed. */
 static ExitStatus restart_list_exit_status(const RestartList *list, bool must_run) {
         size_t n_done = 0, n_failed = 0;
 
@@ -199,8 +199,8 @@ static void put_phase(FILE *file, const RestartItem *item, bool has_full_id) {
         }
 }
 
-/* What is to be said of it now, such as "default/web/app  stopping"; "" if that is nothing. NULL if
- * there is no memory. */
+/* Makes the line about the container, such as "default/web/app  stopping"; "" if there is nothing
+ * new. NULL if there is no memory. */
 static char *restart_item_line(const RestartItem *item, bool has_full_id) {
         cleanup(free_p) char *text = NULL;
         const Event *event = item->event;
@@ -400,7 +400,7 @@ static int print_document(const RestartCommand *command) {
         return tree ? output_tree(command->options->format, tree) : -ENOMEM;
 }
 
-/* Why the exit status is not 0. */
+/* Prints why the exit status is not 0. */
 static void complain_of_undone(const RestartCommand *command) {
         const RestartList *list = &command->list;
         const Event *failed = NULL;

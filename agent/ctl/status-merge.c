@@ -20,7 +20,7 @@ static size_t find_tag(json_object *tags, const char *tag) {
         return i;
 }
 
-/* In the place of the one with the same tag, or behind the others. */
+/* Replaces the one with the same tag, or appends it. */
 static int merge_tag(json_object *tags, json_object *tag) {
         size_t i = find_tag(tags, json_get_text(tag, "tag"));
 
@@ -31,7 +31,7 @@ static int merge_tag(json_object *tags, json_object *tag) {
         return -ENOMEM;
 }
 
-/* Its tags are merged, the members that belong to all of them are replaced. */
+/* Merges the tags of an image, and replaces its other members. */
 static int merge_image(json_object *image, json_object *changes) {
         json_object *tags = json_get(image, "tags", json_type_array);
         json_object *more = json_get(changes, "tags", json_type_array);

@@ -2,17 +2,17 @@
 #pragma once
 
 /*
- * A NodeImage object that is kept up to date
+ * Keeps a NodeImage object up to date
  *
- * The agent sends the images that have changed, as a NodeImage of these alone, and the names of those
- * that are desired no longer. Pure.
+ * The agent sends the changed images, as a NodeImage of these alone, and the names of images that are no
+ * longer desired. Pure.
  */
 
 #include <json-c/json.h>
 
-/* Takes over from the other object what it has: metadata, counts, and its images, also in place of
- * others with the same name and tag. The two share what was taken over. */
+/* Takes over metadata, counts and images of the other object, replacing images with the same name
+ * and tag. The two objects share these parts. */
 int status_merge(json_object *node_image, json_object *changes);
 
-/* "nginx:1.25", "nginx@sha256:...". One that is not there is ignored. */
+/* Removes "nginx:1.25" or "nginx@sha256:...". Ignores an unknown one. */
 void status_remove(json_object *node_image, const char *reference);

@@ -26,7 +26,7 @@ typedef enum Kind {
 static const struct {
         const char *phase;
         const char *counted;
-        int urgency; /* place among the others where not all can be shown, first 0 */
+        int urgency; /* order if the screen is too small for all, first 0 */
 } kinds[_KIND_MAX] = {
         [KIND_SUCCEEDED]   = { "Succeeded", "pulled",   5 },
         [KIND_FAILED]      = { "Failed",    "failed",   3 },
@@ -151,7 +151,7 @@ static int read_images(StatusRows *rows, json_object *images,
         return 0;
 }
 
-/* A phase that is none of these is that of a newer agent, and counts as waiting. */
+/* An unknown phase is that of a newer agent, and counts as waiting. */
 static Kind kind_of(const StatusRow *row) {
         for (Kind kind = 0; kind < _KIND_MAX; kind++)
                 if (strcmp(row->phase, kinds[kind].phase) == 0)

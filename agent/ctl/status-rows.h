@@ -25,7 +25,7 @@ typedef struct StatusRow {
         int64_t created_at;  /* seconds since the epoch, 0 if unknown, as are the others */
         int64_t started_at;
         int64_t completed_at;
-        int64_t changed_at; /* the phase: only known of what waits, or is missing */
+        int64_t changed_at; /* begin of the phase; only of waiting or missing images */
         int64_t next_attempt_at;
 } StatusRow;
 
@@ -46,9 +46,10 @@ void status_rows_sort_by_urgency(StatusRows *rows);
 /* "3 pulled, 1 failed, 1 waiting"; "none" of no rows. NULL if there is no memory. */
 char *status_rows_count(const StatusRows *rows);
 
-/* Who requests it, as in the list of images: "folder:web.yaml", "job team/warm", "jo (uid 1000, pid
- * 4242), request 7f3a", joined with "; ". "" if that is not known; NULL if there is no memory. */
+/* Describes who requests it, as the list of images does: "folder:web.yaml", "job team/warm", "jo
+ * (uid 1000, pid 4242), request 7f3a", joined with "; ". "" if unknown; NULL if there is no
+ * memory. */
 char *status_row_requested_by(const StatusRow *row);
 
-/* When the phase of the image began; 0 if unknown. */
+/* Returns when the phase of the image began; 0 if unknown. */
 int64_t status_row_since(const StatusRow *row);

@@ -12,8 +12,8 @@
 #include "agent/document/json-reader.h"
 #include "agent/image/image-ref.h"
 
-/* One of the images that were typed. A short name selects Docker Hub's of that name as well, whatever
- * the runtime makes of it. */
+/* An image that the user named. A short name also selects Docker Hub's image of that name, however
+ * the runtime resolves it. */
 typedef struct Pattern {
         ImageRef ref;
         bool is_any_tag;
@@ -29,7 +29,7 @@ static bool has_tag(const char *text) {
 static bool is_match(const Pattern *pattern, const char *name, const char *tag) {
         ImageRef ref;
 
-        /* One that is no reference is shown as failed, and has no name to be selected by. */
+        /* A malformed reference is shown as failed, and cannot be selected by name. */
         if (image_ref_from_node_image(name, tag, SHORT_NAMES_HUB, &ref, NULL) < 0)
                 return false;
         if (!pattern->is_any_tag)
@@ -58,7 +58,8 @@ static int read_patterns(const StatusSelection *selection, Pattern **ret, Error 
         return 0;
 }
 
-/* For good, or the last attempt; or it was removed and is not back. */
+/* The pull has failed for good, or the last attempt has; or the image was removed and is not
+ * back. */
 static bool has_failed(const StatusRow *row) {
         return strcmp(row->phase, "Failed") == 0 || strcmp(row->phase, "BackOff") == 0 ||
                strcmp(row->phase, "Missing") == 0;
@@ -140,7 +141,7 @@ static int refuse_missing(const StatusSelection *selection, const Pattern *patte
 }
 
 int status_select(json_object *node_image, const StatusSelection *selection, Error *reterr) {
-        cleanup(json_put_p) json_object *copy = NULL; /* that the rows borrow from */
+        cleanup(json_put_p) json_object *copy = NULL; /* the rows borrow from it */
         cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
         cleanup(free_p) Pattern *patterns = NULL;
         size_t n = 0;

@@ -27,7 +27,7 @@ static const RpcMethod status_method = {
         .reply = &inplaced__v1__get_status_response__descriptor,
 };
 
-#define PROGRESS_STEP 10 /* percent, for a line of its own */
+#define PROGRESS_STEP 10 /* progress in percent that causes another line */
 #define ROWS_MIN 3
 #define SCREEN_SIZE 65536 /* bytes */
 #define DIGEST_WIDTH 19   /* "sha256:" and 12 digits */
@@ -51,7 +51,7 @@ static int64_t between(int64_t from, int64_t to) {
         return to > from ? to - from : 0;
 }
 
-/* Of what is finished it says nothing that the phase does not say. */
+/* The progress of a finished image adds nothing to its phase. */
 static const char *progress_text(const StatusRow *row, bool is_wide, FormatBuffer *buffer) {
         if (row->progress == 0 || (row->completed_at > 0 && !is_wide))
                 return "-";
@@ -60,7 +60,7 @@ static const char *progress_text(const StatusRow *row, bool is_wide, FormatBuffe
         return buffer->text;
 }
 
-/* The message, and before it when the next attempt is. NULL if there is no memory. */
+/* Makes the message, with the time of the next attempt before it. NULL if there is no memory. */
 static char *message_of(const StatusRow *row, bool is_wide, int64_t now) {
         cleanup(free_p) char *message =
                 is_wide ? strdup(row->message) : failure_summary(row->message);
@@ -172,8 +172,8 @@ static int print_for_person(const Inplaced__V1__GetStatusResponse *reply, json_o
         return problems_print(reply->problems, reply->n_problems);
 }
 
-/* Leaves what the options name. An image that is not in the object is refused, unless the object has
- * only some of the images. */
+/* Keeps the images that the options name. A missing one is refused, unless the object has only some
+ * of the images. */
 static int status_select_for(json_object *node_image, const Options *options, bool is_partial,
                              Error *reterr) {
         const StatusSelection selection = {
@@ -217,14 +217,14 @@ static int print_status(const void *message, const Options *options) {
         return r < 0 ? r : EXIT_STATUS_DONE;
 }
 
-/* Again and again: --watch */
+/* Following: --watch */
 
 typedef Inplaced__V1__WatchEvent Event;
 
 /* The last line about an image. */
 typedef struct Line {
         char *key;  /* name, blank, tag */
-        char *text; /* what it said, but for progress and times */
+        char *text; /* content, without progress and times */
         int progress;
 } Line;
 
@@ -232,10 +232,10 @@ typedef struct StatusWatch {
         const Options *options;
         NodeClient *client;
         Follower *follower;
-        bool is_drawn; /* on a terminal, anew from its first line; else lines are appended */
+        bool is_drawn; /* redraws the screen; else appends lines */
         bool is_wide;
         bool has_begun;
-        Table *table; /* of the lines that are appended */
+        Table *table; /* columns of the appended lines */
         Line **lines; /* sorted by key */
         size_t n_lines;
         size_t n_allocated;
@@ -299,7 +299,7 @@ static int find_or_add(StatusWatch *watch, const StatusRow *row, Line **ret) {
         return 0;
 }
 
-/* Appends a line about it if it says something new. */
+/* Appends a line about the image if that changed. */
 static int append_row(StatusWatch *watch, const StatusRow *row) {
         cleanup(free_p) char *requested_by = status_row_requested_by(row);
         char *text;
@@ -328,7 +328,7 @@ static int append_row(StatusWatch *watch, const StatusRow *row) {
         return status_table_add(watch->table, row, watch->is_wide);
 }
 
-/* "nginx:1.25" is desired no longer. One of which no line was printed is not mentioned. */
+/* Prints that "nginx:1.25" is no longer desired, unless no line about it was printed. */
 static int append_removed(StatusWatch *watch, const char *reference) {
         cleanup(free_p) char *key = strdup(reference);
         StatusRow row = {
@@ -367,7 +367,7 @@ static int append(StatusWatch *watch, json_object *selected, const Event *event)
         return r < 0 ? r : table_print_more(watch->table);
 }
 
-/* Draws over the lines before, with as many images as the screen has room for. */
+/* Redraws the screen, with as many images as fit. */
 static int draw(const StatusWatch *watch, json_object *selected, const Event *event) {
         size_t n_used = event->api_server[0] ? 5 : 4; /* with the cursor's line */
         cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
@@ -417,7 +417,7 @@ static int on_changed(json_object *node_image, json_object *changes, const Event
         if (json_object_deep_copy(watch->is_drawn ? node_image : changes, &selected, NULL) < 0)
                 return -ENOMEM;
 
-        /* What was named has to be there at first; it may be withdrawn later. */
+        /* A named image has to exist at first; its request may be withdrawn later. */
         r = status_select_for(selected, watch->options, watch->has_begun, &error);
         if (error.kind != ERROR_NONE) {
                 complain("%s", error_message(&error));
@@ -454,7 +454,7 @@ static void watch_done(StatusWatch *watch) {
         free(watch->lines);
 }
 
-/* Prints the status, and then what changes, until a signal ends it. */
+/* Prints the status, then its changes, until a signal ends it. */
 static int status_watch(const Options *options) {
         cleanup(watch_done) StatusWatch watch = {
                 .options = options,
@@ -471,7 +471,7 @@ static int status_watch(const Options *options) {
         if (r < 0)
                 return r;
 
-        /* One write for the whole screen does not flicker. */
+        /* Writes the whole screen at once, so that it does not flicker. */
         if (watch.is_drawn)
                 (void) setvbuf(stdout, NULL, _IOFBF, SCREEN_SIZE);
 

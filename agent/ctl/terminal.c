@@ -84,7 +84,7 @@ size_t terminal_text_width(const char *text) {
         return width;
 }
 
-/* How many bytes at the beginning take at most so many columns. */
+/* Returns the bytes of the longest prefix within that many columns. */
 static size_t head_size(const char *text, size_t width) {
         const char *p = text;
 
@@ -135,7 +135,7 @@ char *terminal_text_fit_start(const char *text, size_t width) {
 }
 
 char *terminal_text_fit_middle(const char *text, size_t width) {
-        /* The end of a reference, its tag, says more than its beginning, the registry. */
+        /* The end of a reference, its tag, matters more than its beginning, the registry. */
         return fit(text, width, width > strlen(ELLIPSIS) ? (width - strlen(ELLIPSIS) + 1) / 2 : 0);
 }
 
@@ -175,7 +175,7 @@ void complain(const char *format, ...) {
         text = format_safe(format, args);
         va_end(args);
 
-        (void) fflush(stdout); /* what was said before comes before */
+        (void) fflush(stdout); /* keeps the order of stdout and stderr */
         fprintf(stderr, "%s: %s\n", program_invocation_short_name, text ?: "out of memory");
 }
 

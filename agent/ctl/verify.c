@@ -11,7 +11,7 @@
 #include "agent/ctl/view.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
-#define STALE "Stale" /* as the agent calls an environment */
+#define STALE "Stale" /* the agent's word for an environment */
 
 typedef Inplaced__V1__VerifiedContainer Container;
 
@@ -35,7 +35,7 @@ static const TableColumn columns[] = {
 /* clang-format on */
 
 #define N_COLUMNS (sizeof(columns) / sizeof(columns[0]))
-#define ENVIRONMENT 7 /* a column that is there only if a container has one */
+#define ENVIRONMENT 7 /* column that is shown only if a container has one */
 
 static const char *verdict_to_string(Inplaced__V1__Verdict verdict) {
         switch (verdict) {
@@ -144,7 +144,7 @@ static int print_document(const Inplaced__V1__VerifyResponse *reply, OutputForma
         return output_tree(format, tree);
 }
 
-/* Nothing is wrong on a node without pods; a pod that was named should be there. */
+/* A node without pods is fine; a named pod has to exist. */
 static ExitStatus conclude_nothing(const Options *options) {
         if (options->n_arguments > 0) {
                 complain("no container of pod %s runs on this node", options->arguments[0]);

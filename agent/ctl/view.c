@@ -21,7 +21,7 @@ struct Table {
         bool is_wide;
         char **cells; /* row by row, of all columns */
         size_t n_cells;
-        size_t *widths_before; /* of all columns, from the first print on, if another one follows */
+        size_t *widths_before; /* widths of all columns from the first print, if more follow */
 };
 
 int table_new(const TableColumn *columns, size_t n_columns, bool is_wide, Table **ret) {
@@ -84,7 +84,7 @@ static bool has_column(const Table *table, size_t i) {
         if (table->is_wide)
                 return true;
 
-        /* What is printed later may have something in it. */
+        /* Rows that are printed later may fill the column. */
         return !column->is_wide &&
                !(column->is_optional && !table->widths_before && is_blank(table, i));
 }
@@ -165,7 +165,7 @@ static inline void printer_unref_p(struct libscols_table **printer) {
         scols_unref_table(*printer);
 }
 
-/* libsmartcols aligns. It can cut the end of a cell, but not its beginning, so that is done here. */
+/* libsmartcols aligns and can cut the end of a cell, but not its beginning, so this cuts. */
 static int printer_new(const Shown *shown, struct libscols_table **ret) {
         struct libscols_table *printer = scols_new_table();
 
@@ -173,7 +173,7 @@ static int printer_new(const Shown *shown, struct libscols_table **ret) {
                 return -ENOMEM;
 
         *ret = printer;
-        /* The cells are escaped already; twice would be once too often. */
+        /* The cells are escaped already. */
         (void) scols_table_enable_noencoding(printer, 1);
         (void) scols_table_enable_noheadings(printer, 1);
         (void) scols_table_set_termforce(printer, SCOLS_TERMFORCE_NEVER);
@@ -300,8 +300,8 @@ char *output_json(json_object *tree) {
 
 static bool emit_value(yaml_emitter_t *emitter, json_object *value);
 
-/* Only what begins like a word can be plain, and is none of the words that mean something else to
- * some version of YAML. What its syntax forbids, such as ": ", the emitter finds by itself. */
+/* Only a text that begins like a word can be plain, unless some version of YAML gives that word
+ * another meaning. The emitter itself detects forbidden syntax, such as ": ". */
 static bool is_plain(const char *text) {
         static const char *const words[] = { "y",   "n",    "yes",   "no",  "on",
                                              "off", "true", "false", "null" };
@@ -364,7 +364,7 @@ static bool emit_object(yaml_emitter_t *emitter, json_object *object) {
         return yaml_mapping_end_event_initialize(&event) && yaml_emitter_emit(emitter, &event);
 }
 
-/* As deep as json-c reads, which is 32 levels. */
+/* The recursion ends at json-c's limit of 32 levels. */
 static bool emit_value(yaml_emitter_t *emitter, json_object *value) {
         switch (json_object_get_type(value)) {
         case json_type_object: return emit_object(emitter, value);

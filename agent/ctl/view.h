@@ -2,14 +2,14 @@
 #pragma once
 
 /*
- * What commands print on stdout
+ * The output of commands on stdout
  *
- * A person gets a table: aligned columns with a heading, which is there also if no row is. On a
- * terminal the columns that may be cut give way when a line is too long; elsewhere, and with -o wide,
- * nothing is cut. Cells are made safe for a terminal here.
+ * People get a table: aligned columns with a heading, even without rows. On a terminal, columns that
+ * allow it are cut if a line is too long; elsewhere, and with -o wide, nothing is cut. The table makes
+ * its cells safe for a terminal.
  *
- * What -o json and -o yaml print is one tree. The texts in it come from outside: bytes that are not
- * UTF-8 are replaced, and what a terminal would obey is escaped as the format allows.
+ * -o json and -o yaml print the same tree. Its texts come from outside: the output replaces bytes that are
+ * not UTF-8, and escapes control characters of terminals as the format allows.
  */
 
 #include <json-c/json.h>
@@ -28,28 +28,28 @@ typedef struct TableColumn {
         const char *title;
         bool is_right; /* aligned to the right */
         bool may_be_cut;
-        size_t width_min; /* to which it may be cut; 0: TABLE_CUT_WIDTH */
-        bool keeps_tail;  /* where it is cut: of a reference the end says most */
-        bool is_wide;     /* only there with -o wide */
-        bool is_optional; /* without -o wide it is only there if some cell is not "-" */
+        size_t width_min; /* minimum width when cut; 0: TABLE_CUT_WIDTH */
+        bool keeps_tail;  /* cuts the beginning: the end of a reference matters most */
+        bool is_wide;     /* shown only with -o wide */
+        bool is_optional; /* without -o wide shown only if some cell is not "-" */
 } TableColumn;
 
 int table_new(const TableColumn *columns, size_t n_columns, bool is_wide, Table **ret);
 Table *table_free(Table *table);
 
-/* One cell for each column, also for those that are left out. NULL is an empty cell. Copied. */
+/* Takes one cell for each column, also for hidden ones. NULL is an empty cell. Copied. */
 int table_add_row(Table *table, const char *const *cells);
 
 int table_print(Table *table);
 
-/* The same, and the table is empty then: what is printed next has the same columns, without the titles. */
+/* Prints and empties the table: the next rows have the same columns, without the titles. */
 int table_print_more(Table *table);
 
 #define TABLE_GAP 2 /* between two columns */
 #define TABLE_CUT_WIDTH 8
 
-/* Makes those of the columns narrower that may be cut, the widest first, until a line takes no more
- * than so many columns of the terminal, or none may be cut any further. */
+/* Narrows the columns that may be cut, the widest first, until a line fits the terminal's width, or
+ * none may be cut any further. */
 void table_fit_widths(size_t *widths, const TableColumn *const *columns, size_t n_columns,
                       size_t line_width);
 
@@ -62,16 +62,16 @@ static inline void json_put_p(json_object **tree) {
 /* Prints it to stdout as JSON or as YAML; any other format counts as JSON. */
 int output_tree(OutputFormat format, json_object *tree);
 
-/* The tree as JSON text with a line feed at its end. NULL if there is no memory. */
+/* Formats the tree as JSON text with a line feed at its end. NULL if there is no memory. */
 char *output_json(json_object *tree);
 
-/* The tree as one YAML document, in block style, pure ASCII. Reading it gives the same tree back: a
- * string that looks like a number, a truth value or nothing is quoted. NULL if there is no
+/* Formats the tree as one YAML document, in block style, pure ASCII. Parsers read the same tree:
+ * a string that looks like a number, a truth value or nothing is quoted. NULL if there is no
  * memory. */
 char *yaml_from_json(json_object *tree);
 
-/* The exit status of a program whose command returned that: an ExitStatus, or a negative errno, which is
- * printed. So is it if the output cannot be written, which is a failure. */
+/* Returns the program's exit status for a command's result: an ExitStatus, or a negative errno,
+ * which it prints. It also prints that the output could not be written, which is a failure. */
 int output_end(int r);
 
 /* Reads a document that the agent sent. */
@@ -85,11 +85,11 @@ bool output_add_number(json_object *object, const char *key, uint64_t value);
 bool output_add_bool(json_object *object, const char *key, bool value);
 bool output_add_strings(json_object *object, const char *key, char *const *values, size_t n);
 
-/* As the member "onDemand", unless it is NULL or without layers. */
+/* Adds the member "onDemand", unless it is NULL or without layers. */
 bool output_add_on_demand(json_object *object, const Inplaced__V1__OnDemand *on_demand);
 
 /* Prints "problem: SUBJECT: MESSAGE; ADVICE" for each, to stdout. */
 int problems_print(Inplaced__V1__Problem *const *problems, size_t n_problems);
 
-/* The same as an array. NULL if there is no memory. */
+/* Makes an array of the problems. NULL if there is no memory. */
 json_object *problems_json(Inplaced__V1__Problem *const *problems, size_t n_problems);

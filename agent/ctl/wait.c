@@ -17,7 +17,7 @@
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
-/* An image that is waited for. */
+/* An image to wait for. */
 typedef struct Target {
         char *name; /* "demo/web:1" */
         char *phase;
@@ -35,7 +35,7 @@ typedef struct Wait {
         size_t n_targets;
         size_t n_present;
         size_t n_failed;
-        bool has_begun; /* what is waited for has been printed */
+        bool has_begun; /* the first line has been printed */
         bool is_over;
         int result; /* an ExitStatus, or 128 and the number of a signal */
 } Wait;
@@ -72,7 +72,7 @@ static int find_or_add(Wait *wait, const StatusRow *row, Target **ret) {
         return 0;
 }
 
-/* What is new is printed: that an image is present, or why it has failed. */
+/* Prints news: an image is present, or why it has failed. */
 static int update_target(Wait *wait, const StatusRow *row) {
         bool is_present = strcmp(row->phase, "Succeeded") == 0;
         bool has_failed = strcmp(row->phase, "Failed") == 0;
@@ -100,7 +100,7 @@ static int update_target(Wait *wait, const StatusRow *row) {
         return 0;
 }
 
-/* The first of those that are waited for, and how many more there are. */
+/* Names the first image to wait for, and the number of the others. */
 static void complain_of_waiting(const Wait *wait, const char *what) {
         size_t n = wait->n_targets - wait->n_present - wait->n_failed;
         const Target *target = wait->targets;
@@ -142,7 +142,7 @@ static int update(Wait *wait, json_object *selected) {
         if (r < 0)
                 return r;
 
-        /* Tags of an image that was named without one may be withdrawn. */
+        /* Requests of tags may be withdrawn if the user named the image without one. */
         if (rows.n_items < wait->n_targets) {
                 complain(
                         "an image that is waited for is desired no longer; try: inplacectl status");
