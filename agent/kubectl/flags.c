@@ -305,18 +305,24 @@ int flags_parse(int argc, char **argv, Flags *ret, Error *reterr) {
         return 0;
 }
 
-const FlagSpec *flags_find_awaiting(const char *word) {
+const FlagSpec *flags_find(const char *word) {
         for (size_t i = 0; i < n_flag_specs; i++) {
                 const FlagSpec *spec = &flag_specs[i];
                 bool is_long = strncmp(word, "--", 2) == 0 && strcmp(word + 2, spec->name) == 0;
                 bool is_letter =
                         spec->letter && word[0] == '-' && word[1] == spec->letter && !word[2];
 
-                if (needs_value(spec) && (is_long || is_letter))
+                if (is_long || is_letter)
                         return spec;
         }
 
         return NULL;
+}
+
+const FlagSpec *flags_find_awaiting(const char *word) {
+        const FlagSpec *spec = flags_find(word);
+
+        return spec && needs_value(spec) ? spec : NULL;
 }
 
 int flags_check(const Flags *flags, CommandId command, Error *reterr) {

@@ -99,7 +99,9 @@ extern const size_t n_flag_specs;
 /* Moves the flags in argv to its front. */
 int flags_parse(int argc, char **argv, Flags *ret, Error *reterr);
 
-/* The flag of a word such as "-n" or "--namespace", whose value is the next word; NULL: it is none. */
+/* The flag of a word such as "-n" or "--namespace"; NULL: it is none, or, of the second, the next word is not its
+ * value. */
+const FlagSpec *flags_find(const char *word);
 const FlagSpec *flags_find_awaiting(const char *word);
 
 /* Refused if a flag was given that the command does not have. */

@@ -19,6 +19,7 @@
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
 #include "agent/kubectl/commands.h"
+#include "agent/kubectl/complete.h"
 #include "agent/kubectl/flags.h"
 #include "agent/kubectl/session.h"
 #include "agent/kubectl/workload.h"
@@ -94,7 +95,6 @@ static const Command commands[] = {
 };
 /* clang-format on */
 
-#define MAX_COMMAND_WORDS 3 /* with "help" */
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 static int count_words(const char *words) {
@@ -245,9 +245,22 @@ static int print_help_of(char **arguments, int n_arguments) {
         return EXIT_STATUS_DONE;
 }
 
-/* What cobra, and so kubectl, calls a directive. */
-#define COMPLETE_FILES ":0"
-#define COMPLETE_NO_FILES ":4"
+static SessionOptions session_options_of(const Flags *flags) {
+        return (SessionOptions){
+                .kubeconfig = flags->kubeconfig,
+                .context = flags->context,
+                .namespace = flags->namespace,
+                .overrides = { .cluster = flags->cluster,
+                               .user = flags->user,
+                               .server = flags->server,
+                               .token = flags->token,
+                               .as = flags->as,
+                               .as_groups = flags->as_groups[0] ? flags->as_groups : NULL },
+                .timeout_usec = (uint64_t) flags->timeout_sec * USEC_PER_SEC,
+                .request_timeout_usec = (uint64_t) flags->request_timeout_sec * USEC_PER_SEC,
+                .is_dry_run = flags->is_dry_run,
+        };
+}
 
 static bool begins_with(const char *text, const char *start) {
         return strncmp(text, start, strlen(start)) == 0;
@@ -296,35 +309,67 @@ static bool complete_values(const FlagSpec *spec, const char *current) {
         return true;
 }
 
-/* Words up to the one that is completed, which may be empty. */
-static int complete(char **words, int n_words) {
-        const char *current = n_words > 0 ? words[n_words - 1] : "";
-        const FlagSpec *awaiting = NULL; /* the flag whose value the next word is */
-        const Command *command;
-        char *plain[MAX_COMMAND_WORDS];
-        int n_plain = 0;
+/* The flags of words which may be wrong, or not whole yet: then there are none. */
+static Flags read_flags(char **words, int n_words) {
+        Flags flags;
 
-        for (int i = 0; i < n_words - 1; i++) {
-                bool is_value = awaiting != NULL;
+        return flags_parse(n_words, words, &flags, /* reterr= */ NULL) < 0
+                       ? (Flags){ .format = OUTPUT_TABLE }
+                       : flags;
+}
 
-                awaiting = is_value ? NULL : flags_find_awaiting(words[i]);
-                if (!is_value && words[i][0] != '-' && n_plain < MAX_COMMAND_WORDS)
-                        plain[n_plain++] = words[i];
+static int complete_value(const FlagSpec *flag, CompleteRequest *request, const char **ret) {
+        *ret = COMPLETE_NO_FILES;
+        if (!flag->argument || complete_values(flag, request->current))
+                return 0;
+        if (strcmp(flag->argument, "FILE") == 0) {
+                *ret = COMPLETE_FILES;
+                return 0;
         }
 
-        command = command_find(plain, n_plain);
+        request->flag = flag;
+        return complete_from_cluster(request, ret);
+}
+
+/* words[0] is the program, and the last one, which may be empty, is completed. */
+static int complete(char **words, int n_words) {
+        const char *directive = COMPLETE_NO_FILES, *current = words[n_words - 1];
+        const char *equal = begins_with(current, "--") ? strchr(current, '=') : NULL;
+        cleanup(free_p) char *assigned = strndup(current, equal ? (size_t) (equal - current) : 0);
+        cleanup(free_p) char **before = calloc((size_t) n_words + 1, sizeof(*before));
+        const FlagSpec *awaiting; /* the flag whose value the word is */
+        const Command *command;
+        CompleteRequest request;
+        Flags flags;
+        int n_before = n_words - 1, r = 0;
+
+        if (!assigned || !before)
+                return -ENOMEM;
+
+        awaiting = equal ? flags_find(assigned) : flags_find_awaiting(words[n_before - 1]);
+        memcpy(before, words, (size_t) n_before * sizeof(*before));
+        flags = read_flags(before, awaiting && !equal ? n_before - 1 : n_before);
+        command = command_find(flags.arguments, flags.n_arguments);
+        request = (CompleteRequest){ .options = session_options_of(&flags),
+                                     .current = equal ? equal + 1 : current };
+        if (command) {
+                request.command = command->id;
+                request.arguments = flags.arguments + count_words(command->words);
+                request.n_arguments = (size_t) (flags.n_arguments - count_words(command->words));
+        }
+
         if (awaiting)
-                return puts(complete_values(awaiting, current) ? COMPLETE_NO_FILES
-                                                               : COMPLETE_FILES),
-                       EXIT_STATUS_DONE;
-        if (current[0] == '-')
+                r = complete_value(awaiting, &request, &directive);
+        else if (current[0] == '-')
                 complete_flags(command, current);
         else if (!command)
-                complete_commands(plain, n_plain, current);
+                complete_commands(flags.arguments, flags.n_arguments, current);
         else if (command->id == COMMAND_HELP)
-                complete_commands(plain + 1, n_plain - 1, current);
-        puts(COMPLETE_NO_FILES);
-        return EXIT_STATUS_DONE;
+                complete_commands(flags.arguments + 1, flags.n_arguments - 1, current);
+        else
+                r = complete_from_cluster(&request, &directive);
+        puts(directive);
+        return r < 0 ? r : EXIT_STATUS_DONE;
 }
 
 /* Those whose arguments are workloads, first of all. */
@@ -397,20 +442,7 @@ static int check_usage(const Command *command, const Flags *flags) {
 }
 
 static int run_with_server(const Command *command, const Flags *flags) {
-        const SessionOptions options = {
-                .kubeconfig = flags->kubeconfig,
-                .context = flags->context,
-                .namespace = flags->namespace,
-                .overrides = { .cluster = flags->cluster,
-                               .user = flags->user,
-                               .server = flags->server,
-                               .token = flags->token,
-                               .as = flags->as,
-                               .as_groups = flags->as_groups[0] ? flags->as_groups : NULL },
-                .timeout_usec = (uint64_t) flags->timeout_sec * USEC_PER_SEC,
-                .request_timeout_usec = (uint64_t) flags->request_timeout_sec * USEC_PER_SEC,
-                .is_dry_run = flags->is_dry_run,
-        };
+        const SessionOptions options = session_options_of(flags);
         cleanup(session_free_p) Session *session = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
@@ -471,8 +503,8 @@ int main(int argc, char **argv) {
 
         (void) setlocale(LC_CTYPE, ""); /* which characters the terminal shows */
 
-        if (argc > 1 && strcmp(argv[1], "__complete") == 0)
-                return output_end(complete(argv + 2, argc - 2));
+        if (argc > 2 && strcmp(argv[1], "__complete") == 0)
+                return output_end(complete(argv + 1, argc - 1));
         if (flags_parse(argc, argv, &flags, &error) < 0) {
                 complain("%s; try: kubectl inplace help", error_message(&error));
                 return EXIT_STATUS_USAGE;

@@ -68,12 +68,20 @@ static bool is_called(WorkloadKind kind, const char *text, size_t size) {
         return false;
 }
 
-bool workload_is_kind(const char *text) {
+bool workload_kind_parse(const char *text, size_t size, WorkloadKind *ret) {
         for (WorkloadKind kind = 0; kind < _WORKLOAD_KIND_MAX; kind++)
-                if (is_called(kind, text, strlen(text)))
+                if (is_called(kind, text, size)) {
+                        *ret = kind;
                         return true;
+                }
 
         return false;
+}
+
+bool workload_is_kind(const char *text) {
+        WorkloadKind ignored;
+
+        return workload_kind_parse(text, strlen(text), &ignored);
 }
 
 /* Why a kind that people know is none that can be updated in place, and what to do; NULL: it is another. */
@@ -111,12 +119,10 @@ int workload_name_parse(const char *text, WorkloadKind *ret_kind, const char **r
                                  "workload \"%s\": expected KIND/NAME, such as deployment/web",
                                  text);
 
-        for (WorkloadKind kind = 0; kind < _WORKLOAD_KIND_MAX; kind++)
-                if (is_called(kind, text, (size_t) (slash - text))) {
-                        *ret_kind = kind;
-                        *ret_name = slash + 1;
-                        return 0;
-                }
+        if (workload_kind_parse(text, (size_t) (slash - text), ret_kind)) {
+                *ret_name = slash + 1;
+                return 0;
+        }
 
         reason = explain_kind(text, (size_t) (slash - text));
         if (reason)

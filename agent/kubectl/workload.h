@@ -11,6 +11,7 @@
 
 #include <json-c/json_types.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "agent/base/error.h"
@@ -28,7 +29,8 @@ typedef enum WorkloadKind {
         _WORKLOAD_KIND_MAX,
 } WorkloadKind;
 
-/* "deployment", "sts". */
+/* "deployment", "sts": the text of that size; false: it is no kind. */
+bool workload_kind_parse(const char *text, size_t size, WorkloadKind *ret);
 bool workload_is_kind(const char *text);
 
 /* "deployment/web", with kubectl's short names and plurals; *ret_name is borrowed from the text. */

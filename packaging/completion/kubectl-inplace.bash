@@ -8,6 +8,11 @@ _kubectl_inplace() {
 
     said=$("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null) || return
     mapfile -t COMPREPLY < <(compgen -W "$(sed '/^:/d; s/\t.*//' <<<"$said")" -- "$current")
+    case ${said##*$'\n'} in
+    :0) compopt -o default 2>/dev/null ;;
+    :6) compopt -o nospace 2>/dev/null ;;
+    esac
+    return 0
 }
 
-complete -o bashdefault -o default -F _kubectl_inplace kubectl-inplace
+complete -F _kubectl_inplace kubectl-inplace

@@ -244,3 +244,48 @@ def test_type_and_names(make_hollow, inplace):
         make_hollow(name, "app:1", "Verified")
     ran = inplace.run("status", "pod", "first", "second", "-o", "name")
     assert (ran.code, ran.stdout.split()) == (0, ["pod/first", "pod/second"])
+
+
+def test_completion(inplace, kube, make_hollow):
+    """Names of the cluster, for a shell; of a server that is away there are none, and no error."""
+    make_hollow("web-0", "app:1", "Verified")
+    make_hollow("web-1", "app:1", "Verified")
+    containers = [{"name": name, "image": "app:1"} for name in ("app", "side")]
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": containers}}
+    workload = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "web-db", "namespace": "default"},
+        "spec": {
+            "replicas": 0,
+            "serviceName": "web",
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": template,
+        },
+    }
+    kube.create(workload)
+
+    def offered(*words: str, **environment: str) -> tuple[set[str], str]:
+        ran = inplace.run("__complete", *words, **environment)
+        assert (ran.code, ran.stderr) == (0, ""), ran
+        *names, directive = ran.stdout.splitlines()
+        return {name.split("\t")[0] for name in names}, directive
+
+    try:
+        assert "statefulset/web-db" in offered("set", "image", "")[0]
+        assert offered("set", "image", "state") == ({"statefulset/web-db"}, ":4")
+        assert offered("rollout", "sts/w") == ({"sts/web-db"}, ":4")
+        assert offered("rollout", "sts", "w") == ({"web-db"}, ":4")
+        assert offered("rollout", "sts/web-db", "") == (set(), ":4")
+        assert offered("status", "pod/web-1", "web-") == ({"web-0", "web-1"}, ":4")
+        assert offered("set", "image", "sts/web-db", "") == ({"app=", "side="}, ":6")
+        assert offered("set", "image", "sts", "web-db", "s") == ({"side="}, ":6")
+        assert offered("set", "image", "sts/web-db", "-n", "kube-system", "") == (set(), ":6")
+        assert offered("restart", "sts/web-db", "--containers", "app,s") == ({"app,side"}, ":4")
+        assert offered("status", "-n", "kube-sys") == ({"kube-system"}, ":4")
+        assert offered("status", "--namespace=kube-sys") == ({"kube-system"}, ":4")
+        assert offered("restart", "--dry-run=s") == ({"server"}, ":4")
+        assert offered("status", "--kubeconfig", "") == (set(), ":0")
+        assert offered("set", "image", "", KUBECONFIG="/nowhere") == (set(), ":4")
+    finally:
+        kube.delete(kube.path_of(workload))
