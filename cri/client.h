@@ -14,7 +14,7 @@
 #include "agent/rpc/client.h"
 #include "cri/types.h"
 
-/* For calls that a healthy runtime answers at once. */
+/* Timeout of calls that a healthy runtime answers at once. */
 #define CRI_TIMEOUT_USEC ((uint64_t) 10 * 1000000)
 
 /* CriVersion */

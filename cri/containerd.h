@@ -17,7 +17,7 @@
  * CRI reports nothing about a pull before it ends; here a download can be seen growing.
  */
 
-/* ContentIngests: what is being downloaded now. */
+/* ContentIngests: current downloads. */
 int content_list_ingests(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret);
 
 /* A stream of ContentList: blobs that are complete and match one of the filters (containerd's
@@ -47,7 +47,7 @@ int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, 
 /*
  * Leases (containerd.services.leases.v1)
  *
- * What one refers to is not collected as garbage. cri_pull_image() takes the ID of one.
+ * Content that a lease refers to is not collected as garbage. cri_pull_image() takes the ID of a lease.
  */
 
 /* Lasts until the time, as in RFC 3339, or until leases_delete(). */
@@ -62,12 +62,12 @@ int leases_list(RpcClient *client, const char *id, RpcDone done, void *userdata,
 /*
  * Events of images (containerd.services.events.v1)
  *
- * CRI says nothing about an image that is removed. Each subscriber gets each event. Events of containers
- * are another matter: containerd before 2.0 gives each CRI container event to one subscriber only, which
- * would be missed by the kubelet. They are not subscribed to.
+ * CRI does not report that an image was removed; containerd does, to all subscribers. The agent does not
+ * subscribe to events of containers: containerd before 2.0 gives each CRI container event to one subscriber
+ * only, so that the kubelet would miss it.
  */
 
-/* A stream of messages without content: the name of an image was removed, of whichever. It ends with
- * the connection. What was removed before it has begun is not reported. */
+/* A stream of empty messages, one for each name of an image that was removed. It ends with the
+ * connection. Earlier removals are not reported. */
 int events_watch_removed_images(RpcClient *client, RpcMessage on_removed, RpcDone done,
                                 void *userdata, RpcCall **ret);

@@ -20,7 +20,7 @@
 /* A runtime that needs longer for its version is unusable. */
 #define VERSION_TIMEOUT_USEC ((uint64_t) 2 * 1000000)
 
-/* The question whether a runtime answers at all. */
+/* Call that shows whether a runtime answers at all. */
 #define QUESTION_METHOD "Version"
 
 /* The pause between two questions to a silent runtime. */
@@ -42,11 +42,11 @@ struct Runtime {
         Timer retry;
         unsigned n_connects;
 
-        bool is_doubted; /* the last call that should have been answered at once was not */
-        bool is_silent;  /* neither was the question whether it answers at all */
+        bool is_doubted; /* the last quick call was not answered in time */
+        bool is_silent;  /* the question for the version was not answered either */
         bool was_silent; /* when on_changed was called last */
         Deferred news;
-        Timer question; /* the next one to a silent runtime */
+        Timer question; /* time of the next question to a silent runtime */
         RpcCall *asking;
 
         char *name;
@@ -105,7 +105,7 @@ static void on_call(const RpcMethod *method, uint64_t duration_usec, ErrorKind r
         runtime_note_answer(runtime, name, result);
 }
 
-/* A try that fails sets the timer of the next one. */
+/* Tries to connect. After a failure, starts the timer of the next try. */
 static int runtime_try(Runtime *runtime);
 
 /* Waits for a runtime that is being asked, because it may be the better choice. */
@@ -238,7 +238,7 @@ static int runtime_refuse(Runtime *runtime, const Error *error) {
         return runtime_fail(runtime, RUNTIME_REFUSED, refusal, sentence);
 }
 
-/* The runtime's words are shown to people and compared by programs: no surprises in them. */
+/* Copies a short, printable word: people read it and programs compare it. */
 static char *copy_word(const char *word) {
         size_t size = strnlen(word, WORD_SIZE_MAX);
         char *copy = strndup(word, size);
@@ -274,7 +274,7 @@ static int on_question(void *userdata) {
                            &runtime->asking);
 }
 
-/* A silent runtime is asked again and again, so that its answer is noticed when nothing else is asked of it. */
+/* Asks a silent runtime again and again, because the agent may have no other call to it. */
 static int on_news(void *userdata) {
         Runtime *runtime = userdata;
         int r = 0;
@@ -301,7 +301,7 @@ static const char *path_of(const CriImageFsInfo *info) {
                        : "";
 }
 
-/* A runtime that has just started answers for its version before it can do anything else. */
+/* The runtime is ready when this call works: it answers for its version earlier. */
 static int on_image_fs_info(const void *reply, const Error *error, void *userdata) {
         Runtime *runtime = userdata;
 

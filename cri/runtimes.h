@@ -4,9 +4,9 @@
 /*
  * The container runtimes of this node
  *
- * Either those of the configuration, or those found at the usual places. Each is a socket
- * that is connected to, asked for its version, watched for its end, and tried again. A runtime never
- * fails: it has a state, and a sentence that explains it.
+ * The runtimes of the configuration, or else those at the usual places. The agent connects to each socket,
+ * asks for its version, notices its end, and tries again. A runtime never fails: it has a state, and a
+ * sentence that explains the state.
  *
  * Several can be connected at a time, and one of them is chosen to hold the images: the first in
  * order that became ready. The choice stays when that one goes away, since another runtime has
@@ -23,14 +23,14 @@ typedef struct Runtime Runtime;
 typedef struct Runtimes Runtimes;
 
 typedef enum RuntimeState {
-        RUNTIME_ABSENT,     /* no socket, or none that is served */
+        RUNTIME_ABSENT,     /* no socket, or nobody serves it */
         RUNTIME_CONNECTING, /* connected, and asked for its version and whether it works */
         RUNTIME_READY,
         RUNTIME_REFUSED, /* the peer does not speak CRI v1, does not answer, or denies us access */
         _RUNTIME_STATE_MAX,
 } RuntimeState;
 
-/* The state or the sentence changed, or it has become silent, or answers again. */
+/* The state or its sentence changed, or the runtime became silent, or answers again. */
 typedef int (*RuntimeChanged)(Runtime *runtime, void *userdata);
 
 typedef struct RuntimesOptions {
@@ -51,7 +51,7 @@ void runtimes_measure(Runtimes *runtimes);
 /* NULL until one was ready; it need not be ready now. */
 Runtime *runtimes_chosen(const Runtimes *runtimes);
 
-/* The client of the chosen one, or NULL while it is away. False is never late, see
+/* Returns the client of the chosen runtime, or NULL while it is away. False is never late, see
  * runtime_is_alive(). */
 RpcClient *runtimes_client(const Runtimes *runtimes);
 bool runtimes_are_alive(const Runtimes *runtimes);
@@ -62,7 +62,7 @@ bool runtimes_are_settled(const Runtimes *runtimes);
 size_t runtimes_count(const Runtimes *runtimes);
 Runtime *runtimes_get(const Runtimes *runtimes, size_t i);
 
-/* Tries those that are not connected now rather than later. */
+/* Tries to connect the other runtimes now rather than later. */
 int runtimes_try(Runtimes *runtimes);
 
 RuntimeState runtime_state(const Runtime *runtime);
@@ -84,7 +84,7 @@ const char *runtime_path(const Runtime *runtime);
 const char *runtime_name(const Runtime *runtime);        /* "containerd"; "" if not ready */
 const char *runtime_version(const Runtime *runtime);     /* "1.7.2" */
 const char *runtime_api_version(const Runtime *runtime); /* "v1" */
-/* Where it keeps the images, or NULL if that is unknown. */
+/* Returns the folder of its images, or NULL if that is unknown. */
 const char *runtime_image_path(const Runtime *runtime);
 const char *runtime_sentence(const Runtime *runtime);
-unsigned runtime_n_connects(const Runtime *runtime); /* how often it became ready */
+unsigned runtime_n_connects(const Runtime *runtime); /* how often the runtime became ready */

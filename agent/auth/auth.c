@@ -13,7 +13,7 @@
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
 
-/* How many pull secrets of one image are read at the same time. */
+/* Limit of simultaneous reads of one image's pull secrets. */
 #define READS_MAX 8
 
 /* A pull secret that the desired image names. */
@@ -27,20 +27,20 @@ typedef struct Slot {
         Error error;         /* reason why it cannot be used */
 } Slot;
 
-/* Slots, and behind them their texts. */
+/* Slots, followed by their texts. */
 struct PullKeysAsk {
         Auth *auth;
         LIST_LINKS(PullKeysAsk);
         PullKeysReady on_ready;
         void *userdata;
         bool was_denied;
-        Deferred ready; /* called when there is nothing more to wait for */
+        Deferred ready; /* called when nothing is pending any more */
 
         CredentialProvidersAsk *providers_ask;
         Keyring *provided;
 
         size_t n_slots;
-        size_t i_next; /* the first that is not being read yet */
+        size_t i_next; /* index of the next slot to read */
         size_t n_reads;
         Slot slots[];
 };
@@ -57,7 +57,7 @@ static bool has_namespace(const SecretRef *secret) {
         return secret->namespace && *secret->namespace;
 }
 
-/* The size of the texts behind the slots: each namespace and name twice, with separators. */
+/* Returns the size of the slots' texts: each namespace and name twice, with separators. */
 static size_t slots_texts_size(const DesiredImage *desired) {
         size_t size = 0;
 
@@ -70,7 +70,7 @@ static size_t slots_texts_size(const DesiredImage *desired) {
         return size;
 }
 
-/* Returns what is behind the texts. */
+/* Returns the end of the slot's texts. */
 static char *slot_init(Slot *slot, PullKeysAsk *ask, const SecretRef *secret, char *text) {
         slot->ask = ask;
         slot->name = text;
@@ -381,7 +381,7 @@ static int ask_new(Auth *auth, const PullKeysQuestion *question, PullKeysAsk **r
         slots_init(ask, desired);
         list_prepend(&auth->asks, ask);
 
-        /* It exists from now on, so that no later request can fail. */
+        /* Starts the callback once, so that later requests need no memory. */
         deferred_init(&ask->ready, auth->options.event, on_ready, ask);
         r = deferred_request(&ask->ready);
         if (r < 0)

@@ -4,9 +4,9 @@
 /*
  * All sources of registry credentials, as one
  *
- * First the pull secrets that a desired image names: those with a namespace are read from the API server, if
- * there is one, the others from the folder of credentials. Then those of the node: the folder,
- * docker's own configuration, credential provider plugins as the kubelet has them.
+ * The pull secrets that a desired image names come first: secrets with a namespace are read from the API
+ * server, if there is one, the others from the folder of credentials. Then come the credentials of the node:
+ * the folder, docker's own configuration, credential provider plugins as the kubelet has them.
  */
 
 #include <systemd/sd-event.h>
@@ -33,12 +33,11 @@ int auth_new(const AuthOptions *options, Auth **ret);
 /* All asks have been dropped before. */
 Auth *auth_free(Auth *auth);
 
-/* Pull secrets of the API server, from now on; NULL: no more. */
+/* Sets the source of the API server's pull secrets; NULL: none any more. */
 void auth_set_secrets(Auth *auth, KubeSecrets *secrets);
 
-/* Calls back when the files of the folder of credentials have changed, so that pulls that were refused may
- * succeed. Secrets of the API server are not watched: what needs them asks for them before each
- * attempt. */
+/* Calls back when the files of the folder of credentials have changed, so that refused pulls may
+ * succeed. The agent does not watch secrets of the API server, which each attempt reads anew. */
 int auth_watch(Auth *auth, LoopCall on_changed, void *userdata);
 
 PullKeySource auth_source(Auth *auth);

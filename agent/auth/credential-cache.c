@@ -92,7 +92,7 @@ size_t credential_cache_count(const CredentialCache *cache) {
         return cache->n_entries;
 }
 
-/* The part of the name that an answer of this scope is for. */
+/* Returns the size of the part of the name that the scope covers. */
 static size_t key_size(CredentialScope scope, const char *canonical_name) {
         switch (scope) {
         case CREDENTIAL_SCOPE_IMAGE: return strlen(canonical_name);

@@ -5,8 +5,8 @@
  * Answers of credential provider plugins, for as long as they are good
  *
  * An answer is kept for an image, its registry or all images, apart for each plugin. There is a limit
- * to the number of answers; beyond it the one goes that would have ended first. Pure: the
- * caller gives the time, of any clock that does not jump.
+ * to the number of answers; beyond it, the answer that expires first is dropped. Pure: the caller gives the
+ * time, of any clock that does not jump.
  */
 
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include "agent/auth/credential-provider-spec.h"
 #include "agent/image/credentials.h"
 
-/* Shared by those who use it; wiped when the last one is gone. */
+/* Reference-counted; wiped with the last reference. */
 typedef struct CredentialAnswer CredentialAnswer;
 
 /* Takes the keyring over when it succeeds. */

@@ -43,7 +43,7 @@ static bool is_digit(char c) {
         return c >= '0' && c <= '9';
 }
 
-/* The unit that ends where the next number begins. */
+/* Finds the unit, which ends where the next number begins. */
 static const struct Unit *find_unit(const char *text, size_t size) {
         for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
                 if (strlen(units[i].name) == size && memcmp(units[i].name, text, size) == 0)
@@ -139,7 +139,7 @@ static bool is_known_version(const char *api_version, const char *group) {
         return false;
 }
 
-/* Refuses a field of the object that is not among the names, which end with NULL. */
+/* Refuses an unknown field of the object; names ends with NULL. */
 static int check_fields(struct json_object *object, const JsonPath *path, const char *const *names,
                         Error *reterr) {
         json_object_object_foreach(object, key, value) {
@@ -156,8 +156,8 @@ static int check_fields(struct json_object *object, const JsonPath *path, const 
         return 0;
 }
 
-/* Copies a list of texts, whose values are in no error. *ret ends with NULL, also if there is no such
- * list, and is set on failure, too, with what was read. */
+/* Copies a list of texts; errors quote none of them. *ret ends with NULL, also without a list. On
+ * failure, it has the texts that were read before. */
 static int read_texts(struct json_object *object, const JsonPath *parent, const char *key,
                       char ***ret, size_t *ret_n, Error *reterr) {
         const JsonPath path = { .parent = parent, .key = key };

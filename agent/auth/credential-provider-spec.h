@@ -27,7 +27,7 @@ typedef struct CredentialProviderSpec {
         char *api_version;
         char **match_images; /* keys as in agent/image/credentials.h; at least one */
         size_t n_match_images;
-        uint64_t keep_usec; /* if the plugin does not say how long */
+        uint64_t keep_usec; /* lifetime of an answer that does not have its own */
         char **arguments;   /* ended by NULL */
         char **environment; /* "NAME=value", no name twice; ended by NULL */
         bool needs_token;   /* token of a pod's service account; then no image matches */
@@ -40,7 +40,7 @@ typedef struct CredentialProvidersSpec {
 
 #define CREDENTIAL_PROVIDERS_SPEC_INIT ((CredentialProvidersSpec){ .items = NULL })
 
-/* YAML or JSON. A refusal names what is wrong by its path, e.g. "providers[0].name: ...". */
+/* YAML or JSON. A refusal begins with the path of the fault, e.g. "providers[0].name: ...". */
 int credential_providers_spec_parse(const char *text, size_t size, CredentialProvidersSpec *ret,
                                     Error *reterr);
 void credential_providers_spec_done(CredentialProvidersSpec *spec);
@@ -62,19 +62,18 @@ typedef enum CredentialScope {
 
 typedef struct CredentialProviderResponse {
         CredentialScope scope;
-        bool has_keep; /* it has one */
+        bool has_keep; /* keep_usec is given */
         uint64_t keep_usec;
         CredentialsSpec credentials;
 } CredentialProviderResponse;
 
 #define CREDENTIAL_PROVIDER_RESPONSE_INIT ((CredentialProviderResponse){ .has_keep = false })
 
-/* JSON. api_version is the one that the request had, and the answer must have. */
+/* JSON. api_version is that of the request; an answer with another one is refused. */
 int credential_provider_response_parse(const char *text, size_t size, const char *api_version,
                                        CredentialProviderResponse *ret, Error *reterr);
 void credential_provider_response_done(CredentialProviderResponse *response);
 
-/* A duration as Kubernetes writes them, such as "12h0m0s", "1.5h", "300ms", "-5s" or "0", in
- * microseconds, cut to whole ones. Refused are other texts and more than 292 years; *ret is left
- * alone then. */
+/* Parses a duration as Kubernetes writes it, such as "12h0m0s", "1.5h", "300ms", "-5s" or "0", to
+ * whole microseconds. Refuses other texts and more than 292 years; *ret is left alone then. */
 int go_duration_parse(const char *text, int64_t *ret_usec, Error *reterr);

@@ -386,7 +386,7 @@ int credential_providers_new(sd_event *event, Log *log, const char *config_path,
         r = credential_cache_new(ANSWERS_MAX, &providers->cache);
         if (r < 0)
                 return r;
-        /* It exists from now on, so that no later request can fail. */
+        /* Starts the turn once, so that later requests need no memory. */
         deferred_init(&providers->turn, event, on_turn, providers);
         r = deferred_request(&providers->turn);
         if (r < 0)

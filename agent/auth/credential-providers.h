@@ -7,7 +7,7 @@
  * Programs that know the credentials of a cloud's registries, configured and run as the kubelet runs
  * them: see kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider. The answer is
  * kept as long as the plugin allows, for the image, its registry, or all. A plugin gets a minute;
- * those that ask for one image at the same time share a run. A broken configuration is refused as a whole.
+ * simultaneous calls for one image share a run. A broken configuration is refused as a whole.
  */
 
 #include <systemd/sd-event.h>
@@ -27,13 +27,13 @@ CredentialProviders *credential_providers_free(CredentialProviders *providers);
 
 size_t credential_providers_count(const CredentialProviders *providers);
 
-/* keyring: with what all plugins that are for this image answered; borrowed during the call, so copy
- * with keyring_add_all(). Never NULL; a plugin that failed adds nothing, and error is that of the last
- * one that did; it may be NULL. */
+/* keyring: the answers of all plugins that match the image; borrowed during the call, so copy with
+ * keyring_add_all(). Never NULL; a plugin that failed adds nothing. error: that of the last plugin
+ * that failed; may be NULL. */
 typedef int (*CredentialProvidersReady)(const Keyring *keyring, const Error *error, void *userdata);
 
 /* canonical_name: such as "123.dkr.ecr.eu.amazonaws.com/team/app". on_ready runs once, not from
- * within; the ask may be dropped in it. must_be_fresh: what is kept has been refused by a registry. */
+ * within; the ask may be dropped in it. must_be_fresh: a registry has refused the cached answer. */
 int credential_providers_ask(CredentialProviders *providers, const char *canonical_name,
                              bool must_be_fresh, CredentialProvidersReady on_ready, void *userdata,
                              CredentialProvidersAsk **ret);

@@ -237,7 +237,7 @@ static const Form forms[] = {
         { ".dockercfg", credentials_spec_parse },
 };
 
-/* Two folders for each form. */
+/* Each form has two folders. */
 static const Form *form_of(size_t i_place) {
         return &forms[i_place / 2];
 }
@@ -277,7 +277,7 @@ DockerConfig *docker_config_free(DockerConfig *config) {
         return NULL;
 }
 
-/* A folder that may not be read has nothing for the agent. */
+/* Skips a folder that the agent may not read. */
 static bool find_place(const DockerConfig *config, size_t *ret) {
         struct stat status;
 

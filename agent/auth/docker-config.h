@@ -23,15 +23,14 @@ typedef int (*AuthDirProblem)(const char *file, const Error *error, void *userda
 int auth_dir_new(const char *path, AuthDir **ret);
 AuthDir *auth_dir_free(AuthDir *dir);
 
-/* The file NAME.json. What cannot be read is a refusal that names it. */
+/* Reads the file NAME.json. A refusal names a file that cannot be read. */
 int auth_dir_add_named(AuthDir *dir, const char *name, Keyring *keyring, Error *reterr);
 
-/* All files, in the order of their names. One that cannot be used is passed over and reported to
- * on_problem, which may be NULL. */
+/* Reads all files, in the order of their names. Skips an invalid file and reports it to on_problem,
+ * which may be NULL. */
 int auth_dir_add_all(AuthDir *dir, Keyring *keyring, AuthDirProblem on_problem, void *userdata);
 
-/* Reads all files and reports what is wrong with them, also unknown keys. *ret_n_files: how many there
- * are. */
+/* Reads all files and reports their faults, also unknown keys. *ret_n_files: number of files. */
 int auth_dir_check(AuthDir *dir, AuthDirProblem on_problem, void *userdata, size_t *ret_n_files);
 
 const char *auth_dir_path(const AuthDir *dir);
@@ -51,5 +50,5 @@ DockerConfig *docker_config_free(DockerConfig *config);
  * names it. */
 int docker_config_add(DockerConfig *config, Keyring *keyring, Error *reterr);
 
-/* The file that is used, or NULL. */
+/* Returns the file in use, or NULL. */
 const char *docker_config_path(const DockerConfig *config);

@@ -20,8 +20,8 @@ typedef struct SecretFile {
 
 #define SECRET_FILE_INIT ((SecretFile){ .text = NULL })
 
-/* Refused, with a line that names the path, is one that is missing (ERROR_NOT_FOUND), not a regular
- * file, empty, larger than 1 MiB, or cannot be read. */
+/* Refuses a file that is missing (ERROR_NOT_FOUND), not regular, empty, larger than 1 MiB, or
+ * unreadable, with a line that names the path. */
 int secret_file_read(const char *path, SecretFile *ret, Error *reterr);
 
 void secret_file_done(SecretFile *file);

@@ -13,7 +13,7 @@
 #define BACKOFF_MIN_USEC ((uint64_t) 1000000)
 #define BACKOFF_MAX_USEC ((uint64_t) 30000000)
 
-/* 1, 2, 4 ... 30 seconds: how long to wait after failure number n_failures, which is at least 1. */
+/* Returns the pause after failure number n_failures (from 1): 1, 2, 4 ... 30 seconds. */
 uint64_t backoff_usec(unsigned n_failures, uint32_t random);
 
 /* The same between other limits. */

@@ -56,8 +56,8 @@ static bool is_in(const char *variable, const char *const *variables) {
         return false;
 }
 
-/* Where the user of a proxy ends, in "HTTPS_PROXY=http://user:password@host:3128" or without the
- * scheme; NULL: it has none. */
+/* Returns the end of a proxy's user, in "HTTPS_PROXY=http://user:password@host:3128" or without the
+ * scheme; NULL: no user. */
 static const char *end_of_user(const char *variable) {
         static const char suffix[] = "_PROXY";
         size_t size = name_size(variable);
@@ -69,7 +69,7 @@ static const char *end_of_user(const char *variable) {
         return strrchr(variable + size, '@');
 }
 
-/* Returns the end of what it has written, with a NUL. */
+/* Returns the end of the copy, behind its NUL. */
 static char *copy_without_user(const char *variable, const char *end_of_user, char *to) {
         const char *value = variable + name_size(variable) + 1;
         size_t scheme = strcspn(value, ":");

@@ -4,9 +4,9 @@
 /*
  * The environment of another program that is run
  *
- * It is our own, as the kubelet hands its own to plugins, without two things. What systemd gives to
- * this process alone would let another one speak in its name. The passwords of proxies are for who
- * was given them: a program that needs one has it in the environment that its configuration adds.
+ * A program inherits the agent's environment, as plugins inherit the kubelet's, without two things. systemd's
+ * variables for this process would let another one speak in its name. The passwords of proxies are the
+ * agent's: a program that needs one gets it in the environment that its configuration adds.
  */
 
 /* "NAME=value" each, ended by NULL; additions come first and replace our own. Both are borrowed by

@@ -4,8 +4,8 @@
 /*
  * Clock
  *
- * The time that only goes forward, as sd-event counts it too. For what is measured between two
- * lines; what the event loop does is timed by sd_event_now(), which stands still within a turn.
+ * The monotonic time, which sd-event counts as well. For measurements between two lines; the event loop's
+ * own times come from sd_event_now(), which stands still within a turn.
  */
 
 #include <stdint.h>

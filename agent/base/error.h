@@ -39,16 +39,16 @@ typedef struct Error {
 #define ERROR_INIT ((Error){ .kind = ERROR_NONE })
 
 /* Fills *error, which must be unset, and returns the errno that matches the kind. A NULL error is
- * allowed and means that the caller needs no text. Texts of peers come in by this: whatever
- * is secret in their URLs is taken out, see redact.h. */
+ * allowed and means that the caller needs no text. Peers' texts come in here, so this removes
+ * secrets from their URLs, see redact.h. */
 int error_set(Error *error, ErrorKind kind, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
-/* Copies what another one says into *error, which must be unset. */
+/* Copies another error into *error, which must be unset. */
 int error_copy(Error *error, const Error *source);
 
-/* Makes *error say what another one says; NULL: it is unset. Whether that is another text than before:
- * for what is logged once for each reason. */
+/* Replaces *error by a copy of another one; NULL: unset. Returns whether the text differs from
+ * before, to log each reason once. */
 bool error_update(Error *error, const Error *source);
 
 /* Frees the text and makes *error unset again. Does nothing to an unset one. */

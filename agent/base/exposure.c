@@ -10,7 +10,7 @@
 
 #include "agent/base/cleanup.h"
 
-/* Whether others have one of these rights, of which each class of users has its own bit. */
+/* Whether others have one of these rights, given as bits of all classes of users. */
 static bool others_have(const struct stat *status, mode_t right) {
         mode_t of_group = status->st_gid != 0 ? right & S_IRWXG : 0;
 
@@ -99,7 +99,7 @@ static int walk(const char *path, bool is_secret, char **ret) {
         return describe(exposure_of_file(&status, self, is_secret), &status, NULL, ret);
 }
 
-/* The path may lead through links, and the folders that these are in count as well. */
+/* Checks the path and, if it leads through links, the folders of both paths. */
 int exposure_find(const char *path, bool is_secret, char **ret_why) {
         cleanup(free_p) char *real = realpath(path, NULL);
         int r;

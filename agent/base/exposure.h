@@ -4,9 +4,9 @@
 /*
  * Exposure
  *
- * Whether another user of this machine may change a file that says what this process does, or read
- * one with secrets in it. Other users are all but root and the one we are, other groups all but
- * root's. Access control lists are not asked for.
+ * Finds out whether another user of this machine may change a file that controls this process, or read a
+ * file with secrets. Other users are all but root and our own, other groups all but root's. Access control
+ * lists are ignored.
  */
 
 #include <stdbool.h>
@@ -21,11 +21,11 @@ typedef enum Exposure {
         _EXPOSURE_MAX,
 } Exposure;
 
-/* The decision for one file, or for a folder that it is in. */
+/* Decide for a file, and for a folder that it is in. */
 Exposure exposure_of_file(const struct stat *status, uid_t self, bool is_secret);
 Exposure exposure_of_folder(const struct stat *status, uid_t self);
 
-/* Checks what is at the path, a file or a folder, and all folders that lead there. *ret_why is
- * owned by the caller: what is wrong, as what follows the path in a sentence, or NULL, also if there
- * is nothing. Returns 0, or a negative errno for a local failure. */
+/* Checks the file or folder at the path, and all folders that lead there. *ret_why, owned by the
+ * caller, is the fault, as the end of a sentence that begins with the path, or NULL. Returns 0, or
+ * a negative errno for a local failure. */
 int exposure_find(const char *path, bool is_secret, char **ret_why);

@@ -4,27 +4,26 @@
 /*
  * Opening files of the disk from the event loop
  *
- * Whatever stands at the path, a FIFO, a device or a link, does not block the loop, and nothing is
- * written into it. Failures are negative errnos.
+ * A FIFO, a device or a link at the path does not block the loop, and nothing is written into it.
+ * Failures are negative errnos.
  */
 
 #include <stdbool.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 
-/* Fills the buffer, or reads to the end of the file: the number of bytes. */
+/* Fills the buffer, or reads to the end of the file. Returns the number of bytes. */
 ssize_t file_read(int fd, char *buffer, size_t size);
 
-/* Nothing shows that the file has been written to or replaced since. */
+/* Whether the file seems neither written to nor replaced since. */
 bool file_is_same(const struct stat *before, const struct stat *now);
 
-/* Opens for reading what is a regular file, also behind a link. -EINVAL for anything else. */
+/* Opens a regular file for reading, also behind a link. -EINVAL for anything else. */
 int file_open(const char *path, struct stat *ret_status, int *ret_fd);
 
-/* Makes a folder and those above it that are missing, each with mode 0755 but for the umask. What cannot
- * be made shows when something is put into it. Returns -ENOMEM or 0. */
+/* Makes a folder and its missing parents, each with mode 0755 but for the umask. Other failures
+ * show when the folder is used. Returns -ENOMEM or 0. */
 int file_make_folders(const char *path);
 
-/* Opens an empty file for writing, with exactly this mode, in place of whatever stood there: a
- * temporary file, which will be renamed. */
+/* Opens an empty temporary file for writing, with exactly this mode, in place of any other file. */
 int file_create(const char *path, mode_t mode, int *ret_fd);

@@ -10,12 +10,12 @@
 
 #define SETTLE_USEC ((uint64_t) 100 * 1000)
 
-/* Files that are complete. A mounted ConfigMap or Secret changes by a rename. */
+/* Events of complete files. A mounted ConfigMap or Secret changes by a rename. */
 #define EVENTS                                                                              \
         (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_ATTRIB | IN_CREATE | \
          IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 
-/* After these another folder has the path, or none. */
+/* Events after which another folder has the path, or none. */
 #define GONE_EVENTS (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED)
 
 static int on_event(sd_event_source *source, const struct inotify_event *event, void *userdata) {
@@ -48,7 +48,7 @@ int folder_watch_start(FolderWatch *watch) {
         if (fd < 0)
                 return 0;
 
-        /* Watches are limited for each user: without one, a change is seen later. */
+        /* Watches are limited for each user: without one, the agent sees changes later. */
         r = loop_add_inotify_fd(watch->settle.event, &watch->source, fd, EVENTS, on_event, watch);
         return r == -ENOMEM ? r : 0;
 }

@@ -4,9 +4,9 @@
 /*
  * Something in a folder has changed
  *
- * For callers that read a folder's files whenever they need them, and are to be notified when that
- * may give another result. Owned by a field, as a Timer is. What several changes in quick succession
- * lead to is one call. A folder that is missing is not waited for: folder_watch_start() tries again.
+ * For callers that read a folder's files whenever they need them, and have to know when another read may
+ * give another result. Owned by a field, like a Timer. Several changes in quick succession lead to one call.
+ * The watch does not wait for a missing folder: folder_watch_start() tries again.
  */
 
 #include "agent/base/loop.h"

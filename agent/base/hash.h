@@ -4,8 +4,8 @@
 /*
  * FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/)
  *
- * Distinguishes texts that are not chosen in order to collide. The hash of what was added so far, or the
- * start, goes in; that with the next bytes comes out.
+ * Distinguishes texts that nobody chose to collide. Each function takes the hash so far, or the start, and
+ * returns it with the next bytes added.
  */
 
 #include <stddef.h>
@@ -31,7 +31,7 @@ static inline uint64_t hash64_bytes(uint64_t hash, const void *data, size_t size
         return hash;
 }
 
-/* With the NUL at its end, so that the next text does not join it. */
+/* Adds the NUL as well, so that the next text does not join this one. */
 static inline uint64_t hash64_text(uint64_t hash, const char *text) {
         do
                 hash = hash64_byte(hash, (uint8_t) *text);

@@ -4,15 +4,15 @@
 /*
  * Problems that last are logged once
  *
- * What is checked again and again is often wrong for the same reason again and again. Remembers no
- * more than a number for each text. All zero: nothing was logged yet. Pure.
+ * A repeated check often fails for the same reason each time. Remembers no more than a number for each
+ * text. All zero: nothing was logged yet. Pure.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The problem of one thing. */
+/* Last problem of one subject. */
 typedef struct LogOnce {
         uint64_t last;
 } LogOnce;
@@ -21,12 +21,12 @@ typedef struct LogOnce {
  * problem now; the next one will be new. */
 bool log_once(LogOnce *once, const char *problem);
 
-/* The last problem was logged, and has not ended. */
+/* Whether the last problem was logged and has not ended. */
 bool log_once_is_set(const LogOnce *once);
 
 #define LOG_ONCE_MANY_MAX 128
 
-/* The last problems of any number of things. */
+/* Last problems of any number of subjects. */
 typedef struct LogOnceMany {
         uint64_t items[LOG_ONCE_MANY_MAX]; /* a ring */
         size_t n_items;

@@ -32,7 +32,7 @@
 #define JOURNAL_MAX_SIZE 16384
 #define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
-/* How long a full pipe may hold up the agent. Once it did, lines are dropped until it moves. */
+/* Longest time that a full pipe holds up the agent. Then lines are dropped until it moves. */
 #define WRITE_TIMEOUT_MSEC 100
 
 #define ELLIPSIS "\xe2\x80\xa6"
@@ -52,7 +52,7 @@ typedef enum Escape {
         ESCAPE_QUOTED, /* between double quotes, as in JSON */
 } Escape;
 
-/* Appending to it never fails, but stops at the limit, which leaves room for the end. */
+/* Appending to a line never fails, but stops at the limit, which leaves room for the end. */
 typedef struct Line {
         char *data;
         size_t size;
@@ -163,7 +163,7 @@ static void line_put_json_member(Line *line, const char *name, const char *value
         line_put_quoted(line, value);
 }
 
-/* RFC 3339 in UTC for machines, the local time for the person at the terminal. */
+/* Writes RFC 3339 in UTC for machines, the local time for a person at a terminal. */
 static void line_put_time(Line *line, bool is_utc) {
         struct timespec now = { 0 };
         struct tm tm = { 0 };
@@ -205,7 +205,7 @@ static void line_put_text_field(Line *line, const char *separator, const LogFiel
                 line_put_quoted(line, field->value);
 }
 
-/* A number may be part of another one, or a word of another word. */
+/* Whether the value stands alone, not as part of another number or word. */
 static bool is_whole(const char *message, const char *found, size_t size) {
         const char *end = found + size;
 
@@ -216,12 +216,12 @@ static bool is_whole(const char *message, const char *found, size_t size) {
         return !isalnum((unsigned char) *end) && !(*end == '.' && isalnum((unsigned char) end[1]));
 }
 
-/* People find them in the message, in another form. */
+/* Whether the field is for machines only: people find it in the message in another form. */
 static bool is_for_machines(const char *name) {
         return strcmp(name, "MESSAGE_ID") == 0 || strcmp(name, "BYTES") == 0;
 }
 
-/* The message says what the field would say. */
+/* Whether the message has the value of the field. */
 static bool is_said(const char *message, const char *value) {
         const char *found = *value ? strstr(message, value) : NULL;
 

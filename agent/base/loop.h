@@ -40,7 +40,7 @@ int loop_add_inotify_fd(sd_event *event, sd_event_source **ret, int fd, uint32_t
 int loop_add_defer(sd_event *event, sd_event_source **ret, sd_event_handler_t handler,
                    void *userdata);
 
-/* When this turn of the loop began, by the monotonic clock: it stands still until the next one. */
+/* Returns the monotonic time at which this turn of the loop began. */
 uint64_t loop_now_usec(sd_event *event);
 
 /*
@@ -53,7 +53,7 @@ uint64_t loop_now_usec(sd_event *event);
  */
 typedef int (*LoopCall)(void *userdata);
 
-/* Once in the next turn of the loop, however often it is requested until then. */
+/* A call in the next turn of the loop, however often it is requested until then. */
 typedef struct Deferred {
         sd_event *event;
         sd_event_source *source; /* NULL until the first request */
@@ -66,7 +66,7 @@ void deferred_done(Deferred *deferred);
 int deferred_request(Deferred *deferred);
 void deferred_cancel(Deferred *deferred);
 
-/* Once at a time of the monotonic clock. Starting it again replaces the time. */
+/* A call at a time of the monotonic clock. Starting it again replaces the time. */
 typedef struct Timer {
         sd_event *event;
         sd_event_source *source; /* NULL until the first start */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * The program leads a session, and so a process group, of its own, which is what gets killed. Its
- * process ID must not go to another process before that. So it is not reaped as soon as it ends, but
- * only behind the last kill(); until then it is a zombie that keeps the ID. What has left the group
- * is killed when it was reaped.
+ * The program leads a session of its own, and so a process group, which is killed as a whole. Its process ID
+ * must not go to another process before that. So the program is not reaped as soon as it ends, but only
+ * after the last kill(); until then it is a zombie that keeps the ID. Processes that have left the group are
+ * killed afterwards.
  */
 
 #include "agent/base/program.h"
@@ -51,11 +51,11 @@
 #define PROGRAMS_MAX 64 /* if more run, no process that has left its session is killed */
 
 /*
- * Leftovers: processes that a program has started, and that outlive it. Its session is known; the
- * kernel does not know who has left it as one of the program's any more. But since leftovers_adopt()
- * all of these become children of this process when their parents end. So once no other program of
- * ours runs, every child is such a leftover, and is killed. While another one runs, whose child it
- * might be, only those of the session that has ended are.
+ * Leftovers are processes that a program has started, and that outlive it. The session of the program is
+ * known, but a process may have left it, and then the kernel does not show whose it is. Since
+ * leftovers_adopt(), all leftovers become children of this process when their parents end. So once no other
+ * program of ours runs, every child is a leftover, and is killed. While another program runs, whose child
+ * it might be, only processes of the ended session are killed.
  */
 
 /* Children that have a pidfd. */
@@ -171,8 +171,8 @@ static void leftovers_kill(sd_event *event, pid_t session) {
 }
 
 /*
- * How the process begins. What it gets on stdin is a file in memory rather than a pipe: nothing has
- * to be fed to it, and it need not read that.
+ * Start of the process. Its stdin is a file in memory rather than a pipe: nobody has to feed it, and the
+ * program need not read it.
  */
 
 typedef struct Spawned {
@@ -217,7 +217,7 @@ static const char **make_arguments(const ProgramOptions *options) {
         return arguments;
 }
 
-/* Returns an errno, as the functions of its kind do. */
+/* Returns an errno, like posix_spawn() and its kind. */
 static int set_descriptors(posix_spawn_file_actions_t *actions, const Ends *ends) {
         return posix_spawn_file_actions_adddup2(actions, ends->in, STDIN_FILENO)
                ?: posix_spawn_file_actions_adddup2(actions, ends->out, STDOUT_FILENO)
@@ -236,7 +236,7 @@ static int set_attributes(posix_spawnattr_t *attributes) {
                                                                POSIX_SPAWN_SETSIGDEF);
 }
 
-/* 0, or an errno that says why it cannot be started, or negative for a local failure. */
+/* Returns 0, an errno with the reason of the refusal, or a negative errno for a local failure. */
 static int spawn_process(const ProgramOptions *options, const Ends *ends, pid_t *ret) {
         cleanup(free_p) const char **arguments = NULL;
         cleanup(free_p) const char **environment = NULL;
@@ -347,7 +347,7 @@ struct Program {
         sd_event_source *life; /* these three own their descriptors */
         sd_event_source *stdout_source;
         sd_event_source *stderr_source;
-        Timer timer; /* the deadline, and once it has ended the grace */
+        Timer timer; /* deadline, and after the program's end the grace */
         Deferred not_started;
 
         Buffer output;
@@ -370,7 +370,7 @@ static void buffer_done(Buffer *buffer) {
         *buffer = (Buffer){ .data = NULL };
 }
 
-/* realloc() might leave a copy behind. */
+/* Copies instead of realloc(), which might leave a copy behind. */
 static int buffer_grow(Buffer *buffer) {
         Buffer larger = { .size = buffer->size, .room = buffer->room ? 2 * buffer->room : 4096 };
 
@@ -392,7 +392,7 @@ static void program_quiet(Program *program) {
         deferred_cancel(&program->not_started);
 }
 
-/* When the loop has ended, nothing is left that could reap it later. */
+/* Waits for the process if the loop has ended, because nothing could reap it later. */
 static bool await_end(const Program *program) {
         struct pollfd life = { .fd = sd_event_source_get_io_fd(program->life), .events = POLLIN };
 
@@ -426,7 +426,7 @@ static void program_kill(Program *program) {
                 leftovers_kill(program->event, pid);
 }
 
-/* Whatever it has left behind goes with it. The callback may free the program. */
+/* Ends the program and its leftovers. The callback may free the program. */
 static int program_finish(Program *program, const Error *error) {
         cleanup(buffer_done) Buffer output = program->output;
 
@@ -441,8 +441,8 @@ static int program_finish(Program *program, const Error *error) {
         return program->on_done(output.data, output.size, NULL, program->userdata);
 }
 
-/* The first line that is not empty, in ASCII, since it was written for a terminal, and without the
- * secrets of its URLs, which the cut might make unrecognisable. */
+/* Returns the first line that is not empty, in ASCII, because it was written for a terminal.
+ * Secrets are removed before the cut, which might make them unrecognisable. */
 static const char *first_line(char *text) {
         size_t size;
 

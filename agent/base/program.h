@@ -4,12 +4,11 @@
 /*
  * Another program that is run for its answer
  *
- * Gives it a text on stdin and takes what it writes to stdout, within limits of time and size. A
- * program that is over a limit, or no longer needed, is killed together with all that it started; so
- * is what it leaves behind when it ends, and if that has left its session, at the latest when no other
- * program runs. It finds no signal blocked or ignored, no open descriptor but the three,
- * and not all of our environment (child-environment.h).
- * What it writes to stderr is not kept but for its first line, which goes into the error.
+ * Gives it a text on stdin and takes its stdout, within limits of time and size. A program that is over a
+ * limit, or no longer needed, is killed with all processes that it started. Processes that it leaves behind
+ * when it ends are killed as well; if they have left its session, at the latest when no other program runs.
+ * The program has no blocked or ignored signal, no open descriptor but the three, and not all of our
+ * environment (child-environment.h). Only the first line of its stderr is kept, for the error.
  */
 
 #include <systemd/sd-event.h>

@@ -10,6 +10,6 @@
 
 #define QUOTE_SIZE 80
 
-/* Fills the buffer and returns it. A text that had to be cut ends in "..." behind the quotes. Bytes
- * that are UTF-8 stay so. */
+/* Fills the buffer and returns it. A text that was cut ends in "..." behind the quotes. UTF-8
+ * stays. */
 const char *quote(const char *text, char buffer[static QUOTE_SIZE]);

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/random.h>
 
-/* Without entropy there is no jitter: that is no reason to fail. */
+/* Without entropy there is no jitter, but also no failure. */
 static inline uint32_t random_number(void) {
         uint32_t number = UINT32_MAX / 2;
 

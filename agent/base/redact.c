@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How often a URL was percent-encoded: "://", "%3A%2F%2F" or "%253A%252F%252F". What divides it is
- * encoded as often, or less. */
+/* Limit of how often a URL was percent-encoded: "://", "%3A%2F%2F" or "%253A%252F%252F". The
+ * separators inside it are encoded as often, or less. */
 #define LEVEL_MAX 2
 
 /* Text is read between `at` and `end` and written to `to`, which is never ahead of `at`. url_end is
@@ -33,8 +33,8 @@ static bool is_blank(char c) {
         return (unsigned char) c <= ' ' || c == 0x7f;
 }
 
-/* In how many bytes the character stands at `at`: as it is, as in JSON, or percent-encoded at most
- * `level` times. 0 if something else stands there. */
+/* Returns how many bytes spell the character at `at`: as it is, as in JSON, or percent-encoded at
+ * most `level` times. 0: another character. */
 static size_t spelled(const char *at, const char *end, char c, unsigned level) {
         static const char *const forms[] = { "\\u00%02x", "%%%02x", "%%25%02x" };
         size_t n = (size_t) (end - at);
@@ -83,7 +83,7 @@ static const char *find_any(const char *at, const char *end, const char *set, un
         return at;
 }
 
-/* The size of a ":" and two "/", or 0. */
+/* Returns the size of a ":" and two "/", or 0. */
 static size_t separator_size(const Redaction *text, unsigned level) {
         const char *at = text->at;
         static const char pattern[] = "://";
@@ -98,7 +98,7 @@ static size_t separator_size(const Redaction *text, unsigned level) {
         return (size_t) (at - text->at);
 }
 
-/* The size of the two slashes that a URL without a scheme begins with, or 0. */
+/* Returns the size of the two slashes of a URL without a scheme, or 0. */
 static size_t slashes_size(const Redaction *text) {
         size_t one, other;
 
@@ -110,8 +110,8 @@ static size_t slashes_size(const Redaction *text) {
         return other > 0 ? one + other : 0;
 }
 
-/* How many backslashes stand before the quote that opens the URL, whose scheme was written up to
- * `at`, or -1 if there is no such quote. */
+/* Returns the number of backslashes before the quote that opens the URL, whose scheme was written
+ * up to `at`, or -1 without such a quote. */
 static int opening_quote(const Redaction *text, const char *at) {
         int n = 0;
 
@@ -125,8 +125,8 @@ static int opening_quote(const Redaction *text, const char *at) {
         return n;
 }
 
-/* Within quotes a URL goes on until these end, whatever else is in it. Otherwise to a blank, or
- * another quote; the punctuation behind it is the sentence's. */
+/* A quoted URL ends at its quote, whatever it contains. Any other ends at a blank or a quote; the
+ * punctuation behind it belongs to the sentence. */
 static const char *find_url_end(const char *begin, const char *limit, int quote) {
         const char *end = begin;
         int n_backslashes = 0;
@@ -147,7 +147,7 @@ static const char *find_url_end(const char *begin, const char *limit, int quote)
         return end;
 }
 
-/* Whether it can be a host and a port: "user:pass" that was cut before its "@" cannot. */
+/* Whether the text can be a host and a port, unlike "user:pass" that was cut before its "@". */
 static bool is_host(const char *at, const char *end, unsigned level) {
         size_t n = spelled(at, end, '[', level);
 
@@ -167,7 +167,7 @@ static bool is_host(const char *at, const char *end, unsigned level) {
         return n <= 5 && (at == end || is_in(*at, ",;)"));
 }
 
-/* Where the host begins. In a URL that cannot be understood that is its end. */
+/* Returns the start of the host. If the URL cannot be understood, that is its end. */
 static const char *skip_user(const Redaction *text) {
         const char *end, *host;
 
@@ -187,7 +187,7 @@ static void copy(Redaction *text, size_t n) {
         text->at += n;
 }
 
-/* Copies what stands before user and host. */
+/* Copies the separator before user and host. */
 static bool copy_separator(Redaction *text) {
         size_t n = 0;
 
@@ -204,7 +204,7 @@ static bool copy_separator(Redaction *text) {
         return n > 0;
 }
 
-/* A URL in the path of another one ends where that one does. */
+/* A URL inside the path of another one ends with that. */
 static bool redact_user(Redaction *text) {
         const char *scheme_end = text->to;
 
@@ -217,7 +217,7 @@ static bool redact_user(Redaction *text) {
         return true;
 }
 
-/* A "?" of a sentence is not followed by a name and a "=". */
+/* Whether a query begins: behind the "?" of a sentence there is no name with a "=". */
 static bool begins_query(const Redaction *text) {
         const char *at = text->at;
 
@@ -239,7 +239,7 @@ static bool redact_query(Redaction *text) {
         return true;
 }
 
-/* However it is spelled, it has slashes. Most texts have none. */
+/* Whether the text has a slash in any spelling, as each URL does. Most texts have none. */
 static bool may_have_url(const char *text, size_t size) {
         return memchr(text, '/', size) || memchr(text, '%', size) || memchr(text, '\\', size);
 }

@@ -6,7 +6,7 @@
  *
  * Takes the secrets out of the URLs in a peer's text, before it is kept or shown: the user
  * and password, the query, which is where a signed URL has its signature, and the fragment. The
- * rest stays, since it says which server it was. Where it is unclear, more is removed than had to be.
+ * rest stays, because it names the server. In doubt, more is removed than necessary.
  *
  * A URL may be escaped, once or twice, as in JSON or within another URL, or be cut off anywhere;
  * a text of several parts should be redacted before it is cut all the same, since not every cut
@@ -15,7 +15,7 @@
 
 #include <stddef.h>
 
-/* Changes the text where it is and returns its new size, which is never larger. */
+/* Changes the text in place and returns its new size, which is never larger. */
 size_t redact_urls(char *text, size_t size);
 
 /* The same for a text that ends with a NUL. Returns it. */

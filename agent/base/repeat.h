@@ -4,10 +4,10 @@
 /*
  * The same thing again → later each time
  *
- * A writer that corrects a field whenever it differs would write without end where another writer
- * of the same field does so too, or where it cannot read back what it has written. So each field has
- * a Repeat: what equals the last thing that was sent waits 0.25, 0.5, 1 ... 300 s since then, and
- * anything else does not wait. After ten minutes without a write everything is new again. Pure.
+ * A writer that corrects a field whenever it differs would write without end if another writer corrects the
+ * same field, or if it cannot read back its own value. So each field has a Repeat: a value that equals the
+ * last one waits 0.25, 0.5, 1 ... 300 s after it, and any other value does not wait. After ten minutes
+ * without a write every value is new again. Pure.
  */
 
 #include <stdint.h>

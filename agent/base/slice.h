@@ -41,7 +41,7 @@ static inline bool slice_starts_with(Slice text, const char *prefix) {
         return text.size >= strlen(prefix) && strncmp(text.data, prefix, strlen(prefix)) == 0;
 }
 
-/* How many characters at the start of the text are in the set. */
+/* Returns how many characters at the start of the text are in the set. */
 static inline size_t slice_span(Slice text, const char *set) {
         size_t n = 0;
 

@@ -11,10 +11,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* As strcmp() does: the item compared with the key. */
+/* Compares an item with a key, as strcmp() does. */
 typedef int (*SortedCompare)(const void *item, const void *key);
 
-/* Where the item with this key is, or, if it returns false, where it belongs. */
+/* Finds the item with this key: *ret_at is its place or, if it returns false, where to insert
+ * it. */
 bool sorted_find(const void *items, size_t n_items, SortedCompare compare, const void *key,
                  size_t *ret_at);
 

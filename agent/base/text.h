@@ -13,8 +13,8 @@ int text_copy(const char *text, char **ret);
 /* Replaces *field, which is owned, by a copy. The text may be a part of *field. 0 or -ENOMEM. */
 int text_set(char **field, const char *text);
 
-/* A new text as printf() makes it; *ret, which is not freed before, is NULL on failure. 0 or -ENOMEM. The
- * caller owns *ret. */
+/* Makes a text as printf() does; *ret, which is not freed before, is NULL on failure. 0 or -ENOMEM.
+ * The caller owns *ret. */
 int text_format(char **ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* NULL equals NULL alone. */

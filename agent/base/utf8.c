@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number of bytes that the first one announces, and the bits that it brings along. */
+/* Returns the number of bytes that the first one announces, and the first bits of the character. */
 static size_t utf8_begin(unsigned char first, uint32_t *ret) {
         if (first >= 0x01 && first < 0x80) {
                 *ret = first;

@@ -17,12 +17,13 @@
  * its end. */
 size_t utf8_decode(const char *text, uint32_t *ret);
 
-/* Where to cut a text that is longer than so many bytes: there, or before the character that is there. */
+/* Returns where to cut a longer text: at this size, or before the character that is there. */
 size_t utf8_cut(const char *text, size_t size);
 
-/* A copy in which each byte that is not UTF-8 is replaced. NULL if there is no memory. */
+/* Copies the text with a replacement for each byte that is not UTF-8. NULL if there is no
+ * memory. */
 char *utf8_repair(const char *text);
 
-/* Puts "?" in place of each character that steers a terminal: the control characters, but for tabulators and
- * the ends of lines. */
+/* Puts "?" in place of each control character that steers a terminal; tabulators and line ends
+ * stay. */
 void utf8_hide_controls(char *text);

@@ -17,19 +17,19 @@
 #include "agent/base/quote.h"
 #include "agent/document/json-cleanup.h"
 
-/* libyaml compares each directive of a document with all before it, which would take minutes. */
+/* libyaml compares each directive of a document with all earlier ones, which would take minutes. */
 #define TAG_DIRECTIVES_MAX 64
 
 #define ANCHORS_MAX 256 /* per document; they are searched one by one */
 
 #define BYTE_ORDER_MARK "\xef\xbb\xbf"
 
-/* Everything that JSON has outside its strings: json-c knows comments and infinities besides. */
+/* All characters of JSON outside its strings: json-c also accepts comments and infinities. */
 #define OUTSIDE_STRINGS " \t\r\n{}[],:+-.0123456789Eaeflnrstu"
 
 #define DIGITS "0123456789"
 
-/* Longer ones are strings: no number that means something to the agent needs as much. */
+/* Longer numbers are strings: no number of the agent is as long. */
 #define NUMBER_SIZE_MAX 64
 
 /* Appends a document, which it takes over also when it fails. */
@@ -64,7 +64,7 @@ static int add_line(Documents *documents, size_t line) {
         return 0;
 }
 
-/* Refuses with the line and column of a byte of the text. */
+/* Refuses the byte at the offset, with its line and column. */
 static int refuse_at(const char *text, size_t offset, const char *problem, Error *reterr) {
         size_t line = 1, column = 1;
 
@@ -265,7 +265,7 @@ typedef enum YamlType {
         _YAML_TYPE_MAX,
 } YamlType;
 
-/* A letter more than it needs in one case or another is not in the lists: "yES" is a string. */
+/* Only these spellings count: "yES" is a string. */
 static const char *const words_null[] = { "", "~", "null", "Null", "NULL", NULL };
 static const char *const words_true[] = { "y",    "Y",    "yes", "Yes", "YES", "true",
                                           "True", "TRUE", "on",  "On",  "ON",  NULL };
@@ -386,7 +386,7 @@ static YamlType scalar_type(const char *text) {
                                                                   : YAML_TYPE_STRING;
 }
 
-/* The type that a tag such as "tag:yaml.org,2002:int" stands for, or _YAML_TYPE_MAX. */
+/* Returns the type of a tag such as "tag:yaml.org,2002:int", or _YAML_TYPE_MAX. */
 static YamlType scalar_tag_type(const char *tag) {
         static const char *const tags[_YAML_TYPE_MAX] = {
                 [YAML_TYPE_STRING] = "tag:yaml.org,2002:str",
@@ -402,7 +402,7 @@ static YamlType scalar_tag_type(const char *tag) {
         return type;
 }
 
-/* strtoull() stops at the largest number that it can return, which is what is wanted. */
+/* An integer that is too large becomes the largest one: strtoull() stops there. */
 static struct json_object *new_integer(const char *text) {
         char number[NUMBER_SIZE_MAX];
         const char *digits;
@@ -421,7 +421,7 @@ static struct json_object *new_integer(const char *text) {
         return json_object_new_int64(value > INT64_MAX ? INT64_MIN : -(int64_t) value);
 }
 
-/* As it may stand in JSON, without an exponent. */
+/* Whether JSON may have the number like this, without an exponent. */
 static bool is_plain_fraction(const char *text) {
         const char *whole = text + (*text == '-');
         size_t n_whole = strspn(whole, "0123456789");
@@ -431,7 +431,7 @@ static bool is_plain_fraction(const char *text) {
                !whole[n_whole + 1 + n_fraction];
 }
 
-/* Keeps how it was written: a person who meant the tag "1.10" reads that in the refusal. */
+/* Keeps the spelling: a person who meant the tag "1.10" reads that in the refusal. */
 static struct json_object *new_float(const char *text) {
         char number[NUMBER_SIZE_MAX];
 
@@ -464,7 +464,7 @@ static struct json_object *scalar_new(YamlType type, const char *text, size_t si
  * sees one.
  */
 
-/* How much there is of something, with everything inside it. */
+/* Size of a value, with everything inside it. */
 typedef struct Extent {
         size_t n_values;
         size_t n_bytes;
@@ -545,7 +545,7 @@ static int builder_count(Builder *builder, size_t n_values, size_t n_bytes,
         return 0;
 }
 
-/* Puts a value, which it takes over also when it fails, where the next one belongs. */
+/* Puts a value, which it takes over also when it fails, in the next place. */
 static int builder_put(Builder *builder, struct json_object *value, const yaml_mark_t *mark) {
         Frame *frame = builder_top(builder);
         int r;
@@ -748,7 +748,7 @@ static int on_start(Builder *builder, const yaml_event_t *event) {
                              (const char *) anchor, &event->start_mark);
 }
 
-/* Only now can the anchor be referred to, so nothing can ever contain itself. */
+/* The anchor can be referred to from here on, so nothing can ever contain itself. */
 static int on_end(Builder *builder, const yaml_event_t *event) {
         Frame *frame = builder_top(builder), *parent;
         cleanup(free_p) char *anchor = take_ptr(frame->anchor);
@@ -855,7 +855,7 @@ static int read_yaml(const char *text, size_t size, Documents *ret, Error *reter
         return 0;
 }
 
-/* The size of the UTF-8 sequence at the start of the text, or 0 if there is none. */
+/* Returns the size of the UTF-8 sequence at the start of the text, or 0 if there is none. */
 static size_t utf8_size(const unsigned char *text, size_t size) {
         static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
         size_t n = text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;

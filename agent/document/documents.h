@@ -38,7 +38,7 @@ typedef struct Documents {
  * expected key", which counts from one, and columns in characters. */
 int documents_parse(const char *text, size_t size, Documents *ret, Error *reterr);
 
-/* How many keys are in a value, and so how many lines are those of its keys. */
+/* Returns the number of keys in a value, and so of their lines. */
 size_t documents_count_keys(struct json_object *value);
 
 /* Frees the contents. Does nothing to DOCUMENTS_INIT. */

@@ -16,7 +16,8 @@ static inline void json_tokener_free_p(json_tokener **tokener) {
                 json_tokener_free(*tokener);
 }
 
-/* Overwrites all texts in it, however deep, for secrets: what it means is lost, the object stays. */
+/* Overwrites all texts in it, however deep, to remove secrets; the object stays, without a
+ * meaning. */
 void json_wipe(json_object *json);
 
 /* Wipes the object and puts it; there must be no other reference. */

@@ -13,7 +13,7 @@
 int patch_add(struct json_object *object, const char *key, struct json_object *value);
 int patch_add_text(struct json_object *object, const char *key, const char *text);
 
-/* A member that the patch removes. */
+/* Adds a member that the patch removes. */
 int patch_add_null(struct json_object *object, const char *key);
 
 int patch_append(struct json_object *list, struct json_object *value);

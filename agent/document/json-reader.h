@@ -4,9 +4,9 @@
 /*
  * JSON reader
  *
- * Reads the members of a JSON object that others wrote, and when one is not what it should be
- * names it by its path: "spec.images.nginx.tags[0].version: expected an integer, got "x"". A
- * member that is null is one that is not there, as everywhere in Kubernetes.
+ * Reads the members of a JSON object that others wrote. An error names the path of a wrong member:
+ * "spec.images.nginx.tags[0].version: expected an integer, got "x"". A member that is null counts as
+ * missing, as everywhere in Kubernetes.
  */
 
 #include <json-c/json_types.h>
@@ -19,15 +19,15 @@
 
 #define JSON_STRING_SIZE_MAX 4096 /* longer ones are refused, except by json_read_text() */
 
-/* Where an object is: a chain of these on the stack, up to the root, which is NULL. */
+/* Path of an object: a chain of these on the stack, up to the root, which is NULL. */
 typedef struct JsonPath {
         const struct JsonPath *parent;
         const char *key; /* key of a member, or NULL for an item of a list */
         size_t index;
 } JsonPath;
 
-/* Parses one JSON value in UTF-8, which need not end with a NUL. The caller owns *ret, which is NULL for
- * "null". Neither the error nor the memory that was used meanwhile has any of the text in it afterwards. */
+/* Parses one JSON value in UTF-8, which need not end with a NUL. The caller owns *ret, which is
+ * NULL for "null". The text is left neither in the error nor in freed memory. */
 int json_parse(const char *text, size_t size, struct json_object **ret, Error *reterr);
 
 typedef struct JsonLimits {
@@ -41,7 +41,7 @@ typedef struct JsonLimits {
 int json_parse_within(const char *text, size_t size, JsonLimits limits, struct json_object **ret,
                       Error *reterr);
 
-/* Refuses what is at the path, or the object as a whole if that is NULL. */
+/* Refuses the value at the path, or the whole object if the path is NULL. */
 int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 
@@ -49,8 +49,8 @@ int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...)
 int json_refuse_type(const JsonPath *path, struct json_object *value, const char *expected,
                      Error *reterr);
 
-/* Each reads one member of an object whose path is given. What they return is borrowed from the
- * object. If the member is not there, *ret is NULL, or as it was for an integer. */
+/* Each reads one member of an object whose path is given. Results are borrowed from the object.
+ * Without the member, *ret is NULL; an integer is left as it was. */
 int json_read_object(struct json_object *object, const JsonPath *path, const char *key,
                      struct json_object **ret, Error *reterr);
 int json_read_list(struct json_object *object, const JsonPath *path, const char *key,
@@ -62,7 +62,7 @@ int json_read_text(struct json_object *object, const JsonPath *path, const char 
 int json_read_integer(struct json_object *object, const JsonPath *path, const char *key,
                       int64_t *ret, Error *reterr);
 
-/* *ret is as it was if the member is not there. */
+/* Leaves *ret as it was without the member. */
 int json_read_boolean(struct json_object *object, const JsonPath *path, const char *key, bool *ret,
                       Error *reterr);
 
@@ -78,9 +78,9 @@ bool json_is(struct json_object *object, const char *key, const char *text);
 int64_t json_get_integer(struct json_object *object, const char *key);
 int64_t json_get_time(struct json_object *object, const char *key);
 
-/* As it is sent to others; borrowed from the value. NULL: no memory. */
+/* Returns the text to send; borrowed from the value. NULL: no memory. */
 const char *json_to_text(struct json_object *value);
 
-/* A time as Kubernetes writes them (RFC 3339), in seconds since the epoch. */
+/* Reads a time as Kubernetes writes it (RFC 3339), in seconds since the epoch. */
 int json_read_time(struct json_object *object, const JsonPath *path, const char *key, int64_t *ret,
                    Error *reterr);

@@ -14,7 +14,7 @@
 #include "agent/base/suggest.h"
 #include "agent/document/json-reader.h"
 
-/* More of them in one line are hard to read. */
+/* A longer list in one line is hard to read. */
 #define LISTED_MAX 8
 
 typedef struct Walk {
@@ -51,7 +51,7 @@ static const char *find_likely(const KnownKey *known, const char *key) {
         return suggestion.word;
 }
 
-/* "tags, pullSecrets, sandboxConfig", or NULL if there are too many. */
+/* Returns "tags, pullSecrets, sandboxConfig", or NULL if there are too many. */
 static int list_known(const KnownKey *known, char **ret) {
         cleanup(free_p) char *list = NULL;
 

@@ -15,7 +15,7 @@
 
 #define UNKNOWN_KEYS_MAX 64 /* texts of one file */
 
-/* A key that an object may have. An array of these ends with one without a name. */
+/* A known key of an object. An array of these ends with a key without a name. */
 typedef struct KnownKey {
         const char *name; /* "*": any */
         /* Keys of its object, or of each object of its list; NULL: any. */
@@ -33,8 +33,8 @@ typedef struct UnknownKeys {
 
 #define UNKNOWN_KEYS_INIT ((UnknownKeys){ .texts = NULL })
 
-/* known_in() returns the keys of a document, or NULL for one that is not checked. is_secret: a key may hold
- * a password, so that none is named but one that is like a known one. */
+/* known_in() returns the keys of a document, or NULL for one that is not checked. is_secret: keys
+ * may hold passwords, so only keys that resemble a known one are named. */
 int known_keys_check(const Documents *documents,
                      const KnownKey *(*known_in)(struct json_object *document), bool is_secret,
                      UnknownKeys *ret);
