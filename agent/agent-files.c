@@ -21,7 +21,7 @@
 #include "agent/kube/access.h"
 
 #define FILES_MAX 8
-#define ENTRIES_MAX 256 /* of a folder: it is all done in one turn of the loop */
+#define ENTRIES_MAX 256 /* entries of a folder to check in one turn of the loop */
 
 #define ADVICE "let it belong to root, and let no one else write it, or read it if it holds secrets"
 
@@ -29,7 +29,7 @@
 
 typedef struct File {
         char *path;
-        bool is_secret; /* and so is what is in the folder */
+        bool is_secret; /* include the files in the folder */
 } File;
 
 struct AgentFiles {
@@ -55,8 +55,8 @@ static int visit_one(const char *path, bool is_secret, const DiagnosisVisitor *v
         return why ? visitor->on_problem(path, why, ADVICE, visitor->userdata) : 0;
 }
 
-/* A sandbox puts an empty folder, which no one has a right to, in the place of one that it hides: what is
- * in that one looks as if it were not there. */
+/* A sandbox replaces a hidden folder by an empty one without any rights, so that its files seem to
+ * be missing. */
 static int visit_cover(const char *path, const DiagnosisVisitor *visitor) {
         cleanup(free_p) char *copy = strdup(path), *why = NULL;
         struct stat status;
@@ -107,7 +107,7 @@ static int visit_entries(const File *file, const DiagnosisVisitor *visitor) {
         return 0;
 }
 
-/* Of a folder that is exposed as a whole, each file would say the same. */
+/* Reports an exposed folder once, since each file in it would repeat that. */
 static int visit(const void *source, const DiagnosisVisitor *visitor) {
         const AgentFiles *files = source;
 
@@ -178,7 +178,7 @@ AgentFiles *agent_files_free(AgentFiles *files) {
         return NULL;
 }
 
-/* What is in them. */
+/* Content */
 
 static int ignore_fact(const char *subject, const char *value, void *userdata) {
         return 0;
@@ -334,7 +334,7 @@ static int check_group(const char *option, const char *name, const DiagnosisVisi
         return agent_files_report_group(option, name, visitor);
 }
 
-/* The kubeconfig in use is diagnosed by the part that uses it. */
+/* The part that uses the kubeconfig diagnoses it. */
 static bool has_same_access(const Options *a, const Options *b) {
         return a->mode == b->mode && text_equal(a->kubeconfig, b->kubeconfig) &&
                text_equal(a->kubeconfig_context, b->kubeconfig_context);

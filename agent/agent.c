@@ -35,7 +35,7 @@
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 
-/* How long the answer of a runtime is waited for before saying that we are ready. */
+/* Time to wait for a runtime's answer before the agent reports that it is ready. */
 #define SETTLE_USEC ((uint64_t) 40 * 1000)
 
 /* Changes that come in quick succession are reported to systemd together. */
@@ -45,7 +45,7 @@
 #define DEFAULT_GROUP "inplaced"
 #define RIGHTS "give the agent the rights of packaging/kubernetes/base/rbac.yaml"
 
-/* What a group has at the socket. */
+/* The rights of a group at the socket. */
 typedef enum SocketRight {
         RIGHT_USE,
         RIGHT_RESTART,
@@ -79,25 +79,26 @@ struct Agent {
         Kubelet *kubelet;
         Stops *stops;
         Places *places;
-        PodContext pod_context; /* of the four after pods */
+        PodContext pod_context; /* context of the four fields after pods */
         Pods *pods;             /* these five are NULL if the node stands alone */
         InPlace *inplace;
         Recreate *recreate;
         Probes *probes;
         WriteCheck *write_check;
         Api *api;
-        char *missing_groups[_RIGHT_MAX]; /* that the options name; NULL: they exist */
+        char *missing_groups
+                [_RIGHT_MAX]; /* missing groups that the options name; NULL: they exist */
         HttpServer *http;
         Timer notify;
         Timer trim;
-        Timer settle; /* runs until it is known which runtimes are there */
+        Timer settle; /* runs until all runtimes were tried */
 };
 
 DEFINE_CLEANUP(Agent *, agent_free)
 DEFINE_CLEANUP(FILE *, fclose)
 
-/* What systemctl status shows, some time after each change. Also the moment to give memory back that
- * a burst of work needed. */
+/* Sets the text in systemctl status, some time after each change, and then returns memory that a
+ * burst of work needed. */
 
 static int on_notify(void *userdata) {
         Agent *agent = userdata;
@@ -113,7 +114,7 @@ static int on_notify(void *userdata) {
         return timer_start(&agent->trim, TRIM_USEC);
 }
 
-/* Once more, since gRPC's threads may free what they have read some time later. */
+/* Trims once more, since gRPC's threads may free their buffers some time later. */
 static int on_trim(void *userdata) {
         (void) malloc_trim(0);
         return 0;
@@ -132,7 +133,7 @@ static int agent_add_notify(Agent *agent, const Options *options, Error *reterr)
 
 /* Callbacks that several parts share. */
 
-/* The readiness, or a sentence about it, may differ. */
+/* The readiness or its reason may have changed. */
 static void on_changed(void *userdata) {
         (void) agent_notify_later(userdata);
 }
@@ -155,9 +156,9 @@ static int agent_add_ground(Agent *agent, const Options *options, Error *reterr)
         return completion_queue_new(agent->event, &agent->completions);
 }
 
-/* What the log says about runtimes: one line for each news, none for each try. */
+/* Logs changes of runtimes, but not each attempt to connect. */
 
-/* One that is away is away until it is back, however often there is another reason for it. */
+/* Warns once while a runtime is away, even if the reason changes. */
 static bool is_worth_a_warning(const Runtime *runtime, bool is_chosen) {
         if (runtime_state(runtime) == RUNTIME_REFUSED)
                 return true;
@@ -189,7 +190,7 @@ static void log_runtime(Log *log, const Runtimes *runtimes, const Runtime *runti
                           "Waiting for a runtime: %s.", sentence);
 }
 
-/* A runtime that is refused has had its line already. */
+/* The refusal of a runtime is logged already. */
 static bool is_silence(const Runtimes *runtimes) {
         for (size_t i = 0; i < runtimes_count(runtimes); i++)
                 if (runtime_state(runtimes_get(runtimes, i)) != RUNTIME_ABSENT)
@@ -198,7 +199,7 @@ static bool is_silence(const Runtimes *runtimes) {
         return true;
 }
 
-/* All have been tried once. */
+/* All runtimes have been tried once. */
 static int agent_settle(Agent *agent) {
         timer_stop(&agent->settle);
         if (is_silence(agent->runtimes))
@@ -295,10 +296,10 @@ static int agent_look_for_runtimes(Agent *agent, const Options *options, Error *
         return timer_start(&agent->settle, runtimes_are_settled(agent->runtimes) ? 0 : SETTLE_USEC);
 }
 
-/* Credentials: all sources that the options name, and who else may read or write the files. */
+/* Credentials: all sources that the options name, and the exposure of their files. */
 
-/* A broken configuration of plugins is logged, and there are none then: images that need no
- * credentials should not suffer. */
+/* Logs a broken configuration of plugins and goes on without them, since images without credentials
+ * can still be pulled. */
 static int agent_add_providers(Agent *agent, const Options *options) {
         Error error = ERROR_INIT;
         int r;
@@ -518,7 +519,7 @@ static int agent_add_folder(Agent *agent, const Options *options) {
         return 0;
 }
 
-/* Where desired images come from, besides the local API. */
+/* Sources of desired images, besides the local API. */
 static int agent_add_source(Agent *agent, const Options *options, Error *reterr) {
         if (agent->cluster)
                 return cluster_start(agent->cluster, agent->images);
@@ -526,10 +527,10 @@ static int agent_add_source(Agent *agent, const Options *options, Error *reterr)
         return agent_add_folder(agent, options);
 }
 
-/* Pods: stopping containers, and in a cluster what runs and what has to be restarted. */
+/* Pods: stops of containers, and in a cluster reports and restarts. */
 
-/* The first thing that is wrong with what is watched or written; NULL: nothing. That no server
- * answers at all is reported elsewhere. */
+/* Returns the first error of a watch or a write; NULL: none. The cluster's diagnosis reports an
+ * unreachable server. */
 static const Error *find_trouble(const Agent *agent) {
         const Error *errors[] = { pods_error(agent->pods), recreate_error(agent->recreate),
                                   probes_error(agent->probes), inplace_error(agent->inplace) };
@@ -662,8 +663,8 @@ static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
 
 /* The local API: where its socket is, and who may use it beside root. */
 
-/* Where packages make their groups. Other sources of names are libraries that would stay in memory, and
- * services that may be slow to answer; they are asked only for names that are configured. */
+/* Packages make their groups here. Other sources of names are libraries that would stay in memory,
+ * and services that may be slow, so the agent uses them only for configured names. */
 static gid_t find_default_group(void) {
         cleanup(fclose_p) FILE *file = fopen("/etc/group", "re");
         const struct group *group;
@@ -675,7 +676,7 @@ static gid_t find_default_group(void) {
         return (gid_t) -1;
 }
 
-/* NULL or "": no group. One that does not exist is none, which is logged and remembered. */
+/* NULL or "": no group. Logs and remembers a group that does not exist. */
 static int find_group(Agent *agent, SocketRight right, const char *name, gid_t *ret) {
         *ret = (gid_t) -1;
         if (!name || !name[0])
@@ -738,7 +739,7 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
                 .restart_group_name =
                         restart_group_name && restart_group_name[0] ? restart_group_name : NULL,
                 .state_file = agent->state_file,
-                /* Callers leave memory behind, which on_notify() gives back. */
+                /* Calls leave freed memory in the heap, which on_notify() returns. */
                 .on_changed = on_changed,
                 .userdata = agent,
         };
@@ -760,7 +761,7 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
         return api_new(&api, &agent->api, reterr);
 }
 
-/* What is served over HTTP: /metrics, /healthz and /readyz. */
+/* The paths of the HTTP server: /metrics, /healthz and /readyz. */
 
 static void measure_folder(const Agent *agent) {
         const ImagesDir *dir = folder_dir(agent->folder);
@@ -794,7 +795,7 @@ static void measure_pods(const Agent *agent) {
                             (double) inplace_count(agent->inplace, verdict));
 }
 
-/* The parts count what they do; what is a state is read when it is asked for. */
+/* The parts count their work; the gauges are set at each request. */
 static int serve_metrics(HttpReply *reply, void *userdata) {
         Agent *agent = userdata;
 
@@ -812,7 +813,7 @@ static int serve_metrics(HttpReply *reply, void *userdata) {
         return metrics_write(agent->metrics, &reply->body, &reply->size);
 }
 
-/* It was answered, so the loop runs. */
+/* An answer shows that the loop runs. */
 static int serve_health(HttpReply *reply, void *userdata) {
         reply->body = strdup("ok\n");
         reply->size = strlen("ok\n");
@@ -832,7 +833,7 @@ static int serve_readiness(HttpReply *reply, void *userdata) {
         return 0;
 }
 
-/* Not being seen is no reason not to work: an address that cannot be used is logged. */
+/* Logs an unusable address and goes on, since the agent works without metrics. */
 static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
@@ -857,8 +858,8 @@ static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
         return r < 0 ? r : http_server_add(agent->http, "/readyz", serve_readiness, agent);
 }
 
-/* The order is that of the dependencies; what the agent has done before is known before a caller can
- * ask for something. */
+/* In the order of dependencies; the previous run's state is restored before a caller can request
+ * anything. */
 static int (*const steps[])(Agent *agent, const Options *options, Error *reterr) = {
         agent_add_ground,  agent_add_runtimes,      agent_add_auth,       agent_add_files,
         agent_add_cluster, agent_add_images,        agent_add_state_file, agent_add_source,
@@ -945,7 +946,7 @@ static bool is_open(const ImageRequest *request, const void *userdata) {
         return !request->is_done;
 }
 
-/* What a person has repaired in the meantime need not wait for the end of a pause. */
+/* Ends all back-offs, since a person may have repaired the cause. */
 int agent_reload(Agent *agent, const Options *options) {
         const ImagesLimits limits = get_limits(options);
         int r;

@@ -24,7 +24,7 @@ typedef struct Reader {
         const DiagnosisVisitor *visitor;
 } Reader;
 
-/* line 0: the text names one, or there is none. */
+/* line 0: the text names the line, or there is none. */
 static int report(const Reader *reader, unsigned line, const char *message) {
         cleanup(free_p) char *text = NULL;
 

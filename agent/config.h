@@ -12,11 +12,10 @@
 
 #define CONFIG_PATH "/etc/inplaced/config.yaml"
 
-/* One value, or each one of a list. A refusal says what is wrong with it. */
+/* Takes a value, or each value of a list. Fails with the reason if it is invalid. */
 typedef int (*ConfigValue)(const char *key, const char *value, void *userdata, Error *reterr);
 
-/* path NULL: CONFIG_PATH, which may be missing. A list is refused for another key than those that
- * takes_list() says may have one. Each thing that is wrong is reported to on_problem, whose subject is
- * the path; the rest is used. */
+/* path NULL: CONFIG_PATH, which may be missing. Refuses a list for a key unless takes_list() allows
+ * it. Reports each problem to the visitor, with the path as subject, and uses the rest. */
 int config_read(const char *path, bool (*takes_list)(const char *key), ConfigValue on_value,
                 void *userdata, const DiagnosisVisitor *visitor);

@@ -18,14 +18,15 @@ DEFINE_CLEANUP(DIR *, closedir)
 DEFINE_CLEANUP(FILE *, endmntent)
 
 static const struct {
-        const char *source; /* of the mounts */
-        const char *folder; /* hidden, at their root */
+        const char *source; /* source of the mounts */
+        const char *folder; /* hidden folder at their root */
 } snapshotters[] = {
         { "stargz", ".stargz-snapshotter" },
         { "soci", ".soci-snapshotter" },
 };
 
-/* Of a mount by root: any user may call one "stargz". NULL: it is none of these. */
+/* Returns the folder of a mount by root, since any user may name one "stargz". NULL: another
+ * mount. */
 static const char *folder_of(const struct mntent *mount) {
         const char *user = hasmntopt(mount, "user_id");
 

@@ -28,10 +28,10 @@
 
 #define EXIT_USAGE 2
 #define END_SECONDS 5
-#define DESCRIPTORS_WANTED 4096      /* two for each of 256 callers, and room */
-#define FREE_AT_END_MAX (128 * 1024) /* as glibc begins with */
+#define DESCRIPTORS_WANTED 4096      /* two for each of 256 callers, and some more */
+#define FREE_AT_END_MAX (128 * 1024) /* glibc's initial value */
 
-/* What main() and the handlers of signals share. */
+/* State that main() shares with the signal handlers. */
 typedef struct Program {
         char **argv;
         Options options;
@@ -72,7 +72,7 @@ static int program_apply(Program *program, Options *options) {
         return 0;
 }
 
-/* What is wrong with the configuration that a reload reads. */
+/* Problems of the configuration at a reload. */
 typedef struct Refusal {
         Log *log;
         bool is_refused;
@@ -89,7 +89,7 @@ static int on_reload_problem(const char *subject, const char *message, const cha
         return 0;
 }
 
-/* A configuration that is wrong changes nothing. */
+/* An invalid configuration changes nothing. */
 static int on_reload(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata) {
         cleanup(options_done) Options options = { .config_path = NULL };
         Program *program = userdata;
@@ -118,7 +118,7 @@ static int on_terminate(sd_event_source *source, const struct signalfd_siginfo *
         return sd_event_exit(program->event, 0);
 }
 
-/* To be called before anything starts a thread, see completion_queue_new(). */
+/* Call it before anything starts a thread, see completion_queue_new(). */
 static int block_signals(void) {
         sigset_t mask;
 
@@ -127,7 +127,7 @@ static int block_signals(void) {
         (void) sigaddset(&mask, SIGINT);
         (void) sigaddset(&mask, SIGHUP);
         (void) signal(SIGPIPE, SIG_IGN);
-        (void) signal(SIGCHLD, SIG_DFL); /* else the kernel forgets how a plugin ended */
+        (void) signal(SIGCHLD, SIG_DFL); /* else the kernel drops the exit status of plugins */
         return sigprocmask(SIG_BLOCK, &mask, NULL) < 0 ? -errno : 0;
 }
 
@@ -145,8 +145,8 @@ static int add_signals(Program *program) {
         return loop_add_signal(program->event, NULL, SIGHUP, on_reload, program);
 }
 
-/* Tokens and passwords are in our memory, and in that of the programs that we run for them. Where cores
- * go to a program, the kernel does not ask for their limit, but whether they may be dumped. */
+/* The memory of the agent and of its plugins has tokens and passwords. If the kernel pipes cores to
+ * a program, it does not check their limit, but only whether the process may be dumped. */
 static void prevent_core_dumps(void) {
         struct rlimit limit;
 
@@ -157,8 +157,9 @@ static void prevent_core_dumps(void) {
         (void) prctl(PR_SET_DUMPABLE, 0);
 }
 
-/* Each thread would keep an arena of its own; ours do not allocate much at the same time. And once glibc has freed a
- * large block, it would leave twice as much at the end of an arena, where malloc_trim() does not look. */
+/* Each thread would keep an arena of its own, but the agent's threads rarely allocate at the same
+ * time. And after freeing a large block glibc would leave twice its size at the end of an arena,
+ * which malloc_trim() does not return. */
 static void limit_resources(void) {
         struct rlimit limit;
 
@@ -171,7 +172,7 @@ static void limit_resources(void) {
         (void) setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Before anything else is opened: the descriptor is known by its number only. */
+/* Call it before opening any file: the descriptor is only known by its number. */
 static int take_listening_socket(Options *options, Error *reterr) {
         int n = sd_listen_fds(true);
 
@@ -238,8 +239,8 @@ static void exit_badly(int number) {
         _exit(EXIT_FAILURE);
 }
 
-/* All that is left is to free things. gRPC waits for ever if it could not start one of its threads, so that a limit
- * ends this, and so does another signal. */
+/* Only freeing is left. gRPC waits for ever if it could not start one of its threads, so a time
+ * limit ends this, as does another signal. */
 static void limit_end(bool is_failure) {
         static const int signals[] = { SIGALRM, SIGTERM, SIGINT };
         const struct sigaction action = { .sa_handler = is_failure ? exit_badly : exit_well };
@@ -289,7 +290,7 @@ static int fail(const Error *error, int r) {
         return EXIT_FAILURE;
 }
 
-/* At the start, and of --check-config. */
+/* Reports problems at the start and for --check-config. */
 static int on_problem(const char *subject, const char *message, const char *advice,
                       void *userdata) {
         size_t *n_problems = userdata;
@@ -299,8 +300,8 @@ static int on_problem(const char *subject, const char *message, const char *advi
         return 0;
 }
 
-/* An option or the configuration file is distinguished from what they name: only those keep a running agent
- * from reloading. */
+/* Distinguishes options and the configuration file from the files that they name: only the former
+ * keep a running agent from reloading. */
 static int check_config(const Options *options, const DiagnosisVisitor *visitor,
                         const size_t *n_problems) {
         bool is_invalid = *n_problems > 0;

@@ -99,7 +99,7 @@ static int set_path(Options *options, size_t offset, const char *value, Error *r
         return set_text(options, offset, value, reterr);
 }
 
-/* For what is typed in a shell: from where the program was started. */
+/* Resolves a path from the working directory, as a shell user expects. */
 static int set_file(Options *options, size_t offset, const char *value, Error *reterr) {
         cleanup(free_p) char *folder = NULL, *path = NULL;
 
@@ -294,10 +294,10 @@ void options_done(Options *options) {
         *options = (Options){ .config_path = NULL };
 }
 
-/* What the flags are read into. */
+/* The state of reading flags. */
 typedef struct Reading {
         Options *options;
-        const DiagnosisVisitor *visitor; /* NULL: they are read once more, with one */
+        const DiagnosisVisitor *visitor; /* NULL: silent; a second reading reports */
 } Reading;
 
 static int report(const Reading *reading, const char *subject, const char *message,
@@ -364,7 +364,7 @@ static int read_kruise_flag(char **argv, int *i, const KruiseFlag *flag, const R
         return apply_flag(reading, find_setting(flag->flag, strlen(flag->flag)), dashed, ours);
 }
 
-/* The flag, or the key, that was meant; NULL: none is near. */
+/* Suggests the flag or the key that was meant; NULL: none is similar. */
 static const char *find_likely(const char *typed, bool is_flag) {
         Suggestion suggestion = suggest_for(typed);
 
@@ -381,7 +381,7 @@ static const char *find_likely(const char *typed, bool is_flag) {
         return suggestion.word;
 }
 
-/* The word behind it may be its value. */
+/* The next word may be its value. */
 static int refuse_flag(char **argv, int *i, const Reading *reading) {
         const char *text = argv[*i], *equals = strchr(text, '=');
         cleanup(free_p) char *typed = strndup(text, strcspn(text, "="));
@@ -491,7 +491,7 @@ static void drop_endpoints(Options *options) {
         options->n_endpoints = 0;
 }
 
-/* The name of the machine is that of the Node in lower case, as the kubelet makes it. */
+/* Uses the machine's name in lower case, as the kubelet names Nodes. */
 static int default_node_name(Options *options) {
         const char *name = getenv("NODE_NAME");
         char host[HOST_NAME_MAX + 1];
@@ -511,8 +511,8 @@ static int default_node_name(Options *options) {
         return options->node_name ? 0 : -ENOMEM;
 }
 
-/* As other programs that talk to an API server, kruise-daemon included. They merge several files; this one
- * takes one. */
+/* Reads KUBECONFIG as other clients do, kruise-daemon included. They merge several files, which the
+ * agent refuses. */
 static int default_kubeconfig(const Reading *reading) {
         static const char flag[] = "kubeconfig", subject[] = "$KUBECONFIG";
         const char *path = getenv("KUBECONFIG");

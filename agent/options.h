@@ -15,17 +15,17 @@
 #define OPTIONS_ENDPOINTS_MAX 16
 
 typedef enum AgentMode {
-        MODE_AUTO, /* cluster if there is a kubeconfig, or what a pod has */
+        MODE_AUTO, /* cluster if there is a kubeconfig or a pod's account */
         MODE_CLUSTER,
         MODE_STANDALONE,
         _MODE_MAX,
 } AgentMode;
 
 typedef struct Options {
-        char *config_path; /* NULL: none was named, the default one may be missing */
+        char *config_path; /* NULL: not set; the default file may be missing */
         AgentMode mode;
-        char *kubeconfig;         /* NULL: as a pod */
-        char *kubeconfig_context; /* NULL: its current one */
+        char *kubeconfig;         /* NULL: the pod's account */
+        char *kubeconfig_context; /* NULL: the current context */
         bool must_register;
         char *node_name;
         char *endpoints[OPTIONS_ENDPOINTS_MAX];
@@ -33,16 +33,16 @@ typedef struct Options {
         char *host_root;
         char *images_dir;
         char *auth_dir;
-        char *provider_config; /* of credential provider plugins; NULL: none */
+        char *provider_config; /* configuration of credential provider plugins; NULL: none */
         char *provider_bin_dir;
         char *state_dir;
-        char *prepare_for_uid; /* a number: give state_dir to that user, and exit; NULL: do not */
+        char *prepare_for_uid; /* UID to give state_dir to, and then exit; NULL: do not */
         char *socket;
         char *socket_group;    /* NULL: the default, if there is such a group */
-        char *restart_group;   /* may restart containers through it; NULL: root alone */
-        int listening_fd;      /* of the socket, when it was inherited; else -1 */
+        char *restart_group;   /* group that may restart containers; NULL: root alone */
+        int listening_fd;      /* inherited socket, or -1 */
         char *metrics_address; /* "": do not listen */
-        char *kubelet_address; /* where it serves its health; "": do not ask */
+        char *kubelet_address; /* address of the kubelet's health server; "": do not ask */
         bool has_pod_condition;
         int max_parallel_pulls;
         int stall_timeout_sec; /* 0: never */
@@ -50,23 +50,23 @@ typedef struct Options {
         bool must_keep_images;
         int log_level;
         LogFormat log_format;
-        char *ignored_flags; /* of kruise-daemon, "--v, --logtostderr"; NULL: none were given */
+        char *ignored_flags; /* flags of kruise-daemon, "--v, --logtostderr"; NULL: none */
         bool wants_help;
         bool wants_version;
         bool wants_check;
 } Options;
 
-/* Reads the flags, and the config file for what they leave open. Each thing that is wrong is reported to
- * on_problem: its subject is the flag or the file, its message names the line and the key. Then *ret has
- * what is right, and the defaults for the rest. */
+/* Reads the flags, then the config file for all others. Reports each problem to the visitor, with
+ * the flag or the file as subject and the line and the key in the message. Then *ret has the valid
+ * values, and defaults for the rest. */
 int options_read(char **argv, Options *ret, const DiagnosisVisitor *visitor);
 void options_done(Options *options);
 
-/* This node belongs to a cluster. is_pod: the agent runs in a pod. */
+/* The node belongs to a cluster. is_pod: the agent runs in a pod. */
 bool options_is_cluster(const Options *options, bool is_pod);
 
-/* The names of the settings that differ and take effect only at the next start, separated by commas;
- * "" if there are none. The caller owns it. */
+/* Lists the settings that differ and take effect only at the next start, separated by commas; "" if
+ * there are none. The caller owns it. */
 int options_compare(const Options *old, const Options *new, char **ret);
 
 extern const char options_help[];

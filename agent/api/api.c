@@ -72,7 +72,7 @@ static void on_refused(ListenerRefusal refusal, void *userdata) {
         api->on_changed(api->userdata);
 }
 
-/* Once for each reason: callers come and go, and so may the reason. */
+/* Logs each reason once: callers come and go, and so may the reason. */
 static void on_short(int number, void *userdata) {
         Api *api = userdata;
         bool has_limit = number == EMFILE;

@@ -25,14 +25,14 @@ typedef struct ApiOptions {
         const DiagnosisSubject *subject;
         Stops *stops;
         Pods *pods;            /* NULL: there is no API server */
-        const InPlace *meta;   /* NULL, too */
-        const Probes *probes;  /* NULL, too; borrowed, as everything above */
+        const InPlace *meta;   /* NULL: there is no API server */
+        const Probes *probes;  /* NULL: there is no API server; borrowed, as all pointers above */
         const char *node_name; /* copied */
         ListenerOptions listener;
-        gid_t restart_group;            /* may restart, beside root; (gid_t) -1: root alone */
+        gid_t restart_group; /* group that may restart, beside root; (gid_t) -1: root alone */
         const char *restart_group_name; /* copied; NULL: there is none */
-        StateFile *state_file;          /* where a request that outlives its caller is kept */
-        /* A request was answered, or the memory of a connection was freed. */
+        StateFile *state_file;          /* keeps requests that outlive their callers */
+        /* A call was answered, or the memory of a connection was freed. */
         void (*on_changed)(void *userdata);
         void *userdata;
 } ApiOptions;
@@ -42,8 +42,7 @@ extern const char *const api_method_names[];
 
 int api_new(const ApiOptions *options, Api **ret, Error *reterr);
 
-/* Ends all calls. Requests that were made go on, restarts as far as they have begun. Returns
- * NULL. */
+/* Ends all calls. Accepted requests go on, and stops that have begun. Returns NULL. */
 Api *api_free(Api *api);
 
 /* A runtime came or went. */

@@ -12,7 +12,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/node/owner.h"
 
-#define OWNERS_MAX 32 /* shown per image */
+#define OWNERS_MAX 32 /* number of requesters shown per image */
 
 /* The caller, for the log and for refusals. */
 typedef struct Caller {
@@ -24,7 +24,7 @@ typedef struct Caller {
 
 DEFINE_CLEANUP(FILE *, fclose)
 
-/* Only /etc/passwd is asked for the name: other sources may be slow, and stay in memory. */
+/* Looks the name up in /etc/passwd alone: other sources may be slow, and stay in memory. */
 static int find_user(uid_t uid, char **ret) {
         cleanup(fclose_p) FILE *file = fopen("/etc/passwd", "re");
         const struct passwd *user;
@@ -125,7 +125,7 @@ static int add_owners_of_request(RequestedBy *requested, const ImageRequest *req
         return 0;
 }
 
-/* One that is done is kept for its status to be read. */
+/* A request that is done only stays so that callers can read its status. */
 static bool is_requested(const ImageRequest *request) {
         return !request->is_expired && !(request->is_done && owner_is_request(request->owner));
 }

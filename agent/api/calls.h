@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The calls of the local API, and what they share
+ * The calls of the local API, and their shared state
  *
  * Each call has a file of its own; api.c serves them on the socket.
  */
@@ -49,7 +49,7 @@ struct Api {
         RpcServer *server;
         Listener *listener;
         ImagesWatcher watcher;
-        size_t status_size; /* of the last answer to GetStatus, in bytes */
+        size_t status_size; /* size of the last reply to GetStatus, in bytes */
         Preload *preloads;
         ImageListing *listings;
         size_t n_listings;
@@ -61,10 +61,10 @@ struct Api {
         size_t n_watches;
 };
 
-/* A call of a method was answered. */
+/* Counts an answered call. */
 void api_count(Api *api, const char *method, ErrorKind result);
 
-/* Answer, and count the answer. */
+/* Answer the call and count it. */
 int api_reply(Api *api, RpcRequest *request, const ProtobufCMessage *reply);
 int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason);
 
@@ -72,16 +72,16 @@ int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason
 int api_log_change(Api *api, const RpcRequest *request, const char *request_id, const char *format,
                    ...) __attribute__((format(printf, 4, 5)));
 
-/* "jo (uid 1000, pid 4242)"; the caller of this owns it. */
+/* Describes the peer: "jo (uid 1000, pid 4242)". The caller owns *ret. */
 int api_describe_caller(const Peer *peer, char **ret);
 
-/* Who requests an image, in the words of owner_reference_to_words(). All zero: no one so far. */
+/* The requesters of an image, as from owner_reference_to_words(). All zero: none so far. */
 typedef struct RequestedBy {
         char **words; /* owned, as are the texts */
         size_t n_words;
 } RequestedBy;
 
-/* Adds the first few. A local request that is done requests nothing any more. */
+/* Adds the first few. A local request that is done does not count. */
 int requested_by_add(RequestedBy *requested, const Image *image);
 void requested_by_done(RequestedBy *requested);
 
@@ -92,16 +92,16 @@ Inplaced__V1__OnDemand *on_demand_message(const ImageOnDemand *found, Inplaced__
 int runtime_message_init(Inplaced__V1__Runtime *message, const Api *api, const Runtime *runtime);
 void runtime_message_done(Inplaced__V1__Runtime *message);
 
-/* Restarting containers is a right of its own: root's, and that of the members of one group. */
+/* Checks the right to restart containers, which root and the members of one group have. */
 int api_check_restart(const Api *api, const RpcRequest *request, Error *reterr);
 
-/* Text that every protobuf reader takes and no terminal obeys. The runtime may send anything. */
+/* Checks for UTF-8 without control characters, since the runtime may send anything. */
 bool is_plain_text(const char *text);
 
-/* Other text becomes "?". Borrowed. */
+/* Returns the text if it is plain, else "?". Borrowed. */
 char *plain_text(const char *text);
 
-/* Each other byte becomes "?", where the rest is worth reading. */
+/* Replaces each other byte by "?", to keep the rest readable. */
 void make_plain_text(char *text);
 
 /* preload.c */

@@ -12,13 +12,13 @@
 /* Below this, unpacking anything but a small image fails, and the kubelet evicts pods. */
 #define FREE_PERCENT_MIN 5
 
-#define IMAGES_MAX 100 /* that are listed */
+#define IMAGES_MAX 100 /* images listed at most */
 
 #define NO_RUNTIME                                                                             \
         "no container runtime was found at the usual places; start it, or name its socket in " \
         "runtimeEndpoints of the configuration, or with --runtime-endpoint"
 
-/* Of those that are not ready, one that answers is more telling than one that is not there. */
+/* Prefers a runtime that answers, but is not ready, to one that is not there. */
 static const Runtime *most_telling(const Runtimes *runtimes) {
         const Runtime *best = NULL;
 
@@ -99,7 +99,7 @@ static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor
                                 visitor->userdata);
 }
 
-/* Images that are requested, and of which a part may not be on the node. */
+/* Requested images of which a part may be missing on the node. */
 static int visit_on_demand(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
         cleanup(free_p) char *text = NULL;
         uint64_t present = 0, total = 0;
@@ -267,7 +267,7 @@ typedef struct AuthVisit {
         const DiagnosisVisitor *visitor;
 } AuthVisit;
 
-/* What follows the path in a message that begins with it, as the subject does. */
+/* Returns the part of the message behind the path, which the subject has already. */
 static const char *behind_path(const char *message, const char *path) {
         const char *at = strstr(message, path);
 
@@ -345,7 +345,7 @@ int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *vis
         return r;
 }
 
-/* What its last attempt failed with. NULL: nothing is wrong with it. */
+/* Returns the error of the last attempt. NULL: none. */
 static const char *image_problem(const Image *image) {
         const ImageStatus *status = image_status(image);
 

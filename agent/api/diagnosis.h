@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * What is wrong on this node, and how to correct it
+ * The problems of this node, with advice
  *
- * One list for doctor, status and /readyz. It is made when it is asked for, and keeps nothing.
+ * One list for doctor, status and /readyz. Each call makes it anew; nothing is kept.
  */
 
 #include "agent/auth/docker-config.h"
@@ -21,22 +21,22 @@ typedef struct DiagnosisSubject {
         AuthDir *auth_dir;
         const StateFile *state_file;
         const char *images_path;
-        DiagnosisSource cluster;       /* instead of an images folder */
-        DiagnosisSource pods;          /* in a cluster */
-        DiagnosisSource files;         /* who else may write or read them */
-        DiagnosisSource groups;        /* who may use the socket */
-        DiagnosisSource configuration; /* as it is on disk now */
+        DiagnosisSource cluster;       /* problems of the cluster, instead of an images folder */
+        DiagnosisSource pods;          /* problems of pods, in a cluster */
+        DiagnosisSource files;         /* other users who may write or read the agent's files */
+        DiagnosisSource groups;        /* groups that may use the socket */
+        DiagnosisSource configuration; /* configuration on disk */
 } DiagnosisSubject;
 
-/* For a status, which shows the images by itself. */
+/* Visits the problems for a status, which shows the images itself. */
 int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor);
 
-/* For the doctor: the same, the images that are not there, and whether inplaced would start again. */
+/* Visits the problems for the doctor: adds missing images, and whether inplaced would start
+ * again. */
 int diagnosis_visit_all(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor);
 
-/* The sentence about the runtime that counts: the chosen one, or why there is none. Borrowed from
- * the runtimes. */
+/* Returns a sentence about the chosen runtime, or why there is none. Borrowed from the runtimes. */
 const char *diagnosis_runtime_sentence(const Runtimes *runtimes);
 
-/* The agent can do what it is there for. If not, *ret_why is one sentence, borrowed. */
+/* The agent can pull images and restart containers. If not, *ret_why is one sentence, borrowed. */
 bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why);

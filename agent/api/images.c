@@ -8,7 +8,8 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
 
-/* More than all users but root have calls. Each holds the runtime's list of images once it comes. */
+/* More than the calls of all users but root. Each holds the runtime's list of images once it
+ * arrives. */
 #define LISTINGS_MAX 256
 
 typedef Inplaced__V1__Image ImageMessage;
@@ -52,7 +53,7 @@ static void image_messages_done(ImageMessages *messages) {
         free(messages->list);
 }
 
-/* What is known of the image under one of its names. */
+/* Adds the layers on demand and the requesters of the image by one of its names. */
 static int add_known(ImageEntry *entry, const Api *api, const char *reference) {
         const Image *image = images_find_reference(api->images, reference);
 
@@ -65,7 +66,7 @@ static int add_known(ImageEntry *entry, const Api *api, const char *reference) {
         return requested_by_add(&entry->requested, image);
 }
 
-/* The owners of short names that the runtime has resolved to it. */
+/* Adds the owners of short names that the runtime resolves to the image. */
 static int add_owners_by_id(RequestedBy *requested, const Api *api, const char *id) {
         int r = 0;
 
@@ -80,7 +81,7 @@ static int add_owners_by_id(RequestedBy *requested, const Api *api, const char *
         return r;
 }
 
-/* Moves the texts that can be passed on to the front and counts them. */
+/* Moves the plain texts to the front and counts them. */
 static size_t keep_plain(char **texts, size_t n) {
         size_t n_kept = 0;
 

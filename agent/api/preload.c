@@ -18,26 +18,26 @@
 #define TTL_SEC_DEFAULT 600
 #define ID_SIZE 17
 
-/* So many images of all requests are never more than 3 KB each in the answer to GetStatus and in
- * nodeimage.json, and fit into both beside what a cluster asks for. */
+/* Limit of images in all requests. Each takes at most 3 KB in the reply to GetStatus and in
+ * nodeimage.json, so that they fit into both beside the images of a cluster. */
 #define REQUESTED_MAX 4096
-#define REQUESTED_OF_ROOT_MAX 5120 /* some are kept for it */
+#define REQUESTED_OF_ROOT_MAX 5120 /* reserved for root */
 
 typedef Inplaced__V1__PreloadRequest PreloadMessage;
 typedef Inplaced__V1__CancelRequest CancelMessage;
 
-/* One image of a request. */
+/* An image of a request. */
 typedef struct PreloadItem {
-        char *asked; /* as the caller wrote it */
-        char *name;  /* NULL: what was written is no reference, and the refusal has the reason */
+        char *asked; /* the caller's spelling */
+        char *name;  /* NULL: the text is no reference, and the refusal has the reason */
         char *tag;
         ImageStatus refusal;
         const Image *image; /* NULL: it is no longer requested */
-        bool is_pending;    /* the caller does not know the newest state */
-        bool is_finished;   /* and the caller knows */
+        bool is_pending;    /* the newest state was not sent yet */
+        bool is_finished;   /* the end was sent */
 } PreloadItem;
 
-/* A caller that is notified of what becomes of its images. */
+/* A caller that follows the images of its request. */
 struct Preload {
         LIST_LINKS(Preload);
         Api *api;
@@ -49,7 +49,7 @@ struct Preload {
         PreloadItem *items;
         size_t n_items;
         size_t n_unfinished;
-        size_t next_item; /* to send, so that each has its turn */
+        size_t next_item; /* next item to send, so that each has its turn */
 };
 
 typedef struct RequestList {
@@ -116,7 +116,8 @@ static ImageStatus canceled_status(void) {
         };
 }
 
-/* What becomes of the image for others, earlier or with other limits, is nothing to the caller. */
+/* Returns the status of this request: the caller does not see the image's status for other
+ * requests, earlier or with other limits. */
 static ImageStatus status_of(const Preload *preload, const PreloadItem *item) {
         const ImageStatus *status;
 
@@ -152,7 +153,7 @@ static PreloadItem *preload_find_pending(Preload *preload) {
         return NULL;
 }
 
-/* Only digests that the runtime spelled properly; the list is ours, so it may be shortened. */
+/* Only valid digests of the runtime; the list is the agent's, so it may be shortened. */
 static size_t count_plain(char **texts) {
         size_t n = 0;
 
@@ -228,7 +229,7 @@ static int on_ready(RpcRequest *request, void *userdata) {
         return 0;
 }
 
-/* The caller has gone before everything was done: then it is no longer requested. */
+/* Withdraws the request, since the caller has gone before its end. */
 static int on_gone(RpcRequest *request, void *userdata) {
         Preload *preload = userdata;
         Images *images = preload->api->images;
@@ -252,13 +253,13 @@ static int preload_on_image(Preload *preload, const Image *image) {
                 if (item->is_finished || item->image != image)
                         continue;
 
-                /* Its name may mean another one by now. */
+                /* The name may mean another image by now. */
                 if (!is_requested(preload, image))
                         item->image = images_find(preload->api->images, item->name, item->tag);
 
                 item->is_pending = true;
                 if (item->image == image && !image_requests(image))
-                        item->image = NULL; /* this is the last that is heard of it */
+                        item->image = NULL; /* this was the image's last event */
         }
 
         return rpc_request_can_send(preload->request) ? on_ready(preload->request, preload) : 0;
@@ -278,7 +279,7 @@ int preloads_on_image(Api *api, const Image *image) {
         return 0;
 }
 
-/* What is no reference fails alone. */
+/* An invalid reference fails alone. */
 static int item_init(PreloadItem *item, const char *asked) {
         cleanup(error_done) Error error = ERROR_INIT;
         ImageRef ref;
@@ -302,7 +303,7 @@ static int item_init(PreloadItem *item, const char *asked) {
         return item->tag ? image_ref_canonical_name(&ref, &item->name) : -ENOMEM;
 }
 
-/* The first image that can be asked for, or NULL. */
+/* Returns the first valid image, or NULL. */
 static const PreloadItem *preload_first(const Preload *preload) {
         for (size_t i = 0; i < preload->n_items; i++)
                 if (preload->items[i].name)
@@ -362,7 +363,7 @@ static void request_list_done(RequestList *list) {
         free(list->items);
 }
 
-/* Of all calls, that of the new request is among them. */
+/* Counts the images of all open calls, the new request's included. */
 static size_t count_open(const Api *api) {
         size_t n = 0;
 
@@ -396,7 +397,7 @@ static int by_owner(const void *a, const void *b) {
         return strcmp(((const RequestEntry *) a)->owner, ((const RequestEntry *) b)->owner);
 }
 
-/* Makes one entry of those of each request. */
+/* Merges the entries of each request into one. */
 static void merge_entries(RequestList *list) {
         size_t n = 0;
 
@@ -443,7 +444,7 @@ static int drop_requests(const Api *api, const RequestList *list) {
                 if (!list->items[i].must_go)
                         continue;
 
-                owner = strdup(list->items[i].owner); /* its last request is gone during the call */
+                owner = strdup(list->items[i].owner); /* the call frees the image's last request */
                 r = owner ? images_set_desired(api->images, owner, &nothing, REQUEST_TRANSIENT)
                           : -ENOMEM;
                 if (r < 0)
@@ -453,7 +454,7 @@ static int drop_requests(const Api *api, const RequestList *list) {
         return 0;
 }
 
-/* Forgets finished requests for so many more images of a new one, or refuses that. */
+/* Forgets finished requests to make room for that many images, or refuses the new request. */
 static int api_make_room(Api *api, const Peer *peer, size_t n_more, Error *reterr) {
         cleanup(request_list_done) RequestList list = { .items = NULL };
         size_t limit = peer_is_root(peer) ? REQUESTED_OF_ROOT_MAX : REQUESTED_MAX;
@@ -538,7 +539,7 @@ static int by_image(const void *a, const void *b) {
         return order != 0 ? order : strcmp(x->tag, y->tag);
 }
 
-/* Who requests it is kept with it: its process may be gone when an operator asks. */
+/* Stores the caller with the request: its process may be gone when an operator asks. */
 static int add_caller(const Preload *preload, DesiredImage *desired) {
         char uid[16];
 
@@ -552,7 +553,7 @@ static int add_caller(const Preload *preload, DesiredImage *desired) {
                                                 });
 }
 
-/* One desired image for each image, however often it is asked for. */
+/* Makes one desired image for each image, without duplicates. */
 static int collect_desired(Preload *preload, const PreloadMessage *message,
                            DesiredImages *desired_images) {
         cleanup(free_p) const PreloadItem **sorted = NULL;
@@ -628,7 +629,7 @@ static int preload_ask(Preload *preload, const PreloadMessage *message) {
                         preload->items[i].image =
                                 images_find(images, preload->items[i].name, preload->items[i].tag);
 
-        /* The caller leaves when it knows that the request is accepted. */
+        /* A caller that does not wait leaves once the request is accepted. */
         return preload->detach ? state_file_write_now(preload->api->state_file) : 0;
 }
 
@@ -648,7 +649,7 @@ int api_preload(RpcRequest *request, const void *message, void *userdata) {
         return preload_ask(preload, message);
 }
 
-/* Its caller, and root. An older agent has not noted who it was. */
+/* The request's caller and root may cancel. Requests of an older agent lack the caller. */
 static bool may_cancel(const Peer *peer, const OwnerRef *reference) {
         char uid[16];
 
@@ -656,7 +657,7 @@ static bool may_cancel(const Peer *peer, const OwnerRef *reference) {
         return peer_is_root(peer) || (reference->uid && strcmp(reference->uid, uid) == 0);
 }
 
-/* The first that is left: a request is gone after it was withdrawn. */
+/* Takes the first one each time, since a request is gone after it was withdrawn. */
 static const ImageRequest *next_to_cancel(const Image *image, const Peer *peer) {
         for (const ImageRequest *request = image_requests(image); request;
              request = request->next) {
@@ -670,7 +671,7 @@ static const ImageRequest *next_to_cancel(const Image *image, const Peer *peer) 
         return NULL;
 }
 
-/* All local requests for one image that this caller may cancel. */
+/* Cancels all local requests for an image that this caller may cancel. */
 static int cancel_image(Api *api, const Peer *peer, const Image *image) {
         const ImageRequest *request;
         int n = 0, r;
@@ -727,7 +728,7 @@ static int cancel_request(Api *api, const Peer *peer, const char *id, Error *ret
         return 0;
 }
 
-/* An image that was never requested is none. */
+/* An image that was never requested has no requests. */
 static int find_image(const Api *api, const char *text, const Image **ret, Error *reterr) {
         ImageRef ref;
         int r;

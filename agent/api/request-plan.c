@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#define SPARE_PART 8 /* of the limit is free afterwards, if that is possible */
+#define SPARE_PART 8 /* this fraction of the limit is free afterwards, if possible */
 
 static int by_end(const void *a, const void *b) {
         const RequestEntry *x = a, *y = b;

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * Which requests of the local API make room for a new one
+ * Decides which requests of the local API make room for a new one
  *
- * A request is kept for some time after its images are there, for its status to be read. It goes
- * earlier if there are too many: the one that ended first goes first. Pure.
+ * The agent keeps a request for some time after its end, so that callers can read its status. If there
+ * are too many, it forgets those that ended first. Pure.
  */
 
 #include <stdbool.h>
@@ -15,11 +15,11 @@
 typedef struct RequestEntry {
         const char *owner; /* borrowed */
         size_t n_images;
-        bool is_finished; /* and no caller waits for it any more */
+        bool is_finished; /* it has ended, and no caller waits for it any more */
         int64_t ended_at;
-        bool must_go; /* the result */
+        bool must_go; /* result: forget this request */
 } RequestEntry;
 
-/* Whether so many more images fit below the limit without those that must go. If some have to, more
- * than these go, so that not every request from then on has to search for some. */
+/* Returns whether n_more images fit below the limit without the requests that must go. If any must
+ * go, marks more than needed, so that not every later request has to search again. */
 bool request_plan(RequestEntry *entries, size_t n_entries, size_t n_more, size_t limit);

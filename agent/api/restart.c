@@ -27,22 +27,22 @@ typedef struct RestartingItem {
         char *message;
         RestartPhase phase;
         bool is_final;
-        bool is_pending; /* the caller does not know it */
+        bool is_pending; /* the state was not sent yet */
 } RestartingItem;
 
-/* A caller that is notified of what becomes of the containers. */
+/* A caller that follows the restart of its containers. */
 struct Restarting {
         LIST_LINKS(Restarting);
         Api *api;
         RpcRequest *request;
         Restart *restart;
-        char *namespace; /* of the pod, once something was found */
+        char *namespace; /* namespace of the pod, once it was found */
         char *pod;
         RestartingItem *items;
         size_t n_items;
-        size_t next_item; /* to send, so that each has its turn */
+        size_t next_item; /* next item to send, so that each has its turn */
         bool has_ended;
-        Error error; /* why nothing was done */
+        Error error; /* why no container was restarted */
 };
 
 /* clang-format off */
@@ -127,7 +127,7 @@ static int on_ready(RpcRequest *request, void *userdata) {
         return restarting->has_ended ? restarting_end(restarting) : 0;
 }
 
-/* The caller has gone: what has begun goes on, the rest is dropped. */
+/* The caller has gone: drops the stops that have not begun; the others go on. */
 static int on_gone(RpcRequest *request, void *userdata) {
         Restarting *restarting = userdata;
 
@@ -179,7 +179,7 @@ static int on_news(const RestartNews *news, void *userdata) {
             text_set(&item->message, news->message) < 0)
                 return -ENOMEM;
 
-        make_plain_text(item->message); /* a hook may have written anything, too */
+        make_plain_text(item->message); /* a hook's output may contain anything */
         item->phase = news->phase;
         item->is_final = news->is_final;
         item->is_pending = true;

@@ -12,14 +12,14 @@
 
 #define IMAGES_MAX 4096
 
-/* From one attempt at an image that callers force to the next: each asks its registry, with credentials that are not
- * the caller's. */
+/* Pause between two attempts that callers force for an image: each asks its registry, with
+ * credentials that are not the caller's. */
 #define FORCED_PAUSE_USEC ((uint64_t) 5 * 1000000)
 
 typedef Inplaced__V1__RetryRequest RetryMessage;
 typedef Inplaced__V1__RetryResult ResultMessage;
 
-/* What became of each image. */
+/* The result for each image. */
 typedef struct Results {
         ResultMessage **items;
         size_t n_items;
@@ -34,13 +34,13 @@ static void results_done(Results *results) {
         free(results->items);
 }
 
-/* The failure of a NodeImage's tag is in its status, which is not taken back. */
+/* A NodeImage's tag that has failed is final in its status. */
 static bool may_be_retried(const ImageRequest *request, const void *userdata) {
         return !request->is_done || !owner_is_node_image(request->owner);
 }
 
-/* Nor is what ended for a caller that waited for it, and that knows: nothing waits for it any more. One that
- * names the image wants it anew. */
+/* A request that ended while its caller waited is final as well, since that caller knows. A caller
+ * that names the image requests it anew. */
 static bool is_awaited(const ImageRequest *request, const void *userdata) {
         return may_be_retried(request, userdata) &&
                (!request->is_done || !owner_is_call(request->owner));
@@ -117,7 +117,7 @@ static const char *why_not_failed(Image *image) {
                                  : "it would fail again; correct what requests it";
 }
 
-/* Why there is no other attempt now. */
+/* Returns why there is no other attempt now. */
 static const char *why_not(Image *image) {
         if (!image || !image_is_desired(image))
                 return "it is not requested on this node; try: inplacectl pull";
@@ -154,7 +154,7 @@ static int retry_named(Api *api, const RetryMessage *message, Results *results, 
                 return error_set(reterr, ERROR_INVALID, "more than %d images in one request",
                                  IMAGES_MAX);
 
-        /* All or none. */
+        /* Retries all images or none. */
         for (size_t i = 0; r >= 0 && i < message->n_images; i++)
                 r = image_ref_parse(message->images[i], images_short_names(api->images), &ref,
                                     reterr);
@@ -177,7 +177,7 @@ static int retry_failed(Api *api, Results *results) {
 
         for (size_t i = 0; r >= 0 && i < images_count(api->images); i++) {
                 Image *image = images_get(api->images, i);
-                /* A caller that waits no longer is no reason to fail. */
+                /* The call goes on if its caller has gone. */
                 bool is_shown = is_failing(image) && (is_too_soon(image) || !is_of_call(image));
 
                 r = force(image, is_awaited);

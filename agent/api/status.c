@@ -13,7 +13,7 @@ typedef Inplaced__V1__Problem ProblemMessage;
 typedef Inplaced__V1__Fact FactMessage;
 typedef Inplaced__V1__Runtime RuntimeMessage;
 
-/* Everything that a diagnosis has, copied since the visitor's texts are borrowed. */
+/* A copy of the diagnosis, since the visitor's texts are borrowed. */
 typedef struct Report {
         ProblemMessage **problems;
         size_t n_problems;
@@ -30,7 +30,8 @@ static void report_done(Report *report) {
         free(report->facts);
 }
 
-/* What a person wrote may hold anything, but a message holds UTF-8: other bytes become "?". */
+/* Replaces bytes that are not plain UTF-8 by "?": a person's text may contain anything, but a
+ * message is UTF-8. */
 static char *copy_plain(const char *text) {
         char *copy = strdup(text);
 
@@ -133,7 +134,8 @@ int api_get_status(RpcRequest *request, const void *message, void *userdata) {
         };
         int r;
 
-        /* Many calls at once would keep the loop busy with answers that cannot be sent. */
+        /* Checks first: many calls at once would keep the loop busy with replies that cannot be
+         * sent. */
         r = rpc_request_check_reply(request, api->status_size, &error);
         if (error.kind != ERROR_NONE)
                 return api_refuse(api, request, error.kind, error_message(&error));

@@ -91,7 +91,7 @@ static int on_verified(const VerifyRow *rows, size_t n_rows, const Error *error,
         verification_drop(verification);
         r = error ? api_refuse(api, request, error->kind, error_message(error))
                   : reply_with(api, request, rows, n_rows);
-        verify_free(verify); /* the rows and the error were its own */
+        verify_free(verify); /* it owned the rows and the error */
         return r;
 }
 

@@ -12,12 +12,12 @@
 #include "agent/node/node-image.h"
 
 #define WATCHES_MAX 16 /* root may have twice as many */
-#define IMAGES_MAX 64  /* in one event, so that one that is not read takes little memory */
+#define IMAGES_MAX 64  /* images in an event, so that an unread one takes little memory */
 
-/* What the caller has of an image. */
+/* The state of an image at the caller. */
 typedef struct Entry {
         const Image *image; /* borrowed as long as it is desired */
-        uint64_t shown;     /* as a fingerprint; 0: nothing */
+        uint64_t shown;     /* fingerprint of the sent state; 0: none */
         bool is_pending;
 } Entry;
 
@@ -29,9 +29,9 @@ struct Watch {
         Entry **entries; /* sorted by address */
         size_t n_entries;
         size_t n_allocated;
-        char **removed; /* names that the caller still has */
+        char **removed; /* names of images to remove at the caller */
         size_t n_removed;
-        bool is_complete; /* the caller has had what was there when it called */
+        bool is_complete; /* all images of the begin of the call were sent */
         bool is_dirty;    /* something else than an image has changed */
 };
 
@@ -81,7 +81,7 @@ static int watch_add(Watch *watch, const Image *image, size_t at) {
         return 0;
 }
 
-/* Only what the caller has is reported as removed. */
+/* Reports only images as removed that were sent. */
 static int watch_remove(Watch *watch, size_t at) {
         cleanup(free_p) Entry *entry = watch->entries[at];
         const char *tag = image_tag(entry->image);
@@ -120,7 +120,7 @@ static int watch_note(Watch *watch, const Image *image) {
         return 0;
 }
 
-/* The next of the images that are pending. */
+/* Finds the next pending image. */
 static size_t watch_take(Watch *watch, const Image **images) {
         size_t n = 0;
 
@@ -249,7 +249,8 @@ int api_watch(RpcRequest *request, const void *message, void *userdata) {
 
         watch->api = api;
         watch->request = request;
-        watch->is_dirty = true; /* that there is no image is worth an event as well */
+        watch->is_dirty =
+                true; /* an event without images also tells the caller that there are none */
         list_prepend(&api->watches, watch);
         api->n_watches++;
         rpc_request_open_stream(request, on_ready, on_gone, watch);

@@ -24,9 +24,9 @@
 #define SHOW_USEC (60 * SEC)    /* wait for the watch to show the created object */
 
 /*
- * What is asked of the API server: the Node, and to create or patch the NodeImage
+ * Calls to the API server: read the Node, create or patch the NodeImage
  *
- * Only metadata is asked for in return: a whole Node is large.
+ * They request only metadata in return, since a whole Node is large.
  */
 
 typedef struct RegistrationApi {

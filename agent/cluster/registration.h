@@ -19,7 +19,7 @@ typedef struct Registration Registration;
 typedef struct RegistrationOptions {
         KubeClient *client;
         Log *log;
-        const char *version;   /* of apps.kruise.io, as discovered; copied */
+        const char *version;   /* discovered version of apps.kruise.io; copied */
         const char *node_name; /* copied */
         uint64_t grace_usec;   /* time for a controller to make it; 0: the default, 5 s */
         uint64_t labels_usec;  /* period of reading the Node's labels; 0: the default, 5 min */

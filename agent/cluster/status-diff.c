@@ -14,7 +14,7 @@
 #include "agent/document/json-reader.h"
 
 /*
- * What the status of a NodeImage says about the tags of an image
+ * The tags of an image in the status of a NodeImage
  *
  * Any writer may have made it, so nothing is taken for granted: what is invalid is passed over.
  * Nothing is changed.

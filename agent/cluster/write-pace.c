@@ -12,7 +12,7 @@
 #define HASTE_USEC (80 * MSEC)   /* earlier by this, while the bucket has enough */
 #define PROGRESS_USEC (10 * SEC)
 
-/* One image takes two writes: its begin and its end. */
+/* An image takes two writes: its begin and its end. */
 #define REFILL_USEC (1100 * MSEC) /* time to refill one write, slower than a crowd writes */
 #define BUCKET_USEC (24 * REFILL_USEC)
 #define KEPT_BY_A_CROWD_USEC (22 * REFILL_USEC)

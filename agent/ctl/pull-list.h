@@ -59,7 +59,7 @@ typedef struct PullItem {
         uint64_t waits_usec; /* time since which no attempt is possible; 0: one is */
         uint64_t retry_usec; /* begin of the next attempt; 0: none is planned */
         uint64_t moved_usec; /* last change of bytes_done */
-        uint64_t begun_usec; /* of CLOCK_MONOTONIC, as is now_usec below */
+        uint64_t begun_usec; /* begin, by CLOCK_MONOTONIC as now_usec below */
         uint64_t ended_usec; /* valid once it is finished */
         Rate rate;
         bool is_printed; /* the final line has been written */

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * One inspection of the containers of a pod
+ * An inspection of the containers of a pod
  *
  * Asks the runtime for the containers, their environment, the images that they run, and the images that
  * their references mean now. It decides nothing.
@@ -36,8 +36,8 @@ typedef struct InspectionAnswer {
         bool is_incomplete; /* asking again may help */
 } InspectionAnswer;
 
-/* One answer per question, in their order; an error may leave some incomplete. No answers if the
- * runtime told nothing. */
+/* answers: one per question, in their order; an error may leave some incomplete. NULL if the
+ * runtime reported nothing. */
 typedef int (*InspectionDone)(const InspectionAnswer *answers, const Error *error, void *userdata);
 
 typedef struct InspectionOptions {

@@ -18,7 +18,7 @@
 typedef struct NodeImageOptions {
         const Images *images;
         const char *node_name;
-        const char *runtime;      /* one sentence about the runtime; NULL: leave it out */
+        const char *runtime;      /* a sentence about the runtime; NULL: leave it out */
         const Image *const *only; /* some of the images; NULL: all */
         size_t n_only;
 } NodeImageOptions;

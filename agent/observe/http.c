@@ -22,8 +22,8 @@
 
 #define MAX_CONNECTIONS 32
 
-/* From accepting a connection to its end, whatever the peer does meanwhile. A probe does not wait for
- * a place much longer than the shorter one, which is within what the kubelet gives it. */
+/* Time of a connection from accept() to its end. With the shorter one, a waiting probe gets its
+ * answer within the kubelet's time limit. */
 #define LIFETIME_USEC ((uint64_t) 10 * 1000000)
 #define LIFETIME_FULL_USEC ((uint64_t) 500 * 1000)
 
@@ -43,7 +43,7 @@ struct Peer {
         LIST_LINKS(Peer);
         int fd; /* borrowed from libmicrohttpd */
         uint64_t since_usec;
-        bool is_cut; /* and libmicrohttpd has not noticed yet */
+        bool is_cut; /* it was shut down, and libmicrohttpd has not noticed yet */
 };
 
 struct HttpServer {
@@ -54,7 +54,7 @@ struct HttpServer {
         uint16_t port;
         Route *routes;
         size_t n_routes;
-        int failure; /* of a callback; ends the loop once libmicrohttpd has returned */
+        int failure; /* errno of a callback; ends the loop once libmicrohttpd has returned */
 };
 
 DEFINE_CLEANUP(HttpServer *, http_server_free)
@@ -68,7 +68,7 @@ static int refuse_address(const char *address, Error *reterr) {
                          quote(address, quoted));
 }
 
-/* Says what went wrong, and what to do about it. */
+/* Sets the error, with advice. */
 static int refuse_listen(const char *address, int error, Error *reterr) {
         switch (error) {
         case EADDRINUSE:
@@ -158,8 +158,8 @@ static int server_reply(const HttpServer *server, const char *method, const char
         return reply_not_found(reply, server);
 }
 
-/* Takes the body over. A peer that keeps its connection open would cost memory and wake-ups for an
- * answer every 15 s at most, so each connection is for one answer. */
+/* Takes the body over and closes the connection after the answer: keeping it open would cost memory
+ * and wake-ups for an answer every 15 s at most. */
 static enum MHD_Result server_send(struct MHD_Connection *connection, HttpReply *reply) {
         struct MHD_Response *response;
         enum MHD_Result result;
@@ -180,7 +180,8 @@ static enum MHD_Result server_send(struct MHD_Connection *connection, HttpReply 
         return result;
 }
 
-/* Called when the header is complete. The answer does not wait for a body, which is not needed. */
+/* Called when the header is complete. The answer does not wait for a body, which no request
+ * needs. */
 static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection,
                                   const char *path, const char *method, const char *version,
                                   const char *upload, size_t *upload_size, void **state) {
@@ -231,8 +232,8 @@ static bool server_is_full(const HttpServer *server) {
                        ->num_connections >= MAX_CONNECTIONS;
 }
 
-/* Returns when the next one will have had its time, or UINT64_MAX. A connection that is shut down here
- * is closed by libmicrohttpd in the next run, which that causes. */
+/* Returns when the time of the next connection is over, or UINT64_MAX. libmicrohttpd closes a
+ * connection that this shuts down in its next run, which the shutdown causes. */
 static uint64_t server_cut_peers(HttpServer *server) {
         uint64_t lifetime = server_is_full(server) ? LIFETIME_FULL_USEC : LIFETIME_USEC;
         uint64_t now = clock_monotonic_usec(), next = UINT64_MAX;
@@ -268,8 +269,8 @@ static int server_arm_timer(HttpServer *server) {
 static int server_run(HttpServer *server) {
         bool was_full = server_is_full(server);
 
-        /* A full server does not watch its listening socket, and only a further run watches it
-         * again. Without that run, nothing might ever cause one. */
+        /* libmicrohttpd does not watch its listening socket while full, and begins again only in a
+         * further run, which nothing else might cause. */
         if (MHD_run(server->daemon) != MHD_YES ||
             (was_full && !server_is_full(server) && MHD_run(server->daemon) != MHD_YES))
                 return -EIO;

@@ -6,9 +6,9 @@
  *
  * Answers GET and HEAD on a few fixed paths, on the event loop, for a monitoring system and for
  * probes. It is not for untrusted networks: no TLS, no authentication, nothing that changes state.
- * A peer gets one answer per connection, and at most 32 connections are served at a time (more wait in
- * the kernel). One is cut after 10 s, whatever it does, and after half a second while all places are
- * taken. Without a connection nothing wakes up.
+ * A peer gets one answer per connection, and the server serves at most 32 connections at a time (more
+ * wait in the kernel). It cuts each after 10 s, and after half a second while it has no room. Without a
+ * connection it does not wake up.
  */
 
 #include <stddef.h>
@@ -24,7 +24,7 @@ typedef struct HttpReply {
         unsigned status;          /* 200 */
         const char *content_type; /* plain text in UTF-8; borrowed, lives as long as the program */
         char *body;               /* empty; from malloc(), taken over, also after a failure */
-        size_t size;              /* of the body in bytes */
+        size_t size;              /* size of the body in bytes */
 } HttpReply;
 
 /* Fills the reply. Returns 0, or a negative errno for a local failure, which ends the event loop.

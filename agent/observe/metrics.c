@@ -43,9 +43,9 @@ typedef enum MetricLabelSet {
         METRIC_SET_PROBE_KIND,
         METRIC_SET_VERB,
         METRIC_SET_WRITE_KIND,
-        METRIC_SET_CODE,           /* of HTTP; "none": no answer */
+        METRIC_SET_CODE,           /* HTTP status; "none": no answer */
         METRIC_SET_REQUEST_RESULT, /* "ok" and the error kinds */
-        METRIC_SET_PULL_REASON,    /* from here on: given to metrics_new() */
+        METRIC_SET_PULL_REASON,    /* from here on from MetricsOptions */
         METRIC_SET_CRI_METHOD,
         METRIC_SET_LOCAL_API_METHOD,
         METRIC_SET_VERSION,
@@ -60,10 +60,10 @@ typedef struct MetricLabel {
 typedef struct Metric {
         const char *name;
         MetricType type;
-        const double *bounds;           /* of a histogram, N_BUCKETS; +Inf goes without saying */
+        const double *bounds;           /* N_BUCKETS bounds of a histogram, without +Inf */
         MetricLabel labels[MAX_LABELS]; /* unused ones have no name */
         const char *help;
-        bool may_be_unknown; /* it appears once it was used, though it has no labels */
+        bool may_be_unknown; /* appears once it was used, though it has no labels */
 } Metric;
 
 /* NULL for a set that is not known before metrics_new(). */
@@ -236,13 +236,13 @@ static const Metric metric_table[_METRIC_MAX] = {
 };
 /* clang-format on */
 
-/* What the kernel knows about this process, read for every answer. What cannot be read, e.g. because
- * /proc is not mounted, is negative. */
+/* The kernel's data about this process, read for every answer. Values that cannot be read, e.g.
+ * because /proc is not mounted, are negative. */
 typedef struct ProcessFacts {
         int64_t resident_bytes;
         int64_t n_open_fds;
         int64_t max_fds;
-        double cpu_seconds; /* user and system, of all threads */
+        double cpu_seconds; /* user and system time of all threads */
 } ProcessFacts;
 
 DEFINE_CLEANUP(FILE *, fclose)
@@ -277,7 +277,7 @@ static int64_t n_open_fds(void) {
         for (const struct dirent *entry; (entry = readdir(directory));)
                 n += entry->d_name[0] != '.';
 
-        return n - 1; /* the one that reads this */
+        return n - 1; /* the descriptor that reads this */
 }
 
 static int64_t max_fds(void) {
@@ -298,7 +298,7 @@ static ProcessFacts process_facts_read(void) {
         };
 }
 
-/* In seconds since the epoch. Asked once: the answer moves when the clock is set. */
+/* Seconds since the epoch. Reads the start once, since the result changes when the clock is set. */
 static double process_start_time(void) {
         cleanup(fclose_p) FILE *file = fopen("/proc/self/stat", "re");
         char text[1024] = "";
@@ -326,13 +326,13 @@ static const char *const type_names[] = {
         [METRIC_TYPE_HISTOGRAM] = "histogram",
 };
 
-/* One combination of label values of one metric. */
+/* A combination of label values of a metric. */
 typedef struct Series Series;
 struct Series {
         Series *next; /* in the order of the label values in their sets */
         uint8_t labels[MAX_LABELS];
-        double value;       /* of a histogram: the sum */
-        uint64_t buckets[]; /* only of a histogram; the last one is +Inf; not cumulative */
+        double value;       /* value, or sum of a histogram */
+        uint64_t buckets[]; /* buckets of a histogram, the last one +Inf; not cumulative */
 };
 
 struct Metrics {
@@ -527,7 +527,7 @@ void metrics_observe(Metrics *metrics, MetricId id, const char *const *labels, d
         series->value += value;
 }
 
-/* 15 digits are what people wrote ("0.1"), 17 are what the machine meant. */
+/* Uses 15 digits ("0.1") if they give the same number, else the exact 17. */
 static void write_number(FILE *file, double value) {
         char text[32];
 
@@ -553,7 +553,7 @@ static void write_header(FILE *file, const char *name, MetricType type, const ch
         (void) fprintf(file, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type_names[type]);
 }
 
-/* One line. `bound` is the value of the label "le" of a bucket, or NULL. */
+/* Writes a line. `bound` is the value of the label "le" of a bucket, or NULL. */
 static void write_sample(FILE *file, const Metrics *metrics, const Metric *metric,
                          const Series *series, const char *suffix, const char *bound,
                          double value) {

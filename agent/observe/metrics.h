@@ -4,14 +4,13 @@
 /*
  * Metrics
  *
- * What the agent counts about itself, in the text format of Prometheus. Which metrics there are,
- * and which labels they have, is fixed in one table in metrics.c; the values of a label come
- * from closed sets, so that the number of series has a limit that no input can raise. A
- * series takes memory, and appears, once it was used; a metric without labels is always there, but for
- * those that the runtime may not show.
+ * Counts the agent's work, in the text format of Prometheus. A table in metrics.c lists all metrics and
+ * their labels; the values of a label come from closed sets, so that no input can raise the number of
+ * series. A series takes memory, and appears, once it was used; a metric without labels always appears,
+ * except those that the runtime may not show.
  *
- * Counting never fails. What cannot be counted (no memory, a label value of no set, a counter that
- * would go down) is counted in inplaced_metrics_dropped_total instead.
+ * Counting never fails. inplaced_metrics_dropped_total counts updates that were impossible: no memory,
+ * an unknown label value, a counter that would decrease.
  */
 
 #include <stdbool.h>
@@ -62,8 +61,8 @@ typedef enum MetricId {
         _METRIC_MAX,
 } MetricId;
 
-/* The label values that only others know. The lists end with NULL, have at most 250 values, and
- * are borrowed, with the texts in them, until metrics_free(). A NULL list is an empty one. */
+/* Label values from other parts of the agent. The lists end with NULL, have at most 250 values, and
+ * are borrowed, with their texts, until metrics_free(). A NULL list is empty. */
 typedef struct MetricsOptions {
         const char *version;
         const char *const *pull_reasons; /* "" is allowed in addition */
@@ -78,22 +77,22 @@ typedef struct MetricsOptions {
 int metrics_new(const MetricsOptions *options, Metrics **ret);
 Metrics *metrics_free(Metrics *metrics);
 
-/* A NULL metrics swallows everything. */
+/* metrics NULL: these functions do nothing. */
 
-/* To a counter or a gauge; only a gauge takes a negative value. */
+/* Adds to a counter or a gauge; only a gauge takes a negative value. */
 void metrics_add(Metrics *metrics, MetricId id, const char *const *labels, double value);
-/* One more to a counter of what either succeeds or fails, whose label is the result. */
+/* Adds one to a counter whose only label is the result, success or failure. */
 void metrics_count(Metrics *metrics, MetricId id, bool is_success);
-/* How the label "result" of METRIC_CRI_REQUESTS and METRIC_LOCAL_API_REQUESTS calls it. */
+/* Returns the label "result" of METRIC_CRI_REQUESTS and METRIC_LOCAL_API_REQUESTS. */
 const char *metrics_result(ErrorKind kind);
 
-/* A gauge. */
+/* Sets a gauge. */
 void metrics_set(Metrics *metrics, MetricId id, const char *const *labels, double value);
-/* One observation of a histogram, in the base unit (seconds). */
+/* Adds an observation to a histogram, in the base unit (seconds). */
 void metrics_observe(Metrics *metrics, MetricId id, const char *const *labels, double value);
 
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-/* Everything as of now, with what /proc says about the process. The caller owns *ret_text, which
+/* Writes all current values, with those of the process from /proc. The caller owns *ret_text, which
  * is NUL-terminated; *ret_size does not count the NUL. */
 int metrics_write(const Metrics *metrics, char **ret_text, size_t *ret_size);

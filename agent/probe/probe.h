@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * One probe of one container
+ * A probe of a container
  *
  * Runs its handler every period while the container runs, and counts equal results. It records a result
  * that reached its threshold once a list that began after the probe's end shows the same container

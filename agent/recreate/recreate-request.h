@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * One restart request, from when it is first shown until it is gone
+ * A restart request, from when it is first shown until it is gone
  *
  * The known status is the last one from the watch or from the agent's own write, whichever is newer. A
  * request is over when it is completed, deleted or gone; the agent drops it once no stop, no write and

@@ -36,7 +36,7 @@ typedef struct RecreateStatus {
         bool is_completed;    /* has the phase or the time of completion */
         int64_t completed_at; /* seconds since 1970; 0: unknown */
         char *message;
-        RecreateState *states; /* one state per container, in the order of the spec */
+        RecreateState *states; /* states of all containers, in the order of the spec */
         size_t n_states;
         bool has_other_states; /* the written list differs in names or order */
 } RecreateStatus;

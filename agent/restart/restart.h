@@ -34,7 +34,7 @@ typedef struct RestartNews {
         bool is_final;
         const char *old_id;  /* the runtime's; "" if not known */
         const char *new_id;  /* ID of the successor; "" before it runs */
-        const char *message; /* one line, "" if there is nothing to report */
+        const char *message; /* a line, "" if there is nothing to report */
 } RestartNews;
 
 typedef struct RestartOptions {

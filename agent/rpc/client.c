@@ -22,7 +22,7 @@ struct RpcClient {
         CompletionQueue *completions;
         grpc_channel *channel;
         Connection *connection;
-        char *path; /* of the socket; NULL: the owner made the connection */
+        char *path; /* path of the socket; NULL: the owner made the connection */
         RpcClosed on_closed;
         void *userdata;
         RpcObserver observer;
@@ -30,12 +30,12 @@ struct RpcClient {
 };
 
 struct RpcCall {
-        Completion end;      /* the status is here */
-        Completion incoming; /* of a stream: the next message is here */
+        Completion end;      /* the status has arrived */
+        Completion incoming; /* the next message of a stream has arrived */
         unsigned n_in_flight;
         bool is_owned;
-        bool has_ended;    /* the status is here, but maybe not the last message */
-        bool has_messages; /* may have more of them */
+        bool has_ended;    /* the status has arrived, but maybe not the last message */
+        bool has_messages; /* the stream may have more messages */
         bool is_malformed; /* a message could not be read */
 
         RpcMessage on_message; /* NULL for a unary call */
@@ -142,7 +142,7 @@ static int rpc_call_finish(RpcCall *call) {
         return call->done(reply, NULL, call->userdata);
 }
 
-/* Runs the last callback when there is nothing left to wait for. */
+/* Runs the last callback once status and messages have arrived. */
 static int rpc_call_settle(RpcCall *call) {
         int r = 0;
 
@@ -214,8 +214,8 @@ static int on_incoming(bool is_ok, void *userdata) {
         return r < 0 ? r : k;
 }
 
-/* Sends the request and asks for everything that can come back. A unary call is one batch with one
- * tag; the messages of a stream come in batches of their own. */
+/* Sends the request and begins to receive. A unary call is one batch with one tag; the messages of
+ * a stream come in batches of their own. */
 static void rpc_call_send(RpcCall *call) {
         grpc_op ops[6] = {
                 { .op = GRPC_OP_SEND_INITIAL_METADATA,

@@ -23,7 +23,7 @@ struct CompletionQueue {
         bool is_closing;
         int fd;
 
-        pthread_mutex_t lock; /* protects what follows */
+        pthread_mutex_t lock; /* protects the next fields */
         Completion *first;
         Completion **last;
         size_t n_begun;
@@ -42,7 +42,7 @@ static void completion_queue_push(CompletionQueue *queue, Completion *completion
         queue->last = &completion->next;
         pthread_mutex_unlock(&queue->lock);
 
-        /* The thread that finds the list empty wakes the loop; the others need not. */
+        /* Wakes the loop only if the list was empty. */
         if (was_empty)
                 (void) eventfd_write(queue->fd, 1);
 }
@@ -100,8 +100,8 @@ static void *completion_thread(void *userdata) {
         }
 }
 
-/* gRPC's own threads check their timers several times a second, for ever. They inherit how exact
- * that has to be, and may wake together with each other: nothing that they time needs more. */
+/* gRPC's own threads check their timers several times a second, for ever. They inherit this timer
+ * slack, so that the kernel can wake them together; none of their timers needs more precision. */
 static void start_grpc(void) {
         int slack_nsec = prctl(PR_GET_TIMERSLACK);
 

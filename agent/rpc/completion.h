@@ -18,16 +18,16 @@
 typedef struct Completion Completion;
 typedef struct CompletionQueue CompletionQueue;
 
-/* Gets what was put beside it. is_ok is whether the operation did what it was asked to. A
- * negative errno ends the event loop: it is a local failure, and those are fatal. */
+/* Runs with the userdata of the completion. is_ok: the operation succeeded. A negative errno ends
+ * the event loop, since local failures are fatal. */
 typedef int (*CompletionHandler)(bool is_ok, void *userdata);
 
-/* One operation, embedded in whatever describes it. It is the tag that gRPC hands back, so it must
- * stay where it is from completion_begin() until its handler runs. */
+/* An operation, embedded in the struct that describes it. gRPC uses its address as the tag, so it
+ * must not move from completion_begin() until its handler runs. */
 struct Completion {
         CompletionHandler handler;
         void *userdata;
-        Completion *next; /* this and what follows are private to completion.c */
+        Completion *next; /* this and the next field are private to completion.c */
         bool is_ok;
 };
 
@@ -35,13 +35,13 @@ struct Completion {
  * inherit the mask. */
 int completion_queue_new(sd_event *event, CompletionQueue **ret);
 
-/* Waits until every operation that was begun has finished and ran its handler. The caller cancels
- * them first, or this takes as long as they do. No operation may be begun any more, not even by
- * these handlers: completion_queue_is_closing() is true then. Returns NULL. */
+/* Waits until every pending operation has finished and its handler ran; the caller cancels them
+ * first, or this takes as long as they do. No operation may begin any more, not even in these
+ * handlers: completion_queue_is_closing() is true then. Returns NULL. */
 CompletionQueue *completion_queue_free(CompletionQueue *queue);
 bool completion_queue_is_closing(const CompletionQueue *queue);
 
-/* To be called right before the operation is handed to gRPC. Returns the tag to hand over. */
+/* Call it right before gRPC starts the operation. Returns the tag for gRPC. */
 void *completion_begin(CompletionQueue *queue, Completion *completion);
 
 /* Borrowed: they live as long as the queue. */

@@ -83,7 +83,7 @@ int connection_new(sd_event *event, int fd, ConnectionEnded on_end, void *userda
         if (connection->fd < 0)
                 return -errno;
 
-        /* Without EPOLLIN: data is gRPC's business and must not wake the loop. */
+        /* Without EPOLLIN: gRPC reads the data, which must not wake the loop. */
         r = loop_add_io(event, &connection->source, connection->fd, EPOLLRDHUP, on_hang_up,
                         connection);
         if (r < 0)

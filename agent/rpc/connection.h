@@ -2,9 +2,9 @@
 #pragma once
 
 /*
- * The two ends of a connection
+ * Opens connections for gRPC and reports their end
  *
- * It is opened here, and not by gRPC, so that a failure is known at once and in words.
+ * The agent opens a connection itself, so that it learns of a failure at once, with a reason.
  *
  * gRPC owns the connections that it is given and does not report when one of them ends. A second
  * descriptor of the same socket does: the kernel reports the hang-up of the peer, and gRPC's own
@@ -25,14 +25,14 @@ int connection_open(const char *path, int *ret_fd, Error *reterr);
 /* May free the connection. */
 typedef int (*ConnectionEnded)(Connection *connection, void *userdata);
 
-/* Watches fd, of which it keeps a duplicate of its own. */
+/* Watches a duplicate of fd. */
 int connection_new(sd_event *event, int fd, ConnectionEnded on_end, void *userdata,
                    Connection **ret);
 
 /* Only stops watching. Returns NULL. */
 Connection *connection_free(Connection *connection);
 
-/* Asks the kernel, so that it is never late. */
+/* Asks the kernel, so that the answer is never stale. */
 bool connection_is_alive(const Connection *connection);
 
 /* Ends the connection for both sides, gRPC's included. */

@@ -18,7 +18,7 @@
 #include "agent/rpc/connection.h"
 #include "agent/rpc/room.h"
 
-#define REFUSED_MAX 16 /* connections beyond the limits, which are let in to learn that */
+#define REFUSED_MAX 16 /* connections beyond the limits that are accepted to get the reason */
 #define PAUSE_USEC ((uint64_t) 500000)
 
 static const RoomLimits connection_limits = {
@@ -38,10 +38,10 @@ struct Client {
         uid_t uid;
         bool is_root;
         bool is_refused;
-        void *handle; /* what on_left gets */
+        void *handle; /* argument of on_left */
 };
 
-/* The file that was made, whatever has its name by now. */
+/* The socket file that the listener made, by inode, since its name may be another file by now. */
 typedef struct SocketFile {
         char *path; /* NULL: none */
         dev_t device;
@@ -88,7 +88,7 @@ static int on_client_left(Connection *connection, void *userdata) {
         return 0;
 }
 
-/* Why there is no room for one more, or unset. */
+/* Sets why there is no room for one more connection. */
 static int listener_check(const Listener *listener, const Peer *peer, Error *reterr) {
         RoomUse use = { 0 };
 
@@ -99,7 +99,7 @@ static int listener_check(const Listener *listener, const Peer *peer, Error *ret
         return room_check(&connection_limits, &use, peer_is_root(peer), peer->uid, 1, reterr);
 }
 
-/* The oldest of those that were refused has had its time. */
+/* The time of the oldest refused connection is over. */
 static void listener_end_refused(Listener *listener) {
         Client *oldest = NULL;
         size_t n = 0;
@@ -117,7 +117,7 @@ static void listener_end_refused(Listener *listener) {
         client_leave(oldest);
 }
 
-/* A shortage of descriptors ends this connection and nothing else. */
+/* A lack of descriptors ends only this connection. */
 static int listener_drop(Listener *listener, int fd, Peer *peer, int r) {
         close_p(&fd);
         peer_done(peer);
@@ -187,13 +187,13 @@ static int on_pause_over(void *userdata) {
         return sd_event_source_set_enabled(listener->io, SD_EVENT_ON);
 }
 
-/* The reason is this connection. With any other one, such as no descriptors or memory, the next one would
- * fail as well, and the loop would do nothing else. */
+/* The error concerns this connection alone. After any other, such as a lack of descriptors or
+ * memory, the next accept() would fail as well, and the loop would do nothing else. */
 static bool is_passing(int error) {
         return error == EAGAIN || error == EINTR || error == ECONNABORTED;
 }
 
-/* New connections wait in the backlog until what was missing may be there. */
+/* Leaves new connections in the backlog until descriptors or memory may be free. */
 static int listener_pause(Listener *listener, int number) {
         listener->on_short(number, listener->userdata);
         (void) sd_event_source_set_enabled(listener->io, SD_EVENT_OFF);
@@ -224,7 +224,7 @@ static int on_connection(sd_event_source *source, int fd, uint32_t revents, void
         return listener_accept(listener, take_fd(&peer), &given);
 }
 
-/* Whether a process answers there, even if it is in another way, or too busy. */
+/* A process listens there, perhaps too busy to answer, or of another kind. */
 static bool is_served(const struct sockaddr_un *address) {
         cleanup(close_p) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
@@ -265,15 +265,15 @@ static int bind_private(int fd, const struct sockaddr_un *address) {
         return r < 0 ? -error : 0;
 }
 
-/* Refuses what another user may have put in place of the socket: a file that is ours, but hard-linked
- * here, has two names. */
+/* Refuses a file that another user may have put in place of the socket: one of the agent's files,
+ * hard-linked here, has two names. */
 static int check_file(const struct stat *status) {
         return S_ISSOCK(status->st_mode) && status->st_uid == geteuid() && status->st_nlink == 1
                        ? 0
                        : -EEXIST;
 }
 
-/* Changes the group only where it has to: a filter of system calls may not let us. */
+/* Changes the group only if needed, since a system call filter may forbid it. */
 static int give_to_group(int fd, const struct stat *status, gid_t group) {
         if (group == (gid_t) -1 || status->st_gid == group)
                 return 0;
@@ -281,7 +281,7 @@ static int give_to_group(int fd, const struct stat *status, gid_t group) {
         return fchownat(fd, "", (uid_t) -1, group, AT_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
-/* From here on the file is known by its descriptor and not by its name. */
+/* From here on uses the descriptor rather than the name. */
 static int take_file(const char *path, gid_t group, SocketFile *ret) {
         cleanup(close_p) int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
         struct stat status;
@@ -399,7 +399,7 @@ int listener_new(sd_event *event, const ListenerOptions *options, Listener **ret
         if (r < 0)
                 return r;
 
-        /* The clock's descriptor is made now: the timer is for when there are none left. */
+        /* Makes the clock's descriptor now, since the timer is for when none are left. */
         r = timer_start(&listener->pause, PAUSE_USEC);
         if (r < 0)
                 return r;

@@ -4,10 +4,10 @@
 /*
  * The socket of the local API
  *
- * Listens on a Unix socket and decides about each connection before gRPC sees it: may this user call
- * (the peer's uid and groups), and is there room? A connection for which there is no room is passed on
- * with a refusal, for a moment, so that its calls are answered with the reason. What does not speak
- * HTTP/2, or does not answer its pings, gRPC ends.
+ * Listens on a Unix socket and checks each connection before gRPC sees it: may this user call (the peer's
+ * uid and groups), and is there room? If there is no room, it passes the connection on with a refusal, for
+ * a moment, so that calls get the reason. gRPC ends connections without HTTP/2, or whose peer does not
+ * answer pings.
  */
 
 #include <stdbool.h>
@@ -25,21 +25,21 @@ typedef enum ListenerRefusal {
         _LISTENER_REFUSAL_MAX,
 } ListenerRefusal;
 
-/* A connection was accepted: takes fd and peer over. With a refusal there is no room for it: whatever
- * it asks for is to be refused in these words. *ret is what on_left gets. */
+/* A connection was accepted: takes fd and peer over. With a refusal there is no room: refuse its
+ * calls with that reason. *ret is the argument of on_left. */
 typedef int (*ListenerAccepted)(int fd, Peer *peer, const Error *refusal, void **ret,
                                 void *userdata);
 
-/* The same connection has ended. Not called for those that are left at listener_free(). */
+/* The connection has ended. Not called for connections that are open at listener_free(). */
 typedef void (*ListenerLeft)(void *connection, void *userdata);
 typedef void (*ListenerRefused)(ListenerRefusal refusal, void *userdata);
-/* A connection cannot be accepted now, or not be kept, for this errno. */
+/* The listener could not accept or keep a connection, for this errno. */
 typedef void (*ListenerShort)(int number, void *userdata);
 
 typedef struct ListenerOptions {
         const char *path; /* borrowed during the call */
-        int fd;           /* a listening socket that is there already (taken over), or -1 */
-        gid_t group; /* may call, beside root and the agent's own user; (gid_t) -1: no group may */
+        int fd;           /* inherited listening socket (taken over), or -1 */
+        gid_t group;      /* may call, beside root and the agent's user; (gid_t) -1: no group */
         ListenerAccepted on_accepted;
         ListenerLeft on_left;
         ListenerRefused on_refused;
@@ -47,15 +47,14 @@ typedef struct ListenerOptions {
         void *userdata;
 } ListenerOptions;
 
-/* Makes the socket with mode 0660. The socket file of a process that does not listen any more is
- * replaced; a file that is not a socket, or a socket that is served, is left alone and refused in
- * words. */
+/* Makes the socket with mode 0660. Replaces the socket file of a process that does not listen any
+ * more; refuses a file that is not a socket, or that is served. */
 int listener_new(sd_event *event, const ListenerOptions *options, Listener **ret, Error *reterr);
 
-/* Ends all connections and removes the socket file, if it made it. Returns NULL. */
+/* Ends all connections, and removes the socket file if the listener made it. Returns NULL. */
 Listener *listener_free(Listener *listener);
 
-/* Connections that were accepted and have not ended. */
+/* Counts the open connections. */
 size_t listener_n_connections(const Listener *listener);
 
 const char *listener_refusal_to_string(ListenerRefusal refusal);

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define N_GROUPS_MAX 1024 /* of one who is in more, none of these counts */
+#define N_GROUPS_MAX 1024 /* the agent ignores the groups of a peer with more */
 
 int peer_read(int fd, Peer *ret) {
         gid_t groups[N_GROUPS_MAX];

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * Who is at the other end of a Unix socket, as the kernel knows it from the moment of connect()
+ * The peer of a Unix socket, as the kernel recorded it at connect()
  */
 
 #include <stdbool.h>
@@ -12,16 +12,17 @@
 typedef struct Peer {
         uid_t uid;
         gid_t gid;
-        pid_t pid;     /* 0: of a PID namespace that we do not see */
-        gid_t *groups; /* beside that one */
+        pid_t pid;     /* 0: in a PID namespace that the agent does not see */
+        gid_t *groups; /* supplementary groups */
         size_t n_groups;
 } Peer;
 
-/* The caller owns *ret. Only -ENOMEM is a local failure; a peer that cannot be known has another one. */
+/* The caller owns *ret. Only -ENOMEM is a local failure; another error means that the peer is
+ * unknown. */
 int peer_read(int fd, Peer *ret);
 void peer_done(Peer *peer);
 
-/* Root, or the user that we run as: has all rights, and its places cannot be taken by others. */
+/* The peer is root or the agent's own user, which has all rights and reserved room. */
 bool peer_is_root(const Peer *peer);
 
 /* (gid_t) -1 is a group without members. */

@@ -20,13 +20,13 @@
 #define REQUEST_SIZE_MAX (2 * 1024 * 1024)
 #define STREAMS_MAX 64
 #define IDLE_MSEC (5 * 60 * 1000)
-#define REFUSED_IDLE_MSEC 5000 /* one whose calls are all refused */
-/* A peer that does not speak, or not HTTP/2, answers no ping. */
+#define REFUSED_IDLE_MSEC 5000 /* idle time of a connection whose calls are refused */
+/* A silent peer, or one without HTTP/2, does not answer pings. */
 #define PING_MSEC 10000
 #define PING_ANSWER_MSEC 5000
 
-#define MESSAGE_SEC 10 /* for the message of a request to arrive */
-#define END_SEC 30     /* for the last that is sent to be read */
+#define MESSAGE_SEC 10 /* time for the message of a request to arrive */
+#define END_SEC 30     /* time for the caller to read the last message */
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define ACCURACY_USEC ((uint64_t) 100000)
 
@@ -34,10 +34,10 @@ static const RoomLimits call_limits = {
         .what = "calls",
         .for_user = 64,
         .for_others = 128,
-        .for_all = SIZE_MAX, /* so many as root's connections can have */
+        .for_all = SIZE_MAX, /* as many as root's connections can have */
 };
 
-/* One reply may be as large as a client takes. */
+/* A reply may be as large as a client accepts. */
 static const RoomLimits reply_limits = {
         .what = "bytes of unread answers",
         .for_user = RPC_REPLY_SIZE_MAX,
@@ -53,43 +53,43 @@ struct RpcServer {
         void *userdata;
         RpcChannelFreed on_freed; /* may be NULL */
         bool is_stopping;
-        RpcChannel *channels; /* also those that have ended, but have calls */
+        RpcChannel *channels; /* includes ended ones that still have calls */
 };
 
-/* One connection. gRPC does not say which connection a call came by, so each has a server of gRPC's
- * to itself: what the kernel has said about the peer is certain for its calls. */
+/* A connection. gRPC does not report which connection a call came by, so each connection has a gRPC
+ * server of its own: the kernel's data about the peer is then certain for its calls. */
 struct RpcChannel {
         LIST_LINKS(RpcChannel);
-        unsigned n_refs; /* until its end, gRPC's server, each request */
+        unsigned n_refs; /* references of the connection, gRPC's server and each request */
         RpcServer *server;
         Peer peer;
-        Error refusal; /* of all calls; unset: they are served */
+        Error refusal; /* refusal for all calls; unset: serve them */
         size_t n_calls;
-        size_t n_bytes; /* of replies that were not read */
+        size_t n_bytes; /* bytes of unread replies */
 
         bool has_ended;
         grpc_server *grpc;
         Completion shutdown;
-        Completion arrival; /* the next call is here */
-        bool is_waiting;    /* for that one */
+        Completion arrival; /* the next call has arrived */
+        bool is_waiting;    /* waiting for the next call */
         grpc_call *call;
         grpc_call_details details;
         grpc_metadata_array metadata;
 };
 
-/* One call that is being served. */
+/* A call that is being served. */
 struct RpcRequest {
         RpcChannel *channel;
         const RpcService *service; /* NULL: there is no such method */
         grpc_call *grpc;
         Timer deadline;
-        size_t n_bytes; /* of the reply, until it was read */
+        size_t n_bytes; /* bytes of the reply, until it was read */
         unsigned n_in_flight;
         bool is_owned;
-        bool is_awaited; /* its message has not arrived */
-        bool is_gone;    /* the call is over, for whatever reason */
+        bool is_awaited; /* the message has not arrived */
+        bool is_gone;    /* the call has ended, for any reason */
         bool is_sending;
-        bool has_header; /* the initial metadata are on their way */
+        bool has_header; /* the initial metadata were sent */
 
         Completion closed;
         Completion received;
@@ -213,7 +213,7 @@ static void rpc_request_start_batch(RpcRequest *request, const grpc_op *ops, siz
         (void) e;
 }
 
-/* Lets an operation go that has come back, and with the last one the request. */
+/* Notes a finished operation, and frees the request with the last one. */
 static void rpc_request_settle(RpcRequest *request) {
         request->n_in_flight--;
         rpc_request_free_if_done(request);
@@ -223,7 +223,7 @@ static bool rpc_request_is_closing(const RpcRequest *request) {
         return completion_queue_is_closing(request->channel->server->completions);
 }
 
-/* The caller has read everything, or is gone. */
+/* The caller has read all messages, or is gone. */
 static int on_finished(bool is_ok, void *userdata) {
         RpcRequest *request = userdata;
 
@@ -388,7 +388,7 @@ static int on_received(bool is_ok, void *userdata) {
         int r = 0;
 
         request->is_awaited = false;
-        if (!request->is_gone) /* else it is about the end of the call already */
+        if (!request->is_gone) /* else the deadline is that of the end */
                 timer_stop(&request->deadline);
         if (is_ok && !request->is_gone && !request->channel->server->is_stopping)
                 r = rpc_request_serve(request);
@@ -414,7 +414,8 @@ static void rpc_request_start(RpcRequest *request) {
                 rpc_request_start_batch(request, &receive_op, 1, &request->received);
 }
 
-/* The message was late, or the end of the call is: then only the memory that it takes is left. */
+/* Refuses a call whose message is late, and cancels one whose end is, since it only takes
+ * memory. */
 static int on_deadline(void *userdata) {
         cleanup(error_done) Error error = ERROR_INIT;
         RpcRequest *request = userdata;
@@ -429,9 +430,8 @@ static int on_deadline(void *userdata) {
         return rpc_request_refuse(request, &error);
 }
 
-/* Takes the call over, reads its message and hands both to the service, or refuses it. Without a
- * service there is no such method. A call for which there is no room is answered without being
- * read. */
+/* Takes the call over, reads its message and passes both to the service, or refuses it; service
+ * NULL: unknown method. Refuses a call without room before it reads it. */
 static int rpc_request_receive(RpcChannel *channel, grpc_call *call, const RpcService *service) {
         cleanup(error_done) Error error = ERROR_INIT;
         RpcRequest *request;

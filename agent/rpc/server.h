@@ -2,16 +2,16 @@
 #pragma once
 
 /*
- * Serving gRPC calls on the event loop
+ * Serves gRPC calls on the event loop
  *
- * The server is given connections that were accepted and checked elsewhere. For each call it
- * finds the method, reads the one message of the request, and hands both to the method's handler
- * as an RpcRequest, which the handler answers now or later. All callbacks run on the thread of the
- * event loop.
+ * The listener accepts and checks connections and passes them to the server. For each call the server
+ * finds the method, reads the message of the request, and passes both to the method's handler as an
+ * RpcRequest, which the handler answers now or later. All callbacks run on the thread of the event
+ * loop.
  *
- * What a caller can make the server hold has limits: the size of a request, the calls of a user, the
- * bytes of answers that a user does not read, and the time that a request or an answer takes to get
- * through. They are described in room.h; what exceeds them is refused in words.
+ * The server limits what callers can make it hold: the size of a request, the calls of a user, the bytes
+ * of replies that a user does not read, and the time to transfer a request or a reply. room.h describes
+ * the limits; the server refuses calls beyond them with the reason.
  */
 
 #include <protobuf-c/protobuf-c.h>
@@ -39,49 +39,50 @@ typedef struct RpcService {
 int rpc_server_new(CompletionQueue *queue, const RpcService *services, size_t n_services,
                    void *userdata, RpcServer **ret);
 
-/* What a connection made gRPC hold has been freed, which may take some time after its end. */
+/* The memory of a connection in gRPC was freed, which may be some time after its end. */
 typedef void (*RpcChannelFreed)(void *userdata);
 void rpc_server_observe(RpcServer *server, RpcChannelFreed on_freed);
 
-/* Cancels the calls that it still serves; their requests must have been unreferenced. The server
- * is gone for good when the completion queue is freed, not earlier. Returns NULL. */
+/* Cancels the pending calls; their requests must have been unreferenced. The memory is freed with
+ * the completion queue, not earlier. Returns NULL. */
 RpcServer *rpc_server_free(RpcServer *server);
 
-/* Takes over a connected, non-blocking socket, and what is known of its peer. With a refusal, which is
- * copied, every call is refused in these words. The caller owns *ret until rpc_channel_end(). */
+/* Takes over a connected, non-blocking socket and its peer. With a refusal, which is copied, the
+ * server refuses every call with that reason. The caller owns *ret until rpc_channel_end(). */
 int rpc_server_add_connection(RpcServer *server, int fd, Peer *peer, const Error *refusal,
                               RpcChannel **ret);
 
-/* The connection has ended: its calls are canceled. The server does the same when it is freed, and
- * then there is nothing left to end. */
+/* Cancels the calls of an ended connection. The server does the same when it is freed; do not call
+ * this afterwards. */
 void rpc_channel_end(RpcChannel *channel);
 
-/* Lets go of a request; one that was not answered is canceled. Returns NULL. */
+/* Releases a request; cancels it if it was not answered. Returns NULL. */
 RpcRequest *rpc_request_unref(RpcRequest *request);
 
-/* Which of the services this is. */
+/* Path of the called method. */
 const char *rpc_request_path(const RpcRequest *request);
 
-/* Who asks. */
+/* The caller. */
 const Peer *rpc_request_peer(const RpcRequest *request);
 
-/* Refuses a reply of that many bytes, as rpc_request_reply() would: for what is dear to build. */
+/* Fails for a reply of that size as rpc_request_reply() would, before an expensive reply is
+ * built. */
 int rpc_request_check_reply(const RpcRequest *request, size_t size, Error *reterr);
 
-/* Answer a unary call and let go of the request. A reply that is too large, or for which the caller
- * has too many others to read, becomes a refusal. */
+/* Answer a unary call and release the request. A reply that is too large, or whose caller has too
+ * many unread ones, becomes a refusal. */
 int rpc_request_reply(RpcRequest *request, const ProtobufCMessage *reply);
 int rpc_request_refuse(RpcRequest *request, const Error *error);
 
-/* A stream: on_ready runs whenever one more message can be sent, the first time right after this
- * function was called; on_gone when the caller has gone away. Both may end the stream. */
+/* Begins a stream: on_ready runs whenever one more message can be sent, the first time right after
+ * this function returned; on_gone when the caller has gone away. Both may end the stream. */
 typedef int (*RpcStreamEvent)(RpcRequest *request, void *userdata);
 void rpc_request_open_stream(RpcRequest *request, RpcStreamEvent on_ready, RpcStreamEvent on_gone,
                              void *userdata);
 
-/* Only when nothing is being sent; else the message would have to be kept somewhere. */
+/* No message is being sent. Send only then, since the server does not queue messages. */
 bool rpc_request_can_send(const RpcRequest *request);
 int rpc_request_send(RpcRequest *request, const ProtobufCMessage *message);
 
-/* Ends the stream after what was sent, with OK if there is no error, and lets go of the request. */
+/* Ends the stream behind its messages, with OK if there is no error, and releases the request. */
 int rpc_request_finish(RpcRequest *request, const Error *error);

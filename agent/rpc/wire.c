@@ -34,7 +34,7 @@ ProtobufCMessage *wire_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_
         return message;
 }
 
-/* Packing shows what a C string has lost. A message without any NUL cannot have lost something. */
+/* Packing again shows whether a C string was cut. A message without any NUL was not. */
 static bool has_lost_text(const ProtobufCMessage *message, grpc_byte_buffer *buffer) {
         grpc_byte_buffer_reader reader;
         grpc_slice slice;
@@ -62,7 +62,7 @@ ProtobufCMessage *wire_unpack_request(const ProtobufCMessageDescriptor *type,
         return NULL;
 }
 
-/* The first row of a kind is how we say it, all rows are how we understand it. */
+/* The agent sends the first status of a kind, and understands all of them. */
 /* clang-format off */
 static const struct {
         grpc_status_code status;

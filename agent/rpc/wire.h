@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What gRPC and the rest of the agent say differently: messages and errors
+ * Converts messages and errors between gRPC and the rest of the agent
  */
 
 #include <grpc/grpc.h>
@@ -13,11 +13,11 @@
 /* The caller owns the buffer. */
 grpc_byte_buffer *wire_pack(const ProtobufCMessage *message);
 
-/* The caller owns the message. NULL if the buffer is NULL or holds something else. */
+/* The caller owns the message. NULL if the buffer is NULL or has another type. */
 ProtobufCMessage *wire_unpack(const ProtobufCMessageDescriptor *type, grpc_byte_buffer *buffer);
 
-/* The same for a message from an untrusted peer: also NULL if a text in it holds a NUL, of
- * which a C string would show only the beginning. */
+/* Unpacks a message from an untrusted peer: also NULL if a text in it contains a NUL, which would
+ * cut a C string. */
 ProtobufCMessage *wire_unpack_request(const ProtobufCMessageDescriptor *type,
                                       grpc_byte_buffer *buffer);
 
