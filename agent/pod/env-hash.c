@@ -9,7 +9,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/hash.h"
 
-/* The text is hashed while it is made, so that it is never there as a whole. */
+/* Hashes the text while making it, so that no copy of it exists as a whole. */
 typedef struct JsonHash {
         uint32_t hash;
         bool has_bytes;
@@ -55,8 +55,8 @@ static bool is_continuation(uint8_t byte) {
         return (byte & 0xc0) == 0x80;
 }
 
-/* How long the character is at the start of the text, which ends with NUL; 0 if that is no UTF-8.
- * Forms that are longer than needed, surrogates and what is above U+10FFFF are none. */
+/* Returns the size of the first character of the text, which ends with NUL; 0 if it is no UTF-8.
+ * Overlong forms, surrogates and characters above U+10FFFF are none. */
 static size_t utf8_size(const uint8_t *text) {
         uint8_t first = text[0], second = text[1];
 

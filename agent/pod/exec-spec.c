@@ -13,7 +13,7 @@ enum {
         PART_SIZE,
 };
 
-/* How a field is written, as its key says. */
+/* The encoding of a field, from its key. */
 enum {
         TYPE_NUMBER = 0,
         TYPE_8_BYTES = 1,

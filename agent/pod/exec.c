@@ -37,7 +37,7 @@ static int on_data(const char *data, size_t size, void *userdata) {
         return exec_reply_add(&exec->reply, data, size);
 }
 
-/* The words of the HTTP library are about a server of HTTP. */
+/* The HTTP library's messages would name an HTTP server. */
 static void exec_judge(const Exec *exec, const HttpEnd *end, Error *ret) {
         const GrpcEnd *said = &exec->end;
 

@@ -26,7 +26,7 @@
 #define GATE_CONDITION "inplaced.io/Ready"
 #define GATE_REASON_STARTED "Started"      /* True: its containers run for the first time */
 #define GATE_REASON_UPDATE "InPlaceUpdate" /* False */
-#define GATE_REASON_UPDATED "Updated"      /* True: what it was closed for runs */
+#define GATE_REASON_UPDATED "Updated"      /* True: the images that it was closed for run */
 
 /* The condition that closes it, for a patch, owned by the caller. images has the references by the
  * containers' names, and is borrowed. */

@@ -13,7 +13,7 @@ void grpc_write_prefix(size_t size, uint8_t prefix[static GRPC_PREFIX_SIZE]) {
                 prefix[i] = (uint8_t) (size >> (8 * (GRPC_PREFIX_SIZE - 1 - i)));
 }
 
-/* A status that is no number is one that gRPC does not have. */
+/* A status that is no number counts as an unknown one. */
 static void read_status(GrpcEnd *end, const char *text, size_t size) {
         unsigned status = 0;
 
@@ -33,7 +33,7 @@ static int hex_digit(char c) {
         return -1;
 }
 
-/* "%2F" is how gRPC writes what may not stand in a header. */
+/* gRPC escapes characters that headers may not contain, as "%2F". */
 static void read_message(GrpcEnd *end, const char *text, size_t size) {
         size_t n = 0;
 

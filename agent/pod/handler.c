@@ -26,16 +26,16 @@
 /*
  * The request of an httpGet
  *
- * As the kubelet makes it: no proxy, no certificate is verified, and a redirect is followed to the same
- * host alone. No time limit is kept here.
+ * As the kubelet makes it: without a proxy, without verifying certificates, and with redirects to the
+ * same host alone. The caller keeps the time limit.
  */
 
-/* How it ended. status: 0 if no answer began; error: NULL if the answer is complete, or larger than
- * what is kept of it. */
+/* Takes the result. status: 0 if no answer began; error: NULL if the answer is complete, or larger
+ * than HANDLER_OUTPUT_MAX. */
 typedef int (*HandlerHttpDone)(int status, const Error *error, void *userdata);
 
 typedef struct HandlerHttp {
-        char *host; /* as it stands in an address: with brackets if it needs them */
+        char *host; /* host of a URL: with brackets if it needs them */
         unsigned port;
         char *path;
         char **headers; /* ends with NULL */
@@ -97,7 +97,7 @@ static bool has_header(const HandlerSpec *spec, const char *name) {
         return false;
 }
 
-/* Headers that describe how the message itself is built are not taken from the spec. */
+/* The spec's headers about the format of the message itself are ignored. */
 static bool is_framing(const char *name) {
         return strcasecmp(name, "Content-Length") == 0 ||
                strcasecmp(name, "Transfer-Encoding") == 0 || strcasecmp(name, "Trailer") == 0;
@@ -115,8 +115,8 @@ static int add_header(char **header, const HandlerHeader *source) {
         return text_format(header, "%s%s", source->name, is_default(source->name) ? ":" : ";");
 }
 
-/* A server that knows that the connection is not used again closes it first, as the kubelet has it do:
- * otherwise each run would keep a port of the node for a minute. */
+/* Announces that the connection is not reused, so that the server closes it first, as for the
+ * kubelet: otherwise each run would keep a port of the node for a minute. */
 static int copy_headers(HandlerHttp *http, const HandlerSpec *spec, const char *user_agent) {
         const HandlerHeader defaults[N_DEFAULT_HEADERS] = {
                 { (char *) "User-Agent", (char *) user_agent },
@@ -148,7 +148,7 @@ static int on_head(int code, void *userdata) {
         return 0;
 }
 
-/* Without memory for it the body is cut earlier, which changes nothing but the output. */
+/* Without memory, cuts the body earlier, which changes only the output. */
 static int on_data(const char *data, size_t size, void *userdata) {
         HandlerHttp *http = userdata;
         size_t room = HANDLER_OUTPUT_MAX - http->body_size, n = size < room ? size : room;
@@ -193,7 +193,7 @@ static int http_request_plainly(HandlerHttp *http) {
         return r < 0 && error.kind != ERROR_NONE ? http_end(http, 0, &error) : r;
 }
 
-/* Where a redirect to the same host leads; the scheme is a constant. */
+/* The target of a redirect to the same host; the scheme is a constant. */
 typedef struct Redirect {
         const char *scheme;
         unsigned port;
@@ -450,7 +450,7 @@ static int on_http(int status, const Error *refusal, void *userdata) {
                                     });
 }
 
-/* Whether the node ran out of something, rather than that the other side does not accept. */
+/* The node ran out of a resource, rather than that the server does not accept. */
 static bool is_local(int number) {
         return number == EMFILE || number == ENFILE || number == ENOBUFS || number == ENOMEM ||
                number == EADDRNOTAVAIL;

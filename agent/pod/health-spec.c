@@ -50,7 +50,7 @@ static int refuse_unimplemented(const char *why, Error *reterr) {
                          why);
 }
 
-/* The answer did not come from a server of gRPC: 404 is the one of a web server. */
+/* The answer is not a gRPC server's: a web server answers 404. */
 static int refuse_http(int status, Error *reterr) {
         char why[64] = "the answer has no grpc-status";
 
@@ -60,7 +60,7 @@ static int refuse_http(int status, Error *reterr) {
         return status == 404 ? refuse_unimplemented(why, reterr) : refuse(why, reterr);
 }
 
-/* The status that the message has; negative: there is no message, or it is not one. */
+/* Returns the status in the message; negative: there is no valid message. */
 static int read_body(const HealthReply *reply) {
         Grpc__Health__V1__HealthCheckResponse *response;
         size_t size = 0;

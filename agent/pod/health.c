@@ -38,7 +38,7 @@ static int on_data(const char *data, size_t size, void *userdata) {
         return health_spec_add_body(&health->reply, data, size) ? 0 : -ECANCELED;
 }
 
-/* curl's own words for a server that does not speak HTTP/2 have numbers in them that change. */
+/* curl's own message for a server without HTTP/2 contains numbers that change. */
 static int health_judge(const Health *health, const HttpEnd *end, Error *reterr) {
         if (relay_is_cut(health->relay))
                 return error_set(reterr, ERROR_UNAVAILABLE,

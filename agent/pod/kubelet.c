@@ -24,7 +24,7 @@
 #define SEEK_USEC ((uint64_t) 30 * 1000 * 1000) /* until it was alive once */
 #define REPLY_SIZE_MAX 65536
 #define NEVER_SEC INT64_MIN
-#define LEASE_DURATION_SEC 40 /* where it does not contain a duration */
+#define LEASE_DURATION_SEC 40 /* for a Lease without a duration */
 
 /* coordination.k8s.io/v1: a living kubelet renews it. */
 typedef struct Lease {
@@ -46,7 +46,7 @@ struct Kubelet {
         char *text; /* the address, for people */
         bool has_address;
         TcpAddress address;
-        char *lease_path; /* NULL: it cannot be asked */
+        char *lease_path; /* NULL: no address */
         bool was_alive;   /* the address has accepted a connection, once */
         Timer seek;
         KubeletQuestion *questions;
@@ -75,7 +75,7 @@ static int lease_read_spec(struct json_object *spec, const JsonPath *path, Lease
         return json_read_integer(spec, path, "leaseDurationSeconds", &lease->duration_sec, reterr);
 }
 
-/* The text need not end with a NUL. */
+/* text: need not end with a NUL. */
 static int lease_parse(const char *text, size_t size, Lease *ret, Error *reterr) {
         cleanup(json_object_put_p) struct json_object *object = NULL;
         const JsonPath path = { .key = "spec" };
@@ -210,7 +210,7 @@ static int kubelet_try(Kubelet *kubelet) {
                            &kubelet->connect);
 }
 
-/* A kubelet that was never seen alive cannot be distinguished from one that serves its health
+/* If the address has never accepted a connection, the kubelet may be down or serve its health
  * elsewhere. So the agent tries to connect before the first question. */
 static int on_seek(void *userdata) {
         Kubelet *kubelet = userdata;

@@ -10,13 +10,13 @@
 
 #include "agent/base/cleanup.h"
 
-/* A server of a pod may cost a fifth of a megabyte, and all of them together 8. */
+/* A pod's server may cost 200 KB of memory, and all of them together 8 MB. */
 #define PLACES_MAX 40
 
-/* A probe has up to four descriptors, and they take at most half of those that there are. */
+/* A probe has up to four descriptors, and all probes use at most half of the limit. */
 #define DESCRIPTORS_PER_PLACE 8
 
-/* A pod that has a place or waits. */
+/* A pod that holds a place or waits. */
 struct PlaceOwner {
         LIST_LINKS(PlaceOwner);
         Places *places;
@@ -61,7 +61,7 @@ static void owner_unref(PlaceOwner *owner) {
         free(owner);
 }
 
-/* The first place of a pod is any; more of them come from the half that is not kept. */
+/* A pod's first place may be any one; further ones come from the half that is not reserved. */
 static bool owner_may_have(const PlaceOwner *owner) {
         const Places *places = owner->places;
         size_t n_kept = owner->n_held == 0 ? 0 : places->max / 2;
@@ -103,7 +103,7 @@ static Place *places_next(const Places *places) {
         return place;
 }
 
-/* Any of them may be released in a call. */
+/* Any place may be released in a callback. */
 static int on_due(void *userdata) {
         Places *places = userdata;
         Place *place;
@@ -169,7 +169,7 @@ int place_take(Place *place, Places *places, const char *pod, LoopCall on_given,
         return 0;
 }
 
-/* Without memory to request it, who waits gets the place when the next one is given back. */
+/* Without memory for the event, a waiting place is given at the next release. */
 void place_release(Place *place) {
         PlaceOwner *owner = place->owner;
 

@@ -32,7 +32,7 @@ static inline void message_free_p(void *message) {
         kube_protobuf_free(*(void **) message);
 }
 
-/* A text that is not set is NULL in a message, and "" in ours. */
+/* An unset text is NULL in a message, and "" in a Pod. */
 
 static bool is_text(const char *text, const char *expected) {
         return text && strcmp(text, expected) == 0;
@@ -42,7 +42,8 @@ static bool has_text(const char *text) {
         return text && text[0];
 }
 
-/* A longer one is refused. Frees what *to was. what: of the error. */
+/* Copies the text, unless it is longer than the limit, and frees the former *to. what: the subject
+ * of the error. */
 static int copy_text(const char *text, size_t size_max, const char *what, char **to,
                      Error *reterr) {
         char *copy;
@@ -83,7 +84,7 @@ static int compare_annotations(const void *a, const void *b) {
         return strcmp(left->key ?: "", right->key ?: "");
 }
 
-/* There may be thousands, and as many variables that ask for one. */
+/* Sorts, since there may be thousands of entries and of variables that refer to them. */
 static void sort_entries(const KubeObjectMeta *meta) {
         if (meta->n_labels > 1)
                 qsort(meta->labels, meta->n_labels, sizeof(*meta->labels), compare_labels);
@@ -98,7 +99,7 @@ static int compare_key(const char *text, Slice key) {
         return r != 0 ? r : text[key.size] != '\0';
 }
 
-/* The entries are sorted. What is not there has the value "". */
+/* Finds an entry by binary search. A missing one has the value "". */
 static const char *find_entry(const KubeObjectMeta *meta, bool is_label, Slice key) {
         size_t first = 0, end = is_label ? meta->n_labels : meta->n_annotations;
 
@@ -341,8 +342,8 @@ static int check_counts(size_t n_main, size_t n_init, Error *reterr) {
         return 0;
 }
 
-/* The message has metadata, whose labels and annotations are sorted here, and a spec. What was read
- * before something is refused stays. */
+/* Requires metadata and a spec. Sorts the metadata's labels and annotations. After an error, the
+ * fields read before it are set. */
 static int read_all_containers(const KubePod *message, Pod *pod, Error *reterr) {
         const Kubernetes__V1__PodSpec *spec = message->spec;
         int r;
@@ -393,7 +394,7 @@ static int copy_annotation(const KubeObjectMeta *meta, const char *key, char **t
         return note ? copy_text(note, POD_ANNOTATIONS_SIZE_MAX, key, to, reterr) : 0;
 }
 
-/* Old pods may have a negative one, which Kubernetes takes for the shortest there is. */
+/* Old pods may have a negative grace period, which Kubernetes takes for the shortest. */
 static int64_t read_grace(const SpecMessage *spec) {
         int64_t grace_sec = spec->terminationgraceperiodseconds;
 
@@ -524,7 +525,7 @@ static bool is_of_node(const KubeObjectMeta *meta) {
         return false;
 }
 
-/* The kubelet has made it for a pod that it has from a file, or from a URL. */
+/* The object is the mirror of a static pod, from a file or a URL. */
 static bool is_mirror(const KubeObjectMeta *meta) {
         const char *source = kube_protobuf_annotation(meta, "kubernetes.io/config.source");
 
@@ -561,7 +562,7 @@ static int read_names(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {
                          &pod->resource_version, reterr);
 }
 
-/* "false", and what names no container, is like no annotation. */
+/* "false" and a list without a container count as no annotation. */
 static void drop_idle_desired(Pod *pod) {
         const char *text = pod->restart_on_metadata;
 

@@ -2,10 +2,10 @@
 #pragma once
 
 /*
- * A pod of the API server, as far as it matters here
+ * The fields of a pod of the API server that the agent uses
  *
- * Made once from the object's bytes (pod-spec.h), and not changed any more: the next state of the
- * pod is another one. Values of labels and annotations are not kept but as hashes.
+ * Made once from the object's bytes (pod-spec.h) and never changed: each state of the pod has a Pod of its
+ * own. It keeps values of labels and annotations only as hashes.
  */
 
 #include <stdbool.h>

@@ -16,8 +16,8 @@
 #define REFUSED_MAX 64
 #define ROOM_MIN 16
 
-/* Pods by namespace and name. Not by UID, which texts of other writers contain: such a UID is
- * compared with that of the pod of the name. */
+/* Pods by namespace and name. Not by UID, since other writers' texts contain UIDs: the agent
+ * compares such a UID with that of the pod of the name. */
 typedef struct PodList {
         Pod **items; /* owned, in that order */
         size_t n_items;
@@ -31,7 +31,7 @@ struct Pods {
         KubeResource *resource;
         PodList list;
         PodsWatcher *watchers;
-        char *refused[REFUSED_MAX]; /* "namespace/name" of pods that were warned of */
+        char *refused[REFUSED_MAX]; /* "namespace/name" of pods with a warning in the log */
         size_t n_refused;
 };
 
@@ -74,8 +74,8 @@ static int list_make_room(PodList *list) {
         return 0;
 }
 
-/* Takes the pod over, if it does not fail. The one that had its name before goes to the caller, who
- * owns it; NULL: there was none. */
+/* Takes the pod over, unless it fails. *ret_before is the former pod of the name, owned by the
+ * caller; NULL: none. */
 static int pod_list_put(PodList *list, Pod **pod, Pod **ret_before) {
         size_t at;
         int r;
@@ -121,7 +121,7 @@ static void pod_list_done(PodList *list) {
         *list = (PodList){ .n_items = 0 };
 }
 
-/* Where the name is among those that were warned of; their number if it is not. */
+/* Returns the index of the name among those with a warning, or their number. */
 static size_t pods_find_refused(const Pods *pods, const char *namespace, const char *name) {
         size_t size = strlen(namespace), i;
 
@@ -143,7 +143,7 @@ static void pods_forget_refused(Pods *pods, const char *namespace, const char *n
         pods->refused[i] = pods->refused[--pods->n_refused];
 }
 
-/* Once for each pod, and for so many of them: invalid pods do not fill the log. */
+/* Warns once for each pod, up to a limit, so that invalid pods do not fill the log. */
 static int pods_refuse(Pods *pods, const KubeObject *object, const Error *error) {
         if (pods->n_refused == REFUSED_MAX ||
             pods_find_refused(pods, object->namespace, object->name) < pods->n_refused)
@@ -236,7 +236,7 @@ static int on_changed(void *userdata) {
         return pods_notify_state(pods, pods_are_synced(pods));
 }
 
-/* A server that serves no pods, as one of a test may, has none. */
+/* A server without the resource, as in a test, has no pods. */
 static int pods_add_resource(Pods *pods, const PodsOptions *options) {
         static const char *const versions[] = { "v1", NULL };
         cleanup(free_p) char *fields = NULL;

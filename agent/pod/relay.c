@@ -14,7 +14,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 
-#define PIECE_SIZE 4096 /* carried in one turn of the loop */
+#define PIECE_SIZE 4096 /* bytes to carry in one turn of the loop */
 #define SETTLE_USEC ((uint64_t) 10 * 1000)
 #define ACCURACY_USEC 1000
 #define BACKLOG 4 /* pending connections to the reader's end; one is expected */
@@ -30,7 +30,7 @@ struct Relay {
         RelayEnd server, reader; /* the reader's is a listening socket until it is there */
         struct sockaddr_un address;
         socklen_t address_size;
-        Timer settling; /* until the reader gets the end of what the server sends */
+        Timer settling; /* delay before the reader gets the server's end */
         bool is_cut;
 };
 
@@ -48,8 +48,8 @@ static int on_settled(void *userdata) {
         return 0;
 }
 
-/* Nothing more comes from there. curl 7.88 forgets the headers behind a body if the connection's end is there when
- * it looks for them: it gets that a moment later. */
+/* The server has sent everything. curl 7.88 drops the headers behind a body if it sees the end of
+ * the connection with them, so the reader gets the end a moment later. */
 static int relay_end(Relay *relay, RelayEnd *from) {
         int r;
 
@@ -71,7 +71,7 @@ static int relay_cut(Relay *relay) {
         return r < 0 ? r : sd_event_source_set_enabled(relay->reader.source, SD_EVENT_OFF);
 }
 
-/* Neither end keeps what the other one does not take at once: both have room for all that may come. */
+/* Sends each piece at once, without a buffer: the sockets have room for all bytes that may come. */
 static int on_bytes(sd_event_source *source, int fd, uint32_t events, void *userdata) {
         Relay *relay = userdata;
         RelayEnd *from = fd == relay->server.fd ? &relay->server : &relay->reader;
@@ -100,7 +100,7 @@ static bool is_own(int fd) {
         return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == getpid();
 }
 
-/* Others of this network namespace might find the socket; they are sent away. */
+/* Refuses other processes of this network namespace that find the socket. */
 static int on_reader(sd_event_source *source, int listening, uint32_t events, void *userdata) {
         Relay *relay = userdata;
         int fd, r;
@@ -122,7 +122,7 @@ static int on_reader(sd_event_source *source, int listening, uint32_t events, vo
                                    on_bytes, relay);
 }
 
-/* Unix sockets have numbers from the kernel for names, if they have no other. */
+/* The kernel names an unnamed Unix socket by a number. */
 static int relay_listen(Relay *relay) {
         socklen_t size = sizeof(relay->address.sun_family);
 

@@ -12,7 +12,7 @@
 
 #define SELECTORS_MAX 3
 
-/* A container, and what it is sorted by. */
+/* A container with its sort keys. */
 typedef struct Found {
         const CriContainer *container;
         const char *namespace;
@@ -236,7 +236,7 @@ const RuntimeContainer *runtime_pod_find(const RuntimePod *pod, const char *cont
         return NULL;
 }
 
-/* Asking the runtime */
+/* Calls to the runtime */
 
 struct RuntimePodsCall {
         RpcCall *rpc;
@@ -261,7 +261,7 @@ static int on_pods_listed(const void *reply, const Error *error, void *userdata)
         return r < 0 ? r : call->on_pods(&pods, NULL, call->userdata);
 }
 
-/* The runtime also accepts the beginning of an ID. */
+/* Compares the ID, since the runtime also accepts a prefix. */
 static const CriContainer *find_by_id(const CriContainerList *list, const char *id) {
         for (size_t i = 0; i < list->n_containers; i++)
                 if (strcmp(list->containers[i]->id, id) == 0)

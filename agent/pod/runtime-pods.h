@@ -91,8 +91,8 @@ RuntimePodsCall *runtime_pods_call_free(RuntimePodsCall *call);
 int runtime_pods_read(const CriContainerList *list, RuntimePods *ret);
 void runtime_pods_done(RuntimePods *pods);
 
-/* The pod for which the runtime reports all three: a UID alone may come from an object that any
- * tenant can write. */
+/* Finds the pod for which the runtime reports all three: a UID alone may come from an object that
+ * any tenant can write. */
 const RuntimePod *runtime_pods_find(const RuntimePods *pods, const char *namespace,
                                     const char *name, const char *uid);
 /* The newest of that name; NULL: there is none. */

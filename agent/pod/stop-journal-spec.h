@@ -71,7 +71,7 @@ int stop_entries_add(StopEntries *entries, const StopRecord *record);
 void stop_entries_remove(StopEntries *entries, size_t i);
 void stop_entries_done(StopEntries *entries);
 
-/* *ret becomes what is in the text, or stays as it is. */
+/* Sets *ret to the records in the text; on an error it stays as it is. */
 int stop_journal_spec_parse(const char *text, size_t size, StopEntries *ret, Error *reterr);
 
 /* The caller owns *ret. */

@@ -53,7 +53,7 @@ static bool is_over(const StopRecord *record, int64_t now_sec) {
         return end_sec < now_sec - WEEK_SEC;
 }
 
-/* The oldest of those that have ended, if any has. */
+/* Returns the oldest record that has ended, or the oldest one. */
 static size_t find_dispensable(const StopEntries *entries) {
         for (size_t i = 0; i < entries->n_items; i++)
                 if (!stop_record_is_open(&entries->items[i].record))

@@ -49,7 +49,7 @@ static const struct Rule {
 
         { STOP_STATE_HOOK,          STOP_ON_HOOKED,          STOP_DO_STOP,         STOP_STATE_STOPPING      },
 
-        /* Whatever the runtime answers to a stop, the container's state is what counts. */
+        /* After any answer to a stop, the container's state decides. */
         { STOP_STATE_STOPPING,      STOP_ON_ANSWERED,        STOP_DO_CONFIRM,      STOP_STATE_CONFIRMING    },
         { STOP_STATE_STOPPING,      STOP_ON_RUNTIME_AWAY,    STOP_DO_PARK,         STOP_STATE_LOST          },
 
@@ -78,7 +78,7 @@ bool stop_plan_is_silence(ErrorKind kind) {
         return kind == ERROR_TIMEOUT || kind == ERROR_UNAVAILABLE || kind == ERROR_CANCELED;
 }
 
-/* False for what is not a number; one that is too large is the largest. */
+/* False if it is not a number; a larger one becomes the largest. */
 static bool read_seconds(const char *text, int64_t *ret) {
         char *end;
 

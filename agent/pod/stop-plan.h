@@ -14,20 +14,20 @@
 #include "agent/base/error.h"
 
 typedef enum StopState {
-        STOP_STATE_QUEUED,           /* for its turn to begin */
+        STOP_STATE_QUEUED,           /* waiting for a slot */
         STOP_STATE_INSPECTING,       /* asking the runtime for the container */
         STOP_STATE_INSPECTING_LATER, /* the runtime refused */
-        STOP_STATE_PARKED,           /* until the runtime is back; nothing was done yet */
-        STOP_STATE_ASKING,           /* whether there is a kubelet */
-        STOP_STATE_WAITING,          /* for a kubelet */
-        STOP_STATE_ASKING_AGAIN,     /* whether there is one now */
+        STOP_STATE_PARKED,           /* waiting for the runtime; nothing was done yet */
+        STOP_STATE_ASKING,           /* asking whether a kubelet runs */
+        STOP_STATE_WAITING,          /* waiting for a kubelet */
+        STOP_STATE_ASKING_AGAIN,     /* asking whether a kubelet runs now */
         STOP_STATE_ADDRESSING,       /* asking the runtime for the pod's address */
-        STOP_STATE_CHECKING,         /* whether it is still asked for */
-        STOP_STATE_HOOK,             /* here it has begun: there is no way back */
+        STOP_STATE_CHECKING,         /* asking the owner whether the stop is still requested */
+        STOP_STATE_HOOK,             /* the stop has begun from here on */
         STOP_STATE_STOPPING,
         STOP_STATE_CONFIRMING, /* asking the runtime what became of the container */
         STOP_STATE_RESTING,    /* the runtime would not stop it */
-        STOP_STATE_LOST,       /* until the runtime is back; the container may be ending */
+        STOP_STATE_LOST,       /* waiting for the runtime; the container may be ending */
         STOP_STATE_ENDED,
         _STOP_STATE_MAX,
 } StopState;
@@ -35,19 +35,19 @@ typedef enum StopState {
 typedef enum StopEvent {
         STOP_ON_NOTHING,
         STOP_ON_SLOT,
-        STOP_ON_RUNNING, /* the container */
+        STOP_ON_RUNNING, /* the container runs */
         STOP_ON_BEGUN, /* the container runs, and its stop had begun before this run of the agent */
-        STOP_ON_EXITED,  /* the container, and maybe by what was begun before */
-        STOP_ON_OVER,    /* and the result is known */
-        STOP_ON_REFUSED, /* by a runtime that is there */
+        STOP_ON_EXITED,  /* the container has exited, maybe by a stop of a previous run */
+        STOP_ON_OVER,    /* the stop has ended, with a known result */
+        STOP_ON_REFUSED, /* a runtime that is there has refused */
         STOP_ON_RUNTIME_AWAY,
         STOP_ON_RUNTIME_BACK,
         STOP_ON_KUBELET_THERE,
         STOP_ON_KUBELET_AWAY,
-        STOP_ON_ADDRESS, /* is known, or not needed */
-        STOP_ON_ASKED,   /* it is still asked for, and there is no hook to run */
+        STOP_ON_ADDRESS, /* the address is known, or not needed */
+        STOP_ON_ASKED,   /* the stop is still requested, and there is no hook to run */
         STOP_ON_ASKED_WITH_HOOK,
-        STOP_ON_OVERTAKEN, /* it is still asked for, but another stop of it has begun meanwhile */
+        STOP_ON_OVERTAKEN, /* still requested, but another stop of the container has begun */
         STOP_ON_HOOKED,
         STOP_ON_ANSWERED, /* the runtime has answered the stop, whatever the answer is */
         STOP_ON_TIMER,

@@ -23,7 +23,7 @@
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define NSEC_PER_SEC ((int64_t) 1000000000)
-#define KUBELET_USEC USEC_PER_SEC /* between two questions whether it is back */
+#define KUBELET_USEC USEC_PER_SEC /* between two checks whether the kubelet is back */
 #define ACCURACY_USEC 1000
 #define OWNER_SIZE 64            /* bytes of the owner's kind, the label in metrics */
 #define NODE_ADDRESS "127.0.0.1" /* address of pods in the host's network */
@@ -50,7 +50,7 @@ struct Stops {
         KubeEvents *events;
         Places *places;
         StopJournal *journal;
-        bool is_journal_broken; /* and that has been logged */
+        bool is_journal_broken; /* the journal cannot be written, which was logged */
         Metrics *metrics;
 
         Stop *first, *last; /* in the order in which they were added */
@@ -200,8 +200,8 @@ StopStep stop_step(const Stop *stop) {
         return steps[stop->state];
 }
 
-/* Something is being done to the container, or about to be. How long an owner takes to confirm the
- * stop is not known: other stops do not wait for that. */
+/* The stop acts on the container, or is about to. A stop that waits for its owner's confirmation
+ * does not count, since that may take any time. */
 static bool is_active(const Stop *stop) {
         if (stop->has_slot || stop->has_begun)
                 return true;
@@ -271,7 +271,7 @@ static int stops_release(Stop *stop) {
         return stops_pump(stop->stops);
 }
 
-/* The slot is for what costs the runtime and the kubelet something; waiting does not. */
+/* A slot limits the work of the runtime and the kubelet, which a waiting stop does not cause. */
 static int on_settled(void *userdata) {
         return stops_release(userdata);
 }
@@ -302,7 +302,8 @@ static void stops_append(Stops *stops, Stop *stop) {
 
 /* The life of one stop */
 
-/* Carries out what the event leads to. The caller must not touch the stop any more. */
+/* Carries out the actions that follow from the event. The caller must not touch the stop any
+ * more. */
 static int stop_handle(Stop *stop, StopEvent event);
 
 static int on_timer(void *userdata) {
@@ -339,7 +340,7 @@ static RpcClient *stop_client(const Stop *stop) {
         return runtime && runtime_is_alive(runtime) ? runtime_client(runtime) : NULL;
 }
 
-/* The journal, what is announced, and the hook */
+/* The journal, events and the hook */
 
 static int64_t now_nsec(void) {
         struct timespec now;
@@ -857,7 +858,7 @@ static int event_of_survivor(Stop *stop, StopEvent *ret_event) {
         return 0;
 }
 
-/* It was us who ended it if it ended after we began. */
+/* The stop ended the container if it began before the container's end. */
 static int event_of_status(Stop *stop, const CriContainerStatus *reply, StopEvent *ret_event) {
         const Runtime__V1__ContainerStatus *status = reply->status;
 
@@ -977,7 +978,7 @@ static int stop_check(Stop *stop, StopEvent *ret_event) {
         return 0;
 }
 
-/* *ret_event is what follows at once, or left as it is. */
+/* *ret_event is the next event, or left as it is. */
 static int stop_act(Stop *stop, StopAction action, StopEvent *ret_event) {
         switch (action) {
         case STOP_DO_NOTHING:
@@ -1195,7 +1196,7 @@ static int stop_new(Stops *stops, const StopOptions *options, Stop **ret) {
         return 0;
 }
 
-/* Such a container cannot be there; and the journal could not name it. */
+/* A container with such an ID cannot exist, and the journal could not name it. */
 static int stop_refuse(Stop *stop) {
         int r;
 
@@ -1261,8 +1262,8 @@ bool stops_has_stopped(const Stops *stops, const char *owner, const char *contai
         if (!record)
                 return false;
 
-        /* It has begun, before this run of the agent if its owner has not added it in this one:
-         * then it may have been its hook already that ended it. */
+        /* A stop has begun, in a previous run of the agent unless the owner has added it in this
+         * one: the container may have ended by its hook already. */
         return record->phase == STOP_PHASE_STOPPED || !has_stop(stops, owner, container_id);
 }
 

@@ -2,16 +2,16 @@
 #pragma once
 
 /*
- * Stopping containers, gracefully
+ * Stops containers gracefully
  *
  * A stop inspects its container, asks its owner whether it is still requested, runs the
- * container's preStop hook, has the runtime stop it within what is left of the grace period, and
- * finds out whether that was what ended it. All stops go on beside each other; only that many begin
- * at once. What has begun is in a file (stop-journal.h), so that after a crash of the agent no hook
- * runs twice, what was stopped is known to have been stopped, and what has begun is finished by the
- * next run, whether it is still asked for or not.
+ * container's preStop hook, has the runtime stop the container within the rest of the grace period,
+ * and finds out whether this ended it. All stops run in parallel, but only a limited number begins at
+ * once. A file records stops that have begun (stop-journal.h), so that after a crash of the agent no
+ * hook runs twice, and the next run knows which containers were stopped and finishes open stops,
+ * whether they are still requested or not.
  *
- * It starts nothing: only the kubelet starts containers.
+ * The agent starts nothing: only the kubelet starts containers.
  */
 
 #include <stdbool.h>

@@ -52,8 +52,9 @@ static int on_timeout(void *userdata) {
         return connect_end(userdata, ETIMEDOUT);
 }
 
-/* Having no descriptors left does not end the program; it is the outcome. A server on this node has mostly
- * answered by the time that connect() returns: called again, it says so, which is cheaper than the loop. */
+/* Reports a lack of descriptors as the outcome, since it is no failure of the program. A server on
+ * this node has mostly answered when connect() returns: a second call shows that, and is cheaper
+ * than the loop. */
 static void connect_start(TcpConnect *attempt, const TcpAddress *address) {
         attempt->fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         attempt->number = 0;

@@ -22,7 +22,7 @@
 struct WriteCheck {
         const PodContext *context;
         Timer timer;
-        KubeCall *call; /* NULL: nothing is asked */
+        KubeCall *call; /* NULL: no call is pending */
         size_t version; /* index of the version of NodeImages that was served last */
         WriteVerdict verdicts[_WRITE_TARGET_MAX];
 };
@@ -47,7 +47,7 @@ static void measure(const WriteCheck *check) {
                                     check->verdicts[target] == WRITE_VERDICT_REFUSED);
 }
 
-/* An answer that says nothing leaves what was known. */
+/* An inconclusive answer leaves the known verdict. */
 static void note(WriteCheck *check, WriteTarget target, WriteVerdict verdict) {
         const char *before = write_check_describe(check->verdicts), *now;
 
@@ -89,7 +89,7 @@ static int ask(WriteCheck *check, const KubePath *path, KubeRequest request) {
         return kube_call(check->context->client, &request, &check->call);
 }
 
-/* It is to be refused, so it does not count among the requests that are. */
+/* The server should refuse it, so it does not count among the failed requests. */
 static int try_write(WriteCheck *check, const KubePath *path, const char *body,
                      KubeReplied on_replied) {
         return ask(check, path,
@@ -174,7 +174,7 @@ static int on_timer(void *userdata) {
                          on_pod_tried);
 }
 
-/* Construction and end */
+/* Life cycle */
 
 int write_check_new(const PodContext *context, WriteCheck **ret) {
         cleanup(write_check_free_p) WriteCheck *check = NULL;
