@@ -177,26 +177,20 @@ static int64_t expected_pods(const RolloutView *view) {
 typedef struct Census {
         int64_t n_updated;
         json_object *failed, *awaited; /* the first ones; NULL: none */
-        const char *why_failed, *why_awaited;
 } Census;
 
 static Census count_pods(const RolloutView *view, json_object *record) {
         Census census = { .n_updated = 0 };
 
         json_object_object_foreach(view->pods, name, pod) {
-                const char *reason;
-                RolloutPhase phase = rollout_phase(view, record, pod, &reason);
+                RolloutPhase phase = rollout_phase(view, record, pod);
 
                 (void) name;
                 census.n_updated += phase == ROLLOUT_UPDATED;
-                if (phase == ROLLOUT_FAILED && !census.failed) {
+                if (phase == ROLLOUT_FAILED && !census.failed)
                         census.failed = pod;
-                        census.why_failed = reason;
-                }
-                if (phase == ROLLOUT_UPDATING && !census.awaited) {
+                if (phase == ROLLOUT_UPDATING && !census.awaited)
                         census.awaited = pod;
-                        census.why_awaited = reason;
-                }
         }
         return census;
 }
@@ -222,12 +216,9 @@ int kruise_plan(const RolloutView *view, json_object *record, RolloutStep *ret) 
                         "another client has changed its template: its controller brings the pods "
                         "there now");
         if (census.failed)
-                return rollout_step_set(ret, ROLLOUT_STOP, "pod \"%s\": %s",
-                                        object_name(census.failed), census.why_failed);
+                return rollout_step_set_pod(ret, ROLLOUT_STOP, view, record, census.failed);
         if (census.awaited)
-                return rollout_step_set(ret, ROLLOUT_WAIT, "for pod \"%s\"%s%s",
-                                        object_name(census.awaited), census.why_awaited ? ": " : "",
-                                        census.why_awaited ? census.why_awaited : "");
+                return rollout_step_set_pod(ret, ROLLOUT_WAIT, view, record, census.awaited);
         if (census.n_updated < expected && is_paused(view))
                 return rollout_step_set(ret, ROLLOUT_WAIT, "until it is resumed: %s is true",
                                         fields[view->kind].paused);

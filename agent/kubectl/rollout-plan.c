@@ -15,6 +15,9 @@
 #include "agent/document/json-reader.h"
 #include "agent/pod/gate-spec.h"
 
+#define AWAITED_CONTROLLER \
+        "for its controller to see its last change: does kube-controller-manager run?"
+
 int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format, ...) {
         va_list arguments;
         int r;
@@ -28,6 +31,17 @@ int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format
         }
         step->action = action;
         return 0;
+}
+
+int rollout_step_set_pod(RolloutStep *step, RolloutAction action, const RolloutView *view,
+                         json_object *record, json_object *pod) {
+        cleanup(free_p) char *reason = NULL;
+        int r = rollout_explain(view, record, pod, &reason);
+
+        return r < 0 ? r
+                     : rollout_step_set(step, action, "%spod \"%s\"%s%s",
+                                        action == ROLLOUT_WAIT ? "for " : "", object_name(pod),
+                                        reason ? ": " : "", reason ? reason : "");
 }
 
 static int step_patch(RolloutStep *step, RolloutAction action, const char *name,
@@ -160,10 +174,13 @@ static int step_pod(RolloutStep *step, const RolloutView *view, json_object *rec
                 pod_make_former(pod, record_target(record));
         json_object *metadata = json_get(patch, "metadata", json_type_object);
         const char *revision = view_target_revision(view, record);
+        const char *version = object_text(pod, "metadata.resourceVersion");
 
         if (!patch || !former)
                 return -ENOMEM;
-        if (patch_add(metadata, "annotations",
+        /* A container that was started since would count as one of the new image. */
+        if ((version && patch_add_text(metadata, "resourceVersion", version) < 0) ||
+            patch_add(metadata, "annotations",
                       patch_wrap(ROLLOUT_POD_ANNOTATION,
                                  json_object_new_string(json_to_text(former)))) < 0 ||
             (revision &&
@@ -221,13 +238,11 @@ static int64_t count_allowed(const RolloutView *view, json_object *record, json_
         int64_t spare = -object_integer(budget, "status.desiredHealthy");
 
         json_object_object_foreach(view->pods, name, pod) {
-                const char *reason;
-
                 (void) name;
                 if (!pod_is_ready(pod) || object_is_deleted(pod) ||
                     !selector_matches(selector, object_at(pod, "metadata.labels")))
                         continue;
-                if (is_in_flight(rollout_phase(view, record, pod, &reason)))
+                if (is_in_flight(rollout_phase(view, record, pod)))
                         allowed--;
                 else
                         spare++;
@@ -235,6 +250,30 @@ static int64_t count_allowed(const RolloutView *view, json_object *record, json_
         if (object_integer(budget, "status.expectedPods") > view_desired_pods(view))
                 return allowed;
         return spare < allowed ? spare : allowed;
+}
+
+int rollout_check_budgets(const RolloutView *view, json_object *record, Error *reterr) {
+        json_object_object_foreach(view->pods, pod_name, pod) {
+                (void) pod_name;
+                if (!pod_is_ready(pod) || rollout_phase(view, record, pod) != ROLLOUT_OLD)
+                        continue;
+                json_object_object_foreach(view->budgets, name, budget) {
+                        int64_t n_pods = object_integer(budget, "status.expectedPods");
+
+                        if (n_pods > 0 && object_is_observed(budget) &&
+                            object_integer(budget, "status.desiredHealthy") >= n_pods &&
+                            selector_matches(object_at(budget, "spec.selector"),
+                                             object_at(pod, "metadata.labels")))
+                                return error_set(
+                                        reterr, ERROR_CONFLICT,
+                                        "the PodDisruptionBudget \"%s\" never lets a pod "
+                                        "go: it wants %lld of %lld healthy",
+                                        name,
+                                        (long long) object_integer(budget, "status.desiredHealthy"),
+                                        (long long) n_pods);
+                }
+        }
+        return 0;
 }
 
 /* The budget that does not let another pod go; NULL: none. */
@@ -258,17 +297,19 @@ static bool is_before(const RolloutView *view, json_object *a, json_object *b) {
 typedef struct Census {
         json_object *failed; /* the first pod of this phase; NULL: none */
         json_object *next;
+        json_object *next_well; /* that is available */
+        json_object *next_ill;  /* that is not */
+        json_object *spoiled;   /* it failed, but was not ready before either */
         json_object *awaited;
         json_object *draining; /* whose time has come */
         json_object *unavailable;
         json_object *turned; /* whose gate is closed for other images than it has */
-        const char *why_failed;
-        const char *why_awaited;
         int64_t n_pods;
         int64_t n_unavailable;
         int64_t n_in_flight;
         int64_t n_updated;
         int64_t n_old;
+        int64_t n_given_up;
         int64_t n_revised; /* that say the revision of the template */
 } Census;
 
@@ -280,16 +321,19 @@ static bool is_drained(const RolloutView *view, const RolloutLimits *limits, jso
 
 static void count_pod(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                       json_object *pod, Census *census) {
-        const char *reason;
-        RolloutPhase phase = rollout_phase(view, record, pod, &reason);
+        RolloutPhase phase = rollout_phase(view, record, pod);
+        bool is_given_up = rollout_is_given_up(view, record, pod);
+        bool is_available = view_pod_is_available(view, pod);
+        json_object **candidate;
 
         if (object_is_deleted(pod) || !view_has_pod(view, record, pod))
                 return;
 
         census->n_pods++;
-        census->n_in_flight += is_in_flight(phase);
+        census->n_given_up += is_given_up;
+        census->n_in_flight += is_in_flight(phase) && !is_given_up;
         census->n_updated += phase == ROLLOUT_UPDATED;
-        if (is_in_flight(phase) || !view_pod_is_available(view, pod)) {
+        if (!is_given_up && (is_in_flight(phase) || !is_available)) {
                 census->n_unavailable++;
                 census->unavailable = pod;
         }
@@ -299,6 +343,9 @@ static void count_pod(const RolloutView *view, json_object *record, const Rollou
                 census->n_old++;
                 if (!census->next || is_before(view, pod, census->next))
                         census->next = pod;
+                candidate = is_available ? &census->next_well : &census->next_ill;
+                if (!*candidate || is_before(view, pod, *candidate))
+                        *candidate = pod;
                 break;
         case ROLLOUT_DRAINING:
                 census->n_old++;
@@ -308,14 +355,16 @@ static void count_pod(const RolloutView *view, json_object *record, const Rollou
                         census->awaited = pod;
                 break;
         case ROLLOUT_UPDATING:
-                census->awaited = pod;
-                census->why_awaited = reason;
+                if (!is_given_up)
+                        census->awaited = pod;
                 if (pod_gate_is_closed(pod) && pod_gate_must_close(pod, record_target(record)))
                         census->turned = pod;
                 break;
         case ROLLOUT_FAILED:
-                census->failed = pod;
-                census->why_failed = reason;
+                if (is_given_up)
+                        census->spoiled = pod;
+                else
+                        census->failed = pod;
                 break;
         case ROLLOUT_UPDATED:
         case ROLLOUT_LEFT:
@@ -325,8 +374,7 @@ static void count_pod(const RolloutView *view, json_object *record, const Rollou
 
 /* The next pod's turn, if the limits allow it. */
 static int step_next(const RolloutView *view, json_object *record, const RolloutLimits *limits,
-                     const Census *census, RolloutStep *step, Error *reterr) {
-        json_object *pod = census->next;
+                     const Census *census, json_object *pod, RolloutStep *step, Error *reterr) {
         const char *budget;
         int64_t n_missing = view_desired_pods(view) - census->n_pods, n_max;
         int r = view_max_unavailable(view, limits->max_unavailable, &n_max, reterr);
@@ -354,6 +402,19 @@ static int step_next(const RolloutView *view, json_object *record, const Rollout
         return step_pod(step, view, record, pod);
 }
 
+/* In the order of the kind; but a healthy pod comes first to prove the image, and one that is not ready anyway
+ * need not wait for the others. */
+static int step_any_next(const RolloutView *view, json_object *record, const RolloutLimits *limits,
+                         const Census *census, bool is_proof, RolloutStep *step, Error *reterr) {
+        json_object *first = is_proof && census->next_well ? census->next_well : census->next;
+        int r = step_next(view, record, limits, census, first, step, reterr);
+
+        if (r < 0 || step->action != ROLLOUT_WAIT || !census->next_ill)
+                return r;
+        rollout_step_done(step);
+        return step_next(view, record, limits, census, census->next_ill, step, reterr);
+}
+
 static Census take_census(const RolloutView *view, json_object *record,
                           const RolloutLimits *limits) {
         Census census = { .n_pods = 0 };
@@ -371,7 +432,10 @@ static Census take_census(const RolloutView *view, json_object *record,
 static bool is_proven(const RolloutView *view, json_object *record, const Census *census) {
         if (view->kind != WORKLOAD_DEPLOYMENT && view->kind != WORKLOAD_REPLICA_SET)
                 return true;
-        return record_is_undo(record) || census->n_updated > 0 || census->n_pods == 0;
+        if (record_is_undo(record) || census->n_updated > 0 || census->n_pods == 0)
+                return true;
+        /* There is none that could prove it, and none that has refuted it. */
+        return census->n_given_up == census->n_pods && !census->spoiled;
 }
 
 static int step_pods(const RolloutView *view, json_object *record, const RolloutLimits *limits,
@@ -380,22 +444,21 @@ static int step_pods(const RolloutView *view, json_object *record, const Rollout
                 return step_gate(step, view, record, census->turned);
         /* Going back is the way out of a failure: pods that failed have the old images already. */
         if (census->failed && !(record_is_undo(record) && census->n_old > 0))
-                return rollout_step_set(step, ROLLOUT_STOP, "pod \"%s\": %s",
-                                        object_name(census->failed), census->why_failed);
+                return rollout_step_set_pod(step, ROLLOUT_STOP, view, record, census->failed);
+        if (census->spoiled && !record_is_undo(record) && census->n_updated == 0 &&
+            !census->next_well && census->n_in_flight == 0)
+                return rollout_step_set_pod(step, ROLLOUT_STOP, view, record, census->spoiled);
         if (census->draining)
                 return step_pod(step, view, record, census->draining);
         if (census->next && !(one_at_a_time && census->n_in_flight > 0)) {
-                int r = step_next(view, record, limits, census, step, reterr);
+                int r = step_any_next(view, record, limits, census, one_at_a_time, step, reterr);
 
                 if (r < 0 || step->action != ROLLOUT_WAIT || !census->awaited)
                         return r;
                 rollout_step_done(step);
         }
         if (census->awaited)
-                return rollout_step_set(step, ROLLOUT_WAIT, "for pod \"%s\"%s%s",
-                                        object_name(census->awaited),
-                                        census->why_awaited ? ": " : "",
-                                        census->why_awaited ? census->why_awaited : "");
+                return rollout_step_set_pod(step, ROLLOUT_WAIT, view, record, census->awaited);
         step->action = ROLLOUT_DONE;
         return 0;
 }
@@ -454,6 +517,32 @@ static int step_hand_back(RolloutStep *step, const RolloutView *view, json_objec
                 return -ENOMEM;
         return patch_add(spec, "template",
                          patch_wrap("spec", template_image_patch(template, record_target(record))));
+}
+
+/* The pods that were given up, by name and reason; NULL: none. */
+static int name_given_up(const RolloutView *view, json_object *record, char **ret) {
+        size_t size;
+        FILE *stream = open_memstream(ret, &size);
+        int r = 0;
+
+        if (!stream)
+                return -ENOMEM;
+        json_object_object_foreach(view->pods, name, pod) {
+                cleanup(free_p) char *reason = NULL;
+
+                if (r < 0 || !rollout_is_given_up(view, record, pod))
+                        continue;
+                r = rollout_explain(view, record, pod, &reason);
+                (void) fprintf(stream, "%spod \"%s\"%s%s", ftell(stream) > 0 ? "; " : "", name,
+                               reason ? ": " : "", reason ? reason : "");
+        }
+        if (fclose(stream) != 0)
+                r = -ENOMEM;
+        if (r < 0 || size == 0) {
+                free(*ret);
+                *ret = NULL;
+        }
+        return r;
 }
 
 /* Another client has changed what only we should change now. */
@@ -542,7 +631,7 @@ static int step_after_end(const RolloutView *view, json_object *record, RolloutS
                                     text_equal(object_revision(pod), view_revision(view));
         }
         if (!is_content(view, record, view->kind == WORKLOAD_DEPLOYMENT ? base : NULL, &census))
-                return rollout_step_set(step, ROLLOUT_WAIT, "for its controller");
+                return rollout_step_set(step, ROLLOUT_WAIT, AWAITED_CONTROLLER);
         stale = view->kind == WORKLOAD_DEPLOYMENT ? find_stale_copy(view) : NULL;
         if (stale)
                 return step_stale_copy(step, stale);
@@ -574,7 +663,7 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
         if (r < 0 || ret->action != ROLLOUT_WAIT)
                 return r;
         if (!is_pod && !object_is_observed(view->workload))
-                return rollout_step_set(ret, ROLLOUT_WAIT, "for its controller");
+                return rollout_step_set(ret, ROLLOUT_WAIT, AWAITED_CONTROLLER);
         census = take_census(view, record, limits);
         if (is_old && is_proven(view, record, &census))
                 return replica_set ? step_replica_set(ret, replica_set, record_target(record))
@@ -585,18 +674,26 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
                         return r;
         }
         if (replica_set && !object_is_observed(replica_set))
-                return rollout_step_set(ret, ROLLOUT_WAIT, "for the controller of its ReplicaSet");
+                return rollout_step_set(ret, ROLLOUT_WAIT,
+                                        "for the controller of ReplicaSet \"%s\" to see its new "
+                                        "template: does kube-controller-manager run?",
+                                        object_name(replica_set));
         if (view->kind == WORKLOAD_DAEMON_SET && record_sets_images(record) &&
             !template_has_images(object_template(view_newest_revision(view)),
                                  record_target(record)))
-                return rollout_step_set(ret, ROLLOUT_WAIT, "for its new revision");
+                return rollout_step_set(ret, ROLLOUT_WAIT,
+                                        "for its controller to make a ControllerRevision of its "
+                                        "new template: does kube-controller-manager run?");
 
         r = step_pods(view, record, limits, &census, /* one_at_a_time= */ is_old, ret, reterr);
         if (r < 0 || ret->action != ROLLOUT_DONE)
                 return r;
         if (!is_content(view, record, replica_set, &census))
-                return rollout_step_set(ret, ROLLOUT_WAIT, "for its controller to count its pods");
-        return step_hand_back(ret, view, record);
+                return rollout_step_set(ret, ROLLOUT_WAIT,
+                                        "for its controller to count the updated pods in its "
+                                        "status: does kube-controller-manager run?");
+        r = step_hand_back(ret, view, record);
+        return r < 0 ? r : name_given_up(view, record, &ret->message);
 }
 
 int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep *ret) {
@@ -623,10 +720,8 @@ int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, R
         if (r >= 0 && view->kind == WORKLOAD_DEPLOYMENT && base)
                 r = step_replica_set(&steps[n_steps++], base, record_target(record));
         json_object_object_foreach(view->pods, name, pod) {
-                const char *reason;
-
                 (void) name;
-                if (r < 0 || rollout_phase(view, record, pod, &reason) != ROLLOUT_OLD)
+                if (r < 0 || rollout_phase(view, record, pod) != ROLLOUT_OLD)
                         continue;
                 if (pod_gate_must_close(pod, record_target(record)))
                         r = step_gate(&steps[n_steps++], view, record, pod);

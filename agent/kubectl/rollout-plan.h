@@ -32,7 +32,7 @@ typedef enum RolloutAction {
         ROLLOUT_PATCH_REPLICA_SET, /* the template its pods come from */
         ROLLOUT_CLOSE_GATE,        /* of the pod, by its status */
         ROLLOUT_PATCH_POD,
-        ROLLOUT_HAND_BACK, /* to the controller: all is done */
+        ROLLOUT_HAND_BACK, /* to the controller: all is done, but for the pods in `message` */
         ROLLOUT_ABANDON,   /* the same, but it is not, because of `message` */
         ROLLOUT_STOP,      /* nothing is written any more, because of `message` */
         ROLLOUT_DONE,
@@ -52,6 +52,8 @@ typedef struct RolloutStep {
 int64_t view_desired_pods(const RolloutView *view);
 int view_max_unavailable(const RolloutView *view, const char *asked, int64_t *ret, Error *reterr);
 
+/* Refuses an update that a PodDisruptionBudget never allows, as far as that is known beforehand. */
+int rollout_check_budgets(const RolloutView *view, json_object *record, Error *reterr);
 int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                  RolloutStep *ret, Error *reterr);
 /* The same when another client has removed the record, which is known from before: what it holds is given back,
@@ -69,4 +71,7 @@ int rollout_step_key(const RolloutStep *step, json_object *record, char **ret);
 /* The action, which is for or because of this message. */
 int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
+/* The same for or because of a pod. */
+int rollout_step_set_pod(RolloutStep *step, RolloutAction action, const RolloutView *view,
+                         json_object *record, json_object *pod);
 void rollout_step_done(RolloutStep *step);

@@ -28,9 +28,14 @@ typedef enum RolloutPhase {
         _ROLLOUT_PHASE_MAX,
 } RolloutPhase;
 
-/* Why a pod has failed, or waits, is borrowed from it; NULL: for no reason. */
-RolloutPhase rollout_phase(const RolloutView *view, json_object *record, json_object *pod,
-                           const char **ret_reason);
+RolloutPhase rollout_phase(const RolloutView *view, json_object *record, json_object *pod);
+/* Why a pod has failed, or what is awaited of it, for people; NULL: nothing. The caller owns *ret. */
+int rollout_explain(const RolloutView *view, json_object *record, json_object *pod, char **ret);
+/* It was out of service before, or its node is lost, and it has not run the images for so long that it
+ * need not any more: the end does not wait for it. */
+bool rollout_is_given_up(const RolloutView *view, json_object *record, json_object *pod);
+/* It was not ready when it got the images: whether it runs them or not, that says little about them. */
+bool pod_was_unready(json_object *pod);
 const char *rollout_phase_to_string(RolloutPhase phase);
 
 bool pod_is_ready(json_object *pod);

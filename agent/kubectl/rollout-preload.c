@@ -50,10 +50,10 @@ static int texts_add(Texts *texts, const char *text) {
 /* Nodes of pods that will be updated. */
 static int find_nodes(const RolloutWatch *watch, json_object *record, Texts *ret) {
         json_object_object_foreach(watch->view.pods, name, pod) {
-                const char *node = object_text(pod, "spec.nodeName"), *reason;
+                const char *node = object_text(pod, "spec.nodeName");
 
                 (void) name;
-                if (node && rollout_phase(&watch->view, record, pod, &reason) == ROLLOUT_OLD &&
+                if (node && rollout_phase(&watch->view, record, pod) == ROLLOUT_OLD &&
                     texts_add(ret, node) < 0)
                         return -ENOMEM;
         }

@@ -46,10 +46,12 @@ static bool add_pod_images(json_object *item, json_object *pod, json_object *tar
 static json_object *pod_report(const RolloutView *view, json_object *record, json_object *pod,
                                json_object *target) {
         cleanup(json_put_p) json_object *item = json_object_new_object();
-        const char *node = object_text(pod, "spec.nodeName"), *reason = NULL;
-        RolloutPhase phase = rollout_phase(view, record, pod, &reason);
+        const char *node = object_text(pod, "spec.nodeName");
+        RolloutPhase phase = rollout_phase(view, record, pod);
+        cleanup(free_p) char *reason = NULL;
 
-        if (!item || !output_add_string(item, "name", object_name(pod)) ||
+        if (!item || rollout_explain(view, record, pod, &reason) < 0 ||
+            !output_add_string(item, "name", object_name(pod)) ||
             (node && !output_add_string(item, "node", node)) ||
             !output_add_string(item, "phase", rollout_phase_to_string(phase)) ||
             (reason && !output_add_string(item, "reason", reason)) ||

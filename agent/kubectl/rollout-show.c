@@ -48,9 +48,14 @@ static int note_phase(RolloutShow *show, const RolloutView *view, json_object *r
         cleanup(json_object_put_p) json_object *entry =
                 patch_wrap("phase", json_object_new_string(rollout_phase_to_string(phase)));
         int64_t restarts = pod_restarts(pod, record_target(record));
+        json_object *before = json_get(show->pods, object_name(pod), json_type_object), *first;
 
+        if (!json_object_object_get_ex(before, "first", &first))
+                first = NULL;
+        first = first ? json_object_get(first) : json_object_new_int64(restarts);
         show->progress_sec = clock_sec();
-        if (!entry || patch_add(entry, "since", json_object_new_int64(view->now_sec)) < 0 ||
+        if (!entry || patch_add(entry, "first", first) < 0 ||
+            patch_add(entry, "since", json_object_new_int64(view->now_sec)) < 0 ||
             (phase == ROLLOUT_UPDATED &&
              patch_add(entry, "restarts", json_object_new_int64(restarts)) < 0))
                 return -ENOMEM;
@@ -66,13 +71,16 @@ static bool is_news(RolloutPhase phase, const char *before) {
 static int note_pods(RolloutShow *show, const RolloutView *view, json_object *record, bool is_live,
                      bool *ret_has_changed) {
         json_object_object_foreach(view->pods, name, pod) {
-                const char *reason, *phase, *before;
-                RolloutPhase now = rollout_phase(view, record, pod, &reason);
+                RolloutPhase now = rollout_phase(view, record, pod);
+                cleanup(free_p) char *reason = NULL;
+                const char *phase, *before;
 
                 phase = rollout_phase_to_string(now);
                 before = json_get_text(json_get(show->pods, name, json_type_object), "phase");
                 if (text_equal(before, phase))
                         continue;
+                if (rollout_explain(view, record, pod, &reason) < 0)
+                        return -ENOMEM;
                 if (!is_live && !show->is_quiet && is_news(now, before))
                         (void) print_safe("pod/%s %s%s%s", name, phase, reason ? ": " : "",
                                           reason ? reason : "");
@@ -171,8 +179,7 @@ static Sum count_pods(const RolloutView *view, json_object *record) {
         Sum sum = { .n_pods = 0 };
 
         json_object_object_foreach(view->pods, name, pod) {
-                const char *reason;
-                RolloutPhase phase = rollout_phase(view, record, pod, &reason);
+                RolloutPhase phase = rollout_phase(view, record, pod);
 
                 (void) name;
                 sum.n_pods += phase != ROLLOUT_LEFT;
@@ -191,8 +198,7 @@ static int add_rows(Table *table, const RolloutShow *show, const RolloutView *vi
 
         for (size_t i = 0; i < n_passes; i++) {
                 json_object_object_foreach(view->pods, name, pod) {
-                        const char *reason;
-                        RolloutPhase phase = rollout_phase(view, record, pod, &reason);
+                        RolloutPhase phase = rollout_phase(view, record, pod);
 
                         if (phase == ROLLOUT_LEFT || (!has_room && phase != by_weight[i]) ||
                             n == n_max)

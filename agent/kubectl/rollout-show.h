@@ -18,8 +18,7 @@
 #define ROLLOUT_PROGRESS_SEC 600 /* as a Deployment's progressDeadlineSeconds */
 
 typedef struct RolloutShow {
-        json_object *pods; /* {pod: {"phase", "since", "restarts"}} as it was shown last; the last
-                                 for updated pods alone, see RolloutView.noted */
+        json_object *pods;    /* see RolloutView.noted */
         int64_t progress_sec; /* when a pod's phase changed last, by the monotonic clock */
         int64_t said_sec;     /* when it was said what is awaited, by the same clock */
         int64_t drawn_sec;

@@ -45,6 +45,7 @@ typedef struct Rollout {
         RolloutShow show;
         RolloutStep step;
         json_object *written; /* {rollout_step_key(): true} of what the server has taken */
+        char *rest;           /* the pods that were given up; NULL: none */
         char *trouble;        /* what is awaited before the next write; NULL: nothing */
         uint64_t pause_usec;  /* the last one before a write was tried again; 0: none */
         Error refusal;        /* why the update cannot go on */
@@ -57,6 +58,7 @@ static void rollout_done(Rollout *rollout) {
         rollout_show_done(&rollout->show);
         json_object_put(rollout->record);
         json_object_put(rollout->written);
+        free(rollout->rest);
         free(rollout->trouble);
         error_done(&rollout->refusal);
 }
@@ -326,10 +328,17 @@ static void warn_of_manifest(const Rollout *rollout) {
 }
 
 static int end_well(Rollout *rollout) {
+        int status = json_is(rollout->record, "state", "undone")
+                             ? conclude(rollout, "undone", "image update undone")
+                             : conclude(rollout, "updated", "image updated");
+
         warn_of_manifest(rollout);
-        return json_is(rollout->record, "state", "undone")
-                       ? conclude(rollout, "undone", "image update undone")
-                       : conclude(rollout, "updated", "image updated");
+        if (status != EXIT_STATUS_DONE || !rollout->rest)
+                return status;
+        explain(rollout,
+                "pods that were not ready before have the images, but do not run them yet");
+        complain("%s", rollout->rest);
+        return EXIT_STATUS_PARTLY;
 }
 
 static int end_before(Rollout *rollout, json_object *images) {
@@ -366,6 +375,10 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         if (r < 0)
                 return r;
 
+        if (action == ROLLOUT_HAND_BACK) {
+                free(rollout->rest);
+                rollout->rest = take_ptr(rollout->step.message);
+        }
         free(rollout->trouble);
         rollout->trouble = NULL;
         rollout->pause_usec = 0;
@@ -438,6 +451,13 @@ static int refuse(const Rollout *rollout, int r, const Error *error) {
         return EXIT_STATUS_FAILED;
 }
 
+static int check_budgets(const Rollout *rollout, json_object *take_over, Error *reterr) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+        int r = rollout_record_read(take_over, &record, reterr);
+
+        return r < 0 ? r : rollout_check_budgets(&rollout->watch.view, record, reterr);
+}
+
 /* The writes to come, which the server checks and forgets. */
 static int rehearse(Rollout *rollout, json_object *take_over, Error *reterr) {
         cleanup(json_object_put_p) json_object *record = NULL;
@@ -480,6 +500,8 @@ static int prepare(Rollout *rollout, const RolloutRequest *request, json_object 
         bool has_preloaded = false;
         int r = rollout_begin(&rollout->watch.view, request, &patch, reterr);
 
+        if (r >= 0 && patch)
+                r = check_budgets(rollout, patch, reterr);
         if (r >= 0 && patch)
                 r = rehearse(rollout, patch, reterr);
         if (r >= 0 && patch && !rollout->flags->no_preload && !session_is_dry_run(rollout->session))

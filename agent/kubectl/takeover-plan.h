@@ -29,7 +29,9 @@ typedef struct RolloutView {
         json_object *owned;
         json_object *pods;
         json_object *budgets; /* PodDisruptionBudgets */
-        json_object *noted;   /* {pod: {"restarts"}} of pods that counted as updated; may be NULL */
+        /* What this run has seen: {pod: {"phase", "since", "first", "restarts"}}, the last two of containers, at the
+         * beginning and when it counted as updated. May be NULL. */
+        json_object *noted;
         int64_t now_sec;
 } RolloutView;
 

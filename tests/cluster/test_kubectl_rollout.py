@@ -771,21 +771,25 @@ def test_scaled_and_deleted_meanwhile(cluster, make, by_proxy, proxy, inplace, i
     assert uid in workload.uids()
 
 
-def test_disruption_budget(cluster, make, inplace, images):
-    """Nothing is taken out of service that the budget needs; a time-out leaves the rest to a next run."""
+def test_disruption_budget(cluster, make, inplace, by_proxy, proxy, images):
+    """One that never allows a pod is found before; one that does not now is waited for."""
     workload = make("deployment")
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": workload.app},
-        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": workload.app}}},
-    }
-    path = cluster.admin.path_of(cluster.admin.create(budget))
-    cluster.admin.wait_for(path, lambda one: one.get("status", {}).get("currentHealthy") == 2, 30 * SLOWLY)
-    ran = inplace.run("set", "image", workload.name, f"main={images[1]}", "--timeout=8s")
+    path = make_budget(cluster, workload, minAvailable=2)
+    command = "set", "image", workload.name, f"main={images[1]}"
+    ran = inplace.run(*command)
+    assert ran.code == 1 and f'PodDisruptionBudget "{workload.app}" never lets a pod go' in ran.stderr
+    assert workload.record() is None and workload.strategy() == (False, None)
+    cluster.admin.patch(path, {"spec": {"minAvailable": 1}})
+    cluster.admin.wait_for(path, lambda one: one["status"]["disruptionsAllowed"] == 1, 30 * SLOWLY)
+    with in_the_middle(by_proxy, proxy, *command, "--timeout=12s") as middle:
+        cluster.admin.patch(path, {"spec": {"minAvailable": 2}})
+        cluster.admin.wait_for(
+            path, lambda one: one["status"]["disruptionsAllowed"] == 0, 30 * SLOWLY
+        )
+        ran = middle.end()
     assert ran.code == 124 and f'PodDisruptionBudget "{workload.app}"' in ran.stdout
     assert "timed out waiting until the PodDisruptionBudget" in ran.stderr
-    assert [image_of(pod) for pod in workload.pods()] == [images[0]] * 2
+    assert [image_of(pod) for pod in workload.pods()].count(images[0]) == 1
     cluster.admin.patch(path, {"spec": {"minAvailable": 1}})
     assert_done(inplace.run("rollout", workload.name))
     workload.assert_runs(images[1])
@@ -1065,6 +1069,43 @@ def test_missing_rights(cluster, agent, make, images, folder):
         assert ran.code == 1 and said in ran.stderr
         assert pod or f"--clusterrole=inplaced-user --user={workload.app}" in ran.stderr
         assert workload.record() is None and workload.strategy() == (False, None)
+
+
+def test_lost_node(cluster, make, inplace, images):
+    """Its pod gets the image, and is left to its kubelet; the DaemonSet is handed back, forward and back."""
+    workload = make("daemonset")
+    strategy = workload.strategy()
+    lost = cluster.admin.create(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"lost-{workload.app}"}}
+    )
+    room = {"pods": "9", "cpu": "1", "memory": "1Gi"}
+    status = {"capacity": room, "allocatable": room}
+    cluster.admin.patch(f"{cluster.admin.path_of(lost)}/status", {"status": status}, "strategic")
+
+    def find() -> list[str]:
+        node = lost["metadata"]["name"]
+        return [pod["metadata"]["name"] for pod in workload.pods() if pod["spec"].get("nodeName") == node]
+
+    (name,) = wait_until(find, 60 * SLOWLY, "the pod of that node")
+    status = {"name": "main", "image": images[0], "imageID": "x", "ready": True, "restartCount": 0}
+    status["containerID"] = "containerd://0"
+    status["state"] = {"running": {}}
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
+    patch = {"status": {"phase": "Running", "conditions": conditions, "containerStatuses": [status]}}
+    cluster.admin.patch(f"{PODS}/{name}/status", patch, "strategic")
+    try:
+        for image, command in (
+            (images[1], ["set", "image", workload.name, f"main={images[1]}"]),
+            (images[0], ["rollout", workload.name, "--undo"]),
+        ):
+            with none_replaced(workload):
+                ran = inplace.run(*command, timeout=150 * SLOWLY)
+            assert ran.code == 3, ran.stdout + ran.stderr
+            assert f'pod "{name}": its node "{lost["metadata"]["name"]}" does not answer' in ran.stderr
+            assert {image_of(pod) for pod in workload.pods()} == {image}
+            assert workload.strategy() == strategy and not rollout_is_open(workload)
+    finally:
+        cluster.admin.delete(cluster.admin.path_of(lost))
 
 
 def test_tainted_node(cluster, make, inplace, images):

@@ -120,7 +120,7 @@ typedef struct StateCase {
 static const StateCase state_rows[] = {
         { CLONE, "B", NULL, 0, "AAA", ROLLOUT_WAIT, "which has updated 0 of 3 pods", false, false },
         { CLONE, "B", NULL, 1, "AAb", ROLLOUT_WAIT, "for pod \"web-2\"", false, false },
-        { CLONE, "B", NULL, 1, "AA!", ROLLOUT_STOP, "pod \"web-2\": Back-off pulling B", false, false },
+        { CLONE, "B", NULL, 1, "AA!", ROLLOUT_STOP, "pod \"web-2\": container app: Back-off pulling B", false, false },
         { CLONE, "B", NULL, 2, "BBB", ROLLOUT_WAIT, "2 of 3", false, false },
         { CLONE, "B", NULL, 3, "BBB", ROLLOUT_WAIT, "3 of 3", true, false },
         { CLONE, "B", NULL, 3, "BBB", ROLLOUT_WAIT, "3 of 3", false, true },

@@ -59,6 +59,7 @@ typedef struct TestState {
         int budget_of; /* so many pods */
         int grace_sec;
         const char *max_unavailable;
+        int noted_sec; /* how long its pods have been as they are, as far as this run has seen */
 } TestState;
 
 static const char *or_else(const char *text, const char *other) {
@@ -273,6 +274,7 @@ static TestView make_view(const TestState *state) {
                                     .owned = make_owned(state),
                                     .pods = json_object_new_object(),
                                     .budgets = json_object_new_object(),
+                                    .noted = json_object_new_object(),
                                     .now_sec = NOW_SEC },
                           .record = record };
         char name[16];
@@ -280,6 +282,9 @@ static TestView make_view(const TestState *state) {
         for (int n = 0; n < count_pods(state); n++) {
                 (void) snprintf(name, sizeof(name), "web-%d", n);
                 json_object_object_add(made.view.pods, name, make_pod(state, &state->pods[n], n));
+                json_object_object_add(made.view.noted, name,
+                                       parse("{'phase': 'updating', 'since': %d}",
+                                             NOW_SEC - state->noted_sec));
         }
         if (state->budget > 0)
                 json_object_object_add(
@@ -296,6 +301,7 @@ static void view_done(TestView *made) {
         json_object_put(made->view.owned);
         json_object_put(made->view.pods);
         json_object_put(made->view.budgets);
+        json_object_put(made->view.noted);
         json_object_put(made->record);
 }
 
@@ -307,6 +313,16 @@ static void view_done(TestView *made) {
         "\\'}}'}"
 #define OPEN "{'type': 'inplaced.io/Ready', 'status': 'True'}"
 
+#define UNREADY_A "{\"app\": {\"image\": \"A\", \"id\": \"1\", \"unready\": true}}"
+#define ILL \
+        { .image = "A", .is_unready = true }
+#define STILL_ILL \
+        { .image = "B", .hash = "new", .former = UNREADY_A, .is_unready = true }
+#define NOT_PULLED                                                      \
+        {                                                               \
+                .image = "B", .former = UNREADY_A,                      \
+                .waiting = "ImagePullBackOff: Back-off pulling image B" \
+        }
 #define OLD \
         { .image = "A" }
 #define NEW \
@@ -441,6 +457,24 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .id = "2", .former = FROM_A, .verified = "True" }, OLD } },
           ROLLOUT_PATCH_POD, "web-1", NULL },
 
+        /* pods that were not ready before: a healthy one proves the image, and the end does not wait for them */
+        { { DEPLOYMENT, .pods = { ILL, OLD }, .max_unavailable = "2" }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DEPLOYMENT, .pods = { ILL, OLD } }, ROLLOUT_PATCH_POD, "web-0", NULL },
+        { { DEPLOYMENT, .noted_sec = 60, .pods = { STILL_ILL, OLD } }, ROLLOUT_WAIT, "web-0", NULL },
+        { { DEPLOYMENT, .noted_sec = 61, .pods = { STILL_ILL, OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DEPLOYMENT, .noted_sec = 61, .pods = { STILL_ILL, NEW } }, ROLLOUT_PATCH_REPLICA_SET, "old", NULL },
+        { { DEPLOYMENT, .noted_sec = 61, .pods = { STILL_ILL, STILL_ILL } }, ROLLOUT_PATCH_REPLICA_SET, "old", NULL },
+        { { DEPLOYMENT, .source = "B", .noted_sec = 61, .pods = { STILL_ILL, NEW } }, ROLLOUT_HAND_BACK,
+          "pod \"web-0\": ", NULL },
+        { { STATEFUL, TURNED, .noted_sec = 61, .n_updated = 2, .pods = { NEW, STILL_ILL } }, ROLLOUT_HAND_BACK,
+          "pod \"web-1\": ", NULL },
+        { { DAEMON, TURNED, .noted_sec = 61, .pods = { STILL_ILL, OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DEPLOYMENT, .pods = { NOT_PULLED, OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DEPLOYMENT, .pods = { NOT_PULLED, ILL } }, ROLLOUT_STOP, "web-0", NULL },
+        { { DEPLOYMENT, .source = "B", .pods = { NOT_PULLED, NEW } }, ROLLOUT_HAND_BACK, "web-0", NULL },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .pods = { STILL_ILL, OLD } }, ROLLOUT_PATCH_POD, "web-0",
+          "\\\"unready\\\":true" },
+
         /* limits */
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A }, OLD, OLD }, .max_unavailable = "50%" },
           ROLLOUT_WAIT, "web-0", NULL },
@@ -478,8 +512,9 @@ static const PlanCase plan_rows[] = {
         /* StatefulSet: the highest ordinal first, with the label of the new revision */
         { { STATEFUL, .pods = { OLD, OLD } }, ROLLOUT_PATCH_WORKLOAD, NULL, "\"image\":\"B\"" },
         { { STATEFUL, TURNED, .is_behind = true, .pods = { OLD, OLD } }, ROLLOUT_WAIT, NULL, NULL },
-        { { STATEFUL, TURNED, .pods = { { .image = "A", .is_unready = true }, OLD } }, ROLLOUT_WAIT,
-          "until pod \"web-0\" is available", NULL },
+        { { STATEFUL, TURNED, .pods = { { .image = "A", .is_unready = true }, OLD } }, ROLLOUT_PATCH_POD, "web-0", NULL },
+        { { STATEFUL, TURNED, .pods = { { .image = "B", .hash = "new", .former = FROM_A, .is_unready = true }, OLD } },
+          ROLLOUT_WAIT, "web-0", NULL },
         { { STATEFUL, TURNED, .pods = { OLD, OLD } }, ROLLOUT_PATCH_POD, "web-1",
           "\"controller-revision-hash\":\"new\"" },
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { OLD, NEW } }, ROLLOUT_PATCH_POD, "web-0", NULL },
@@ -495,7 +530,7 @@ static const PlanCase plan_rows[] = {
 
         /* DaemonSet */
         { { DAEMON, .pods = { OLD } }, ROLLOUT_PATCH_WORKLOAD, NULL, NULL },
-        { { DAEMON, .template = "B", .pods = { OLD } }, ROLLOUT_WAIT, "revision", NULL },
+        { { DAEMON, .template = "B", .pods = { OLD } }, ROLLOUT_WAIT, "Revision", NULL },
         { { DAEMON, TURNED, .pods = { OLD } }, ROLLOUT_PATCH_POD, "web-0", "\"controller-revision-hash\":\"new\"" },
         { { DAEMON, TURNED, .n_updated = 1, .pods = { NEW } }, ROLLOUT_HAND_BACK, NULL, "\"type\":\"RollingUpdate\"" },
         { { DAEMON, TURNED, .n_updated = 1, .pods = { NEW, NEW } }, ROLLOUT_WAIT, "count", NULL },

@@ -33,6 +33,8 @@
 #define VERIFIED(status)                                                               \
         "{'type': 'inplaced.io/InPlaceVerified', 'status': '" status "', 'message': '" \
         "VALUE differs'}"
+#define CRASHED "}, 'lastState': {'terminated': {'exitCode': 7, 'reason': 'Error'}"
+#define UNREADY_A "{'app': {'image': 'A', 'id': '1', 'unready': true}}"
 #define RUNNING "'running': {}"
 #define STARTED(time) "}, 'lastState': {'terminated': {'startedAt': '" time "'}"
 #define BY_KRUISE(time)                                                                     \
@@ -53,6 +55,7 @@ typedef struct TestPod {
         const char *metadata;   /* more of it, as ", 'key': value" */
         const char *spec;       /* and of this */
         const char *phase;      /* NULL: "Running" */
+        const char *started;    /* its status.startTime; NULL: "" */
         bool is_behind;         /* the kubelet has not seen it as it is */
         bool has_no_generation; /* the kubelet does not say what it has seen */
 } TestPod;
@@ -66,11 +69,12 @@ static json_object *make_pod(const TestPod *pod) {
                 "{'metadata': {'name': 'web-1', 'generation': 2, 'labels': "
                 "{'controller-revision-hash': 'new'}, 'ownerReferences': [{'controller': true, "
                 "'uid': 'w'}], 'annotations': {}%s}, 'spec': {'containers': [{'name': 'app', "
-                "'image': '%s'}]%s}, 'status': {'phase': '%s', 'conditions': [%s], 'containerStatuses': "
+                "'image': '%s'}]%s}, 'status': {'phase': '%s', 'startTime': '%s', 'conditions': [%s], 'containerStatuses': "
                 "[{'name': 'app', 'containerID': '%s', 'state': {%s}}]%s}}",
                 or_else(pod->metadata, ""), pod->image, or_else(pod->spec, ""),
-                or_else(pod->phase, "Running"), or_else(pod->conditions, READY),
-                or_else(pod->id, "1"), or_else(pod->state, RUNNING),
+                or_else(pod->phase, "Running"), or_else(pod->started, ""),
+                or_else(pod->conditions, READY), or_else(pod->id, "1"),
+                or_else(pod->state, RUNNING),
                 pod->has_no_generation ? ""
                 : pod->is_behind       ? ", 'observedGeneration': 1"
                                        : ", 'observedGeneration': 2");
@@ -103,12 +107,13 @@ typedef struct PhaseCase {
         const char *name;
         TestPod pod;
         RolloutPhase phase;
-        const char *reason; /* NULL: none */
+        const char *reason; /* NULL: any */
         bool is_stateful;   /* of a StatefulSet; otherwise alone */
         int partition;
         bool is_undo;      /* back to A */
         bool is_of_kruise; /* of a CloneSet */
         int min_ready_sec;
+        const char *first; /* restarts at the beginning of the update; NULL: unknown */
         const char *noted; /* restarts of its containers when it was updated; NULL: it was not */
 } PhaseCase;
 
@@ -168,17 +173,17 @@ static const PhaseCase phase_rows[] = {
           { .image = "B", .id = "2", .former = FROM_A, .conditions = UNREADY }, ROLLOUT_UPDATING },
         { .name = "it does not run",
           { .image = "B", .id = "2", .state = WAITING("ContainerCreating", ""), .former = FROM_A }, ROLLOUT_UPDATING,
-          "ContainerCreating" },
+          "container app is being created" },
         { .name = "it has ended",
           { .image = "B", .id = "2", .state = "'terminated': {'reason': 'OOMKilled'}", .former = FROM_A },
-          ROLLOUT_UPDATING, "OOMKilled" },
+          ROLLOUT_UPDATING, "container app has ended (OOMKilled), and is started again" },
         { .name = "no node has room",
           { .image = "B", .id = "", .state = WAITING("ContainerCreating", ""), .former = FROM_A,
             .conditions = "{'type': 'PodScheduled', 'status': 'False', 'message': 'no node'}" },
-          ROLLOUT_UPDATING, "no node" },
+          ROLLOUT_UPDATING, "it has no node: no node" },
         { .name = "the agent has not verified it",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," VERIFIED("False") },
-          ROLLOUT_UPDATING, "VALUE differs" },
+          ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
         { .name = "the agent has",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," VERIFIED("True") }, ROLLOUT_UPDATED },
         { .name = "its controller made it, and it is not ready",
@@ -210,50 +215,81 @@ static const PhaseCase phase_rows[] = {
           ROLLOUT_UPDATED, .noted = "2" },
         { .name = "the image cannot be pulled",
           { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image B"), .former = FROM_A },
-          ROLLOUT_FAILED, "pulling image B" },
+          ROLLOUT_FAILED, "container app: pulling image B" },
         { .name = "the one before could not",
           { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image A"), .former = FROM_A },
-          ROLLOUT_UPDATING, "ImagePullBackOff" },
+          ROLLOUT_UPDATING },
         { .name = "one that is called similarly could not",
           { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling B-missing B.1 B:1 B@x r/B"), .former = FROM_A },
-          ROLLOUT_UPDATING, "ImagePullBackOff" },
+          ROLLOUT_UPDATING },
         { .name = "its name ends the sentence",
           { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "r/B or B: no."), .former = FROM_A },
-          ROLLOUT_FAILED, "r/B or B: no." },
+          ROLLOUT_FAILED, "container app: r/B or B: no." },
         { .name = "the kubelet tries again",
           { .image = "B", .id = "1", .state = WAITING("ErrImagePull", "pulling image B"), .former = FROM_A },
-          ROLLOUT_UPDATING, "ErrImagePull" },
+          ROLLOUT_UPDATING, "container app: ErrImagePull: pulling image B" },
         { .name = "its name is no reference",
           { .image = "B", .id = "1", .state = WAITING("InvalidImageName", "B is invalid"), .former = FROM_A },
-          ROLLOUT_FAILED, "B is invalid" },
+          ROLLOUT_FAILED, "container app: B is invalid" },
         { .name = "the new container crashes",
-          { .image = "B", .id = "2", .state = WAITING("CrashLoopBackOff", "back-off"), .former = FROM_A },
-          ROLLOUT_FAILED, "back-off" },
+          { .image = "B", .id = "2", .state = WAITING("CrashLoopBackOff", "back-off") CRASHED, .former = FROM_A },
+          ROLLOUT_FAILED, "container app ends with exit code 7 (Error) (image B); see kubectl logs web-1 -c app --previous" },
+        { .name = "it cannot be started",
+          { .image = "B", .id = "2", .former = FROM_A, .state = WAITING("CrashLoopBackOff", "back-off")
+            "}, 'lastState': {'terminated': {'exitCode': 128, 'reason': 'StartError', 'message': 'no such file'}" },
+          ROLLOUT_FAILED, "container app cannot be started (image B): no such file" },
+        { .name = "it has crashed twice since the update began",
+          { .image = "B", .id = "2", .former = FROM_A, .state = WAITING("CrashLoopBackOff", "back-off 2m40s restarting")
+            "}, 'restartCount': 5, 'lastState': {'terminated': {'finishedAt': '2001-09-09T01:45:40Z'}" },
+          ROLLOUT_UPDATING, "the kubelet starts app again in 1m40s (its back-off after several starts within ten minutes)",
+          .first = "3" },
+        { .name = "and once more",
+          { .image = "B", .id = "2", .former = FROM_A, .state = WAITING("CrashLoopBackOff", "back-off") "}, 'restartCount': 6, 'x': {" },
+          ROLLOUT_FAILED, "container app does not keep running (image B)", .first = "3" },
+        { .name = "it cannot be made",
+          { .image = "B", .id = "1", .state = WAITING("CreateContainerConfigError", "no config map"), .former = FROM_A },
+          ROLLOUT_FAILED, "container app: no config map" },
+        { .name = "the one before could not be made",
+          { .image = "B", .id = "1", .state = WAITING("CreateContainerConfigError", "no config map"), .former = FROM_A,
+            .is_behind = true }, ROLLOUT_UPDATING },
+        { .name = "its node is lost",
+          { .image = "B", .former = FROM_A, .conditions = UNREADY ", {'type': 'ContainersReady', 'status': 'True'}",
+            .spec = ", 'nodeName': 'n'" }, ROLLOUT_UPDATING, "its node \"n\" does not answer" },
+        { .name = "back, and its node is lost",
+          { .image = "B", .former = FROM_A, .conditions = UNREADY ", {'type': 'ContainersReady', 'status': 'True'}" },
+          ROLLOUT_OLD, .is_undo = true },
+        { .name = "back, and it was not ready before either",
+          { .image = "B", .former = UNREADY_A, .conditions = UNREADY }, ROLLOUT_OLD, .is_undo = true },
+        { .name = "back, and it is not ready yet", { .image = "B", .former = FROM_A, .conditions = UNREADY },
+          ROLLOUT_UPDATING, .is_undo = true },
+        { .name = "its sandbox has not started for two minutes",
+          { .image = "A", .id = "", .state = WAITING("ContainerCreating", "") , .spec = ", 'nodeName': 'n'",
+            .started = "2001-09-09T01:44:40Z" }, ROLLOUT_OLD },
         { .name = "the one before crashes",
           { .image = "B", .id = "1", .state = WAITING("CrashLoopBackOff", "back-off"), .former = FROM_A },
-          ROLLOUT_UPDATING, "CrashLoopBackOff" },
+          ROLLOUT_UPDATING },
         { .name = "the one before crashes, updated by OpenKruise",
           { .image = "B", .state = WAITING("CrashLoopBackOff", "back-off") STARTED("2001-01-01T09:00:00Z"),
             .metadata = BY_KRUISE("2001-01-01T10:00:00Z") },
-          ROLLOUT_UPDATING, "CrashLoopBackOff", .is_of_kruise = true },
+          ROLLOUT_UPDATING, .is_of_kruise = true },
         { .name = "the new one crashes, updated by OpenKruise",
           { .image = "B", .state = WAITING("CrashLoopBackOff", "back-off") STARTED("2001-01-01T10:00:01Z"),
             .metadata = BY_KRUISE("2001-01-01T10:00:00Z") },
-          ROLLOUT_FAILED, "back-off", .is_of_kruise = true },
+          ROLLOUT_FAILED, .is_of_kruise = true },
         { .name = "OpenKruise does not say when",
           { .image = "B", .state = WAITING("CrashLoopBackOff", "back-off") STARTED("2001-01-01T09:00:00Z"),
             .metadata = ", 'annotations': {'apps.kruise.io/inplace-update-state': '{'}" },
-          ROLLOUT_FAILED, "back-off", .is_of_kruise = true },
+          ROLLOUT_FAILED, .is_of_kruise = true },
         { .name = "the image before cannot be pulled",
           { .image = "A", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image A") }, ROLLOUT_OLD },
 
         /* what the kubelet does for the image before has to end first */
         { .name = "the kubelet is about to start it",
           { .image = "A", .id = "", .state = WAITING("ContainerCreating", ""), .spec = ", 'nodeName': 'n'" }, ROLLOUT_UPDATING,
-          "ContainerCreating" },
+          "container app is being created" },
         { .name = "an init container comes first",
           { .image = "A", .id = "", .state = WAITING("PodInitializing", ""), .spec = ", 'nodeName': 'n'" }, ROLLOUT_UPDATING,
-          "PodInitializing" },
+          "its init containers come first" },
         { .name = "it has no node",
           { .image = "A", .id = "", .state = WAITING("ContainerCreating", "") }, ROLLOUT_OLD },
         { .name = "it tries, and cannot",
@@ -278,7 +314,9 @@ static void check_phase(const PhaseCase *row) {
         cleanup(json_object_put_p) json_object *pod = make_pod(&row->pod);
         cleanup(json_object_put_p) json_object *workload = make_workload(row->min_ready_sec);
         cleanup(json_object_put_p) json_object *noted =
-                row->noted ? parse("{'web-1': {'restarts': %s}}", row->noted) : NULL;
+                row->noted   ? parse("{'web-1': {'restarts': %s}}", row->noted)
+                : row->first ? parse("{'web-1': {'first': %s}}", row->first)
+                             : NULL;
         cleanup(json_object_put_p) json_object *record = make_record(row->is_undo, row->partition);
         const RolloutView view = {
                 .kind = row->is_stateful    ? WORKLOAD_STATEFUL_SET
@@ -288,13 +326,14 @@ static void check_phase(const PhaseCase *row) {
                 .noted = noted,
                 .now_sec = NOW_SEC,
         };
-        const char *reason;
-        RolloutPhase phase = rollout_phase(&view, record, pod, &reason);
+        cleanup(free_p) char *reason = NULL;
+        RolloutPhase phase = rollout_phase(&view, record, pod);
 
+        assert_true(rollout_explain(&view, record, pod, &reason) >= 0);
         if (phase != row->phase)
                 fail_msg("%s: it is %s, not %s", row->name, rollout_phase_to_string(phase),
                          rollout_phase_to_string(row->phase));
-        if (!text_equal(reason, row->reason))
+        if (row->reason && !text_equal(reason, row->reason))
                 fail_msg("%s: \"%s\" instead of \"%s\"", row->name, or_else(reason, ""),
                          or_else(row->reason, ""));
 }
@@ -373,6 +412,10 @@ static void test_former(void **state) {
         } rows[] = {
                 { { .image = "A" }, "{'app': {'image': 'A', 'id': '1'}}" },
                 { { .image = "A", .id = "" }, "{'app': {'image': 'A', 'id': ''}}" },
+                { { .image = "A", .conditions = UNREADY },
+                  "{'app': {'image': 'A', 'id': '1', 'unready': true}}" },
+                { { .image = "A", .conditions = UNREADY "," CLOSED("InPlaceUpdate", "B") },
+                  "{'app': {'image': 'A', 'id': '1'}}" },
                 { { .image = "B", .former = FROM_A }, "{'app': {'image': 'A', 'id': '1'}}" },
                 { { .image = "B", .id = "2", .former = FROM_A },
                   "{'app': {'image': 'B', 'id': '2'}}" },
