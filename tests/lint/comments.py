@@ -17,6 +17,7 @@ CLEAN = (
     "agent/document/",
     "agent/image/",
     "agent/kube/",
+    "agent/pod/",
     "cri/",
 )
 REFUSED = {"what", "of", "one", "that", "its", "those", "who", "whose"}
