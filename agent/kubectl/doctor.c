@@ -106,8 +106,7 @@ static int report_rights(Doctor *doctor, RightsTask task, const RightsMissing *m
 
         if (!missing->text[0])
                 return add_fact(doctor, subject, "allowed");
-        if (text_format(&text, "%sthis user lacks %s",
-                        missing->n == 0 ? "allowed but for readiness gates: " : "",
+        if (text_format(&text, "%sthis user lacks %s", missing->n == 0 ? "allowed in part: " : "",
                         missing->text) < 0)
                 return -ENOMEM;
 

@@ -65,6 +65,7 @@ struct Preload {
         int64_t progress; /* the most that there was */
         uint64_t progress_usec;
         bool is_stalled;
+        bool is_away; /* not all nodes were shown yet */
         bool is_live; /* a table on a terminal, drawn again */
         uint64_t began_usec;
         uint64_t explained_usec; /* when it was said what is awaited; 0: not yet */
@@ -456,7 +457,7 @@ static int describe_wait(const Preload *preload, char **ret) {
         cleanup(preload_reasons_done) PreloadReasons awaited = PRELOAD_REASONS_INIT;
         int r = 0;
 
-        if (session_is_away(preload->session))
+        if (preload->is_away || session_is_away(preload->session))
                 return text_copy("the API server does not answer", ret);
 
         for (size_t i = 0; r >= 0 && i < preload->n_nodes; i++) {
@@ -508,19 +509,6 @@ static int draw(Preload *preload, bool is_last) {
         return r;
 }
 
-static int print_start(const Preload *preload) {
-        size_t n_more = preload->n_images - 1;
-        char more[48] = "";
-
-        if (preload->request->mode != PRELOAD_PULL)
-                return 0;
-        if (n_more > 0)
-                (void) snprintf(more, sizeof(more), " and %zu more image%s", n_more,
-                                n_more == 1 ? "" : "s");
-        return print_safe("preloading %s%s on %zu node%s", preload->request->images[0], more,
-                          preload->n_nodes, preload->n_nodes == 1 ? "" : "s");
-}
-
 /* On a terminal the table, drawn again; elsewhere lines, and the table in the end. */
 static int show(Preload *preload) {
         uint64_t now = now_usec(preload);
@@ -534,7 +522,6 @@ static int show(Preload *preload) {
         } else if (preload->explained_usec == 0) {
                 /* As if it had been said before: the next time is after QUIET_USEC. */
                 preload->explained_usec = now - (REPEAT_USEC - QUIET_USEC);
-                r = print_start(preload);
         } else if (now >= preload->explained_usec + REPEAT_USEC) {
                 preload->explained_usec = now;
                 r = explain_wait(preload);
@@ -568,13 +555,28 @@ static size_t share_of(const Preload *preload, const char *text, size_t otherwis
         return (size_t) number;
 }
 
-static void fix_nodes(Preload *preload) {
+static int print_start(const Preload *preload) {
+        size_t n_more = preload->n_images - 1;
+        char more[48] = "";
+
+        if (!preload->request->is_shown || preload->is_live ||
+            preload->request->mode != PRELOAD_PULL)
+                return 0;
+        if (n_more > 0)
+                (void) snprintf(more, sizeof(more), " and %zu more image%s", n_more,
+                                n_more == 1 ? "" : "s");
+        return print_safe("preloading %s%s on %zu node%s", preload->request->images[0], more,
+                          preload->n_nodes, preload->n_nodes == 1 ? "" : "s");
+}
+
+static int fix_nodes(Preload *preload) {
         const PreloadRequest *request = preload->request;
 
         preload->is_fixed = true;
         preload->limits.max_failures = share_of(preload, request->max_failures, SIZE_MAX);
         preload->limits.parallelism =
                 share_of(preload, request->parallelism ?: PRELOAD_PARALLELISM, 1);
+        return print_start(preload);
 }
 
 static bool is_over(const Preload *preload) {
@@ -592,11 +594,12 @@ static int is_done(void *userdata) {
         Preload *preload = userdata;
         int r = 0;
 
+        preload->is_away = false;
         if (!preload->is_fixed)
-                fix_nodes(preload);
+                r = fix_nodes(preload);
         note_time(preload);
-        if (preload->is_stalled)
-                return 1;
+        if (r < 0 || preload->is_stalled)
+                return r < 0 ? r : 1;
         if (!preload->jobs && preload->request->mode != PRELOAD_WATCH)
                 r = write_nodes(preload);
         if (r >= 0)
@@ -605,6 +608,16 @@ static int is_done(void *userdata) {
                 return r;
 
         return is_over(preload);
+}
+
+static int is_away(const Error *error, void *userdata) {
+        Preload *preload = userdata;
+        int r;
+
+        preload->is_away = true;
+        note_time(preload);
+        r = show(preload);
+        return r < 0 ? r : preload->is_stalled;
 }
 
 static SessionWatch watch_of_nodes(const Preload *preload) {
@@ -621,6 +634,7 @@ static int wait_for_nodes(Preload *preload, Error *reterr) {
         SessionWatch watches[SESSION_WATCHES_MAX];
         char fields[NODES_WATCHED_ALONE][300];
         size_t n = 0;
+        int r;
 
         if (!preload->request->labels && preload->n_nodes <= NODES_WATCHED_ALONE) {
                 for (; n < preload->n_nodes; n++) {
@@ -646,12 +660,17 @@ static int wait_for_nodes(Preload *preload, Error *reterr) {
                         .on_gone = on_job_gone,
                 };
 
-        return session_wait(preload->session,
-                            &(SessionWait){ .watches = watches,
-                                            .n_watches = n,
-                                            .is_done = is_done,
-                                            .userdata = preload },
-                            reterr);
+        r = session_wait(preload->session,
+                         &(SessionWait){ .watches = watches,
+                                         .n_watches = n,
+                                         .is_done = is_done,
+                                         .is_away = is_away,
+                                         .userdata = preload },
+                         reterr);
+        return r < 0 || !preload->is_away
+                       ? r
+                       : error_set(reterr, ERROR_TIMEOUT,
+                                   "the API server has not answered for ten minutes");
 }
 
 /* ImagePullJobs. */
@@ -747,9 +766,9 @@ static int create_jobs(Preload *preload, Error *reterr) {
         if (r < 0)
                 return r;
 
-        fix_nodes(preload);
-        if (preload->n_nodes == 0)
-                return 0;
+        r = fix_nodes(preload);
+        if (r < 0 || preload->n_nodes == 0)
+                return r;
 
         preload->jobs = calloc(preload->n_images, sizeof(*preload->jobs));
         if (!preload->jobs)

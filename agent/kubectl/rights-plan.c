@@ -41,6 +41,8 @@ const Right right_specs[] = {
         { "list watch patch", "apps", "replicasets", NULL, T(WORKLOAD_DEPLOYMENT), false, false },
         { "list watch", "apps", "controllerrevisions", NULL, T(WORKLOAD_STATEFUL_SET) | T(WORKLOAD_DAEMON_SET), false, false },
         { "list watch", "policy", "poddisruptionbudgets", NULL, OURS | T(RIGHTS_RESTART) | T(RIGHTS_RESTART_BY_REQUESTS), false, false },
+        { "get", KRUISE, "nodeimages", NULL, T(RIGHTS_IMAGES), true, true }, /* for --nodes */
+        { "delete", KRUISE, "imagepulljobs", NULL, T(RIGHTS_PRELOAD_BY_JOBS), false, true }, /* for --withdraw */
         { "patch", "", "pods", "status", OURS, false, true }, /* for readiness gates */
 };
 /* clang-format on */

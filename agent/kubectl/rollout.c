@@ -657,6 +657,9 @@ static int load(Rollout *rollout, const char *workload, Error *reterr) {
         if (rollout->limits.max_unavailable)
                 r = share_parse(rollout->limits.max_unavailable, 1, SHARE_ROUNDED_UP, &ignored,
                                 reterr);
+        if (r >= 0 && rollout->flags->no_preload && rollout->flags->require_preload)
+                return error_set(reterr, ERROR_INVALID,
+                                 "only one of --no-preload and --require-preload is possible");
         if (r >= 0)
                 r = rights_require(rollout->session, workload, reterr);
         if (r >= 0)

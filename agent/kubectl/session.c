@@ -839,6 +839,6 @@ int session_wait(Session *session, const SessionWait *wait, Error *reterr) {
 
         r = session_follow_new(session, wait->watches, wait->n_watches, wait->userdata, &follow);
         return r < 0 ? r
-                     : session_follow_wait(follow, wait->is_done, /* is_away= */ NULL,
-                                           wait->userdata, reterr);
+                     : session_follow_wait(follow, wait->is_done, wait->is_away, wait->userdata,
+                                           reterr);
 }

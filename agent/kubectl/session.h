@@ -99,7 +99,8 @@ typedef struct SessionWait {
         /* 1: the wait is over. 0: not yet. Negative: a local failure. Asked when all that is there was
          * shown, then after each change, and every second. */
         int (*is_done)(void *userdata);
-        void *userdata; /* of all callbacks */
+        int (*is_away)(const Error *error, void *userdata); /* see session_follow_wait() */
+        void *userdata;                                     /* of all callbacks */
 } SessionWait;
 
 #define SESSION_WATCHES_MAX 4

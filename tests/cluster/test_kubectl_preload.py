@@ -173,7 +173,7 @@ def test_interrupted_followed_and_withdrawn(inplace, hollow):
         nodes.release()
         output, errors = child.communicate(timeout=20 * SLOWLY)
     assert child.returncode == 0, errors
-    assert output.splitlines()[1].split()[1:3] == ["2", "2"]
+    assert output.splitlines()[-1].split()[1:3] == ["2", "2"]
 
     assert inplace.run("preload", "--withdraw", "r.io/app:2", *flags).code == 0
     assert nodes.tags("r.io/app") == []
@@ -274,6 +274,25 @@ def test_no_progress(inplace, hollow, folder):
     assert "1 node was not requested to pull" in errors and "--watch" in errors
 
 
+def test_no_answer_of_the_server(behind, hollow, folder):
+    """The wait for it has the same limit."""
+    api, inplace = behind
+    nodes = hollow(1)
+    jump = folder / "jump"
+    environment = clock.environment(clock.jumps_when_there(jump))
+    api.on("GET .*/nodeimages", api_faults.refuse(503))
+    with inplace.start("preload", "r.io/app:2", "--nodes", nodes.names[0], **environment) as child:
+        try:
+            assert child.stdout.readline() == "waiting: the API server does not answer\n"
+            jump.touch()
+            _, errors = child.communicate(timeout=30 * SLOWLY)
+        finally:
+            child.kill()
+    assert child.returncode == 1, errors
+    assert "the API server has not answered for ten minutes" in errors
+    assert nodes.tags("r.io/app") == []
+
+
 def test_nodes_without_an_agent(inplace, hollow):
     nodes = hollow(1)
     ran = inplace.run("preload", "r.io/app:2", "--nodes", f"{nodes.names[0]},no-such-node")
@@ -288,9 +307,9 @@ def test_nodes_without_an_agent(inplace, hollow):
     [
         (("--nodes=a", "-l", "b=c"), 2, "only one of"),
         (("--watch", "--withdraw"), 2, "only one of"),
-        (("--parallelism=0",), 1, "parallelism of 0"),
-        (("--parallelism=many",), 1, "many"),
-        (("--max-failures=101%",), 1, "101%"),
+        (("--parallelism=0",), 2, "at least 1"),
+        (("--parallelism=many",), 2, "many"),
+        (("--max-failures=101%",), 2, "101%"),
     ],
 )
 def test_bad_flags(inplace, flags, code, said):
@@ -370,7 +389,8 @@ def test_a_thousand_nodes(behind, hollow):
         "preload", "r.io/app:2", "-l", nodes.selector, "--parallelism=100", timeout=120 * SLOWLY
     )
     assert ran.code == 0, ran.stderr
-    assert ran.stdout.splitlines()[1].split()[1:3] == ["1000", "1000"]
+    row = rows(ran)["r.io/app:2"]
+    assert (row["NODES"], row["DONE"]) == ("1000", "1000")
     assert nodes.most_at_once <= 100
     patches = api.requests("^PATCH ")
     assert len({request.name for request in patches}) == 1000

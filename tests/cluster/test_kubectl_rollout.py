@@ -1350,6 +1350,7 @@ def test_no_agent_answers(cluster, make, inplace, registry, request, way):
     workload = make("deployment")
     fresh = registry.push_image("t/rollout", f"agent-{way}", [1 << 20, len(way)], busybox=True).reference
     update = ("set", "image", workload.name, f"main={fresh}")
+    assert inplace.run(*update, "--require-preload", "--no-preload").code == 1
     ran = inplace.run(*update, "--require-preload")
     assert ran.code == 1 and f"on node {cluster.node.name}: it has no NodeImage" in ran.stderr
 
