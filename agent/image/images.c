@@ -95,7 +95,7 @@ static int image_index_reserve(ImageIndex *index, size_t n_items) {
         return 0;
 }
 
-/* images_find_or_add() has made room for it. */
+/* images_add() has made room for it. */
 static void on_dirty(Image *image, void *userdata) {
         Images *images = userdata;
 

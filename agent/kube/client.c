@@ -294,7 +294,7 @@ static void describe_lateness(const KubeCall *call, bool is_silent, Error *ret) 
                                  http_peer_server(call->peer), seconds);
 }
 
-/* Ends the call. Its connection may be dead: if nothing at all arrives, the next calls get another
+/* Ends the call. Its connection may be dead: if nothing arrived since, the next calls get another
  * one. */
 static int kube_call_time_out(KubeCall *call, bool is_silent) {
         cleanup(error_done) Error error = ERROR_INIT;
