@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * This node as part of a cluster
+ * Connects this node to its cluster
  *
  * Discovers the version of NodeImage that the API server has, watches the one that is named like this
  * node, passes its desired images on, and writes their status back. While the server is away the agent
@@ -34,7 +34,7 @@ typedef struct ClusterOptions {
 /* Fails if it can never work, such as without the kubeconfig. Sends nothing yet. */
 int cluster_new(const ClusterOptions *options, Cluster **ret, Error *reterr);
 
-/* Lets go of the images; to be called before they are freed. */
+/* Releases the images; call it before they are freed. */
 void cluster_stop(Cluster *cluster);
 /* Call it after cluster_stop(). Returns NULL. */
 Cluster *cluster_free(Cluster *cluster);

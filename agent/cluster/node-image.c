@@ -103,7 +103,7 @@ static int clear(ClusterNodeImage *node_image) {
         return r;
 }
 
-/* Another UID is another object, whatever its name. */
+/* An object with another UID is another object, even of the same name. */
 static int identify(ClusterNodeImage *node_image, const KubeObject *object) {
         const char *uid = uid_of(node_image);
         int r;
@@ -141,7 +141,7 @@ static void set_error(ClusterNodeImage *node_image, Error *error, bool is_partia
         *error = ERROR_INIT;
 }
 
-/* Finished tags stay until a controller takes them out of the spec, so nothing expires here. */
+/* Nothing expires here: finished tags stay until a controller removes them from the spec. */
 static int set_desired_images(ClusterNodeImage *node_image, json_object *object) {
         cleanup(error_done) Error error = ERROR_INIT, skipped = ERROR_INIT;
         DesiredImages desired_images = DESIRED_IMAGES_INIT;
@@ -157,7 +157,7 @@ static int set_desired_images(ClusterNodeImage *node_image, json_object *object)
 
         set_error(node_image, &skipped, true);
 
-        /* OpenKruise's manager takes "docker.io/" out of the names. */
+        /* OpenKruise's manager strips "docker.io/" from names. */
         for (size_t i = 0; i < desired_images.n_items; i++) {
                 desired_images.items[i].ttl_sec = DESIRED_IMAGE_NO_LIMIT;
                 desired_images.items[i].is_hub = true;
@@ -221,8 +221,8 @@ static int set_done(ClusterNodeImage *node_image) {
         return 0;
 }
 
-/* The object is borrowed. A tag that cannot be used fails alone; a spec that cannot be used at all leaves
- * the last good one in force. */
+/* Applies the spec of the object, which is borrowed. An invalid tag fails alone; with an invalid
+ * spec the last good one stays in force. */
 static int take(ClusterNodeImage *node_image, const KubeObject *object) {
         int r;
 
@@ -241,7 +241,7 @@ static int take(ClusterNodeImage *node_image, const KubeObject *object) {
         return set_done(node_image);
 }
 
-/* The owner of a request that is from another NodeImage than this one, or NULL. */
+/* Finds the owner of a request by another NodeImage than this one, or NULL. */
 static const char *find_other_owner(const ClusterNodeImage *node_image) {
         for (size_t i = 0; i < images_count(node_image->images); i++)
                 for (const ImageRequest *request =
@@ -254,8 +254,8 @@ static const char *find_other_owner(const ClusterNodeImage *node_image) {
         return NULL;
 }
 
-/* The watch has shown everything for the first time: what a previous run has done is claimed now, or
- * never. */
+/* The watch has synced for the first time: ends the restoring of the previous run's state, and
+ * drops the requests of former NodeImages. */
 static int drop_other_owners(ClusterNodeImage *node_image) {
         const char *owner;
 
@@ -716,7 +716,7 @@ static int notify_owners(KubeEvents *events, const DesiredImage *desired, const 
         return r;
 }
 
-/* subject: what the event is about. The status is final. */
+/* subject: the object of the event. The status is final. */
 static int send_outcome(KubeEvents *events, const KubeReference *subject,
                         const DesiredImage *desired, const ImageStatus *status) {
         cleanup(free_p) char *reference = NULL, *message = NULL;

@@ -33,7 +33,7 @@ typedef struct ClusterNodeImageOptions {
 
 /* Begins to watch. */
 int cluster_node_image_new(const ClusterNodeImageOptions *options, ClusterNodeImage **ret);
-/* Lets go of the images. Takes NULL, returns NULL. */
+/* Releases the images. Takes NULL, returns NULL. */
 ClusterNodeImage *cluster_node_image_free(ClusterNodeImage *node_image);
 
 /* Ends all back-offs, since the server is known to answer. */

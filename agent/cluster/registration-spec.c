@@ -19,8 +19,8 @@
 #define REGISTRATION_LABEL "app.kubernetes.io/managed-by"
 #define REGISTRATION_LABEL_VALUE "inplaced"
 
-/* Metadata with the uid and the resourceVersion of the object, owned by the caller; NULL: no memory.
- * The server refuses a patch with them if the object has changed since, or is another one. */
+/* Makes metadata with the UID and the resourceVersion of the object, owned by the caller; NULL: no
+ * memory. With them the server refuses a patch if the object has changed or was recreated. */
 static struct json_object *make_guard(struct json_object *object) {
         static const char *const keys[] = { "uid", "resourceVersion" };
         cleanup(json_object_put_p) json_object *guard = json_object_new_object();
@@ -65,7 +65,7 @@ bool registration_spec_is_ours(struct json_object *object) {
         return has_label(object, REGISTRATION_LABEL, REGISTRATION_LABEL_VALUE);
 }
 
-/* The labels that the object should have. */
+/* Makes the wanted labels of the object. */
 static int make_labels(struct json_object *node, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *labels = json_object_new_object();
         struct json_object *source = get_labels(node);
@@ -91,7 +91,7 @@ static int make_labels(struct json_object *node, struct json_object **ret) {
         return 0;
 }
 
-/* A list of the Node alone; NULL: no memory. */
+/* Makes ownerReferences with the Node; NULL: no memory. */
 static struct json_object *make_owners(const char *name, const char *uid) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array_ext(1);
         cleanup(json_object_put_p) json_object *owner =

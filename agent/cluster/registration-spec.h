@@ -23,7 +23,7 @@
 int registration_spec_body(struct json_object *node, const char *version, struct json_object **ret,
                            Error *reterr);
 
-/* A Node that runs no containers of its own. */
+/* Returns whether the Node is virtual and runs no containers of its own. */
 bool registration_spec_is_virtual(struct json_object *node);
 
 /* The object has the agent's label. */

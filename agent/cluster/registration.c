@@ -63,7 +63,7 @@ static int write_node_image(const RegistrationApi *api, KubePatch *patch, KubePa
                                       });
 }
 
-/* The Node that came. The caller owns *ret. Refuses what is no JSON object. */
+/* Parses the received Node. The caller owns *ret. Fails if the text is no JSON object. */
 static int read_node(const KubeReply *reply, struct json_object **ret, Error *reterr) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
@@ -116,11 +116,11 @@ typedef struct RegistrationKeep {
         uint64_t labels_usec;
 
         struct json_object *object;
-        bool is_outdated; /* a patch of the object was sent, so the watch will show another one */
+        bool is_outdated;    /* a patch was sent, and the watch will show the new object */
         bool are_labels_due; /* read the Node next */
         size_t n_tags; /* number of tags that the pending patch removes; 0: it changes labels */
 
-        KubePatch write;      /* or the reading of the Node */
+        KubePatch write;      /* pending write, or the read of the Node */
         Timer labels;         /* the next comparison of the labels */
         sd_event_source *end; /* the next tag whose time is over; by the wall clock */
         Timer rest;           /* pause after a failure */
@@ -392,7 +392,7 @@ static int keep_kick(RegistrationKeep *keep) {
 /* Creation */
 
 typedef enum RegistrationState {
-        REGISTRATION_UNSYNCED, /* the watch has not shown everything */
+        REGISTRATION_UNSYNCED, /* the watch is not synced */
         REGISTRATION_PRESENT,  /* there is an object, of any author */
         REGISTRATION_WAITING,  /* waits for a controller, for the watch, or for the Node */
         REGISTRATION_ASKING,
@@ -458,7 +458,7 @@ static int on_created(const KubePatchAnswer *answer, void *userdata) {
                          "Created the NodeImage \"%s\", since no controller did.",
                          registration->api.node_name);
 
-        /* The watch was faster than the answer. */
+        /* The watch has shown the object before the answer. */
         if (registration->state == REGISTRATION_PRESENT)
                 return 0;
         if (answer->error && answer->outcome != KUBE_PATCH_CONFLICT)

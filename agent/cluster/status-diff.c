@@ -16,8 +16,7 @@
 /*
  * The tags of an image in the status of a NodeImage
  *
- * Any writer may have made it, so nothing is taken for granted: what is invalid is passed over.
- * Nothing is changed.
+ * Any writer may have made it, so the code checks all types and skips invalid parts. It changes nothing.
  */
 
 static bool has_version(struct json_object *entry, int64_t version) {
@@ -157,7 +156,7 @@ static size_t guess_index(struct json_object *list, const char *tag) {
         return low;
 }
 
-/* Finds one tag that finishes the version. Quick if the list is sorted, as it should be. */
+/* Finds a tag that is finished for the version; fast if the list is sorted, as it should be. */
 static struct json_object *find_finished(struct json_object *images, const char *name,
                                          const char *tag, int64_t version) {
         struct json_object *list = get_list(images, name);
@@ -283,7 +282,7 @@ static void diff_count(Diff *diff, struct json_object *item) {
         diff->counts[counts[observed_phase(item)]]++;
 }
 
-/* The entries of one name. */
+/* Compares the entries of one name. */
 static int diff_image(Diff *diff, const StatusEntry **entries, size_t n_entries) {
         cleanup(json_object_put_p) json_object *tags = json_object_new_array_ext((int) n_entries);
         cleanup(observed_tags_done) ObservedTags observed = { .list = NULL };
@@ -437,7 +436,7 @@ static int diff_add_images(Diff *diff, struct json_object *status) {
         if (diff->observed_images || !json_object_object_get(diff->observed, "imageStatuses"))
                 return 0;
 
-        diff->difference = STATUS_DIFFERENT; /* it is there, but no object */
+        diff->difference = STATUS_DIFFERENT; /* present, but not an object */
         return patch_add_null(status, "imageStatuses");
 }
 

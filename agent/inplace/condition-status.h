@@ -40,7 +40,7 @@ typedef struct ConditionContainer {
         bool is_environment_stale;
         bool comes_back; /* the kubelet starts it again, with the new environment */
         bool is_static;  /* a file of the node decides on its environment, not its metadata */
-        bool has_failed; /* a restart did not heal it */
+        bool has_failed; /* a restart did not help */
 } ConditionContainer;
 
 typedef struct Condition {

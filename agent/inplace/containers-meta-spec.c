@@ -16,7 +16,7 @@
 #define DEPTH_MAX 8
 #define TEXT_MAX ((size_t) 256 * 1024) /* limit of an object's annotations together */
 
-/* A negative number is 0. */
+/* Takes a negative number as 0. */
 static uint64_t get_number(json_object *object, const char *key) {
         json_object *value = json_get(object, key, json_type_int);
 
@@ -37,7 +37,7 @@ static int add_json(ContainersMeta *meta, json_object *json) {
         return entry.name[0] ? containers_meta_add(meta, &entry) : 0;
 }
 
-/* NULL: it cannot be understood. */
+/* NULL: the text is invalid. */
 static json_object *parse(const char *text) {
         const JsonLimits limits = { .size = TEXT_MAX, .depth = DEPTH_MAX };
         json_object *json = NULL;

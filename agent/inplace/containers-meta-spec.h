@@ -39,7 +39,7 @@ int containers_meta_add(ContainersMeta *meta, const ContainersMetaEntry *entry);
 /* NULL: none of that name. */
 const ContainersMetaEntry *containers_meta_find(const ContainersMeta *meta, const char *name);
 
-/* The same entries in the same order. */
+/* Returns whether both have the same entries in the same order. */
 bool containers_meta_equal(const ContainersMeta *a, const ContainersMeta *b);
 
 /* Compact JSON; the caller owns *ret. */

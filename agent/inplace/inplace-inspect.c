@@ -20,7 +20,7 @@ DEFINE_CLEANUP(Inspection *, inspection_free)
 
 /* Decides what to inspect and when, and applies the answers. */
 
-/* Ordinary init containers have ended when anything here matters. */
+/* Skips ordinary init containers, which have ended before any inspection matters. */
 static bool is_inspected(const PodContainer *state) {
         return state->kind != POD_CONTAINER_INIT && state->container_id[0];
 }
@@ -78,7 +78,7 @@ bool inplace_pod_is_settled(const InPlacePod *pod) {
         return pod->inspection.n_failures > 0 || !pod_wants_list(pod);
 }
 
-/* The runtime is the one of the container that the pod's status named. */
+/* Makes the full ID with the runtime of the container in the pod's status. */
 static int fact_set(InPlaceContainer *container, const InspectionAnswer *answer) {
         const char *named = container->inspected_id;
         const char *end = strstr(named, "://");
@@ -326,7 +326,7 @@ int inplace_pod_inspect(InPlacePod *pod) {
                 return 0;
         }
 
-        /* The runtime's return leads here again. */
+        /* The return of the runtime causes another inspection. */
         if (!client)
                 return 0;
         if (inspection->retry_usec > now) {

@@ -35,7 +35,7 @@ typedef struct InPlaceFact {
         uint64_t kubelet_hash;
         uint32_t env_hash; /* 0: unknown */
         bool knows_env;
-        bool was_running; /* when the runtime was asked */
+        bool was_running; /* it ran at the time of the inspection */
 } InPlaceFact;
 
 /* The reason of a stop. The name of the stop's owner contains it, so that the next run of the agent

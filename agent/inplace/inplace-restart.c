@@ -111,7 +111,7 @@ int inplace_pod_poll(InPlacePod *pod) {
                 return 0;
         }
 
-        /* The runtime's return leads here again. */
+        /* The return of the runtime causes another poll. */
         if (pod->poll || !client)
                 return 0;
         if (pod->poll_usec > now) {
@@ -545,7 +545,7 @@ static int explain_plan(const InPlaceContainer *container, RestartPlan plan, cha
                            state->name, state->restart_policy);
 }
 
-/* Once for each value that is asked for. */
+/* Logs each plan once for each expected hash. */
 static int container_report_plan(InPlaceContainer *container, RestartPlan plan) {
         cleanup(free_p) char *message = NULL;
 
@@ -647,7 +647,8 @@ int inplace_pod_restart(InPlacePod *pod) {
                 if (r < 0)
                         return r;
 
-                /* Whatever is planned: a stop also waits for its answer if the pod is over. */
+                /* Done for any plan: a stop waits for the answer of its check even if the pod is
+                 * over. */
                 r = container_check(container);
                 if (r < 0)
                         return r;

@@ -15,7 +15,7 @@
 #include "agent/inplace/pod-patch-spec.h"
 #include "agent/pod/gate-spec.h"
 
-/* A container that ends by itself is back soon, as a rule. */
+/* Time before "not running" is written: a container that ends by itself is usually back soon. */
 #define NOT_RUNNING_USEC (10 * USEC_PER_SEC)
 
 #define WRITES_MAX 8
@@ -230,7 +230,7 @@ static bool is_passing(InPlacePod *pod, ConditionReason reason, bool is_first) {
         return is_first || pod->not_running_usec + NOT_RUNNING_USEC > now;
 }
 
-/* The status of the pod names a container that the runtime has replaced already. */
+/* The pod's status has a container that the runtime has already replaced. */
 static bool is_behind(const InPlacePod *pod) {
         for (size_t i = 0; i < pod->n_containers; i++) {
                 const PodContainer *state = inplace_container_state(&pod->containers[i]);
@@ -349,7 +349,7 @@ static void text_drop(InPlaceText *text, InPlaceFieldKind kind) {
         }
 }
 
-/* Leaves the first of several. */
+/* Keeps only the first of several fields. */
 static void text_split(InPlaceText *text) {
         bool has_one = false;
 
@@ -524,7 +524,7 @@ static int pod_write_succeeded(InPlacePod *pod, const char *version, InPlaceText
         pod->is_split = false;
         pod->unwritten_usec = 0;
 
-        /* The answer lacks the version of the pod: the watch will show it. */
+        /* The reply lacks the version of the pod, which the watch will show. */
         if (!version) {
                 pod->write_state = INPLACE_WRITE_DROPPED;
                 return 0;
@@ -559,7 +559,8 @@ static int on_answered(const KubePatchAnswer *answer, void *userdata) {
         return inplace_pod_reconcile(pod);
 }
 
-/* After the agent has started, all pods come at once, and on all nodes if it was updated. */
+/* Adds jitter: after the agent's start all pods need writes at once, and on all nodes after an
+ * update of the agent. */
 static bool is_of_start(const InPlacePod *pod) {
         return !pods_are_synced(pod->inplace->context->pods) && !pod->pod->meta;
 }

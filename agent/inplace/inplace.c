@@ -14,7 +14,7 @@
 
 DEFINE_CLEANUP(InPlace *, inplace_free)
 
-/* A stop comes first: the owner of the pod waits for it. */
+/* Stops come first, since the owner of the pod waits for them. */
 int inplace_pod_reconcile(InPlacePod *pod) {
         int r;
 
@@ -216,7 +216,8 @@ int inplace_runtime_changed(InPlace *inplace) {
         return inplace_reconcile_all(inplace);
 }
 
-/* A name that the runtime searches for may mean any image of that repository. */
+/* A short name, for which the runtime searches registries, may mean any image of that
+ * repository. */
 static bool may_mean(const char *text, ShortNames short_names, const ImageRef *image) {
         ImageRef ref;
 

@@ -17,8 +17,8 @@
 
 typedef struct InPlace InPlace;
 
-/* The context is borrowed; its on_changed runs when a pod was written to, or could not be: inplace_error()
- * may differ then. has_condition: write the condition, too. */
+/* The context is borrowed; its on_changed runs after each write to a pod, or its failure, when
+ * inplace_error() may have changed. has_condition: write the condition, too. */
 int inplace_new(const PodContext *context, bool has_condition, InPlace **ret);
 /* Stops that have begun go on, without an owner. */
 InPlace *inplace_free(InPlace *inplace);

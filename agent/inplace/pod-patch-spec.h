@@ -16,7 +16,7 @@ typedef struct PodPatch {
         const char *status; /* status of the condition; NULL: it stays as it is */
         const char *reason;
         const char *message;
-        int64_t changed_sec; /* when the status changed, since 1970; -1: it did not */
+        int64_t changed_sec; /* time of the status' change, since 1970; -1: unchanged */
 
         const char *gate; /* reason to open the gate, see gate-spec.h; NULL: it stays as it is */
         int64_t opened_sec;

@@ -18,8 +18,8 @@ typedef enum RestartPlan {
         RESTART_PLAN_AWAIT,       /* it is being stopped, or was: wait for its successor */
         RESTART_PLAN_FOR_KUBELET, /* the kubelet will restart it */
         RESTART_PLAN_FOR_SYNC,    /* wait until the kubelet has the new metadata for sure */
-        RESTART_PLAN_FOR_RETRY,   /* stopping it failed a while ago */
-        RESTART_PLAN_SKIP,        /* nothing would start it again */
+        RESTART_PLAN_FOR_RETRY,   /* a stop failed a while ago */
+        RESTART_PLAN_SKIP,        /* the kubelet would not start it again */
         RESTART_PLAN_GIVE_UP,     /* a restart did not help */
         RESTART_PLAN_STOP,
         _RESTART_PLAN_MAX,

@@ -70,7 +70,7 @@ static int hash(json_object *list, bool is_process, char *const *names, uint32_t
         return env_hash(values, n, ret);
 }
 
-/* NULL: it cannot be understood. */
+/* NULL: the text is invalid. */
 static json_object *parse(const char *text) {
         const JsonLimits limits = { .size = TEXT_MAX, .depth = DEPTH_MAX };
         json_object *json = NULL;

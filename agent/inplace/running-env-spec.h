@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The environment that a container was made with, from what the runtime reports about it
+ * Hashes the environment that a container was made with, from the runtime's report
  *
  * Only its hash leaves this file: values of an environment may be secrets. Pure.
  */

@@ -13,7 +13,7 @@
 #include "agent/pod/runtime-pods.h"
 #include "cri/client.h"
 
-/* A container that runs. The texts are of the runtime's pods, unless they are owned. */
+/* A running container. Texts are borrowed from the runtime's pods, unless noted. */
 typedef struct Item {
         const RuntimePod *pod;
         const RuntimeContainer *container;
@@ -29,7 +29,7 @@ struct Verify {
         const Pods *api_pods;
         char *namespace;
         char *pod;
-        bool records_names; /* the runtime has a name of the image in ContainerStatus */
+        bool records_names; /* the runtime reports a name of the image in ContainerStatus */
         RuntimePodsCall *call;
         RuntimePods pods;
         RpcCall *status_call;

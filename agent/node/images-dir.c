@@ -29,7 +29,8 @@
 #define CHECK_USEC (60 * SEC) /* period of scans, since targets of links are not watched */
 #define CHECK_MISSING_USEC (2 * SEC)
 
-/* A file that changes twice within a tick of the kernel's clock looks the same afterwards. */
+/* A file that changes twice within a tick of the kernel's clock keeps its time, so a recent one is
+ * read again. */
 #define TICK_USEC ((int64_t) 10000)
 #define AGAIN_AFTER_TICK_USEC (20 * MSEC)
 #define AGAIN_AFTER_WRITE_USEC SEC
@@ -76,7 +77,7 @@ struct ImagesDir {
         uint64_t burst_usec; /* time of the first event since the last scan */
         uint64_t rest_usec;  /* no event causes a scan before */
         bool is_started;     /* scanned to the end, once */
-        bool is_scanning;    /* the next turn goes on, and lists the folder anew */
+        bool is_scanning;    /* the scan continues in the next turn, which lists the folder again */
 
         ImagesList list;
         Error error;
@@ -603,7 +604,7 @@ static void watch_done(Watch *watch) {
         *watch = (Watch){ .source = NULL };
 }
 
-/* Watches the folder behind fd from now on, instead of what was watched before. */
+/* Watches the folder behind fd from now on, instead of the former one. */
 static int watch_folder(Watch *watch, ImagesDir *dir, int fd, uint32_t events,
                         sd_event_inotify_handler_t handler) {
         struct stat status;
@@ -637,7 +638,7 @@ static int images_dir_watch_above(ImagesDir *dir) {
         return watch_folder(&dir->above, dir, fd, FOLDER_EVENTS, on_above);
 }
 
-/* Scans the folder behind fd. Returns what images_list_scan() returns, or a refusal. */
+/* Scans the folder behind fd. Returns the result of images_list_scan(), or an error. */
 static int images_dir_scan_inside(ImagesDir *dir, int fd, Error *reterr) {
         uint64_t again_usec, now = images_dir_now(dir);
         int r, k;

@@ -25,9 +25,9 @@
 #define NODE_IMAGE_SHORT_NAMES "inplaced.io/short-names"
 #define SHORT_NAMES_ARE_SEARCHED "Searched" /* else they are Docker Hub's */
 
-/* A desired image as the object shows it: the reverse of image-spec.h. */
+/* Desired images as JSON: the reverse of image-spec.h */
 
-/* Takes the value over; NULL means that there was no memory for it. */
+/* Takes the value over; NULL: no memory. */
 static bool add(json_object *object, const char *key, json_object *value) {
         return value && json_object_object_add(object, key, value) == 0;
 }
@@ -97,7 +97,7 @@ static json_object *policy_to_json(const DesiredImage *desired) {
         return ok ? take_ptr(object) : NULL;
 }
 
-/* An entry of spec.images.NAME.tags with all owners of the image. NULL: no memory. */
+/* Makes an entry of spec.images.NAME.tags with all owners of the image. NULL: no memory. */
 static json_object *desired_tag_to_json(const DesiredImage *desired, const Image *image) {
         cleanup(json_object_put_p) json_object *tag = json_object_new_object();
         const char *policy = desired->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent";
@@ -152,7 +152,7 @@ static json_object *sandbox_to_json(const DesiredImage *desired) {
         return ok ? take_ptr(object) : NULL;
 }
 
-/* Appends ", KEY: VALUE" and lets go of the value. */
+/* Appends ", KEY: VALUE" and releases the value. */
 static int print_member(char **text, const char *key, json_object *value) {
         cleanup(json_object_put_p) json_object *owned = value;
         char *longer;
@@ -166,8 +166,8 @@ static int print_member(char **text, const char *key, json_object *value) {
         return 0;
 }
 
-/* The members that belong to all tags of a name, as text that follows the tags: ", \"pullSecrets\":
- * [...]" or "". The caller owns it. */
+/* Formats the members for all tags of a name, as text behind the tags: ", \"pullSecrets\": [...]"
+ * or "". The caller owns it. */
 static int desired_shared_to_text(const DesiredImage *desired, char **ret) {
         cleanup(free_p) char *text = strdup("");
         int r = text ? 0 : -ENOMEM;
@@ -208,7 +208,7 @@ static json_object *outcome_to_json(const Image *image, const ImageRequest *requ
 
 /* Writing. */
 
-/* Prints one value and lets go of it. NULL: there was no memory for it. */
+/* Prints a value and releases it. NULL: no memory. */
 static int print_json(FILE *file, json_object *value) {
         const char *text;
 
@@ -570,8 +570,8 @@ static int64_t version_of(const OwnerRef *owner) {
         return owner->resource_version ? strtoll(owner->resource_version, NULL, 10) : 0;
 }
 
-/* Takes the owner over. The owners of the merged desired image are not the request's, but for the
- * reference to itself. */
+/* Takes the owner over. Of the merged image's owners, the request keeps only the reference to
+ * itself. */
 static int add_request(RestoredList *list, const DesiredImage *desired, char *owner,
                        const OwnerRef *reference, int64_t version) {
         Restored *items;

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * This node as a NodeImage object
+ * Writes this node as a NodeImage object, and reads it back
  *
  * The spec has the merged desired images and the status their state, in the schema of
  * apps.kruise.io/v1alpha1 (compatible with OpenKruise's NodeImage). The owners of an image are its
@@ -26,7 +26,7 @@ typedef struct NodeImageOptions {
 /* Writes it entry by entry, so that a thousand images take no more memory than one. */
 int node_image_write(const NodeImageOptions *options, FILE *file);
 
-/* The same as a text that the caller owns. */
+/* Makes a text of it that the caller owns. */
 int node_image_to_text(const NodeImageOptions *options, char **ret);
 
 /* A hash of all that the object has about an image. Never 0. */

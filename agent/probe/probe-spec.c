@@ -109,8 +109,9 @@ static int read_numbers(struct json_object *probe, const JsonPath *path, ProbeSp
         return r;
 }
 
-/* A probe reaches its own pod alone: with a host, an author of the object could make the agent connect
- * from the node's network to anything. OpenKruise's webhook refuses hosts, too. */
+/* Refuses a host, so that a probe reaches only its own pod: otherwise an author of the object could
+ * make the agent connect from the node's network to anything. OpenKruise's webhook refuses hosts,
+ * too. */
 static int check_probe(const ProbeSpec *spec, Error *reterr) {
         if (spec->handler.kind == HANDLER_NONE)
                 return error_set(reterr, ERROR_INVALID,

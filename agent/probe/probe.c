@@ -18,7 +18,7 @@
 #define REDIRECTS_MAX 10
 #define USER_AGENT "kube-probe/inplaced"
 
-/* Equal results in a row. */
+/* Number of equal results in a row. */
 typedef struct Count {
         ProbeState state;
         unsigned n;

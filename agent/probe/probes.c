@@ -45,7 +45,7 @@ struct Probes {
 
         Probe **items; /* by uid and name */
         size_t n_items;
-        bool was_shown; /* the first object's probes begin within a period, not at once */
+        bool was_shown; /* spreads the probes of the first object over a period */
         LogOnce logged;
 
         /* The object; uid NULL: there is none. */

@@ -27,7 +27,7 @@ typedef struct RequestContainer {
 } RequestContainer;
 
 typedef struct RequestContainers {
-        RequestContainer *items; /* as in the spec; NULL: none were set */
+        RequestContainer *items; /* in the order of the spec; NULL: not set */
         size_t n_items;
 } RequestContainers;
 

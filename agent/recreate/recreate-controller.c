@@ -21,7 +21,7 @@
 #define LOOK_AGAIN_SEC 60    /* pause at most, since clocks may be set */
 #define TEXT_MAX ((size_t) 64 << 10)
 
-/* The gate of the pod's readiness */
+/* The pod's readiness gate */
 
 static int gate_done(RecreateRequest *request) {
         kube_patch_succeed(&request->write);
@@ -55,7 +55,7 @@ static int on_gate_patched(const KubePatchAnswer *answer, void *userdata) {
         return gate_done(request);
 }
 
-/* With a body, a patch of its status. */
+/* Gets the pod, or patches its status if there is a body. */
 static int call_pod(RecreateRequest *request, struct json_object *body,
                     KubePatchAnswered on_answered) {
         return kube_patch_send(&request->write,
@@ -178,7 +178,7 @@ static int prove(RecreateRequest *request) {
                                });
 }
 
-/* Makes the pod unready, or ready again as far as this request is concerned. */
+/* Makes the pod unready, or removes this request from those that keep it unready. */
 static int set_gate(RecreateRequest *request, bool is_closed) {
         if (request->gate == REQUEST_GATE_FOUND_CLOSED)
                 return prove(request);
@@ -320,7 +320,7 @@ static uint64_t get_action_usec(const RecreateRequest *request, RecreateAction a
         return request->write.rest_usec > usec ? request->write.rest_usec : usec;
 }
 
-/* The pod of a request that is deleted must not stay unready. */
+/* The pod must not stay unready after the deletion of the request. */
 static RecreateAction action_of_gone(const RecreateRequest *request) {
         return recreate_controller_owes_gate(request) && recreate_request_pod(request)
                        ? RECREATE_ACTION_OPEN_GATE

@@ -39,7 +39,7 @@ typedef struct RecreateFact {
         bool is_in_pod; /* the pod has such a container */
         bool is_ready;  /* the pod's status shows this very container as running and ready */
 
-        /* Our stop. */
+        /* The agent's stop. */
         bool is_stopping;
         uint64_t rest_usec; /* pause before the next attempt */
 } RecreateFact;

@@ -910,7 +910,7 @@ static int serve(RecreateRequest *request) {
         }
         if (!runtime) {
                 request->list.is_due = true;
-                return 0; /* recreate_runtime_changed() follows */
+                return 0; /* waits for recreate_runtime_changed() */
         }
         if (request->list.is_due || request->list.call)
                 return ask_runtime(request, runtime_client(runtime));

@@ -116,7 +116,7 @@ int recreate_request_end(RecreateRequest *request);
 
 /* The agent neither stops containers nor decides anything for it any more. */
 bool recreate_request_is_over(const RecreateRequest *request);
-/* A stop has begun that no other request of the pod may disturb. */
+/* A stop of this request has begun, so no other request of the pod may be served. */
 bool recreate_request_is_stopping(const RecreateRequest *request);
 /* The request is gone, and nothing is left to do or to write. */
 bool recreate_request_is_done(const RecreateRequest *request);

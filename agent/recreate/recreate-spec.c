@@ -133,7 +133,7 @@ static int read_drain_time(const char *text, RecreateSpec *spec) {
         return spec->bad_drain ? 0 : -ENOMEM;
 }
 
-/* A condition without a time is one that begins now, as its observer sees it. */
+/* A condition without a time counts as begun when the agent first sees it. */
 static void read_condition(struct json_object *status, RecreateSpec *spec) {
         struct json_object *condition = find_named(json_get(status, "conditions", json_type_array),
                                                    "type", RECREATE_CONDITION_DRAINED);
@@ -146,7 +146,7 @@ static void read_condition(struct json_object *status, RecreateSpec *spec) {
                 (void) rfc3339_parse(time, &spec->drained_at);
 }
 
-/* An annotation is JSON in a text. */
+/* Parses the JSON in the text of an annotation. */
 static int read_annotations(struct json_object *annotations, RecreateSpec *spec) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
         cleanup(error_done) Error ignored = ERROR_INIT;

@@ -60,7 +60,7 @@ static bool is_meant(const RuntimePod *pod, const RestartQuestion *question) {
                (!question->namespace[0] || strcmp(pod->namespace, question->namespace) == 0);
 }
 
-/* The namespaces in words: "a, b and c". */
+/* Joins the namespaces: "a, b and c". */
 static int list_namespaces(const RuntimePods *running, const RestartQuestion *question,
                            char **ret) {
         const char *names[NAMESPACES_SHOWN + 1], *last = "";
@@ -104,7 +104,7 @@ static int refuse_ambiguous(const RuntimePods *running, const RestartQuestion *q
                          question->pod, namespaces);
 }
 
-/* The runtime keeps containers that have ended for a while, at least the last one of each. */
+/* The runtime keeps ended containers for a while, at least the last one of each name. */
 static bool has_ended(const RuntimePods *pods, const RestartQuestion *question) {
         for (size_t i = 0; i < pods->n_items; i++) {
                 const RuntimePod *pod = &pods->items[i];

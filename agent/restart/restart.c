@@ -33,7 +33,7 @@ typedef struct RestartItem {
         size_t index;           /* in the pod's spec, if that is known */
         bool comes_back;        /* as far as known */
         bool was_added;         /* the stop was added */
-        char *stays_down;       /* why nothing starts it again; NULL: it comes back */
+        char *stays_down;       /* why the kubelet will not start it again; NULL: it will */
         Stop *stop;
         uint64_t deadline_usec; /* end of the wait for its return, monotonic */
         bool is_unready;        /* the successor runs, but is not ready */
@@ -84,7 +84,7 @@ static bool is_reported(const RestartItem *item, RestartPhase phase, bool is_fin
                strcmp(item->message, message) == 0;
 }
 
-/* Reports what differs from the last report. */
+/* Reports changes since the last report. */
 static int restart_report(RestartItem *item, RestartPhase phase, bool is_final,
                           const char *message) {
         const Restart *restart = item->restart;
@@ -153,7 +153,7 @@ static int item_runs(RestartItem *item, const char *new_id) {
         return restart_report(item, RESTART_RUNNING, true, "");
 }
 
-/* A status that is older than the container that was stopped shows the one before it. */
+/* A status from before the stopped container started still shows the one before that. */
 static const char *id_of_successor(const RestartItem *item, const PodContainer *container) {
         char scheme[SCHEME_SIZE];
         const char *id;
@@ -222,7 +222,7 @@ static int on_listed_again(RuntimePods *running, const Error *error, void *userd
 
         restart->call = runtime_pods_call_free(restart->call);
         if (error)
-                return 0; /* it is asked again */
+                return 0; /* the next tick asks again */
 
         pod = runtime_pods_find(running, restart->namespace, restart->pod, restart->uid);
         if (!pod)
@@ -242,7 +242,7 @@ static int ask_runtime(Restart *restart) {
                                  on_listed_again, restart, &restart->call);
 }
 
-/* The API server is asked first, since it knows who is ready. */
+/* Looks at the API server's pod first, since it has the readiness. */
 static int inspect(Restart *restart) {
         const Pod *pod;
 
@@ -369,7 +369,7 @@ static int on_step(Stop *stop, StopStep step, const char *message, void *userdat
         return 0;
 }
 
-/* Up to three remarks in one line. */
+/* Joins up to three remarks in one line. */
 static int join(const char *first, const char *second, const char *third, char **ret) {
         const char *parts[] = { first, second, third };
         size_t size;
@@ -491,7 +491,7 @@ static int restart_take(Restart *restart, const RestartFound *found) {
                         return -ENOMEM;
         }
 
-        free(restart->namespace); /* it may have been left open */
+        free(restart->namespace); /* the caller may have given none */
         restart->namespace = take_ptr(namespace);
         restart->was_known = found->known != NULL;
         for (size_t i = 0; i < found->n_containers; i++) {
