@@ -429,7 +429,7 @@ static int read_flag(char **argv, int *i, const Reading *reading) {
                      : report(reading, dashed, "needs a value", "give it one");
 }
 
-/* A flag without a value that is no setting; NULL: it is another one. */
+/* Finds the switch of a flag that is no setting and has no value; NULL: another flag. */
 static bool *find_action(Options *options, const char *text) {
         if (strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0)
                 return &options->wants_help;

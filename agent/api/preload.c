@@ -21,7 +21,7 @@
 /* Limit of images in all requests. Each takes at most 3 KB in the reply to GetStatus and in
  * nodeimage.json, so that they fit into both beside the images of a cluster. */
 #define REQUESTED_MAX 4096
-#define REQUESTED_OF_ROOT_MAX 5120 /* reserved for root */
+#define REQUESTED_OF_ROOT_MAX 5120 /* limit of root, with a reserved part */
 
 typedef Inplaced__V1__PreloadRequest PreloadMessage;
 typedef Inplaced__V1__CancelRequest CancelMessage;
@@ -44,7 +44,7 @@ struct Preload {
         RpcRequest *request;
         char id[ID_SIZE];
         char *owner;
-        char *caller; /* in words */
+        char *caller; /* description of the caller */
         bool detach;
         PreloadItem *items;
         size_t n_items;
@@ -122,7 +122,7 @@ static ImageStatus status_of(const Preload *preload, const PreloadItem *item) {
         const ImageStatus *status;
 
         if (!item->name)
-                return item->refusal; /* borrowed for the event, as is the other one */
+                return item->refusal; /* borrowed for the event, as the image's status */
         if (!item->image || !is_requested(preload, item->image))
                 return canceled_status();
 
@@ -163,7 +163,7 @@ static size_t count_plain(char **texts) {
         return n;
 }
 
-/* An event and what it points to. */
+/* An event and the messages that it points to. */
 typedef struct PreloadNews {
         Inplaced__V1__PreloadEvent event;
         Inplaced__V1__OnDemand on_demand;

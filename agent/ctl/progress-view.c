@@ -41,7 +41,7 @@ size_t bar_name_width(size_t longest, size_t width) {
         return longest < available ? longest : available;
 }
 
-/* Takes the part's columns from what is left, if there are enough. */
+/* Takes the part's columns from the rest, if there are enough. */
 static bool take(size_t *left, size_t width) {
         if (*left < GAP + width)
                 return false;

@@ -100,7 +100,7 @@ static size_t head_size(const char *text, size_t width) {
         return (size_t) (p - text);
 }
 
-/* The shortest end of the text that leaves out at least so many columns. */
+/* Skips at least that many columns, and returns the rest of the text. */
 static const char *tail_after(const char *text, size_t skip) {
         while (*text && skip > 0) {
                 size_t w, n = next_character(text, &w);

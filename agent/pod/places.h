@@ -23,7 +23,7 @@ typedef struct Place Place;
 /* Embedded in the struct of the probe or hook that needs it. */
 struct Place {
         LIST_LINKS(Place); /* links of the waiting places */
-        PlaceOwner *owner; /* NULL: it neither has a place nor waits */
+        PlaceOwner *owner; /* NULL: neither held nor waiting */
         bool is_held;
         LoopCall on_given;
         void *userdata;

@@ -64,7 +64,7 @@ static void entry_done(StopEntry *entry) {
 }
 
 static int format_record(const StopRecord *record, char **ret) {
-        /* Names that stop_journal_can_name() lets through need no escapes. */
+        /* Names that stop_journal_can_name() accepts need no escapes. */
         return text_format(ret,
                            "{\"owner\":\"%s\",\"containerID\":\"%s\",\"runtime\":\"%s\","
                            "\"phase\":\"%s\",\"began\":%lld,\"deadline\":%lld,\"changed\":%lld,"

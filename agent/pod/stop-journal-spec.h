@@ -19,7 +19,7 @@ typedef enum StopPhase {
         STOP_PHASE_NONE,
         STOP_PHASE_HOOK,     /* the hook has begun */
         STOP_PHASE_STOPPING, /* the hook has ended, and the runtime stops the container */
-        STOP_PHASE_STOPPED,  /* we have ended it */
+        STOP_PHASE_STOPPED,  /* the agent has ended it */
         _STOP_PHASE_MAX,
 } StopPhase;
 
@@ -29,10 +29,10 @@ typedef struct StopRecord {
         char *container_id;
         char *runtime; /* name of the runtime; "" or NULL: the chosen one */
         StopPhase phase;
-        int64_t began_sec;    /* when its hook began, or the stop if there is none */
-        int64_t deadline_sec; /* when its grace period is over */
-        int64_t changed_sec;  /* when the phase changed, */
-        int64_t uptime_sec;   /* and by a clock that cannot be set, */
+        int64_t began_sec;    /* begin of the hook, or of the stop if there is none */
+        int64_t deadline_sec; /* end of the grace period */
+        int64_t changed_sec;  /* last change of the phase */
+        int64_t uptime_sec;   /* the same by CLOCK_BOOTTIME, which cannot be set */
         char *boot_id;        /* ID of that boot; "" or NULL: not known */
 } StopRecord;
 

@@ -31,7 +31,7 @@ typedef struct Stop Stop;
 typedef enum StopStep {
         STOP_STEP_QUEUED,
         STOP_STEP_WAITING_FOR_RUNTIME,
-        STOP_STEP_WAITING_FOR_KUBELET, /* which would start it again */
+        STOP_STEP_WAITING_FOR_KUBELET, /* waiting for a kubelet that would start it again */
         STOP_STEP_INSPECTING,          /* the container, and whether the stop is still requested */
         STOP_STEP_HOOK,
         STOP_STEP_STOPPING,
@@ -40,8 +40,8 @@ typedef enum StopStep {
 } StopStep;
 
 typedef enum StopResult {
-        STOP_STOPPED,   /* we ended it */
-        STOP_GONE,      /* it had ended by itself, or is not there */
+        STOP_STOPPED,   /* the stop ended it */
+        STOP_GONE,      /* it had ended by itself, or does not exist */
         STOP_NOT_ASKED, /* the owner does not confirm it */
         STOP_FAILED,    /* the runtime refused; it may still run */
         _STOP_RESULT_MAX,
@@ -81,7 +81,7 @@ typedef struct StopsOptions {
         Log *log;
         Metrics *metrics; /* may be NULL */
         Runtimes *runtimes;
-        Kubelet *kubelet;      /* NULL: one is taken to be there */
+        Kubelet *kubelet;      /* NULL: the agent assumes one */
         KubeEvents *events;    /* NULL: there is no API server */
         Places *places;        /* places for hooks; NULL: no limit */
         const char *state_dir; /* where the journal is; copied */
@@ -89,7 +89,7 @@ typedef struct StopsOptions {
 
 /* A journal that cannot be read is begun anew, and logged. What had begun goes on. */
 int stops_new(const StopsOptions *options, Stops **ret);
-/* Ends nothing that the runtime does already; no callback runs any more. */
+/* Stops in the runtime go on; no callback runs any more. */
 Stops *stops_free(Stops *stops);
 
 /* on_done does not run from within. *ret is borrowed until on_done or stop_leave(). */
