@@ -4,7 +4,8 @@
  * kubectl inplace doctor
  *
  * What the cluster lacks for the other commands: kinds that are not served, rights that this user does not
- * have, nodes whose agent is missing, silent, of another version, or not ready, and policies that limit agents.
+ * have, nodes whose agent is missing, silent, of another version, or not ready, policies that limit agents, and
+ * updates in place that have not ended.
  */
 
 #include <errno.h>
@@ -24,6 +25,7 @@
 #include "agent/kubectl/agents.h"
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/doctor-plan.h"
+#include "agent/kubectl/open-updates.h"
 #include "agent/kubectl/rights.h"
 
 #define KRUISE "apps.kruise.io"
@@ -275,6 +277,27 @@ static int check_nodes(Doctor *doctor, const char *node_image_version, Error *re
         return r < 0 || agents.n_items == 0 ? r : check_limits(doctor, reterr);
 }
 
+static int report_updates(Doctor *doctor, Error *reterr) {
+        cleanup(json_put_p) json_object *updates = json_object_new_array();
+        int r = updates ? open_updates_of_namespace(doctor->session,
+                                                    session_namespace(doctor->session), updates,
+                                                    reterr)
+                        : -ENOMEM;
+
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(updates); i++) {
+                json_object *update = json_object_array_get_idx(updates, i);
+                cleanup(free_p) char *subject = NULL;
+
+                if (text_format(&subject, "%s/%s", json_get_text(update, "kind"),
+                                json_get_text(update, "name")) < 0)
+                        return -ENOMEM;
+                r = add_problem(doctor, subject, json_get_text(update, "text"),
+                                "go on or back with kubectl inplace rollout, or hand it back with "
+                                "--release");
+        }
+        return r;
+}
+
 static int examine(Doctor *doctor, Error *reterr) {
         const char *version, *node_image_version = NULL;
         int r;
@@ -295,7 +318,9 @@ static int examine(Doctor *doctor, Error *reterr) {
         if (r < 0)
                 return r;
         r = check_rights(doctor, reterr);
-        return r < 0 ? r : check_nodes(doctor, node_image_version, reterr);
+        if (r >= 0)
+                r = check_nodes(doctor, node_image_version, reterr);
+        return r < 0 ? r : report_updates(doctor, reterr);
 }
 
 static int print_texts(const Doctor *doctor) {

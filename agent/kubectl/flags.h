@@ -47,6 +47,8 @@ typedef struct Flags {
         bool all_namespaces;
         bool watch;
         bool undo;
+        bool take_over; /* from another user */
+        bool release;
         bool no_preload, require_preload;
         bool is_dry_run;       /* --dry-run=server */
         const char *partition; /* a number */

@@ -56,10 +56,10 @@ static const Command commands[] = {
           "set image deployment/web app=registry.internal/app:2\n"
           "set image sts/db db=registry.internal/db:7 --partition 2\n"
           "set image deployment/web app=registry.internal/app:2 --dry-run=server -o yaml\n" },
-        { "rollout", COMMAND_ROLLOUT, 1, 1, kubectl_rollout, "rollout WORKLOAD [--undo]",
-          "Goes on with an update in place, or undoes it.\n"
+        { "rollout", COMMAND_ROLLOUT, 1, 1, kubectl_rollout, "rollout WORKLOAD [--undo|--release]",
+          "Goes on with an update in place, undoes it, or ends it where it is.\n"
           "Where none has begun, it brings the pods to a template that its controller leaves alone: of a\n"
-          "Deployment that is paused, or a StatefulSet or DaemonSet with OnDelete.\n",
+          "Deployment that is paused, a StatefulSet or DaemonSet with OnDelete, or a ReplicaSet.\n",
           "rollout deployment/web\n"
           "rollout deployment/web --undo\n" },
         { "preload", COMMAND_PRELOAD, 1, INT_MAX, kubectl_preload, "preload IMAGE...",

@@ -105,10 +105,6 @@ static json_object *identify(json_object *object) {
         return patch_wrap("metadata", patch_wrap("uid", json_object_new_string(uid ? uid : "")));
 }
 
-static json_object *wrap_template(json_object *template, json_object *images) {
-        return patch_wrap("template", patch_wrap("spec", template_image_patch(template, images)));
-}
-
 /* The controller copies the record from the Deployment, where it is replaced in the end. */
 static int add_no_record(json_object *patch) {
         cleanup(json_object_put_p) json_object *annotations = json_object_new_object();
@@ -123,7 +119,7 @@ static int step_replica_set(RolloutStep *step, json_object *replica_set, json_ob
         cleanup(json_object_put_p) json_object *patch = identify(replica_set);
 
         if (!patch || add_no_record(patch) < 0 ||
-            patch_add(patch, "spec", wrap_template(object_template(replica_set), images)) < 0)
+            takeover_add_images(patch, replica_set, images) < 0)
                 return -ENOMEM;
 
         return step_patch(step, ROLLOUT_PATCH_REPLICA_SET, object_name(replica_set),
@@ -143,9 +139,8 @@ static int step_twin(RolloutStep *step, const RolloutView *view, json_object *re
 
 static int step_template(RolloutStep *step, const RolloutView *view, json_object *record) {
         cleanup(json_object_put_p) json_object *patch = takeover_patch(view->workload, record);
-        json_object *template = object_template(view->workload);
 
-        if (!patch || patch_add(patch, "spec", wrap_template(template, record_target(record))) < 0)
+        if (!patch || takeover_add_images(patch, view->workload, record_target(record)) < 0)
                 return -ENOMEM;
         return step_patch(step, ROLLOUT_PATCH_WORKLOAD, NULL, take_ptr(patch));
 }
@@ -427,11 +422,8 @@ static Census take_census(const RolloutView *view, json_object *record,
 }
 
 /* Until a pod runs the new images, pods that are made anew get the ones before, which are known to work: the
- * template of a ReplicaSet follows the first pod. A StatefulSet or DaemonSet makes pods of its newest revision
- * only, so that its template comes first. */
-static bool is_proven(const RolloutView *view, json_object *record, const Census *census) {
-        if (view->kind != WORKLOAD_DEPLOYMENT && view->kind != WORKLOAD_REPLICA_SET)
-                return true;
+ * template of a ReplicaSet follows the first pod. */
+static bool is_proven(json_object *record, const Census *census) {
         if (record_is_undo(record) || census->n_updated > 0 || census->n_pods == 0)
                 return true;
         /* There is none that could prove it, and none that has refuted it. */
@@ -501,7 +493,6 @@ static bool is_content(const RolloutView *view, json_object *record, json_object
 
 static int step_hand_back(RolloutStep *step, const RolloutView *view, json_object *record) {
         json_object *template = object_template(view->workload);
-        json_object *spec;
         int r = takeover_patch_state(view->workload, record,
                                      record_is_undo(record) ? "undone" : "done", true,
                                      &step->patch);
@@ -512,11 +503,18 @@ static int step_hand_back(RolloutStep *step, const RolloutView *view, json_objec
         if (view->kind != WORKLOAD_DEPLOYMENT || !record_sets_images(record) ||
             template_has_images(template, record_target(record)))
                 return 0;
-        spec = json_get(step->patch, "spec", json_type_object);
-        if (!spec && patch_add(step->patch, "spec", spec = json_object_new_object()) < 0)
-                return -ENOMEM;
-        return patch_add(spec, "template",
-                         patch_wrap("spec", template_image_patch(template, record_target(record))));
+        return takeover_add_images(step->patch, view->workload, record_target(record));
+}
+
+/* The template has the images as before, or as it will be. */
+static bool has_expected_images(const RolloutView *view, json_object *record) {
+        json_object *template = object_template(view->workload);
+
+        if (!record_sets_images(record))
+                return template_has_images(template, record_images(record, false));
+        return template_has_images(template, record_target(record)) ||
+               (!workload_has_revisions(view->kind) &&
+                template_has_images(template, record_images(record, !record_is_undo(record))));
 }
 
 /* The pods that were given up, by name and reason; NULL: none. */
@@ -576,10 +574,8 @@ static int check_unchanged(const RolloutView *view, json_object *record, json_ob
         r = template_compare(object_template(base), template, &difference);
         if (r < 0)
                 return r;
-        if (!difference && (template_has_images(template, record_images(record, false)) ||
-                            (record_sets_images(record) &&
-                             template_has_images(template, record_images(record, true)))))
-                return 0; /* as before, or as it will be */
+        if (!difference && has_expected_images(view, record))
+                return 0;
 
         r = step_abandon(step, view, record, true);
         return r < 0 ? r
@@ -643,11 +639,12 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
                  RolloutStep *ret, Error *reterr) {
         json_object *base = base_of(view, record);
         json_object *replica_set = view->kind == WORKLOAD_DEPLOYMENT ? base : NULL;
-        json_object *source = replica_set ? replica_set : view->workload;
-        bool is_pod = view->kind == WORKLOAD_POD;
-        bool has_template = replica_set || (record_sets_images(record) && !is_pod);
-        bool is_old = has_template &&
-                      !template_has_images(object_template(source), record_target(record));
+        json_object *source = replica_set ? replica_set
+                              : view->kind == WORKLOAD_REPLICA_SET && record_sets_images(record)
+                                      ? view->workload
+                                      : NULL;
+        bool is_old =
+                source && !template_has_images(object_template(source), record_target(record));
         Census census;
         int r;
 
@@ -662,10 +659,10 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
         r = check_unchanged(view, record, base, ret);
         if (r < 0 || ret->action != ROLLOUT_WAIT)
                 return r;
-        if (!is_pod && !object_is_observed(view->workload))
+        if (view->kind != WORKLOAD_POD && !object_is_observed(view->workload))
                 return rollout_step_set(ret, ROLLOUT_WAIT, AWAITED_CONTROLLER);
         census = take_census(view, record, limits);
-        if (is_old && is_proven(view, record, &census))
+        if (is_old && is_proven(record, &census))
                 return replica_set ? step_replica_set(ret, replica_set, record_target(record))
                                    : step_template(ret, view, record);
         if (replica_set) {
@@ -708,6 +705,36 @@ int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep 
                                "; its controller brings its pods to its template now");
 }
 
+/* The Deployment gets the images of its ReplicaSet: then its controller replaces no pod. */
+static int add_source_images(RolloutStep *step, const RolloutView *view, json_object *record,
+                             json_object *replica_set) {
+        cleanup(json_object_put_p) json_object *images = NULL;
+
+        if (!replica_set || !record_sets_images(record) ||
+            !template_has_images(object_template(view->workload), record_images(record, true)))
+                return 0;
+        images = template_images(object_template(replica_set), record_target(record));
+        return images ? takeover_add_images(step->patch, view->workload, images) : -ENOMEM;
+}
+
+int rollout_plan_release(const RolloutView *view, json_object *record, RolloutStep *ret) {
+        json_object *replica_set = view->kind == WORKLOAD_DEPLOYMENT ? base_of(view, record) : NULL;
+        bool is_held = workload_is_held(view->kind, view->workload);
+        int r = 0;
+
+        *ret = ROLLOUT_STEP_INIT;
+        if (replica_set && is_held) {
+                r = step_twin(ret, view, record, replica_set);
+                if (r < 0 || ret->action != ROLLOUT_WAIT)
+                        return r;
+                if (!object_is_observed(view->workload) || !are_observed(view->owned))
+                        return rollout_step_set(ret, ROLLOUT_WAIT,
+                                                "for the controllers to see the last change");
+        }
+        r = step_abandon(ret, view, record, is_held);
+        return r < 0 || !is_held ? r : add_source_images(ret, view, record, replica_set);
+}
+
 int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret) {
         json_object *base = base_of(view, record);
         RolloutStep steps[] = { ROLLOUT_STEP_INIT, ROLLOUT_STEP_INIT, ROLLOUT_STEP_INIT,
@@ -715,7 +742,8 @@ int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, R
         unsigned n_steps = 0;
         int r = 0;
 
-        if (record_sets_images(record) && view->kind != WORKLOAD_POD)
+        if (record_sets_images(record) &&
+            (view->kind == WORKLOAD_DEPLOYMENT || view->kind == WORKLOAD_REPLICA_SET))
                 r = step_template(&steps[n_steps++], view, record);
         if (r >= 0 && view->kind == WORKLOAD_DEPLOYMENT && base)
                 r = step_replica_set(&steps[n_steps++], base, record_target(record));

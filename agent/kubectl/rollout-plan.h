@@ -59,6 +59,8 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
 /* The same when another client has removed the record, which is known from before: what it holds is given back,
  * since nothing else would any more. */
 int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep *ret);
+/* Hands the workload back in the middle of an update, as it is: of a Deployment no pod is replaced. */
+int rollout_plan_release(const RolloutView *view, json_object *record, RolloutStep *ret);
 /* The n-th of the writes that an update with this record will need, to be checked by the server beforehand;
  * ROLLOUT_DONE: there are no more. */
 int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret);

@@ -171,12 +171,8 @@ static int add_row(Table *table, const RolloutShow *show, json_object *record, c
                                           FORMAT_BUFFER) });
 }
 
-typedef struct Sum {
-        size_t n_pods, n_updated;
-} Sum;
-
-static Sum count_pods(const RolloutView *view, json_object *record) {
-        Sum sum = { .n_pods = 0 };
+RolloutSum rollout_count(const RolloutView *view, json_object *record) {
+        RolloutSum sum = { .n_pods = 0 };
 
         json_object_object_foreach(view->pods, name, pod) {
                 RolloutPhase phase = rollout_phase(view, record, pod);
@@ -193,7 +189,7 @@ static int add_rows(Table *table, const RolloutShow *show, const RolloutView *vi
                     json_object *record, size_t n_max, size_t *ret_n) {
         static const RolloutPhase by_weight[] = { ROLLOUT_FAILED, ROLLOUT_UPDATING,
                                                   ROLLOUT_DRAINING, ROLLOUT_OLD, ROLLOUT_UPDATED };
-        bool has_room = count_pods(view, record).n_pods <= n_max;
+        bool has_room = rollout_count(view, record).n_pods <= n_max;
         size_t n_passes = has_room ? 1 : sizeof(by_weight) / sizeof(by_weight[0]), n = 0;
 
         for (size_t i = 0; i < n_passes; i++) {
@@ -224,7 +220,7 @@ static int print_fitting(const char *line) {
         return puts(cut) < 0 ? -errno : 0;
 }
 
-static int print_sum(const Sum *sum, const char *awaited) {
+static int print_sum(const RolloutSum *sum, const char *awaited) {
         cleanup(free_p) char *line = NULL;
 
         if (text_format(&line, "%zu of %zu pods updated%s%s", sum->n_updated, sum->n_pods,
@@ -238,7 +234,7 @@ static int print_sum(const Sum *sum, const char *awaited) {
 static int draw(RolloutShow *show, const RolloutView *view, json_object *record,
                 const char *awaited) {
         cleanup(table_free_p) Table *table = NULL;
-        Sum sum = count_pods(view, record);
+        RolloutSum sum = rollout_count(view, record);
         size_t rows, width, n = 0;
         int r;
 

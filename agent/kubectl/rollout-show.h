@@ -26,6 +26,13 @@ typedef struct RolloutShow {
         bool is_quiet;  /* stdout is for a document at the end; what takes long is said on stderr */
 } RolloutShow;
 
+/* Pods that the update is about. */
+typedef struct RolloutSum {
+        size_t n_pods, n_updated;
+} RolloutSum;
+
+RolloutSum rollout_count(const RolloutView *view, json_object *record);
+
 int rollout_show_init(RolloutShow *ret);
 
 /* Since a pod's phase changed. */

@@ -117,7 +117,7 @@ static int on_workload_pod(const KubeObject *object, void *userdata) {
 static int follow(RolloutWatch *watch) {
         const char *namespace = watch->path.namespace;
         WorkloadKind kind = watch->view.kind;
-        bool has_revisions = kind == WORKLOAD_STATEFUL_SET || kind == WORKLOAD_DAEMON_SET;
+        bool has_revisions = workload_has_revisions(kind);
         cleanup(free_p) char *field = NULL;
         SessionWatch watches[SESSION_WATCHES_MAX];
         size_t n = 0;
@@ -255,6 +255,15 @@ void rollout_watch_stop(RolloutWatch *watch) {
         watch->follow = session_follow_free(watch->follow);
 }
 
+static int load_pods(RolloutWatch *watch, Error *reterr) {
+        int r = watch->view.kind == WORKLOAD_POD
+                        ? 0
+                        : selector_format(object_at(watch->view.workload, "spec.selector"),
+                                          &watch->selector);
+
+        return r < 0 ? r : rollout_watch_list(watch, reterr);
+}
+
 int rollout_watch_load(Session *session, const char *workload, RolloutWatch *ret, Error *reterr) {
         const char *name;
         int r = workload_name_parse(workload, &ret->view.kind, &name, reterr);
@@ -263,9 +272,18 @@ int rollout_watch_load(Session *session, const char *workload, RolloutWatch *ret
         if (r >= 0)
                 r = workload_find(session, ret->view.kind, name, &ret->path, &ret->view.workload,
                                   reterr);
-        if (r >= 0 && ret->view.kind != WORKLOAD_POD)
-                r = selector_format(object_at(ret->view.workload, "spec.selector"), &ret->selector);
-        return r < 0 ? r : rollout_watch_list(ret, reterr);
+        return r < 0 ? r : load_pods(ret, reterr);
+}
+
+int rollout_watch_load_path(Session *session, WorkloadKind kind, const KubePath *path,
+                            RolloutWatch *ret, Error *reterr) {
+        int r;
+
+        ret->session = session;
+        ret->view.kind = kind;
+        ret->path = *path;
+        r = session_get(session, path, &ret->view.workload, reterr);
+        return r < 0 ? r : load_pods(ret, reterr);
 }
 
 void rollout_watch_done(RolloutWatch *watch) {

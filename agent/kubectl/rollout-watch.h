@@ -22,6 +22,9 @@ typedef struct RolloutWatch {
 
 /* "deployment/web", whose text is borrowed. *ret is to be freed in any case. */
 int rollout_watch_load(Session *session, const char *workload, RolloutWatch *ret, Error *reterr);
+/* The same by kind and path, whose texts are borrowed. */
+int rollout_watch_load_path(Session *session, WorkloadKind kind, const KubePath *path,
+                            RolloutWatch *ret, Error *reterr);
 /* Follows it, as session_follow_wait() does. While it is away, the view is empty. */
 int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata),
                        int (*is_away)(const Error *error, void *userdata), void *userdata,

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/rfc3339.h"
 #include "agent/base/text.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
@@ -27,6 +28,7 @@
 #include "agent/kubectl/rollout-preload.h"
 #include "agent/kubectl/rollout-report.h"
 #include "agent/kubectl/rollout-show.h"
+#include "agent/kubectl/rollout-text.h"
 #include "agent/kubectl/rollout-watch.h"
 #include "agent/kubectl/workload.h"
 #include "agent/pod/gate-spec.h"
@@ -94,6 +96,10 @@ static int refuse_late(const Rollout *rollout, const char *awaited, Error *reter
                          (long long) rollout_show_still_sec(&rollout->show), awaited);
 }
 
+static bool is_same_user(const Rollout *rollout) {
+        return json_is(rollout->record, "by", session_user(rollout->session));
+}
+
 /* The record belongs to the workload, and another run may have changed it. */
 static int plan_by_record(Rollout *rollout, Error *reterr) {
         const RolloutView *view = &rollout->watch.view;
@@ -107,6 +113,12 @@ static int plan_by_record(Rollout *rollout, Error *reterr) {
 
         json_object_put(rollout->record);
         rollout->record = take_ptr(record);
+        if (!is_same_user(rollout))
+                return rollout_step_set(&rollout->step, ROLLOUT_STOP,
+                                        "\"%s\" has taken the update over",
+                                        json_get_text(rollout->record, "by"));
+        if (rollout->flags->release && rollout_record_is_open(rollout->record))
+                return rollout_plan_release(view, rollout->record, &rollout->step);
         return rollout_plan(view, rollout->record, &rollout->limits, &rollout->step, reterr);
 }
 
@@ -328,7 +340,7 @@ static void warn_of_manifest(const Rollout *rollout) {
 }
 
 static int end_well(Rollout *rollout) {
-        int status = json_is(rollout->record, "state", "undone")
+        int status = rollout->flags->undo || json_is(rollout->record, "state", "undone")
                              ? conclude(rollout, "undone", "image update undone")
                              : conclude(rollout, "updated", "image updated");
 
@@ -342,23 +354,59 @@ static int end_well(Rollout *rollout) {
 }
 
 static int end_before(Rollout *rollout, json_object *images) {
-        json_object *record = kruise_record(&rollout->watch.view, images);
+        const RolloutView *view = &rollout->watch.view;
+        json_object *record = kruise_record(view, images);
+        cleanup(free_p) char *sentence = NULL;
+        bool is_kept = false;
 
         if (!record)
                 return -ENOMEM;
+        json_object_object_foreach(view->pods, name, pod) {
+                (void) name;
+                is_kept = is_kept || (pod_ordinal(pod) < view_kept_below(view) &&
+                                      !template_has_images(pod, record_images(record, false)));
+        }
 
         json_object_put(rollout->record); /* that of an update before */
         rollout->record = record;
-        return conclude(rollout, "unchanged", "has these images already");
+        if (!is_kept)
+                return conclude(rollout, "unchanged", "has these images already");
+
+        if (text_format(&sentence,
+                        "has these images already; pods with ordinals below %lld keep theirs, "
+                        "--partition=0 updates them",
+                        (long long) view_kept_below(view)) < 0)
+                return -ENOMEM;
+        return conclude(rollout, "unchanged", sentence);
 }
 
 static int end_dry_run(Rollout *rollout) {
-        return conclude(rollout, "checked", "image updated (server dry run)");
+        return conclude(rollout, "checked",
+                        rollout->flags->undo ? "image update undone (server dry run)"
+                                             : "image updated (server dry run)");
 }
 
-static int stop(const Rollout *rollout) {
+static int end_released(Rollout *rollout) {
+        const RolloutView *view = &rollout->watch.view;
+        RolloutSum sum = rollout_count(view, rollout->record);
+        bool is_replaced = workload_has_revisions(view->kind);
+        cleanup(free_p) char *sentence = NULL;
+
+        if (text_format(&sentence, "handed back: %zu of %zu pods updated%s", sum.n_updated,
+                        sum.n_pods,
+                        sum.n_updated == sum.n_pods ? ""
+                        : is_replaced ? "; its controller brings the others to its template"
+                                      : "; the others stay as they are") < 0)
+                return -ENOMEM;
+        return conclude(rollout, "released", sentence);
+}
+
+static int stop(Rollout *rollout) {
+        if (!rollout->step.message)
+                return end_released(rollout);
         explain(rollout, rollout->step.message);
-        if (rollout_record_is_open(rollout->record) && rollout->step.action == ROLLOUT_STOP)
+        if (rollout_record_is_open(rollout->record) && rollout->step.action == ROLLOUT_STOP &&
+            (is_of_kruise(rollout) || is_same_user(rollout)))
                 offer_ways(rollout);
         return EXIT_STATUS_PARTLY;
 }
@@ -458,27 +506,35 @@ static int check_budgets(const Rollout *rollout, json_object *take_over, Error *
         return r < 0 ? r : rollout_check_budgets(&rollout->watch.view, record, reterr);
 }
 
+static int rehearse_patch(Rollout *rollout, KubePath path, json_object *patch, Error *reterr) {
+        cleanup(json_object_put_p) json_object *rehearsed = NULL;
+        cleanup(json_object_put_p) json_object *answer = NULL;
+        int r;
+
+        path.query = session_is_dry_run(rollout->session) ? NULL : "dryRun=All";
+        if (json_object_deep_copy(patch, &rehearsed, NULL) < 0)
+                return -ENOMEM;
+        /* Its controller writes to it as well, and nothing is stored. */
+        json_object_object_del(object_at(rehearsed, "metadata"), "resourceVersion");
+        r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, rehearsed, &answer,
+                          reterr);
+        return r < 0 ? r : rollout_check_answer(rehearsed, answer, reterr);
+}
+
 /* The writes to come, which the server checks and forgets. */
 static int rehearse(Rollout *rollout, json_object *take_over, Error *reterr) {
         cleanup(json_object_put_p) json_object *record = NULL;
         int r = rollout_record_read(take_over, &record, reterr);
 
+        if (r >= 0)
+                r = rehearse_patch(rollout, path_of(rollout), take_over, reterr);
         for (unsigned n = 0; r >= 0; n++) {
                 RolloutStep step = ROLLOUT_STEP_INIT;
-                cleanup(json_object_put_p) json_object *answer = NULL;
-                KubePath path;
 
                 r = rollout_rehearse(&rollout->watch.view, record, n, &step);
                 if (r < 0 || step.action == ROLLOUT_DONE)
                         return r;
-                path = path_of_step(rollout, &step);
-                path.query = session_is_dry_run(rollout->session) ? NULL : "dryRun=All";
-                /* Its controller writes to it as well, and nothing is stored. */
-                json_object_object_del(object_at(step.patch, "metadata"), "resourceVersion");
-                r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, step.patch,
-                                  &answer, reterr);
-                if (r >= 0)
-                        r = rollout_check_answer(step.patch, answer, reterr);
+                r = rehearse_patch(rollout, path_of_step(rollout, &step), step.patch, reterr);
                 rollout_step_done(&step);
         }
         return r;
@@ -554,9 +610,12 @@ static int write_record(Rollout *rollout, json_object *patch, Error *reterr) {
         return r < 0 || is_written ? r : error_copy(reterr, &error);
 }
 
-/* Its controller writes to the workload as well: a conflict with it is no refusal. */
+typedef int (*MakePatch)(const RolloutView *view, const RolloutRequest *request, json_object **ret,
+                         Error *reterr);
+
+/* Its controller writes to the workload as well: a conflict with it is no refusal. The patch may be NULL. */
 static int take_over(Rollout *rollout, const RolloutRequest *request, json_object *patch,
-                     Error *reterr) {
+                     MakePatch make, Error *reterr) {
         int r = 0;
 
         json_object_get(patch);
@@ -572,7 +631,7 @@ static int take_over(Rollout *rollout, const RolloutRequest *request, json_objec
                         return error_copy(reterr, &error);
                 r = session_pause(rollout->session, CONFLICT_PAUSE_USEC, reterr);
                 if (r >= 0)
-                        r = rollout_begin(&rollout->watch.view, request, &patch, reterr);
+                        r = make(&rollout->watch.view, request, &patch, reterr);
         }
         return r;
 }
@@ -598,45 +657,96 @@ static void explain_limits(const Rollout *rollout) {
                                  "gate " GATE_CONDITION);
 }
 
+/* After an attempt that was refused, --undo does not mean the update before it, unless it is repeated. A user
+ * who may not write it is warned of nothing. */
+static void note_refused(Rollout *rollout, const char *time) {
+        const RolloutView *view = &rollout->watch.view;
+        const KubePath path = path_of(rollout);
+        cleanup(json_object_put_p) json_object *patch = NULL;
+
+        if (!view->workload || session_is_ended(rollout->session) ||
+            rollout_record_undo(view, rollout->record) != ROLLOUT_UNDO_SET_IMAGE ||
+            takeover_patch_refused(view->workload, rollout->record, time, &patch) < 0)
+                return;
+        (void) session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch, NULL,
+                             &ERROR_INIT);
+}
+
+/* Before the workload was taken over. */
+static int refuse_unchanged(Rollout *rollout, const RolloutRequest *request, int r,
+                            const Error *error) {
+        cleanup(json_object_put_p) json_object *images = NULL;
+        cleanup(free_p) char *text = NULL;
+        char now[RFC3339_SIZE];
+        int status = refuse(rollout, r, error);
+
+        if (!rollout->watch.view.workload || session_is_dry_run(rollout->session))
+                return status;
+        images = request->images ? template_images(object_template(rollout->watch.view.workload),
+                                                   request->images)
+                                 : NULL;
+        if (images && rollout_text_images(images, &text) >= 0)
+                complain("nothing has changed; the pods keep %s", text);
+        if (!rollout->flags->undo && request->mode == ROLLOUT_SET_IMAGE)
+                note_refused(rollout, rfc3339_format((int64_t) time(NULL), now));
+        return status;
+}
+
 static int begin(Rollout *rollout, const RolloutRequest *request) {
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *patch = NULL;
         int r = prepare(rollout, request, &patch, &error);
 
-        if (r >= 0 && !patch)
+        if (r < 0)
+                return refuse_unchanged(rollout, request, r, &error);
+        if (!patch)
                 return end_before(rollout, request->images);
-        if (r >= 0) {
-                explain_limits(rollout);
-                r = take_over(rollout, request, patch, &error);
-        }
+        explain_limits(rollout);
+        r = take_over(rollout, request, patch, rollout_begin, &error);
         if (r < 0)
                 return refuse(rollout, r, &error);
         return session_is_dry_run(rollout->session) ? end_dry_run(rollout) : go_on(rollout);
 }
 
-static int refuse_open(const Rollout *rollout, const char *advice) {
-        cleanup(error_done) Error error = ERROR_INIT;
+/* The update that is open keeps this user, or what this user asked for, from being done. */
+static int refuse_open(const Rollout *rollout, const char *why) {
+        const char *word = is_same_user(rollout) ? NULL : "--take-over";
+        cleanup(free_p) char *text = NULL;
 
-        (void) error_set(&error, ERROR_CONFLICT,
-                         "\"%s\" has begun an update at %s, which has not ended%s",
-                         json_get_text(rollout->record, "by"),
-                         json_get_text(rollout->record, "since"), advice);
-        explain(rollout, error_message(&error));
+        if (rollout_text_open(rollout->record, &rollout->watch.view, (int64_t) time(NULL), &text) <
+            0)
+                return -ENOMEM;
+        complain("%s/%s: the %s%s; to go on, to go back, or to hand it back as it is:",
+                 kind_of(rollout), rollout->watch.path.name, text, why);
+        offer(rollout, "kubectl inplace rollout", word);
+        offer(rollout, "kubectl inplace rollout --undo", word);
+        offer(rollout, "kubectl inplace rollout --release", word);
         return EXIT_STATUS_FAILED;
 }
 
-static int turn(Rollout *rollout) {
+static int resume(Rollout *rollout, const RolloutRequest *request) {
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *patch = NULL;
-        int r = rollout_turn(&rollout->watch.view, rollout->record, &patch);
+        int r = rollout_resume(&rollout->watch.view, request, &patch, &error);
 
         if (r >= 0)
-                r = write_record(rollout, patch, &error);
-        return r < 0 ? refuse(rollout, r, &error) : go_on(rollout);
+                r = take_over(rollout, request, patch, rollout_resume, &error);
+        if (r < 0)
+                return refuse(rollout, r, &error);
+        return session_is_dry_run(rollout->session) ? end_dry_run(rollout) : go_on(rollout);
 }
 
-static bool is_same_user(const Rollout *rollout) {
-        return json_is(rollout->record, "by", session_user(rollout->session));
+/* What --undo will do, before it is done. */
+static int announce_undo(const Rollout *rollout) {
+        cleanup(free_p) char *text = NULL;
+
+        if (rollout_text_undo(rollout->record, (int64_t) time(NULL), &text) < 0)
+                return -ENOMEM;
+        if (!rollout->show.is_quiet)
+                return print_safe("undoing %s", text);
+
+        complain("undoing %s", text);
+        return 0;
 }
 
 static int parse_partition(const char *text, int64_t *ret, Error *reterr) {
@@ -689,20 +799,27 @@ static int init(Rollout *rollout, Session *session, const Flags *flags) {
         return rollout->written ? r : -ENOMEM;
 }
 
-static int go_on_with(Rollout *rollout, json_object *images) {
-        if (!is_same_user(rollout))
+static int go_on_with(Rollout *rollout, RolloutRequest *request) {
+        const Flags *flags = rollout->flags;
+        json_object *images = request->images;
+        int r = 0;
+
+        if (!is_same_user(rollout) && !flags->take_over)
                 return refuse_open(rollout, "");
-        if (session_is_dry_run(rollout->session))
-                return refuse_open(rollout, ": there is no dry run of the rest");
-        if (images && json_is(rollout->record, "state", "undo"))
-                return refuse_open(rollout, ", and is being undone");
-        if (images &&
-            !json_object_equal(images, json_get(rollout->record, "after", json_type_object)))
-                return refuse_open(rollout,
-                                   ", to other images: go on or undo it first, with \"rollout\"");
-        if (rollout->flags->undo && json_is(rollout->record, "state", "forward"))
-                return turn(rollout);
-        return go_on(rollout);
+        if (session_is_dry_run(rollout->session) && !flags->undo)
+                return refuse_open(rollout, ", and there is no dry run of the rest");
+        if (images && record_is_undo(rollout->record))
+                return refuse_open(rollout, "");
+        if (images && !json_object_equal(images, record_images(rollout->record, false)))
+                return refuse_open(rollout, ", and has other images");
+        if (request->partition >= 0 && request->partition != record_partition(rollout->record))
+                return refuse_open(rollout, ", and has another partition");
+
+        request->takes_over = flags->take_over;
+        request->goes_back = flags->undo;
+        if (flags->undo)
+                r = announce_undo(rollout);
+        return r < 0 ? r : resume(rollout, request);
 }
 
 /* {container: image} of "container=image" */
@@ -740,14 +857,41 @@ static int explain_undo(const Rollout *rollout) {
         return EXIT_STATUS_FAILED;
 }
 
+/* The last attempt was refused, and changed nothing: the update before it is undone when that is asked for
+ * again. */
+static int refuse_undo(Rollout *rollout) {
+        cleanup(free_p) char *text = NULL;
+
+        if (rollout_text_undo(rollout->record, (int64_t) time(NULL), &text) < 0)
+                return -ENOMEM;
+        complain(
+                "%s/%s: nothing to undo: the last attempt, at %s, was refused and has changed nothing; "
+                "to undo %s, repeat:",
+                kind_of(rollout), rollout->watch.path.name,
+                json_get_text(rollout->record, "refused"), text);
+        offer(rollout, "kubectl inplace rollout", "--undo");
+        if (!session_is_dry_run(rollout->session))
+                note_refused(rollout, NULL);
+        return EXIT_STATUS_FAILED;
+}
+
 static int undo(Rollout *rollout, RolloutRequest *request) {
         cleanup(json_object_put_p) json_object *images =
                 json_object_get(record_images(rollout->record, true));
+        RolloutUndo way = rollout_record_undo(&rollout->watch.view, rollout->record);
+        int r = 0;
 
-        switch (rollout_record_undo(&rollout->watch.view, rollout->record)) {
+        if (way == ROLLOUT_UNDO_SET_IMAGE && json_get_text(rollout->record, "refused"))
+                return refuse_undo(rollout);
+        if (way == ROLLOUT_UNDO_SET_IMAGE || way == ROLLOUT_UNDO_FOLLOW)
+                r = announce_undo(rollout);
+        if (r < 0)
+                return r;
+        switch (way) {
         case ROLLOUT_UNDO_SET_IMAGE:
                 request->mode = ROLLOUT_SET_IMAGE;
                 request->images = images;
+                request->undone = rollout->record;
                 return begin(rollout, request);
         case ROLLOUT_UNDO_FOLLOW: return begin(rollout, request);
         case ROLLOUT_UNDO_TEMPLATE: return explain_undo(rollout);
@@ -868,10 +1012,14 @@ static int run(Rollout *rollout, json_object *images) {
         request.images = images = expanded;
         if (is_of_kruise(rollout))
                 return run_kruise(rollout, images);
-        if (rollout_record_is_open(rollout->record))
-                return go_on_with(rollout, images);
 
         request.by = session_user(rollout->session);
+        if (rollout_record_is_open(rollout->record))
+                return go_on_with(rollout, &request);
+        if (flags->release) {
+                explain(rollout, "no update in place is under way: there is nothing to hand back");
+                return EXIT_STATUS_FAILED;
+        }
         return flags->undo ? undo(rollout, &request) : begin(rollout, &request);
 }
 
@@ -911,5 +1059,9 @@ int kubectl_rollout(Session *session, const Flags *flags) {
         cleanup(rollout_done) Rollout rollout;
         int r = init(&rollout, session, flags);
 
+        if (r >= 0 && flags->undo && flags->release) {
+                complain("--undo and --release exclude each other");
+                return EXIT_STATUS_USAGE;
+        }
         return r < 0 ? r : report(&rollout, run(&rollout, NULL));
 }

@@ -3,20 +3,25 @@
 /*
  * kubectl inplace status
  *
- * One line for each pod. Where its node's agent may not be asked for, that column is empty.
+ * One line for each update in place that has not ended, and one for each pod. Where its node's agent may not be asked for, that column is empty.
  */
 
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "agent/base/text.h"
 #include "agent/ctl/format.h"
 #include "agent/ctl/terminal.h"
 #include "agent/ctl/view.h"
+#include "agent/document/json-reader.h"
 #include "agent/kubectl/agents.h"
 #include "agent/kubectl/commands.h"
+#include "agent/kubectl/hint.h"
+#include "agent/kubectl/open-updates.h"
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kubectl/pod-report.h"
 
@@ -48,6 +53,7 @@ typedef struct Status {
         Table *table;                     /* NULL: -o json, yaml or name */
         TableColumn columns[_COLUMN_MAX]; /* of the table */
         json_object *list;                /* NULL: a table, or names */
+        json_object *updates;             /* that have not ended */
         Agents agents;
         bool has_failed; /* some of what was asked for is not there */
         size_t n_pods;
@@ -56,6 +62,7 @@ typedef struct Status {
 static void status_done(Status *status) {
         table_free(status->table);
         json_object_put(status->list);
+        json_object_put(status->updates);
         agents_done(&status->agents);
 }
 
@@ -157,6 +164,44 @@ static int show_choice(Status *status, size_t i, Error *reterr) {
         return 0;
 }
 
+static int print_updates(const Status *status) {
+        for (size_t i = 0; i < json_object_array_length(status->updates); i++) {
+                json_object *update = json_object_array_get_idx(status->updates, i);
+                cleanup(free_p) char *name = NULL;
+                int r;
+
+                if (text_format(&name, "%s/%s", json_get_text(update, "kind"),
+                                json_get_text(update, "name")) < 0)
+                        return -ENOMEM;
+                r = print_safe("%s%s%s: %s; to go on:",
+                               status->flags->all_namespaces ? json_get_text(update, "namespace")
+                                                             : "",
+                               status->flags->all_namespaces ? " " : "", name,
+                               json_get_text(update, "text"));
+                if (r < 0)
+                        return r;
+                hint(status->session, "kubectl inplace rollout", HINT_WORDS(name));
+        }
+        return 0;
+}
+
+/* Names of pods alone, and labels, say nothing of workloads. */
+static int find_updates(Status *status, Error *reterr) {
+        const Flags *flags = status->flags;
+        int r = 0;
+
+        if (flags->wants_names || flags->selector)
+                return 0;
+        if (flags->n_arguments == 0)
+                return open_updates_of_namespace(status->session, namespace_of(status),
+                                                 status->updates, reterr);
+        for (int i = 0; r >= 0 && i < flags->n_arguments; i++)
+                if (strchr(flags->arguments[i], '/'))
+                        r = open_updates_of_workload(status->session, flags->arguments[i],
+                                                     status->updates, reterr);
+        return r;
+}
+
 static size_t count_choices(const Status *status) {
         return status->flags->n_arguments > 0 ? (size_t) status->flags->n_arguments : 1;
 }
@@ -165,7 +210,8 @@ static int print_all(Status *status) {
         if (status->list) {
                 cleanup(json_put_p) json_object *tree = json_object_new_object();
 
-                if (!tree || !output_add(tree, "items", take_ptr(status->list)))
+                if (!tree || !output_add(tree, "items", take_ptr(status->list)) ||
+                    !output_add(tree, "rollouts", json_object_get(status->updates)))
                         return -ENOMEM;
                 return output_tree(status->flags->format, tree);
         }
@@ -188,7 +234,13 @@ static int show_once(Status *status) {
                         return session_fail(status->session, r, &error);
         }
 
-        r = print_all(status);
+        r = find_updates(status, &error);
+        if (r < 0)
+                return session_fail(status->session, r, &error);
+        if (!status->list)
+                r = print_updates(status);
+        if (r >= 0)
+                r = print_all(status);
         if (r < 0)
                 return r;
         if (!status->has_failed)
@@ -292,6 +344,9 @@ static int status_init(Status *status) {
                 status->flags->format == OUTPUT_TABLE || status->flags->format == OUTPUT_WIDE;
         const size_t first = status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD;
 
+        status->updates = json_object_new_array();
+        if (!status->updates)
+                return -ENOMEM;
         if (status->flags->wants_names)
                 return 0;
         if (is_table) {

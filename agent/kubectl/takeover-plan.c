@@ -18,7 +18,9 @@
 #define PARTITION_ABOVE_ALL INT32_MAX
 
 /* The record: {"state", "mode", "by", "since", "before": {container: image}, "after": ..., "former": the part of
- * the spec that gives the workload back, "revision": of the pods before, or the name of their ReplicaSet}. */
+ * the spec that gives the workload back, "revision": of the pods before, or the name of their ReplicaSet,
+ * "partition": of a StatefulSet after the update, where it is another one than before,
+ * "refused": when an attempt after the end of this update was refused}. */
 
 static const char *const states[] = { "forward", "undo", "done", "undone", "abandoned", NULL };
 static const char *const modes[] = { "set-image", "rollout", NULL };
@@ -165,25 +167,57 @@ static json_object *copy_of(json_object *value) {
         return json_object_deep_copy(value, &copy, NULL) < 0 ? NULL : copy;
 }
 
+/* The part of the spec that gives the workload back: the partition that was asked for is for an update that
+ * is not undone. */
+static json_object *make_former(json_object *record) {
+        cleanup(json_object_put_p) json_object *former =
+                copy_of(json_get(record, "former", json_type_object));
+        json_object *rolling = object_at(former, "updateStrategy.rollingUpdate");
+
+        if (former && rolling && !record_is_undo(record) &&
+            json_get(record, "partition", json_type_int) &&
+            patch_add(rolling, "partition", json_object_new_int64(record_partition(record))) < 0)
+                return NULL;
+        return take_ptr(former);
+}
+
 /* The patch that writes the record in another state; its "former" gives the workload back. */
 int takeover_patch_state(json_object *workload, json_object *record, const char *state,
                          bool gives_back, json_object **ret) {
         cleanup(json_object_put_p) json_object *changed = copy_of(record);
         cleanup(json_object_put_p) json_object *patch = NULL;
-        json_object *former = json_get(record, "former", json_type_object);
+        bool has_former = gives_back && json_get(record, "former", json_type_object);
 
         if (!changed || patch_add_text(changed, "state", state) < 0)
                 return -ENOMEM;
         patch = takeover_patch(workload, changed);
-        if (!patch || (gives_back && former && patch_add(patch, "spec", copy_of(former)) < 0))
+        if (!patch || (has_former && patch_add(patch, "spec", make_former(record)) < 0))
                 return -ENOMEM;
 
         *ret = take_ptr(patch);
         return 0;
 }
 
-int rollout_turn(const RolloutView *view, json_object *record, json_object **ret) {
-        return takeover_patch_state(view->workload, record, "undo", false, ret);
+int takeover_patch_refused(json_object *workload, json_object *record, const char *time,
+                           json_object **ret) {
+        cleanup(json_object_put_p) json_object *changed = copy_of(record);
+
+        if (!changed || (time && patch_add_text(changed, "refused", time) < 0))
+                return -ENOMEM;
+        if (!time)
+                json_object_object_del(changed, "refused");
+        *ret = takeover_patch(workload, changed);
+        return *ret ? 0 : -ENOMEM;
+}
+
+int takeover_add_images(json_object *patch, json_object *workload, json_object *images) {
+        json_object *spec = json_get(patch, "spec", json_type_object);
+
+        if (!spec && patch_add(patch, "spec", spec = json_object_new_object()) < 0)
+                return -ENOMEM;
+        return patch_add(spec, "template",
+                         patch_wrap("spec",
+                                    template_image_patch(object_template(workload), images)));
 }
 
 /* What is known of a workload's kind */
@@ -231,8 +265,7 @@ static json_object *wrap_partition(int64_t partition) {
 }
 
 /* The part of the spec that holds the controller, and the one that lets it go on as before. */
-static int make_hold(const RolloutView *view, int64_t partition, json_object **ret_hold,
-                     json_object **ret_former) {
+static int make_hold(const RolloutView *view, json_object **ret_hold, json_object **ret_former) {
         json_object *rolling = object_at(view->workload, "spec.updateStrategy.rollingUpdate");
 
         switch (view->kind) {
@@ -242,8 +275,7 @@ static int make_hold(const RolloutView *view, int64_t partition, json_object **r
                 break;
         case WORKLOAD_STATEFUL_SET:
                 *ret_hold = wrap_partition(PARTITION_ABOVE_ALL);
-                *ret_former = wrap_partition(
-                        partition >= 0 ? partition : json_get_integer(rolling, "partition"));
+                *ret_former = wrap_partition(json_get_integer(rolling, "partition"));
                 break;
         case WORKLOAD_DAEMON_SET:
                 *ret_hold = wrap_strategy("OnDelete", NULL);
@@ -301,13 +333,23 @@ int64_t pod_ordinal(json_object *pod) {
         return dash ? strtoll(dash + 1, NULL, 10) : 0;
 }
 
+int64_t record_partition(json_object *record) {
+        if (json_get(record, "partition", json_type_int))
+                return json_get_integer(record, "partition");
+        return object_integer(record, "former.updateStrategy.rollingUpdate.partition");
+}
+
 /* Pods of a StatefulSet below it stay as they are. */
 int64_t view_partition(const RolloutView *view, json_object *record) {
-        json_object *former = json_get(record, "former", json_type_object);
-
         if (view->kind != WORKLOAD_STATEFUL_SET)
                 return 0;
-        return object_integer(former, "updateStrategy.rollingUpdate.partition") +
+        return record_partition(record) + object_integer(view->workload, "spec.ordinals.start");
+}
+
+int64_t view_kept_below(const RolloutView *view) {
+        if (view->kind != WORKLOAD_STATEFUL_SET || !has_rolling_update(view->workload))
+                return 0;
+        return object_integer(view->workload, "spec.updateStrategy.rollingUpdate.partition") +
                object_integer(view->workload, "spec.ordinals.start");
 }
 
@@ -334,10 +376,8 @@ const char *view_revision(const RolloutView *view) {
 
 /* The revision that the pods should say; NULL: none. */
 const char *view_target_revision(const RolloutView *view, json_object *record) {
-        bool has_revisions =
-                view->kind == WORKLOAD_STATEFUL_SET || view->kind == WORKLOAD_DAEMON_SET;
-
-        if (has_revisions && record_is_undo(record) && !record_sets_images(record))
+        if (workload_has_revisions(view->kind) && record_is_undo(record) &&
+            !record_sets_images(record))
                 return json_get_text(record, "revision");
         return view_revision(view);
 }
@@ -391,6 +431,21 @@ static json_object *images_changed(json_object *from, json_object *to) {
                             patch_add_text(images, name, image) < 0)
                                 return NULL;
                 }
+        }
+        return take_ptr(images);
+}
+
+/* Of all containers that run. */
+static json_object *images_running(json_object *template) {
+        cleanup(json_object_put_p) json_object *all = images_changed(NULL, template);
+        cleanup(json_object_put_p) json_object *images = json_object_new_object();
+
+        if (!all || !images)
+                return NULL;
+        json_object_object_foreach(all, container, image) {
+                if (!template_ends(template, container) &&
+                    patch_add(images, container, json_object_get(image)) < 0)
+                        return NULL;
         }
         return take_ptr(images);
 }
@@ -535,35 +590,86 @@ static int make_record(const RolloutView *view, const RolloutRequest *request, j
         return 0;
 }
 
-static int take_over(const RolloutView *view, const RolloutRequest *request, json_object *record,
-                     json_object **ret) {
-        cleanup(json_object_put_p) json_object *hold = NULL;
-        cleanup(json_object_put_p) json_object *former = NULL;
-        cleanup(json_object_put_p) json_object *patch = NULL;
-
-        if (!workload_is_held(view->kind, view->workload)) {
-                if (make_hold(view, request->partition, &hold, &former) < 0 ||
-                    patch_add(record, "former", take_ptr(former)) < 0)
-                        return -ENOMEM;
-        }
-        patch = takeover_patch(view->workload, record);
-        if (!patch || (hold && patch_add(patch, "spec", take_ptr(hold)) < 0))
-                return -ENOMEM;
-
-        *ret = take_ptr(patch);
-        return 0;
+static int refuse_open(json_object *record, Error *reterr) {
+        return error_set(reterr, ERROR_CONFLICT,
+                         "\"%s\" has begun an update at %s, which has not ended",
+                         json_get_text(record, "by"), json_get_text(record, "since"));
 }
 
-/* One that has begun meanwhile keeps its record: it alone has what gives the workload back. */
+/* An update that has begun meanwhile keeps its record: it alone has what gives the workload back. */
 static int check_no_record(const RolloutView *view, Error *reterr) {
         cleanup(json_object_put_p) json_object *record = NULL;
         int r = rollout_record_read(view->workload, &record, reterr);
 
         if (r < 0 || !rollout_record_is_open(record))
                 return r;
-        return error_set(reterr, ERROR_CONFLICT,
-                         "\"%s\" has begun an update at %s, which has not ended",
-                         json_get_text(record, "by"), json_get_text(record, "since"));
+        return refuse_open(record, reterr);
+}
+
+/* A StatefulSet's or DaemonSet's controller makes pods of the newest revision alone. Its template is written
+ * with the record, so that each later change of it is another client's. */
+static int add_template(const RolloutView *view, json_object *record, json_object *patch) {
+        if (!record_sets_images(record) || !workload_has_revisions(view->kind))
+                return 0;
+        return takeover_add_images(patch, view->workload, record_target(record));
+}
+
+static int take_over(const RolloutView *view, const RolloutRequest *request, json_object *record,
+                     json_object **ret) {
+        int64_t partition =
+                json_get(request->undone, "partition", json_type_int)
+                        ? object_integer(request->undone,
+                                         "former.updateStrategy.rollingUpdate.partition")
+                        : request->partition;
+        cleanup(json_object_put_p) json_object *hold = NULL;
+        cleanup(json_object_put_p) json_object *former = NULL;
+        cleanup(json_object_put_p) json_object *patch = NULL;
+
+        if (!workload_is_held(view->kind, view->workload)) {
+                if (make_hold(view, &hold, &former) < 0 ||
+                    patch_add(record, "former", take_ptr(former)) < 0)
+                        return -ENOMEM;
+        }
+        if (partition >= 0 && partition != record_partition(record) &&
+            patch_add(record, "partition", json_object_new_int64(partition)) < 0)
+                return -ENOMEM;
+        patch = takeover_patch(view->workload, record);
+        if (!patch || (hold && patch_add(patch, "spec", take_ptr(hold)) < 0) ||
+            add_template(view, record, patch) < 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(patch);
+        return 0;
+}
+
+int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_object **ret,
+                   Error *reterr) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+        cleanup(json_object_put_p) json_object *changed = NULL;
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        int r = rollout_record_read(view->workload, &record, reterr);
+
+        if (r < 0)
+                return r;
+        if (!rollout_record_is_open(record))
+                return error_set(reterr, ERROR_CONFLICT, "its update has ended meanwhile");
+        if (!request->takes_over && !json_is(record, "by", request->by))
+                return refuse_open(record, reterr);
+
+        changed = copy_of(record);
+        if (!changed || patch_add_text(changed, "by", request->by) < 0 ||
+            (request->goes_back && patch_add_text(changed, "state", "undo") < 0))
+                return -ENOMEM;
+        if (json_object_equal(record, changed)) {
+                *ret = NULL;
+                return 0;
+        }
+        patch = takeover_patch(view->workload, changed);
+        if (!patch || add_template(view, changed, patch) < 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(patch);
+        return 0;
 }
 
 static int check_can_begin(const RolloutView *view, const RolloutRequest *request, Error *reterr) {
@@ -593,24 +699,54 @@ static int check_can_begin(const RolloutView *view, const RolloutRequest *reques
         if (request->partition >= 0 && !has_rolling_update(view->workload))
                 return error_set(reterr, ERROR_INVALID,
                                  "with OnDelete a StatefulSet has no partition");
-        if (request->mode == ROLLOUT_FOLLOW &&
-            (!workload_is_held(view->kind, view->workload) || view->kind == WORKLOAD_REPLICA_SET ||
-             view->kind == WORKLOAD_POD))
+        if (request->mode == ROLLOUT_FOLLOW && view->kind == WORKLOAD_POD)
                 return error_set(reterr, ERROR_INVALID,
-                                 "no update is under way, and its controller itself brings pods "
-                                 "to the template: only a "
-                                 "Deployment that is paused, and a StatefulSet or DaemonSet with "
-                                 "OnDelete, leave that to this command");
+                                 "no update is under way, and a pod has no template to follow");
+        if (request->mode == ROLLOUT_FOLLOW && !workload_is_held(view->kind, view->workload))
+                return error_set(
+                        reterr, ERROR_INVALID,
+                        "no update is under way, and its controller itself brings pods to the "
+                        "template: only a Deployment that is paused, a StatefulSet or "
+                        "DaemonSet with OnDelete, and a ReplicaSet leave that to this "
+                        "command");
+        return 0;
+}
+
+/* Pods that do not have the template's images, although that has not changed. *ret_before: the images of all
+ * pods, if these agree, otherwise those of the template. NULL: there are no such pods. */
+static int find_lagging(const RolloutView *view, int64_t partition, json_object *base,
+                        json_object *after, json_object **ret_before) {
+        cleanup(json_object_put_p) json_object *owner =
+                patch_wrap("revision", json_object_new_string(object_name(base)));
+        cleanup(json_object_put_p) json_object *before = NULL;
+        bool is_lagging = false;
+
+        json_object_object_foreach(view->pods, name, pod) {
+                cleanup(json_object_put_p) json_object *images = NULL;
+
+                (void) name;
+                if (object_is_deleted(pod) || !view_has_pod(view, owner, pod) ||
+                    (view->kind == WORKLOAD_STATEFUL_SET && pod_ordinal(pod) < partition))
+                        continue;
+                images = template_images(pod, after);
+                if (!images)
+                        return -ENOMEM;
+                is_lagging = is_lagging || !json_object_equal(images, after);
+                if (!before)
+                        before = take_ptr(images);
+                else if (!json_object_equal(before, images)) {
+                        json_object_put(before);
+                        before = json_object_get(after);
+                }
+        }
+        *ret_before = is_lagging ? take_ptr(before) : NULL;
         return 0;
 }
 
 static int64_t partition_at_begin(const RolloutView *view, const RolloutRequest *request) {
         if (request->partition >= 0)
                 return request->partition + object_integer(view->workload, "spec.ordinals.start");
-        if (!has_rolling_update(view->workload))
-                return 0;
-        return object_integer(view->workload, "spec.updateStrategy.rollingUpdate.partition") +
-               object_integer(view->workload, "spec.ordinals.start");
+        return view_kept_below(view);
 }
 
 int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_object **ret,
@@ -638,6 +774,10 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
 
         after = request->images ? json_object_get(request->images)
                                 : images_changed(object_template(base), template);
+        if (after && json_object_object_length(after) == 0) {
+                json_object_put(after);
+                after = images_running(template);
+        }
         before = after ? template_images(object_template(base), after) : NULL;
         if (!before)
                 return -ENOMEM;
@@ -650,8 +790,12 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
                                  "its pods do not have the images of its template yet: use "
                                  "\"rollout\", or wait for its controller");
         if (json_object_equal(before, after)) {
+                json_object_put(before);
+                before = NULL;
+                r = find_lagging(view, partition_at_begin(view, request), base, after, &before);
                 *ret = NULL;
-                return 0;
+                if (r < 0 || !before)
+                        return r;
         }
         r = make_record(view, request, base, before, after, &record);
         return r < 0 ? r : take_over(view, request, record, ret);

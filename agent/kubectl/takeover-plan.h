@@ -42,8 +42,11 @@ typedef enum RolloutMode {
 
 typedef struct RolloutRequest {
         RolloutMode mode;
+        bool takes_over;     /* an update that another user has begun */
+        bool goes_back;      /* with the update that is open */
         json_object *images; /* {container: image}; only for ROLLOUT_SET_IMAGE */
         int64_t partition;   /* of a StatefulSet, from now on; negative: as it is */
+        json_object *undone; /* record of the ended update that is undone; NULL: none */
         const char *by;
         int64_t now_sec;
 } RolloutRequest;
@@ -70,8 +73,10 @@ RolloutUndo rollout_record_undo(const RolloutView *view, json_object *record);
 int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_object **ret,
                   Error *reterr);
 
-/* The patch that makes an open record lead back. */
-int rollout_turn(const RolloutView *view, json_object *record, json_object **ret);
+/* Makes the patch with which the user of the request goes on with the open update, or back, which the caller
+ * owns; NULL: nothing changes. Refused if no update is open. */
+int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_object **ret,
+                   Error *reterr);
 
 /* What a record says; it is borrowed, and so is what is returned. */
 bool record_is_undo(json_object *record);
@@ -84,6 +89,13 @@ json_object *takeover_patch(json_object *workload, json_object *record);
 /* The record in another state; gives_back: and the controller may act again. */
 int takeover_patch_state(json_object *workload, json_object *record, const char *state,
                          bool gives_back, json_object **ret);
+
+/* Notes in the record of an ended update that an attempt after it was refused at that time, so that --undo
+ * does not take it for that attempt; NULL: not any more. */
+int takeover_patch_refused(json_object *workload, json_object *record, const char *time,
+                           json_object **ret);
+/* Adds these images to the template that a patch of the workload writes. */
+int takeover_add_images(json_object *patch, json_object *workload, json_object *images);
 
 /* Its controller leaves the pods alone while its template changes. */
 bool workload_is_held(WorkloadKind kind, json_object *workload);
@@ -103,7 +115,11 @@ int view_find_twin(const RolloutView *view, json_object *replica_set, json_objec
 const char *view_revision(const RolloutView *view);
 const char *view_target_revision(const RolloutView *view, json_object *record);
 
+/* The first ordinal whose pod the StatefulSet's own strategy would bring to the template; 0: all. */
+int64_t view_kept_below(const RolloutView *view);
 bool view_has_pod(const RolloutView *view, json_object *record, json_object *pod);
 int64_t pod_ordinal(json_object *pod);
+/* The partition that a StatefulSet has after this update. */
+int64_t record_partition(json_object *record);
 /* Pods of a StatefulSet with lower ordinals stay as they are. */
 int64_t view_partition(const RolloutView *view, json_object *record);

@@ -143,6 +143,10 @@ bool workload_is_of_kruise(WorkloadKind kind) {
         return text_equal(kinds[kind].group, KRUISE_GROUP);
 }
 
+bool workload_has_revisions(WorkloadKind kind) {
+        return kind == WORKLOAD_STATEFUL_SET || kind == WORKLOAD_DAEMON_SET;
+}
+
 KubePath workload_path(WorkloadKind kind, const char *namespace, const char *name) {
         return (KubePath){ .group = kinds[kind].group,
                            .version = workload_is_of_kruise(kind) ? NULL : "v1",

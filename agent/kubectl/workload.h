@@ -43,6 +43,9 @@ const char *workload_kind_to_string(WorkloadKind kind);
 /* Its controller updates pods in place by itself. */
 bool workload_is_of_kruise(WorkloadKind kind);
 
+/* A StatefulSet or DaemonSet, whose templates are kept as ControllerRevisions. */
+bool workload_has_revisions(WorkloadKind kind);
+
 /* Borrows namespace and name, which may be NULL. The version of a kind of OpenKruise is NULL: which one the
  * server has is to be asked, see workload_find(). */
 KubePath workload_path(WorkloadKind kind, const char *namespace, const char *name);

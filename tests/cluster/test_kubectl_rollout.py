@@ -362,7 +362,8 @@ def test_killed_after_each_write(make, inplace, by_proxy, proxy, images, kind, w
             assert_done(inplace.run("rollout", workload.name, "--undo"))
         workload.assert_runs(now)
         assert workload.uids() == uids and workload.strategy() == strategy
-    assert n == workload.n_pods + 4  # taken over, template, pods, handed back
+    # Taken over, pods, handed back; the template of a ReplicaSet is apart.
+    assert n == workload.n_pods + (4 if kind == "deployment" else 3)
 
 
 def hold_after(proxy: ApiProxy, n: int) -> tuple[threading.Event, threading.Event]:
@@ -411,21 +412,117 @@ def test_an_image_that_does_not_exist(make, inplace, images):
     assert workload.uids() == before
 
 
-def test_another_person(cluster, make, by_proxy, proxy, inplace, images, folder):
-    """Is refused, with the first one's name; and so is an update to other images."""
+def test_a_refused_attempt(make, inplace, images):
+    """It has changed nothing, and --undo does not take an older update for it; it says what it undoes."""
     workload = make("deployment")
+    update, undo = ("set", "image", workload.name), ("rollout", workload.name, "--undo")
+    assert_done(inplace.run(*update, f"main={images[1]}"))
+    back = f'by "lab-admin": main from {images[1]} back to {images[0]}'
+    for dry_run in ["--dry-run=server"], []:
+        refused = inplace.run(*update, "main=with a space ")
+        assert refused.code == 1
+        assert f"nothing has changed; the pods keep main={images[1]}" in refused.stderr
+        with none_replaced(workload):
+            ran = inplace.run(*undo, *dry_run)
+            assert ran.code == 1 and "nothing to undo" in ran.stderr and back in ran.stderr
+        workload.assert_runs(images[1])
+        assert_done(inplace.run(*update, f"main={images[1]}"))
+    rehearsed = assert_done(inplace.run(*undo, "--dry-run=server")).stdout
+    assert back in rehearsed and "image update undone (server dry run)" in rehearsed
+    with none_replaced(workload):
+        ran = assert_done(inplace.run(*undo))
+    assert back in ran.stdout.splitlines()[0]
+    assert ran.stdout.endswith(f"/{workload.app} image update undone\n")
+    workload.assert_runs(images[0])
+
+
+@pytest.fixture
+def bob(cluster, folder) -> Inplace:
+    """Another person, with all rights."""
     certificate = cluster.control_plane.authority.issue("bob", "/O=system:masters/CN=bob")
     path = cluster.control_plane.write_kubeconfig(folder / "bob.conf", certificate=certificate)
+    return Inplace(path, folder)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+@pytest.mark.parametrize("way", ["set-image", "rollout", "undo"])
+def test_take_over(make, by_proxy, proxy, bob, images, kind, way):
+    """Another person is refused, and told who, since when, how far and the way: then goes on, or back."""
+    workload = make(kind)
+    arguments = {
+        "set-image": ["set", "image", workload.name, f"main={images[1]}"],
+        "rollout": ["rollout", workload.name],
+        "undo": ["rollout", workload.name, "--undo"],
+    }[way]
+    with none_replaced(workload):
+        interrupted(by_proxy, proxy, workload, images[1], 2)
+        record = workload.record()
+        ran = bob.run(*arguments)
+        assert ran.code == 1 and 'by "lab-admin" since ' in ran.stderr, ran.stderr
+        assert f"of {workload.n_pods} pods updated" in ran.stderr
+        assert f"/{workload.app} --take-over -n default" in ran.stderr
+        assert workload.record() == record
+        assert_done(bob.run(*arguments, "--take-over"))
+        workload.assert_runs(images[0 if way == "undo" else 1])
+    assert workload.record()["by"] == "bob"
+
+
+def test_taken_over_meanwhile(make, by_proxy, proxy, bob, images):
+    """The run that began it leaves it to the other one."""
+    workload = make("deployment", 3)
+    with none_replaced(workload):
+        with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}") as middle:
+            assert_done(bob.run("rollout", workload.name, "--undo", "--take-over"))
+            ran = middle.end()
+        assert ran.code == 3 and '"bob" has taken the update over' in ran.stderr, ran.stderr
+        workload.assert_runs(images[0])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_release(make, by_proxy, proxy, inplace, bob, images, kind):
+    """Hands the workload back as it is; of a Deployment no pod is replaced, in any state of its update."""
+    workload = make(kind)
+    strategy, before = workload.strategy(), workload.uids()
+    assert inplace.run("rollout", workload.name, "--release").code == 1
+    for n in range(1, workload.n_pods + 3):
+        interrupted(by_proxy, proxy, workload, images[1], n)
+        assert bob.run("rollout", workload.name, "--release").code == 1 and rollout_is_open(workload)
+        ran = assert_done(inplace.run("rollout", workload.name, "--release"))
+        assert f"/{workload.app} handed back: " in ran.stdout
+        assert workload.strategy() == strategy and not rollout_is_open(workload)
+        if kind != "deployment":
+            break
+        with none_replaced(workload):
+            workload.cluster.kubectl("rollout", "status", workload.name, "--timeout=20s")
+            assert_done(inplace.run("set", "image", workload.name, f"main={images[0]}"))
+        workload.assert_runs(images[0])
+    if kind == "deployment":
+        assert workload.uids() == before
+    else:
+        workload.cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+        workload.assert_runs(image_of(workload.get()["spec"]["template"]))
+
+
+def test_open_updates(make, by_proxy, proxy, inplace, images):
+    """Are shown by status and doctor: whose, since when, how far."""
+    workload = make("deployment")
     interrupted(by_proxy, proxy, workload, images[1], 2)
-    record = workload.record()
-    for arguments in (["set", "image", workload.name, f"main={images[1]}"], ["rollout", workload.name, "--undo"]):
-        ran = Inplace(path, folder).run(*arguments)
-        assert (ran.code, "lab-admin" in ran.stderr) == (1, True), ran.stderr
-    ran = inplace.run("set", "image", workload.name, f"main={images[2]}")
-    assert ran.code == 1 and "other images" in ran.stderr
-    assert workload.record() == record
-    assert_done(inplace.run("rollout", workload.name))
-    workload.assert_runs(images[1])
+    line = f'deployment.apps/{workload.app}: update to main={images[1]} by "lab-admin"'
+    for arguments in [], [workload.name], ["-A"]:
+        ran = inplace.run("status", *arguments)
+        assert line in ran.stdout and "has not ended: " in ran.stdout and " of 2 pods updated" in ran.stdout
+        assert f"rollout deployment.apps/{workload.app} -n default" in ran.stderr
+        found = json.loads(inplace.run("status", *arguments, "-o", "json").stdout)["rollouts"]
+        (shown,) = (one for one in found if one["name"] == workload.app)
+        assert shown["kind"] == "deployment.apps"
+        assert (shown["by"], shown["state"], shown["after"]) == ("lab-admin", "forward", {"main": images[1]})
+        assert shown["pods"] == 2 and shown["updated"] in (0, 1)
+    doctor = inplace.run("doctor")
+    assert doctor.code == 3 and f"problem: deployment.apps/{workload.app}: " in doctor.stdout
+    assert 'by "lab-admin"' in doctor.stdout and " of 2 pods updated" in doctor.stdout
+    assert_done(inplace.run("rollout", workload.name, "--undo"))
+    assert json.loads(inplace.run("status", workload.name, "-o", "json").stdout).get("rollouts", []) == []
+    assert f"deployment.apps/{workload.app}" not in inplace.run("doctor").stdout
 
 
 def test_documents(make, inplace, images):
@@ -561,6 +658,29 @@ def test_edited_meanwhile(cluster, make, by_proxy, proxy, inplace, images, kind)
     cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
     wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
     workload.assert_runs(images[2])
+
+
+@pytest.mark.parametrize("kind", ["statefulset", "daemonset"])
+@pytest.mark.parametrize("way", ["set-image", "undo"])
+def test_reverted_meanwhile(cluster, make, by_proxy, proxy, images, kind, way):
+    """Another client puts the image before back: that is a change as any other, and is never overwritten."""
+    workload = make(kind)
+    strategy = workload.strategy()
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}", n=2) as middle:
+        if way == "undo":
+            cluster.kubectl("rollout", "undo", workload.name)
+        else:
+            cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+        version = workload.get()["metadata"]["resourceVersion"]
+        ran = middle.end()
+    assert ran.code == 3 and "another client has changed its template" in ran.stderr, ran.stderr
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[0])
+    assert workload.strategy() == strategy
+    query = {"fieldSelector": f"metadata.name={workload.app}", "resourceVersion": version, "timeoutSeconds": "2"}
+    for event in workload.kube.watch(workload.path.rpartition("/")[0], 60 * SLOWLY, **query):
+        assert image_of(event["object"]["spec"]["template"]) == images[0]
 
 
 def test_resumed_meanwhile(cluster, make, by_proxy, proxy, inplace, images):
@@ -1022,7 +1142,8 @@ def test_restarted_meanwhile(cluster, make, by_proxy, proxy, images, kind):
     """By kubectl, which refuses that of a Deployment that is paused; others go back to their controller."""
     workload = make(kind)
     strategy, before = workload.strategy(), workload.uids()
-    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}") as middle:
+    command = "set", "image", workload.name, f"main={images[1]}"
+    with in_the_middle(by_proxy, proxy, *command, n=3 if kind == "deployment" else 2) as middle:
         if kind == "deployment":
             with pytest.raises(RuntimeError, match="paused"):
                 cluster.kubectl("rollout", "restart", workload.name)
@@ -1149,6 +1270,55 @@ def test_partition(make, inplace, images):
     assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--partition=0"))
     workload.assert_runs(images[1])
     assert workload.uids() == before
+
+
+def test_partition_undone(make, inplace, images):
+    """It is as it was, whether the update had ended or not, and who goes on may not ask for another one."""
+    workload = make("statefulset", 3)
+    strategy, update = workload.strategy(), ["set", "image", workload.name]
+    with none_replaced(workload):
+        ran = inplace.run(*update, f"main={images[3]}", "--partition=2", timeout=90 * SLOWLY)
+        assert ran.code == 3
+        ran = inplace.run(*update, f"main={images[3]}", "--partition=1")
+        assert ran.code == 1 and "has another partition" in ran.stderr, ran.stderr
+        assert_done(inplace.run("rollout", workload.name, "--undo"))
+        workload.assert_runs(images[0])
+        assert workload.strategy() == strategy
+
+        assert_done(inplace.run(*update, f"main={images[1]}", "--partition=2"))
+        again = assert_done(inplace.run(*update, f"main={images[1]}")).stdout
+        assert "pods with ordinals below 2 keep theirs, --partition=0 updates them" in again
+        assert_done(inplace.run("rollout", workload.name, "--undo"))
+        workload.assert_runs(images[0])
+        assert workload.strategy() == strategy
+
+
+@pytest.mark.parametrize("way", ["set-image", "rollout"])
+def test_pods_that_lag(cluster, make, inplace, images, way):
+    """The template has the images and the pods do not: of a ReplicaSet, and where one pod was patched by hand."""
+    workload = make("replicaset")
+    cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+    wait_observed(workload)
+    set_image = ["set", "image", workload.name, f"main={images[1]}"]
+    command = set_image if way == "set-image" else ["rollout", workload.name]
+    with none_replaced(workload):
+        assert_done(inplace.run(*command))
+        workload.assert_runs(images[1])
+        assert "already" in assert_done(inplace.run(*command)).stdout
+    if way == "rollout":
+        return
+    workload = make("deployment")
+    pod = workload.pods()[0]["metadata"]["name"]
+    with none_replaced(workload):
+        changed = {"spec": {"containers": [{"name": "main", "image": images[1]}]}}
+        cluster.admin.patch(f"{PODS}/{pod}", changed, "strategic")
+        cluster.admin.wait_for(
+            f"{PODS}/{pod}",
+            lambda one: one["status"]["containerStatuses"][0]["image"] == images[1] and is_ready(one),
+            60 * SLOWLY,
+        )
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[0]}"))
+        workload.assert_runs(images[0])
 
 
 def test_several_containers(make, inplace, images):

@@ -70,6 +70,12 @@ static void check_plan(const RolloutView *view, json_object *record) {
         if (r >= 0)
                 check_step(&step);
         rollout_step_done(&step);
+        check(rollout_plan_release(view, record, &step) >= 0);
+        if (step.action != ROLLOUT_ABANDON)
+                check_step(&step);
+        check(step.action == ROLLOUT_PATCH_REPLICA_SET || step.action == ROLLOUT_WAIT ||
+              step.patch);
+        rollout_step_done(&step);
 
         for (unsigned n = 0; n < 4; n++) {
                 check(rollout_rehearse(view, record, n, &step) >= 0);
@@ -86,8 +92,11 @@ static json_object *patched(json_object *workload, json_object *patch) {
 
 static void check_turned(const RolloutView *view, json_object *record) {
         cleanup(json_object_put_p) json_object *patch = NULL, *workload = NULL, *turned = NULL;
+        const RolloutRequest request = { .takes_over = true, .goes_back = true, .by = "jo" };
 
-        check(rollout_turn(view, record, &patch) == 0);
+        check(rollout_resume(view, &request, &patch, NULL) == 0);
+        if (!patch)
+                return; /* as it is */
         workload = patched(view->workload, patch);
         check(rollout_record_read(workload, &turned, NULL) == 0 && turned);
         check(record_is_undo(turned) && rollout_record_is_open(turned));
@@ -154,7 +163,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
         for (WorkloadKind kind = 0; kind < _WORKLOAD_KIND_MAX; kind++) {
                 const RolloutView view = { kind, workload, owned, pods, budgets, pods, NOW_SEC };
-                RolloutRequest request = { ROLLOUT_SET_IMAGE, images, -1, "jo", NOW_SEC };
+                RolloutRequest request = { .mode = ROLLOUT_SET_IMAGE,
+                                           .images = images,
+                                           .partition = -1,
+                                           .by = "jo",
+                                           .now_sec = NOW_SEC };
 
                 if (workload_is_of_kruise(kind)) {
                         check_kruise(&view, images);

@@ -510,7 +510,9 @@ static const PlanCase plan_rows[] = {
             .pods = { { .image = "A", .gate = CLOSED_FOR("A"), .is_unready = true } } }, ROLLOUT_WAIT, "web-0", NULL },
 
         /* StatefulSet: the highest ordinal first, with the label of the new revision */
-        { { STATEFUL, .pods = { OLD, OLD } }, ROLLOUT_PATCH_WORKLOAD, NULL, "\"image\":\"B\"" },
+        { { STATEFUL, .pods = { OLD, OLD } }, ROLLOUT_ABANDON, "changed its template", "\"partition\":0" },
+        { { .kind = WORKLOAD_STATEFUL_SET, .record = "undo", TURNED, .pods = { OLD, OLD } }, ROLLOUT_ABANDON,
+          "changed its template", "\"partition\":0" },
         { { STATEFUL, TURNED, .is_behind = true, .pods = { OLD, OLD } }, ROLLOUT_WAIT, NULL, NULL },
         { { STATEFUL, TURNED, .pods = { { .image = "A", .is_unready = true }, OLD } }, ROLLOUT_PATCH_POD, "web-0", NULL },
         { { STATEFUL, TURNED, .pods = { { .image = "B", .hash = "new", .former = FROM_A, .is_unready = true }, OLD } },
@@ -529,7 +531,7 @@ static const PlanCase plan_rows[] = {
           "web-0", "\"controller-revision-hash\":\"new\"" },
 
         /* DaemonSet */
-        { { DAEMON, .pods = { OLD } }, ROLLOUT_PATCH_WORKLOAD, NULL, NULL },
+        { { DAEMON, .pods = { OLD } }, ROLLOUT_ABANDON, "changed its template", "RollingUpdate" },
         { { DAEMON, .template = "B", .pods = { OLD } }, ROLLOUT_WAIT, "Revision", NULL },
         { { DAEMON, TURNED, .pods = { OLD } }, ROLLOUT_PATCH_POD, "web-0", "\"controller-revision-hash\":\"new\"" },
         { { DAEMON, TURNED, .n_updated = 1, .pods = { NEW } }, ROLLOUT_HAND_BACK, NULL, "\"type\":\"RollingUpdate\"" },
@@ -657,6 +659,8 @@ static const BeginCase begin_rows[] = {
         { { .template = "B", .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
         { { .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "nothing" },
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, .pods = { OLD, OLD } }, 0, NULL, 0, NULL, "\"partition\":2147483647" },
+        { { .kind = WORKLOAD_STATEFUL_SET, FREE, .pods = { OLD, OLD } }, 0, NULL, 0, NULL,
+          "\"template\":{\"spec\":{\"containers\":[{\"name\":\"app\",\"image\":\"B\"}]}}" },
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, .pods = { OLD, OLD } }, 0, NULL, 2, NULL, "\\\"partition\\\":1" },
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, TURNED, .pods = { OLD, NEW } }, 0, NULL, 0, NULL, "\"partition\"" },
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, TURNED, .pods = { OLD, { .image = "A", .hash = "x" } } }, 0, NULL, 0,
@@ -666,7 +670,14 @@ static const BeginCase begin_rows[] = {
         { { .kind = WORKLOAD_STATEFUL_SET, .pods = { OLD } }, 0, NULL, 0, "whose record is gone", NULL },
         { { .kind = WORKLOAD_DAEMON_SET, FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\"type\":\"OnDelete\",\"rollingUpdate\":null" },
         { { .kind = WORKLOAD_DAEMON_SET, TURNED, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "inplaced.io/rollout" },
-        { { .kind = WORKLOAD_REPLICA_SET, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, "its controller itself", NULL },
+        { { .kind = WORKLOAD_REPLICA_SET, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "nothing" },
+        /* pods that do not have what the template has; back is to what all of them have */
+        { { .kind = WORKLOAD_REPLICA_SET, .template = "B", .pods = { OLD, OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL,
+          "\\\"before\\\":{\\\"app\\\":\\\"A\\\"},\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
+        { { .kind = WORKLOAD_REPLICA_SET, .template = "B", .pods = { OLD, NEW } }, 0, NULL, 0, NULL,
+          "\\\"before\\\":{\\\"app\\\":\\\"B\\\"},\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
+        { { FREE, .source = "B", .template = "B", .pods = { NEW, OLD } }, 0, NULL, 0, NULL, "\"paused\":true" },
+        { { .kind = WORKLOAD_POD, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, "has no template", NULL },
         { { .kind = WORKLOAD_REPLICA_SET, .pods = { OLD } }, 0, NULL, 0, NULL, "inplaced.io/rollout" },
 };
 /* clang-format on */

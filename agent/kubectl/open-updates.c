@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/open-updates.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/pod-choice.h"
+#include "agent/kubectl/rollout-show.h"
+#include "agent/kubectl/rollout-text.h"
+#include "agent/kubectl/rollout-watch.h"
+
+static int describe(const KubePath *path, const RolloutView *view, json_object *record,
+                    bool has_pods, json_object **ret) {
+        static const char *const copied[] = { "by", "since", "state", "before", "after" };
+        cleanup(json_object_put_p) json_object *item = json_object_new_object();
+        RolloutSum sum = has_pods ? rollout_count(view, record) : (RolloutSum){ .n_pods = 0 };
+        cleanup(free_p) char *text = NULL;
+        int r = rollout_text_open(record, has_pods ? view : NULL, time(NULL), &text);
+
+        if (r < 0 || !item ||
+            patch_add_text(item, "kind", workload_kind_to_string(view->kind)) < 0 ||
+            patch_add_text(item, "namespace", path->namespace) < 0 ||
+            patch_add_text(item, "name", path->name) < 0 || patch_add_text(item, "text", text) < 0)
+                return -ENOMEM;
+        for (size_t i = 0; i < sizeof(copied) / sizeof(copied[0]); i++)
+                if (patch_add(item, copied[i],
+                              json_object_get(json_object_object_get(record, copied[i]))) < 0)
+                        return -ENOMEM;
+        if (has_pods &&
+            (patch_add(item, "updated", json_object_new_int64((int64_t) sum.n_updated)) < 0 ||
+             patch_add(item, "pods", json_object_new_int64((int64_t) sum.n_pods)) < 0))
+                return -ENOMEM;
+
+        *ret = take_ptr(item);
+        return 0;
+}
+
+/* A workload whose record is open is read once more, with its pods. */
+static int add_update(Session *session, WorkloadKind kind, const KubePath *path,
+                      json_object *workload, json_object *list, Error *reterr) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+        cleanup(json_object_put_p) json_object *item = NULL;
+        cleanup(rollout_watch_done) RolloutWatch watch = { .session = session };
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = rollout_record_read(workload, &record, NULL);
+
+        if (r < 0 || !rollout_record_is_open(record))
+                return 0;
+        r = rollout_watch_load_path(session, kind, path, &watch, &error);
+        if (r < 0 && error.kind == ERROR_NOT_FOUND)
+                return 0;
+        if (r < 0 && error.kind != ERROR_DENIED)
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+        if (describe(path, &watch.view, record, r >= 0, &item) < 0)
+                return -ENOMEM;
+        return patch_append(list, take_ptr(item));
+}
+
+static int on_workload(json_object *workload, void *userdata) {
+        json_object *annotations = object_at(workload, "metadata.annotations");
+
+        if (!annotations || !json_get_text(annotations, ROLLOUT_ANNOTATION))
+                return 0;
+        return patch_append(userdata, json_object_get(workload));
+}
+
+static int add_of_kind(Session *session, WorkloadKind kind, const char *namespace,
+                       json_object *list, Error *reterr) {
+        const KubePath path = workload_path(kind, namespace, NULL);
+        cleanup(json_object_put_p) json_object *found = json_object_new_array();
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        if (!found)
+                return -ENOMEM;
+        r = session_list_metadata(session, &path, on_workload, found, &error);
+        if (r < 0 && error.kind != ERROR_DENIED)
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+        for (size_t i = 0; i < json_object_array_length(found); i++) {
+                json_object *workload = json_object_array_get_idx(found, i);
+                const KubePath one =
+                        workload_path(kind, object_text(workload, "metadata.namespace"),
+                                      object_name(workload));
+
+                r = add_update(session, kind, &one, workload, list, reterr);
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int open_updates_of_namespace(Session *session, const char *namespace, json_object *list,
+                              Error *reterr) {
+        static const WorkloadKind kinds[] = { WORKLOAD_DEPLOYMENT, WORKLOAD_STATEFUL_SET,
+                                              WORKLOAD_DAEMON_SET, WORKLOAD_REPLICA_SET,
+                                              WORKLOAD_POD };
+
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+                int r = add_of_kind(session, kinds[i], namespace, list, reterr);
+
+                if (r < 0)
+                        return r;
+        }
+        return 0;
+}
+
+int open_updates_of_workload(Session *session, const char *workload, json_object *list,
+                             Error *reterr) {
+        cleanup(json_object_put_p) json_object *object = NULL;
+        WorkloadKind kind;
+        const char *name;
+        KubePath path;
+        int r = workload_name_parse(workload, &kind, &name, reterr);
+
+        if (r >= 0)
+                r = workload_find(session, kind, name, &path, &object, reterr);
+        return r < 0 ? r : add_update(session, kind, &path, object, list, reterr);
+}

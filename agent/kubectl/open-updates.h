@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Updates in place that have begun and have not ended
+ *
+ * Workloads that this user may not list are left out.
+ */
+
+#include <json-c/json_types.h>
+
+#include "agent/kubectl/session.h"
+
+/* Appends {"kind", "namespace", "name", "by", "since", "state", "before", "after", "updated", "pods", "text"} of
+ * each workload of the namespace, NULL: of all, to the list. The last but one two are missing where this user
+ * may not read the pods. */
+int open_updates_of_namespace(Session *session, const char *namespace, json_object *list,
+                              Error *reterr);
+/* The same of one workload, "deployment/web". */
+int open_updates_of_workload(Session *session, const char *workload, json_object *list,
+                             Error *reterr);
