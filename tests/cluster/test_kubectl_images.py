@@ -337,7 +337,7 @@ def test_doctor_without_rights(inplace, control_plane, kube, folder):
     assert found == {"rights": "this user may do nothing of all that"}
     facts = {fact["subject"]: fact["value"] for fact in json.loads(ran.stdout)["facts"]}
     assert facts["restart"] == (
-        "this user lacks list, watch, create containerrecreaterequests.apps.kruise.io; list, watch pods"
+        "this user lacks get, patch pods; list, watch pods; list, watch poddisruptionbudgets.policy"
     )
     assert facts["set image of StatefulSets"] == (
         "this user lacks get, list, watch, patch statefulsets.apps; list, watch pods; patch pods; "
