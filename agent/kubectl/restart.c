@@ -28,13 +28,11 @@
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kubectl/restart-image-plan.h"
 #include "agent/kubectl/restart-plan.h"
+#include "agent/kubectl/restart-wait.h"
 #include "agent/kubectl/rollout-plan.h"
 #include "agent/kubectl/workload.h"
 
 #define KEEP_SEC 600
-#define QUIET_SEC 5 /* before it is said what is awaited */
-#define REPEAT_SEC 30
-#define PROGRESS_SEC 600 /* as for an update; longer than the kubelet's back-off */
 #define MAX_CONFLICTS 10
 
 typedef struct PodRestart {
@@ -49,12 +47,6 @@ typedef struct PodRestart {
         char *why; /* of a failure; NULL: nothing is said */
 } PodRestart;
 
-typedef struct Announcer {
-        int64_t since_sec;
-        int64_t said_sec;
-        int64_t grace_sec; /* that containers may take to stop */
-} Announcer;
-
 typedef struct Restarts {
         Session *session;
         const Flags *flags;
@@ -64,8 +56,7 @@ typedef struct Restarts {
                 view; /* workload: if all arguments are one; pods and budgets: while a turn is awaited */
         PodChoice choice; /* of the pods of that workload */
         int64_t max_unavailable;
-        struct Turn *turn;  /* that is awaited */
-        Announcer requests; /* of those that are awaited */
+        RestartAnnouncer requests; /* of those that are awaited */
         bool has_changes;
         char run[17];
         PodRestart *items;
@@ -224,115 +215,12 @@ static int read_targets(Restarts *restarts, Error *reterr) {
         return add_choice(restarts, &choice, reterr);
 }
 
-/* What takes long is said, also off a terminal. */
-/* True: it has lasted too long. */
-static bool announce(Announcer *announcer, const char *pod, const char *why) {
-        int64_t now_sec = time(NULL);
-
-        if (announcer->since_sec == 0)
-                announcer->since_sec = now_sec;
-        if (why && now_sec - announcer->since_sec >= QUIET_SEC &&
-            (announcer->said_sec == 0 || now_sec - announcer->said_sec >= REPEAT_SEC)) {
-                announcer->said_sec = now_sec;
-                complain("waiting for pod/%s: %s", pod, why);
-        }
-        return now_sec - announcer->since_sec >= PROGRESS_SEC + announcer->grace_sec;
+static RestartWait wait_of(Restarts *restarts) {
+        return (RestartWait){ .session = restarts->session,
+                              .view = &restarts->view,
+                              .labels = restarts->choice.labels,
+                              .max_unavailable = restarts->max_unavailable };
 }
-
-/* Its turn */
-
-static int on_view_pod(const KubeObject *object, void *userdata) {
-        Restarts *restarts = userdata;
-
-        return patch_add(restarts->view.pods, object->name, json_object_get(object->json));
-}
-
-static int on_view_pod_gone(const KubeObject *object, void *userdata) {
-        Restarts *restarts = userdata;
-
-        json_object_object_del(restarts->view.pods, object->name);
-        return 0;
-}
-
-static int on_budget(const KubeObject *object, void *userdata) {
-        Restarts *restarts = userdata;
-
-        return patch_add(restarts->view.budgets, object->name, json_object_get(object->json));
-}
-
-static int on_budget_gone(const KubeObject *object, void *userdata) {
-        Restarts *restarts = userdata;
-
-        json_object_object_del(restarts->view.budgets, object->name);
-        return 0;
-}
-
-static int forget(json_object **map) {
-        json_object_put(*map);
-        *map = json_object_new_object();
-        return *map ? 0 : -ENOMEM;
-}
-
-struct Turn {
-        const PodRestart *restart;
-        Announcer announcer;
-        bool is_over; /* it does not come */
-};
-
-static int is_turn(void *userdata) {
-        Restarts *restarts = userdata;
-        cleanup(free_p) char *why = NULL;
-        int64_t n_allowed;
-        int r;
-
-        restarts->view.now_sec = time(NULL);
-        r = restart_plan_allowance(&restarts->view, restarts->max_unavailable,
-                                   restarts->turn->restart->before, &n_allowed, &why);
-        if (r < 0)
-                return r;
-
-        restarts->turn->is_over =
-                announce(&restarts->turn->announcer, restarts->turn->restart->pod, why) &&
-                n_allowed <= 0;
-        return n_allowed > 0 || restarts->turn->is_over;
-}
-
-/* Waits until this pod may be unavailable. */
-static int wait_turn(Restarts *restarts, const PodRestart *restart, Error *reterr) {
-        const char *namespace = session_namespace(restarts->session);
-        const SessionWatch watches[] = {
-                { .path = { .group = "policy",
-                            .version = "v1",
-                            .namespace = namespace,
-                            .resource = "poddisruptionbudgets" },
-                  .on_object = on_budget,
-                  .on_gone = on_budget_gone },
-                { .path = workload_path(WORKLOAD_POD, namespace, NULL),
-                  .labels = restarts->choice.labels,
-                  .on_object = on_view_pod,
-                  .on_gone = on_view_pod_gone },
-        };
-        struct Turn turn = { .restart = restart };
-        int r;
-
-        if (forget(&restarts->view.pods) < 0 || forget(&restarts->view.budgets) < 0)
-                return -ENOMEM;
-
-        restarts->turn = &turn;
-        r = session_wait(restarts->session,
-                         &(SessionWait){ .watches = watches,
-                                         .n_watches = restarts->view.workload ? 2 : 1,
-                                         .is_done = is_turn,
-                                         .userdata = restarts },
-                         reterr);
-        restarts->turn = NULL;
-        if (r >= 0 && turn.is_over)
-                return error_set(reterr, ERROR_TIMEOUT,
-                                 "pod/%s did not get its turn within ten minutes", restart->pod);
-        return r;
-}
-
-/* How it begins */
 
 static KubePath requests_path(const Restarts *restarts) {
         return (KubePath){ .group = "apps.kruise.io",
@@ -452,7 +340,7 @@ static int is_batch_done(void *userdata) {
 
                 if (!restart->request || restart->end != RESTART_RUNNING)
                         continue;
-                if (!announce(&restarts->requests, restart->pod, why))
+                if (!restart_announce(&restarts->requests, restart->pod, why))
                         return 0;
 
                 restart->end = RESTART_FAILED;
@@ -470,7 +358,7 @@ static int wait_requests(Restarts *restarts, Error *reterr) {
                                      .on_object = on_request,
                                      .on_gone = on_request_gone };
 
-        restarts->requests = (Announcer){ .since_sec = 0 };
+        restarts->requests = (RestartAnnouncer){ .since_sec = 0 };
         if (is_batch_done(restarts))
                 return 0;
 
@@ -481,77 +369,6 @@ static int wait_requests(Restarts *restarts, Error *reterr) {
                                             .is_done = is_batch_done,
                                             .userdata = restarts },
                             reterr);
-}
-
-typedef struct Awaited {
-        Restarts *restarts;
-        PodRestart *restart;
-        Announcer announcer;
-        bool was_seen, is_gone;
-        json_object *pod;
-} Awaited;
-
-static void awaited_done(Awaited *awaited) {
-        json_object_put(awaited->pod);
-}
-
-static int on_pod_change(const KubeObject *object, void *userdata) {
-        Awaited *awaited = userdata;
-
-        awaited->was_seen = true;
-        awaited->is_gone =
-                restart_plan_is_over(object->json) ||
-                !text_equal(object_text(awaited->restart->before, "metadata.uid"), object->uid);
-        json_object_put(awaited->pod);
-        awaited->pod = json_object_get(object->json);
-        return 0;
-}
-
-static int on_pod_gone(const KubeObject *object, void *userdata) {
-        Awaited *awaited = userdata;
-
-        (void) object;
-        awaited->is_gone = true;
-        return 0;
-}
-
-/* As ready as before; a pod that is gone needs no waiting. */
-static int is_restarted(void *userdata) {
-        Awaited *awaited = userdata;
-        PodRestart *restart = awaited->restart;
-        RolloutView *view = &awaited->restarts->view;
-        cleanup(free_p) char *why = NULL;
-        int r;
-
-        if (awaited->is_gone || !awaited->was_seen) {
-                restart->end = RESTART_SUCCEEDED;
-                return 1;
-        }
-
-        view->now_sec = time(NULL);
-        r = restart_plan_observe(restart->before, awaited->pod, restart->containers, view->now_sec,
-                                 &restart->end, &why);
-        if (r < 0)
-                return r;
-        if (restart->end == RESTART_FAILED || restart->end == RESTART_NOT_PULLED) {
-                restart->why = take_ptr(why);
-                return 1;
-        }
-        if (restart->end == RESTART_SUCCEEDED &&
-            (!restart->was_ready || view_pod_is_available(view, awaited->pod)))
-                return 1;
-
-        if (!why && text_copy("its new containers are not ready for long enough", &why) < 0)
-                return -ENOMEM;
-        awaited->announcer.grace_sec =
-                object_integer(awaited->pod, "spec.terminationGracePeriodSeconds") +
-                object_integer(view->workload, "spec.minReadySeconds");
-        if (!announce(&awaited->announcer, restart->pod, why))
-                return 0;
-
-        restart->end = RESTART_FAILED;
-        restart->why = take_ptr(why);
-        return 1;
 }
 
 /* The text before may lead to an image where the digest does not. */
@@ -570,24 +387,10 @@ static int put_back(Restarts *restarts, PodRestart *restart, Error *reterr) {
 }
 
 static int wait_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
-        cleanup(free_p) char *fields = NULL;
-        cleanup(awaited_done) Awaited awaited = { .restarts = restarts, .restart = restart };
-        SessionWatch watch = { .path = pod_path(restarts, restart),
-                               .on_object = on_pod_change,
-                               .on_gone = on_pod_gone };
-        int r;
+        const RestartWait wait = wait_of(restarts);
+        int r = restart_wait_pod(&wait, restart->before, restart->containers, restart->was_ready,
+                                 &restart->end, &restart->why, reterr);
 
-        if (text_format(&fields, "metadata.name=%s", restart->pod) < 0)
-                return -ENOMEM;
-
-        watch.path.name = NULL;
-        watch.fields = fields;
-        r = session_wait(restarts->session,
-                         &(SessionWait){ .watches = &watch,
-                                         .n_watches = 1,
-                                         .is_done = is_restarted,
-                                         .userdata = &awaited },
-                         reterr);
         return r >= 0 && restart->end == RESTART_NOT_PULLED ? put_back(restarts, restart, reterr)
                                                             : r;
 }
@@ -641,6 +444,7 @@ static int compare_items(const void *a, const void *b) {
 /* How many of these may begin now; at least the first one, which is waited for. */
 static int get_batch(Restarts *restarts, const PodRestart *items, size_t n_items, size_t *ret,
                      Error *reterr) {
+        const RestartWait wait = wait_of(restarts);
         size_t n = 1;
         int r = 0;
 
@@ -650,7 +454,7 @@ static int get_batch(Restarts *restarts, const PodRestart *items, size_t n_items
         }
 
         if (items[0].was_ready)
-                r = wait_turn(restarts, &items[0], reterr);
+                r = restart_wait_turn(&wait, items[0].before, reterr);
         while (r >= 0 && n < n_items && n < (size_t) restarts->max_unavailable &&
                items[n].was_ready == items[0].was_ready) {
                 cleanup(free_p) char *why = NULL;

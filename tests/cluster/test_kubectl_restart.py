@@ -409,14 +409,10 @@ def test_update_after_restart(person, make_workload, images, kind):
 
 
 def test_crash_loop(person, start_pod, images):
-    """A container that waits in CrashLoopBackOff is started at once, and one that ends again is no success."""
+    """A container that waits in CrashLoopBackOff is started at once, with what is mended."""
     command = shell("test -z $FAIL || exit 7; trap exit TERM; while :; do sleep 3600 & wait; done")
     crashing = container("main", images[0].reference, command=command, env=from_annotations(FAIL="fail"))
     pod = start_pod(crashing, annotations={"fail": "yes"}, must_wait=False)
-    pod.wait(lambda one: _waits_for(one, "CrashLoopBackOff"), 60)
-    ran = person.run("restart", pod.name)
-    assert ran.code == 1
-    assert "container main has ended again, with exit code 7" in ran.stderr
     pod.wait(lambda one: _waits_for(one, "CrashLoopBackOff"), 60)
     _restart(person, pod.name, "--annotation=fail-")
     pod.wait(is_ready, 30)
@@ -460,6 +456,19 @@ def test_loaded_image(bare, person, start_pod, registry):
     assert ran.code == 1
     assert "cannot be restarted by its digest" in ran.stderr
     assert (_image(pod), pod.restarts()) == (loaded, {"main": 0})
+
+
+def test_interrupted_in_the_kubelet(person, start_pod, images):
+    """Ctrl-C while the old container stops: the kubelet goes on."""
+    slow = container("main", images[0].reference, command=until_term("sleep 5"))
+    pod = start_pod(slow, terminationGracePeriodSeconds=30)
+    with person.running("restart", pod.name) as child:
+        wait_until(lambda: "@" in _image(pod), 30, "another spelling")
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=30)
+    assert child.returncode == 128 + signal.SIGINT
+    assert "what has begun goes on: the kubelet restarts the containers" in errors
+    pod.wait_restarted("main", 1)
 
 
 def test_no_requests(person, start_pod, images):

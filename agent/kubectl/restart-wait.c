@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/restart-wait.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "agent/base/text.h"
+#include "agent/ctl/terminal.h"
+#include "agent/document/json-patch.h"
+#include "agent/kubectl/rollout-pod-plan.h"
+
+#define QUIET_SEC 5
+#define REPEAT_SEC 30
+#define PROGRESS_SEC 600 /* as for an update; longer than the kubelet's back-off */
+
+bool restart_announce(RestartAnnouncer *announcer, const char *pod, const char *why) {
+        int64_t now_sec = time(NULL);
+
+        if (announcer->since_sec == 0)
+                announcer->since_sec = now_sec;
+        if (why && now_sec - announcer->since_sec >= QUIET_SEC &&
+            (announcer->said_sec == 0 || now_sec - announcer->said_sec >= REPEAT_SEC)) {
+                announcer->said_sec = now_sec;
+                complain("waiting for pod/%s: %s", pod, why);
+        }
+        return now_sec - announcer->since_sec >= PROGRESS_SEC + announcer->grace_sec;
+}
+
+typedef struct Turn {
+        const RestartWait *wait;
+        json_object *pod;
+        RestartAnnouncer announcer;
+        bool is_over; /* it does not come */
+} Turn;
+
+static int on_view_pod(const KubeObject *object, void *userdata) {
+        Turn *turn = userdata;
+
+        return patch_add(turn->wait->view->pods, object->name, json_object_get(object->json));
+}
+
+static int on_view_pod_gone(const KubeObject *object, void *userdata) {
+        Turn *turn = userdata;
+
+        json_object_object_del(turn->wait->view->pods, object->name);
+        return 0;
+}
+
+static int on_budget(const KubeObject *object, void *userdata) {
+        Turn *turn = userdata;
+
+        return patch_add(turn->wait->view->budgets, object->name, json_object_get(object->json));
+}
+
+static int on_budget_gone(const KubeObject *object, void *userdata) {
+        Turn *turn = userdata;
+
+        json_object_object_del(turn->wait->view->budgets, object->name);
+        return 0;
+}
+
+static int is_turn(void *userdata) {
+        Turn *turn = userdata;
+        cleanup(free_p) char *why = NULL;
+        int64_t n_allowed;
+        int r;
+
+        turn->wait->view->now_sec = time(NULL);
+        r = restart_plan_allowance(turn->wait->view, turn->wait->max_unavailable, turn->pod,
+                                   &n_allowed, &why);
+        if (r < 0)
+                return r;
+
+        turn->is_over =
+                restart_announce(&turn->announcer, object_name(turn->pod), why) && n_allowed <= 0;
+        return n_allowed > 0 || turn->is_over;
+}
+
+static int forget(json_object **map) {
+        json_object_put(*map);
+        *map = json_object_new_object();
+        return *map ? 0 : -ENOMEM;
+}
+
+int restart_wait_turn(const RestartWait *wait, json_object *pod, Error *reterr) {
+        const char *namespace = session_namespace(wait->session);
+        const SessionWatch watches[] = {
+                { .path = { .group = "policy",
+                            .version = "v1",
+                            .namespace = namespace,
+                            .resource = "poddisruptionbudgets" },
+                  .on_object = on_budget,
+                  .on_gone = on_budget_gone },
+                { .path = workload_path(WORKLOAD_POD, namespace, NULL),
+                  .labels = wait->labels,
+                  .on_object = on_view_pod,
+                  .on_gone = on_view_pod_gone },
+        };
+        Turn turn = { .wait = wait, .pod = pod };
+        int r;
+
+        if (forget(&wait->view->pods) < 0 || forget(&wait->view->budgets) < 0)
+                return -ENOMEM;
+
+        r = session_wait(wait->session,
+                         &(SessionWait){ .watches = watches,
+                                         .n_watches = wait->view->workload ? 2 : 1,
+                                         .is_done = is_turn,
+                                         .userdata = &turn },
+                         reterr);
+        if (r >= 0 && turn.is_over)
+                return error_set(reterr, ERROR_TIMEOUT,
+                                 "pod/%s did not get its turn within ten minutes",
+                                 object_name(pod));
+        return r;
+}
+
+typedef struct Awaited {
+        RolloutView *view;
+        json_object *before, *containers; /* borrowed */
+        bool was_ready, was_seen, is_gone;
+        RestartAnnouncer announcer;
+        json_object *pod;
+        RestartEnd end;
+        char *why; /* of a failure */
+} Awaited;
+
+static void awaited_done(Awaited *awaited) {
+        json_object_put(awaited->pod);
+        free(awaited->why);
+}
+
+static int on_pod_change(const KubeObject *object, void *userdata) {
+        Awaited *awaited = userdata;
+
+        awaited->was_seen = true;
+        awaited->is_gone = restart_plan_is_over(object->json) ||
+                           !text_equal(object_text(awaited->before, "metadata.uid"), object->uid);
+        json_object_put(awaited->pod);
+        awaited->pod = json_object_get(object->json);
+        return 0;
+}
+
+static int on_pod_gone(const KubeObject *object, void *userdata) {
+        Awaited *awaited = userdata;
+
+        (void) object;
+        awaited->is_gone = true;
+        return 0;
+}
+
+static int is_restarted(void *userdata) {
+        Awaited *awaited = userdata;
+        cleanup(free_p) char *why = NULL;
+        int r;
+
+        if (awaited->is_gone || !awaited->was_seen) {
+                awaited->end = RESTART_SUCCEEDED;
+                return 1;
+        }
+
+        awaited->view->now_sec = time(NULL);
+        r = restart_plan_observe(awaited->before, awaited->pod, awaited->containers,
+                                 awaited->view->now_sec, &awaited->end, &why);
+        if (r < 0)
+                return r;
+        if (awaited->end == RESTART_FAILED || awaited->end == RESTART_NOT_PULLED) {
+                awaited->why = take_ptr(why);
+                return 1;
+        }
+        if (awaited->end == RESTART_SUCCEEDED &&
+            (!awaited->was_ready || view_pod_is_available(awaited->view, awaited->pod)))
+                return 1;
+
+        if (!why && text_copy("its new containers are not ready for long enough", &why) < 0)
+                return -ENOMEM;
+        awaited->announcer.grace_sec =
+                object_integer(awaited->pod, "spec.terminationGracePeriodSeconds") +
+                object_integer(awaited->view->workload, "spec.minReadySeconds");
+        if (!restart_announce(&awaited->announcer, object_name(awaited->pod), why))
+                return 0;
+
+        awaited->end = RESTART_FAILED;
+        awaited->why = take_ptr(why);
+        return 1;
+}
+
+int restart_wait_pod(const RestartWait *wait, json_object *before, json_object *containers,
+                     bool was_ready, RestartEnd *ret_end, char **ret_why, Error *reterr) {
+        cleanup(awaited_done) Awaited awaited = { .view = wait->view,
+                                                  .before = before,
+                                                  .containers = containers,
+                                                  .was_ready = was_ready };
+        cleanup(free_p) char *fields = NULL;
+        SessionWatch watch = { .path = workload_path(WORKLOAD_POD, session_namespace(wait->session),
+                                                     NULL),
+                               .on_object = on_pod_change,
+                               .on_gone = on_pod_gone };
+        int r;
+
+        if (text_format(&fields, "metadata.name=%s", object_name(before)) < 0)
+                return -ENOMEM;
+
+        watch.fields = fields;
+        r = session_wait(wait->session,
+                         &(SessionWait){ .watches = &watch,
+                                         .n_watches = 1,
+                                         .is_done = is_restarted,
+                                         .userdata = &awaited },
+                         reterr);
+        if (r < 0)
+                return r;
+
+        *ret_end = awaited.end;
+        *ret_why = take_ptr(awaited.why);
+        return 0;
+}
