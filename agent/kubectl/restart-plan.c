@@ -273,17 +273,22 @@ static int observe_old(json_object *pod, json_object *status, const char *contai
                            container, object_integer(pod, "spec.terminationGracePeriodSeconds"));
 }
 
-/* Another one was started. */
-static int observe_new(json_object *status, const char *container, RestartEnd *ret_end,
-                       char **ret_why) {
-        json_object *ended =
-                object_at(status, "state.terminated") ?: object_at(status, "lastState.terminated");
-        int64_t code = json_get_integer(ended, "exitCode");
+/* Another one was started; by the kubelet's back-off it may be one more of the spec before, which ends once more. */
+static int observe_new(json_object *pod, json_object *status, const char *container,
+                       RestartEnd *ret_end, char **ret_why) {
+        int64_t code = json_get_integer(object_at(status, "lastState.terminated"), "exitCode");
+        bool is_seen = !object_at(pod, "status.observedGeneration") || object_is_observed(pod);
+        json_object *ended = object_at(status, "state.terminated");
 
-        if (object_at(status, "state.running") ||
-            (object_at(status, "state.terminated") && code == 0)) {
+        if (is_seen && (object_at(status, "state.running") ||
+                        (ended && json_get_integer(ended, "exitCode") == 0))) {
                 *ret_end = RESTART_SUCCEEDED;
                 return 0;
+        }
+        if (!is_seen ||
+            !text_equal(object_text(status, "state.waiting.reason"), "CrashLoopBackOff")) {
+                *ret_end = RESTART_RUNNING;
+                return text_format(ret_why, "container %s is being started", container);
         }
         *ret_end = RESTART_FAILED;
         return text_format(ret_why,
@@ -303,7 +308,7 @@ int restart_plan_observe(json_object *before, json_object *pod, json_object *con
                 bool is_new = id && !json_is(status_of(before, name), "containerID", id);
                 cleanup(free_p) char *why = NULL;
                 RestartEnd end;
-                int r = is_new ? observe_new(status, name, &end, &why)
+                int r = is_new ? observe_new(pod, status, name, &end, &why)
                                : observe_old(pod, status, name, now_sec, &end, &why);
 
                 if (r < 0)

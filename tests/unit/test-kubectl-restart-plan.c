@@ -176,8 +176,8 @@ static void test_observe(void **state) {
                   "the old container of a is stopping (grace period 30s)" },
                 { "2','state':{'running':{}}", RESTART_SUCCEEDED, NULL },
                 { "2','state':{'terminated':{'exitCode':0}}", RESTART_SUCCEEDED, NULL },
-                { "2','state':{'terminated':{'exitCode':7}}", RESTART_FAILED,
-                  "container a has ended again, with exit code 7" },
+                { "2','state':{'terminated':{'exitCode':7}}", RESTART_RUNNING,
+                  "container a is being started" },
                 { "2','state':{'waiting':{'reason':'CrashLoopBackOff'}},'lastState':{'terminated':{'exitCode':7}}",
                   RESTART_FAILED, "container a has ended again, with exit code 7" },
                 { "1','state':{'waiting':{'reason':'CrashLoopBackOff','message':'back-off 1m20s restarting'}},"
@@ -216,6 +216,20 @@ static void test_observe(void **state) {
                 else
                         assert_null(why);
         }
+}
+
+/* A container that the kubelet started before it saw the new spelling proves nothing. */
+static void test_observe_unseen(void **state) {
+        cleanup(json_object_put_p) json_object *names = parse("['a']");
+        cleanup(json_object_put_p) json_object *before = parse("{}");
+        cleanup(json_object_put_p) json_object *pod = parse(
+                "{'metadata':{'generation':3},'status':{'observedGeneration':2,"
+                "'containerStatuses':[{'name':'a','containerID':'2','state':{'running':{}}}]}}");
+        cleanup(free_p) char *why = NULL;
+        RestartEnd end;
+
+        assert_int_equal(restart_plan_observe(before, pod, names, NOW_SEC, &end, &why), 0);
+        assert_int_equal(end, RESTART_RUNNING);
 }
 
 static void test_allowance(void **state) {
@@ -262,10 +276,10 @@ static void test_allowance(void **state) {
 
 int main(void) {
         const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_targets),   cmocka_unit_test(test_containers),
-                cmocka_unit_test(test_body),      cmocka_unit_test(test_ends),
-                cmocka_unit_test(test_pods),      cmocka_unit_test(test_observe),
-                cmocka_unit_test(test_allowance),
+                cmocka_unit_test(test_targets),        cmocka_unit_test(test_containers),
+                cmocka_unit_test(test_body),           cmocka_unit_test(test_ends),
+                cmocka_unit_test(test_pods),           cmocka_unit_test(test_observe),
+                cmocka_unit_test(test_observe_unseen), cmocka_unit_test(test_allowance),
         };
 
         return cmocka_run_group_tests_name("kubectl-restart-plan", tests, NULL, NULL);
