@@ -446,13 +446,14 @@ static int write_all(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         return r;
 }
 
-/* What an answer refuses is tried again with what the watch shows; only a lost connection may have hidden
- * something, so that all is read anew. */
+/* What the server refuses for the moment is tried again with what the watch shows. All is read anew where that
+ * may have missed something: after a lost connection, and when an object is gone that it still shows. */
 static int pause_before_next(Rollout *rollout, const Error *error) {
         uint64_t pause_usec =
                 rollout->pause_usec > 0 ? 2 * rollout->pause_usec : CONFLICT_PAUSE_USEC;
 
-        if (is_lost(rollout, error) && session_code(rollout->session) == 0)
+        if (error->kind == ERROR_NOT_FOUND ||
+            (is_lost(rollout, error) && session_code(rollout->session) == 0))
                 rollout_watch_stop(&rollout->watch);
         rollout->pause_usec = pause_usec < PAUSE_MAX_USEC ? pause_usec : PAUSE_MAX_USEC;
         if (set_trouble(rollout, error) < 0)
