@@ -419,7 +419,7 @@ def test_a_refused_attempt(make, inplace, images):
     assert_done(inplace.run(*update, f"main={images[1]}"))
     back = f'by "lab-admin": main from {images[1]} back to {images[0]}'
     for dry_run in ["--dry-run=server"], []:
-        refused = inplace.run(*update, "main=with a space ")
+        refused = inplace.run(*update, f"main={images[2]}", "--partition=1")
         assert refused.code == 1
         assert f"nothing has changed; the pods keep main={images[1]}" in refused.stderr
         with none_replaced(workload):
