@@ -1692,7 +1692,7 @@ def test_the_role_for_users(cluster, agent, make, images, proxy, role, user):
     workload.patch(set_template(images[1]))
     wait_observed(workload)
     assert_done(user.run("rollout", workload.name, timeout=90 * SLOWLY))
-    assert_done(user.run("restart", workload.name, timeout=90 * SLOWLY))
+    assert_done(user.run("restart", workload.name, "--request", timeout=90 * SLOWLY))
 
     template = workload.get()["spec"]["template"]
     alone = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone", "namespace": "default"}}
