@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workloads that `kubectl inplace` updates, who watches them, and what comes in between."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from fake import api_faults
+from fake.api_proxy import ApiProxy, Exchange
+from lab import sanitizers
+from lab.cluster import Cluster
+from lab.inplace import Inplace, Ran
+from lab.kube import Object
+from lab.kubeconfig import write_kubeconfig
+from lab.kubelet import is_ready
+from lab.pod import until_term
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+RECORD = "inplaced.io/rollout"
+PODS = "/api/v1/namespaces/default/pods"
+KINDS = {
+    "deployment": ("Deployment", "deployments"),
+    "statefulset": ("StatefulSet", "statefulsets"),
+    "daemonset": ("DaemonSet", "daemonsets"),
+    "replicaset": ("ReplicaSet", "replicasets"),
+}
+_numbers = itertools.count(1)
+
+
+class Workload:
+    """One with a container "main", all of whose pods are ready; there is one node for a DaemonSet."""
+
+    def __init__(self, cluster: Cluster, kind: str, image: str, replicas: int = 2, **spec: Any) -> None:
+        self.cluster = cluster
+        self.kube = cluster.admin
+        self.kind = kind
+        self.app = f"{kind}-{next(_numbers)}"
+        self.name = f"{kind}/{self.app}"
+        self.n_pods = 1 if kind == "daemonset" else replicas
+        self.path = f"/apis/apps/v1/namespaces/default/{KINDS[kind][1]}/{self.app}"
+        template = {
+            "metadata": {"labels": {"app": self.app, **spec.pop("labels", {})}},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "automountServiceAccountToken": False,
+                "containers": [
+                    {
+                        "name": "main",
+                        "image": image,
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": until_term(),
+                    }
+                ],
+                **spec.pop("pod", {}),
+            },
+        }
+        whole = {"selector": {"matchLabels": {"app": self.app}}, "template": template, **spec}
+        if kind != "daemonset":
+            whole["replicas"] = replicas
+        if kind == "statefulset":
+            whole["serviceName"] = self.app
+        made = {"apiVersion": "apps/v1", "kind": KINDS[kind][0], "metadata": {"name": self.app}}
+        self.kube.create({**made, "spec": whole})
+        wait_until(lambda: len(self.ready()) == self.n_pods, 60 * SLOWLY, f"pods of {self.name}", 0.05)
+
+    def get(self) -> Object:
+        return self.kube.get(self.path)
+
+    def record(self) -> Object | None:
+        text = self.get()["metadata"].get("annotations", {}).get(RECORD)
+        return json.loads(text) if text is not None else None
+
+    def patch(self, body: Object, kind: str = "strategic") -> Object:
+        return self.kube.patch(self.path, body, kind)
+
+    def pods(self) -> list[Object]:
+        """Without those that have ended, or will."""
+        found = self.kube.list(PODS, labelSelector=f"app={self.app}")
+        return [
+            pod
+            for pod in found
+            if "deletionTimestamp" not in pod["metadata"] and pod["status"]["phase"] != "Failed"
+        ]
+
+    def ready(self) -> list[Object]:
+        return [pod for pod in self.pods() if is_ready(pod)]
+
+    def uids(self) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in self.pods()}
+
+    def strategy(self) -> Any:
+        spec = self.get()["spec"]
+        return spec.get("paused", False), spec.get("updateStrategy")
+
+    def assert_runs(self, image: str) -> None:
+        """Template and pods have the image, all are ready, and the controller has nothing left to do."""
+        assert image_of(self.get()["spec"]["template"]) == image
+        pods = self.pods()
+        assert [image_of(pod) for pod in pods] == [image] * self.n_pods
+        for pod in pods:
+            (status,) = pod["status"]["containerStatuses"]
+            assert (status["image"], status["ready"]) == (image, True)
+        assert not rollout_is_open(self)
+        if self.kind != "replicaset":
+            self.cluster.kubectl("rollout", "status", self.name, "--timeout=20s")
+
+    def delete(self) -> None:
+        self.kube.delete(self.path, propagationPolicy="Background")
+
+
+def image_of(owner: Object) -> str:
+    return owner["spec"]["containers"][0]["image"]
+
+
+def rollout_is_open(workload: Workload) -> bool:
+    record = workload.record()
+    return record is not None and record["state"] in ("forward", "undo")
+
+
+@pytest.fixture(scope="module")
+def cluster(session_folder, registry) -> Iterator[Cluster]:
+    with Cluster(session_folder / "rollout", registry) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def images(registry) -> list[str]:
+    """Three that have nothing but their first layer in common; one that does not exist."""
+    made = [registry.push_image("t/rollout", str(n), [1000 + n], busybox=True) for n in (1, 2, 3)]
+    return [one.reference for one in made] + [made[0].reference.rpartition(":")[0] + ":none"]
+
+
+@pytest.fixture
+def inplace(cluster, folder) -> Inplace:
+    return Inplace(cluster.control_plane.admin_kubeconfig, folder)
+
+
+@pytest.fixture
+def make(cluster, images) -> Iterator[Callable[..., Workload]]:
+    made: list[Workload] = []
+
+    def make_one(kind: str, *arguments: Any, **spec: Any) -> Workload:
+        made.append(Workload(cluster, kind, images[0], *arguments, **spec))
+        return made[-1]
+
+    yield make_one
+    for one in made:
+        one.delete()
+
+
+@pytest.fixture
+def proxy(cluster, folder) -> Iterator[ApiProxy]:
+    authority = cluster.control_plane.authority.certificate
+    with ApiProxy(folder / "proxy", cluster.control_plane.url, authority) as made:
+        yield made
+
+
+@pytest.fixture
+def by_proxy(cluster, proxy, folder) -> Inplace:
+    """The same person, through the proxy."""
+    path = write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin")
+    return Inplace(path, folder)
+
+
+@contextmanager
+def none_replaced(workload: Workload) -> Iterator[None]:
+    """No pod and no ReplicaSet is made or deleted inside, nor in the seconds after it, when controllers act."""
+    kube, label = workload.kube, f"app={workload.app}"
+    paths = [PODS, "/apis/apps/v1/namespaces/default/replicasets"]
+    versions = [kube.get(path)["metadata"]["resourceVersion"] for path in paths]
+    yield
+    for path, version in zip(paths, versions, strict=True):
+        query = {"labelSelector": label, "resourceVersion": version, "timeoutSeconds": "10"}
+        for event in kube.watch(path, 60 * SLOWLY, **query):
+            metadata = event["object"]["metadata"]
+            assert event["type"] == "MODIFIED" and "deletionTimestamp" not in metadata, event
+
+
+def assert_done(ran: Ran) -> Ran:
+    assert ran.code == 0, ran.stdout + ran.stderr
+    return ran
+
+
+def is_write(request_path: str) -> bool:
+    return "dryRun" not in request_path
+
+
+def stop_after(proxy: ApiProxy, n: int) -> threading.Event:
+    """The server does the n-th write, which is never answered; nor is anything after it."""
+    reached, counter = threading.Event(), itertools.count(1)
+
+    async def behave(exchange: Exchange) -> None:
+        number = next(counter) if is_write(exchange.request.path) else 0
+        if number < n:
+            await api_faults.behave_well(exchange)
+            return
+        if number == n:
+            await (await exchange.ask()).read()
+            reached.set()
+        await exchange.wait_over()
+
+    proxy.on("^PATCH ", behave)
+    return reached
+
+
+def interrupted(by_proxy: Inplace, proxy: ApiProxy, workload: Workload, image: str, n: int) -> None:
+    """An update whose program was killed after so many writes."""
+    reached = stop_after(proxy, n)
+    with by_proxy.start("set", "image", workload.name, f"main={image}") as child:
+        wait_until(reached.is_set, 60 * SLOWLY, "the write")
+        child.kill()
+    proxy.behave()
+
+
+def set_template(image: str, **more: Any) -> Object:
+    return {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image, **more}]}}}}
+
+
+def wait_observed(workload: Workload) -> None:
+    workload.kube.wait_for(
+        workload.path,
+        lambda one: one["status"]["observedGeneration"] == one["metadata"]["generation"],
+        30 * SLOWLY,
+    )
+
+
+def make_budget(cluster: Cluster, workload: Workload, **spec: Any) -> str:
+    """Of its pods, and its controller has counted them; returns the path."""
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": workload.app},
+        "spec": {"selector": {"matchLabels": {"app": workload.app}}, **spec},
+    }
+    path = cluster.admin.path_of(cluster.admin.create(budget))
+    cluster.admin.wait_for(
+        path,
+        lambda one: one.get("status", {}).get("currentHealthy") == workload.n_pods,
+        30 * SLOWLY,
+    )
+    return path
+
+
+@contextmanager
+def in_the_middle(
+    by_proxy: Inplace, proxy: ApiProxy, *arguments: str, n: int = 3, is_lost: bool = False
+) -> Iterator[Middle]:
+    """An update whose n-th write waits until the test lets it go on, and is then lost or not."""
+    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
+
+    async def behave(exchange: Exchange) -> None:
+        if is_write(exchange.request.path) and next(counter) == n:
+            reached.set()
+            end = api_faults.when(released, api_faults.lose_request)
+            await (end if is_lost else api_faults.answer_when(released))(exchange)
+        else:
+            await api_faults.behave_well(exchange)
+
+    proxy.on("^PATCH ", behave)
+    with by_proxy.running(*arguments) as child:
+        wait_until(
+            lambda: reached.is_set() or child.poll() is not None, 60 * SLOWLY, "the write"
+        )
+        assert reached.is_set(), child.communicate()
+        yield Middle(child, released)
+
+
+@dataclass(frozen=True)
+class Middle:
+    child: subprocess.Popen[str]
+    released: threading.Event
+
+    def end(self) -> Ran:
+        """Lets it go on, to its end."""
+        self.released.set()
+        output, errors = self.child.communicate(timeout=120 * SLOWLY)
+        return Ran(self.child.returncode, output, errors)

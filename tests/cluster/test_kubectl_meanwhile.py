@@ -1,0 +1,539 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that an update in place which is interrupted anywhere goes on or back, and that whatever others do meanwhile
+is not undone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import signal
+import threading
+from contextlib import suppress
+
+import pytest
+import yaml
+
+from rollouts import *  # noqa: F403
+from fake import api_faults
+from fake.api_proxy import ApiProxy, Exchange
+from lab.cluster import Cluster
+from lab.documents import write_whole
+from lab.inplace import Inplace
+from lab.kube import KubeError, Object
+from lab.kubeconfig import write_kubeconfig
+from lab.kubelet import is_ready
+from lab.wait import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+@pytest.mark.parametrize("way", ["on", "back"])
+def test_killed_after_each_write(make, inplace, by_proxy, proxy, images, kind, way):
+    """The same command, or --undo, from elsewhere ends it well: no pod is replaced."""
+    workload = make(kind)
+    uids, strategy = workload.uids(), workload.strategy()
+    now, other = images[:2]
+    for n in itertools.count(1):
+        proxy.behave()
+        reached = stop_after(proxy, n)
+        child = by_proxy.start("set", "image", workload.name, f"main={other}")
+        with child:
+            wait_until(
+                lambda child=child, reached=reached: reached.is_set() or child.poll() is not None,
+                60 * SLOWLY,
+                "the write",
+            )
+            child.kill()
+        if not reached.is_set():
+            break
+        if way == "on":
+            assert_done(inplace.run("set", "image", workload.name, f"main={other}"))
+            now, other = other, now
+        else:
+            assert_done(inplace.run("rollout", workload.name, "--undo"))
+        workload.assert_runs(now)
+        assert workload.uids() == uids and workload.strategy() == strategy
+    # Taken over, pods, handed back; the template of a ReplicaSet is apart.
+    assert n == workload.n_pods + (4 if kind == "deployment" else 3)
+
+
+def hold_after(proxy: ApiProxy, n: int) -> tuple[threading.Event, threading.Event]:
+    """The n-th write is answered when the second of the events is set; the first says that it has come."""
+    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
+
+    async def behave(exchange: Exchange) -> None:
+        if not is_write(exchange.request.path) or next(counter) != n:
+            await api_faults.behave_well(exchange)
+            return
+        reached.set()
+        await api_faults.answer_when(released)(exchange)
+
+    proxy.on("^PATCH ", behave)
+    return reached, released
+
+
+@pytest.fixture
+def bob(cluster, folder) -> Inplace:
+    """Another person, with all rights."""
+    certificate = cluster.control_plane.authority.issue("bob", "/O=system:masters/CN=bob")
+    path = cluster.control_plane.write_kubeconfig(folder / "bob.conf", certificate=certificate)
+    return Inplace(path, folder)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+@pytest.mark.parametrize("way", ["set-image", "rollout", "undo"])
+def test_take_over(make, by_proxy, proxy, bob, images, kind, way):
+    """Another person is refused, and told who, since when, how far and the way: then goes on, or back."""
+    workload = make(kind)
+    arguments = {
+        "set-image": ["set", "image", workload.name, f"main={images[1]}"],
+        "rollout": ["rollout", workload.name],
+        "undo": ["rollout", workload.name, "--undo"],
+    }[way]
+    with none_replaced(workload):
+        interrupted(by_proxy, proxy, workload, images[1], 2)
+        record = workload.record()
+        ran = bob.run(*arguments)
+        assert ran.code == 1 and 'by "lab-admin" since ' in ran.stderr, ran.stderr
+        assert f"of {workload.n_pods} pods updated" in ran.stderr
+        assert f"/{workload.app} --take-over -n default" in ran.stderr
+        assert workload.record() == record
+        assert_done(bob.run(*arguments, "--take-over"))
+        workload.assert_runs(images[0 if way == "undo" else 1])
+    assert workload.record()["by"] == "bob"
+
+
+def test_taken_over_meanwhile(make, by_proxy, proxy, bob, images):
+    """The run that began it leaves it to the other one."""
+    workload = make("deployment", 3)
+    with none_replaced(workload):
+        with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}") as middle:
+            assert_done(bob.run("rollout", workload.name, "--undo", "--take-over"))
+            ran = middle.end()
+        assert ran.code == 3 and '"bob" has taken the update over' in ran.stderr, ran.stderr
+        workload.assert_runs(images[0])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_release(make, by_proxy, proxy, inplace, bob, images, kind):
+    """Hands the workload back as it is; of a Deployment no pod is replaced, in any state of its update."""
+    workload = make(kind)
+    strategy, before = workload.strategy(), workload.uids()
+    assert inplace.run("rollout", workload.name, "--release").code == 1
+    for n in range(1, workload.n_pods + 3):
+        interrupted(by_proxy, proxy, workload, images[1], n)
+        assert bob.run("rollout", workload.name, "--release").code == 1 and rollout_is_open(workload)
+        ran = assert_done(inplace.run("rollout", workload.name, "--release"))
+        assert f"/{workload.app} handed back: " in ran.stdout
+        assert workload.strategy() == strategy and not rollout_is_open(workload)
+        if kind != "deployment":
+            break
+        with none_replaced(workload):
+            workload.cluster.kubectl("rollout", "status", workload.name, "--timeout=20s")
+            assert_done(inplace.run("set", "image", workload.name, f"main={images[0]}"))
+        workload.assert_runs(images[0])
+    if kind == "deployment":
+        assert workload.uids() == before
+    else:
+        workload.cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+        workload.assert_runs(image_of(workload.get()["spec"]["template"]))
+
+
+def test_open_updates(make, by_proxy, proxy, inplace, images):
+    """Are shown by status and doctor: whose, since when, how far."""
+    workload = make("deployment")
+    interrupted(by_proxy, proxy, workload, images[1], 2)
+    line = f'deployment.apps/{workload.app}: update to main={images[1]} by "lab-admin"'
+    for arguments in [], [workload.name], ["-A"]:
+        ran = inplace.run("status", *arguments)
+        assert line in ran.stdout and "has not ended: " in ran.stdout and " of 2 pods updated" in ran.stdout
+        assert f"rollout deployment.apps/{workload.app} -n default" in ran.stderr
+        found = json.loads(inplace.run("status", *arguments, "-o", "json").stdout)["rollouts"]
+        (shown,) = (one for one in found if one["name"] == workload.app)
+        assert shown["kind"] == "deployment.apps"
+        assert (shown["by"], shown["state"], shown["after"]) == ("lab-admin", "forward", {"main": images[1]})
+        assert shown["pods"] == 2 and shown["updated"] in (0, 1)
+    doctor = inplace.run("doctor")
+    assert doctor.code == 3 and f"problem: deployment.apps/{workload.app}: " in doctor.stdout
+    assert 'by "lab-admin"' in doctor.stdout and " of 2 pods updated" in doctor.stdout
+    assert_done(inplace.run("rollout", workload.name, "--undo"))
+    assert json.loads(inplace.run("status", workload.name, "-o", "json").stdout).get("rollouts", []) == []
+    assert f"deployment.apps/{workload.app}" not in inplace.run("doctor").stdout
+
+
+def test_signal(make, inplace, folder, images):
+    """Ctrl-C leaves it where it is; the command that is offered goes on when it is copied."""
+    workload = make("statefulset")
+    elsewhere = yaml.safe_load(inplace.kubeconfig.read_text())
+    elsewhere["contexts"][0]["context"]["namespace"] = "kube-system"
+    write_whole(folder / "config", yaml.safe_dump(elsewhere))
+    flags = ["--kubeconfig", str(folder / "config"), "-n", "default"]
+    with inplace.start("set", "image", workload.name, f"main={images[1]}", *flags) as child:
+        assert "updating" in child.stdout.readline()
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=30 * SLOWLY)
+    assert child.returncode == 130
+    onward, back = (shlex.split(line) for line in errors.splitlines() if line.startswith("  "))
+    assert onward[:2] == back[:2] == ["kubectl", "inplace"]
+    assert "--undo" in back and "--undo" not in onward
+    assert_done(inplace.run(*onward[2:]))
+    workload.assert_runs(images[1])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_edited_meanwhile(cluster, make, by_proxy, proxy, inplace, images, kind):
+    """Another client's template wins: the workload goes back to its controller, which brings the pods there."""
+    workload = make(kind)
+    strategy = workload.strategy()
+    interrupted(by_proxy, proxy, workload, images[1], 2)
+    workload.patch(set_template(images[2], env=[{"name": "A", "value": "b"}]))
+    ran = inplace.run("rollout", workload.name)
+    assert ran.code == 3
+    assert "another client has changed its template in spec.containers[0].env" in ran.stderr
+    assert workload.strategy() == strategy
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[2])
+
+
+@pytest.mark.parametrize("kind", ["statefulset", "daemonset"])
+@pytest.mark.parametrize("way", ["set-image", "undo"])
+def test_reverted_meanwhile(cluster, make, by_proxy, proxy, images, kind, way):
+    """Another client puts the image before back: that is a change as any other, and is never overwritten."""
+    workload = make(kind)
+    strategy = workload.strategy()
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}", n=2) as middle:
+        if way == "undo":
+            cluster.kubectl("rollout", "undo", workload.name)
+        else:
+            cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+        version = workload.get()["metadata"]["resourceVersion"]
+        ran = middle.end()
+    assert ran.code == 3 and "another client has changed its template" in ran.stderr, ran.stderr
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[0])
+    assert workload.strategy() == strategy
+    query = {"fieldSelector": f"metadata.name={workload.app}", "resourceVersion": version, "timeoutSeconds": "2"}
+    for event in workload.kube.watch(workload.path.rpartition("/")[0], 60 * SLOWLY, **query):
+        assert image_of(event["object"]["spec"]["template"]) == images[0]
+
+
+def test_resumed_meanwhile(cluster, make, by_proxy, proxy, inplace, images):
+    """Who resumes a Deployment gives it back to its controller."""
+    workload = make("deployment")
+    interrupted(by_proxy, proxy, workload, images[1], 3)
+    cluster.kubectl("rollout", "resume", workload.name)
+    ran = inplace.run("rollout", workload.name)
+    assert ran.code == 3 and "let its controller go on" in ran.stderr
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[0])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_record_removed_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """By a repository that has it not, say: nothing is left held that no program knows of."""
+    workload = make(kind)
+    strategy = workload.strategy()
+    reached, released = hold_after(proxy, 2)
+    with by_proxy.start("set", "image", workload.name, f"main={images[1]}") as child:
+        wait_until(reached.is_set, 60 * SLOWLY, "the write")
+        workload.patch({"metadata": {"annotations": {RECORD: None}}}, "merge")
+        released.set()
+        _, errors = child.communicate(timeout=60 * SLOWLY)
+    assert child.returncode == 3 and "has removed the annotation" in errors, errors
+    assert workload.strategy() == strategy and not rollout_is_open(workload)
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+
+
+def test_two_at_once(make, by_proxy, proxy, inplace, images):
+    """The one that writes second is refused, and the record of the first stays as it is."""
+    workload = make("deployment")
+    uids, strategy = workload.uids(), workload.strategy()
+    reached, released = threading.Event(), threading.Event()
+
+    async def hold(exchange: Exchange) -> None:
+        if is_write(exchange.request.path):
+            reached.set()
+            await api_faults.when(released)(exchange)
+        else:
+            await api_faults.behave_well(exchange)
+
+    proxy.on("^PATCH ", hold)
+    with by_proxy.start("set", "image", workload.name, f"main={images[2]}") as second:
+        wait_until(reached.is_set, 60 * SLOWLY, "the write")
+        with inplace.start("set", "image", workload.name, f"main={images[1]}") as first:
+            wait_until(lambda: rollout_is_open(workload), 60 * SLOWLY, "the record of the first")
+            first.kill()
+        released.set()
+        _, errors = second.communicate(timeout=60 * SLOWLY)
+    assert second.returncode == 1 and "has begun an update" in errors, errors
+    assert_done(inplace.run("rollout", workload.name))
+    workload.assert_runs(images[1])
+    assert workload.uids() == uids and workload.strategy() == strategy
+
+
+def test_conflict_at_the_beginning(make, by_proxy, proxy, images):
+    """Another client writes to the workload just before it is taken over: that is no reason to end."""
+    workload = make("deployment")
+    for n, command in enumerate((["set", "image", workload.name, f"main={images[1]}"], ["rollout", workload.name])):
+        first = threading.Event()
+
+        async def behave(exchange: Exchange, first: threading.Event = first, n: int = n) -> None:
+            if is_write(exchange.request.path) and not first.is_set():
+                first.set()
+                workload.patch({"metadata": {"labels": {"touched": str(n)}}})
+            await api_faults.behave_well(exchange)
+
+        proxy.on("^PATCH ", behave)
+        assert_done(by_proxy.run(*command, *(["--undo"] if n else [])))
+        assert first.is_set() and workload.get()["metadata"]["labels"]["touched"] == str(n)
+        workload.assert_runs(images[1 - n])
+
+
+def test_lost_answers(make, by_proxy, proxy, images):
+    """Every write is done, and the answer to every second one is lost: also to the one that takes over."""
+    workload = make("deployment")
+    uids, strategy = workload.uids(), workload.strategy()
+    for n, image in enumerate((images[1], images[0])):
+        counter = itertools.count(n)
+
+        async def behave(exchange: Exchange, counter: itertools.count[int] = counter) -> None:
+            is_lost = is_write(exchange.request.path) and next(counter) % 2 == 0
+            await (api_faults.lose_reply if is_lost else api_faults.behave_well)(exchange)
+
+        proxy.on("^PATCH ", behave)
+        assert_done(by_proxy.run("set", "image", workload.name, f"main={image}"))
+        workload.assert_runs(image)
+    assert workload.uids() == uids and workload.strategy() == strategy
+
+
+def test_refused_in_the_middle(make, by_proxy, proxy, images):
+    """What the server answers with 5xx is tried again ever more slowly, and said; nothing is read anew."""
+    workload = make("deployment")
+    counter, tries, is_well = itertools.count(1), [], threading.Event()
+
+    async def behave(exchange: Exchange) -> None:
+        if not is_write(exchange.request.path) or next(counter) < 3 or is_well.is_set():
+            await api_faults.behave_well(exchange)
+            return
+        tries.append(len(proxy.requests("^GET ")))
+        await api_faults.refuse(500, "a webhook is down")(exchange)
+
+    proxy.on("^PATCH ", behave)
+    with by_proxy.running("set", "image", workload.name, f"main={images[1]}", "--timeout=90s") as child:
+        while "waiting for the API server" not in (line := child.stdout.readline()):
+            assert line, child.communicate()
+        assert "a webhook is down" in line
+        is_well.set()
+        _, errors = child.communicate(timeout=90 * SLOWLY)
+    assert child.returncode == 0, errors
+    assert 4 <= len(tries) <= 7, tries
+    assert tries[-1] == tries[0]
+    workload.assert_runs(images[1])
+
+
+def test_away_in_the_middle(cluster, make, inplace, images):
+    """An API server that does not come back is said to be awaited."""
+    workload = make("deployment")
+    apiserver = cluster.control_plane.apiserver
+    with inplace.running("set", "image", workload.name, f"main={images[1]}", "--timeout=90s") as child:
+        assert "updating" in child.stdout.readline()
+        apiserver.kill9()
+        try:
+            while "waiting for the API server" not in (line := child.stdout.readline()):
+                assert line, child.communicate()
+        finally:
+            apiserver.start()
+        _, errors = child.communicate(timeout=120 * SLOWLY)
+    assert child.returncode == 0, errors
+    workload.assert_runs(images[1])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_scaled_and_deleted_meanwhile(cluster, make, by_proxy, proxy, inplace, images, kind):
+    """As by a HorizontalPodAutoscaler and an eviction: the pods that come have the new image in the end."""
+    workload = make(kind)
+    interrupted(by_proxy, proxy, workload, images[1], 3)
+    cluster.kubectl("scale", workload.name, "--replicas=3")
+    gone, kept = sorted(pod["metadata"]["name"] for pod in workload.pods())[:2]
+    uid = workload.kube.get(f"{PODS}/{kept}")["metadata"]["uid"]
+    workload.kube.delete(f"{PODS}/{gone}")
+    workload.n_pods = 3
+    assert_done(inplace.run("rollout", workload.name))
+    wait_until(lambda: len(workload.ready()) == 3, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert uid in workload.uids()
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_autoscaler(cluster, make, by_proxy, proxy, images, kind):
+    """It adds pods in the middle of an update, and takes some away in the middle of the next one."""
+    workload = make(kind)
+    strategy, before = workload.strategy(), workload.uids()
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": workload.app},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": KINDS[kind][0], "name": workload.app},
+            "minReplicas": 2,
+            "maxReplicas": 5,
+        },
+    }
+    path = cluster.admin.path_of(cluster.admin.create(scaler))
+
+    def scale(replicas: int, **bounds: int) -> None:
+        cluster.admin.patch(path, {"spec": bounds})
+        workload.kube.wait_for(
+            workload.path, lambda one: one["spec"]["replicas"] == replicas, 60 * SLOWLY
+        )
+        wait_until(lambda: len(workload.pods()) == replicas, 60 * SLOWLY, "pods")
+        workload.n_pods = replicas
+
+    update = ["set", "image", workload.name]
+    with in_the_middle(by_proxy, proxy, *update, f"main={images[1]}") as middle:
+        scale(4, minReplicas=4)
+        added = [pod for pod in workload.pods() if pod["metadata"]["uid"] not in before]
+        if kind == "deployment":
+            assert {image_of(pod) for pod in added} == {images[1]}
+        assert_done(middle.end())
+    wait_until(lambda: len(workload.ready()) == 4, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy and before < workload.uids()
+
+    before = workload.uids()
+    with in_the_middle(by_proxy, proxy, *update, f"main={images[2]}") as middle:
+        scale(2, minReplicas=1, maxReplicas=2)
+        assert_done(middle.end())
+    workload.assert_runs(images[2])
+    assert workload.strategy() == strategy and workload.uids() < before
+    cluster.admin.delete(path)
+
+
+def test_restarts_after_it_counted(cluster, make, by_proxy, proxy, images):
+    """A pod that was updated does not keep running: no further one is begun."""
+    workload = make("deployment", 3)
+    command = "set", "image", workload.name, f"main={images[1]}"
+    with in_the_middle(by_proxy, proxy, *command, n=4) as middle:
+        first = next(pod for pod in workload.ready() if restarts(pod) == 1)["metadata"]["name"]
+        with suppress(RuntimeError):  # the command ends with the container
+            cluster.kubectl("exec", first, "--", "/bin/sh", "-c", "kill 1")
+        cluster.admin.wait_for(
+            f"{PODS}/{first}", lambda pod: restarts(pod) == 2 and is_ready(pod), 90 * SLOWLY
+        )
+        ran = middle.end()
+    assert ran.code == 3 and f'pod "{first}": a container has restarted' in ran.stderr, ran.stderr
+    assert [image_of(pod) for pod in workload.pods()].count(images[0]) == 1
+
+
+def restarts(pod: Object) -> int:
+    return pod["status"]["containerStatuses"][0]["restartCount"]
+
+
+def evict(cluster: Cluster, name: str) -> None:
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
+    cluster.admin.post(f"{PODS}/{name}/eviction", eviction)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_evicted_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """The pod that comes instead has the new image in the end; a budget refuses the one after it."""
+    workload = make(kind, 3)
+    strategy, before = workload.strategy(), workload.uids()
+    path = make_budget(cluster, workload, maxUnavailable=1)
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}") as middle:
+        first, second = sorted(workload.pods(), key=lambda pod: image_of(pod) != images[0])[:2]
+        wait_until(lambda: len(workload.ready()) == 3, 60 * SLOWLY, "pods")
+        cluster.admin.wait_for(
+            path, lambda one: one["status"]["disruptionsAllowed"] == 1, 30 * SLOWLY
+        )
+        evict(cluster, first["metadata"]["name"])
+        with pytest.raises(KubeError, match="disruption budget"):
+            evict(cluster, second["metadata"]["name"])
+        assert_done(middle.end())
+    wait_until(lambda: len(workload.ready()) == 3, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy
+    assert before - workload.uids() == {first["metadata"]["uid"]}
+    cluster.admin.delete(path)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_drained_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """The pods that come instead have no node until it is uncordoned."""
+    workload = make(kind)
+    strategy, before = workload.strategy(), workload.uids()
+    node = cluster.node.name
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}") as middle:
+        cluster.kubectl("drain", node, f"--pod-selector=app={workload.app}", "--timeout=60s")
+        cluster.kubectl("uncordon", node)
+        assert_done(middle.end())
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy and not workload.uids() & before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deleted_meanwhile(make, by_proxy, proxy, images, kind):
+    """The workload, and with it its pods."""
+    workload = make(kind)
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}", n=2) as middle:
+        workload.delete()
+        workload.kube.wait_gone(workload.path, 30 * SLOWLY)
+        ran = middle.end()
+    assert ran.code == 3 and f"/{workload.app}: it is gone" in ran.stderr
+    assert "go on with" not in ran.stderr
+
+
+def test_deleted_unseen(make, by_proxy, proxy, images):
+    """No watch shows it: it is missing when all is read anew."""
+    workload = make("statefulset")
+    command = "set", "image", workload.name, f"main={images[1]}"
+    with in_the_middle(by_proxy, proxy, *command, n=2, is_lost=True) as middle:
+        for watch in proxy.watches():
+            watch.silence()
+        workload.delete()
+        workload.kube.wait_gone(workload.path, 30 * SLOWLY)
+        ran = middle.end()
+    assert ran.code == 3 and f"/{workload.app}: it is gone" in ran.stderr
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_restarted_meanwhile(cluster, make, by_proxy, proxy, images, kind):
+    """By kubectl, which refuses that of a Deployment that is paused; others go back to their controller."""
+    workload = make(kind)
+    strategy, before = workload.strategy(), workload.uids()
+    command = "set", "image", workload.name, f"main={images[1]}"
+    with in_the_middle(by_proxy, proxy, *command, n=3 if kind == "deployment" else 2) as middle:
+        if kind == "deployment":
+            with pytest.raises(RuntimeError, match="paused"):
+                cluster.kubectl("rollout", "restart", workload.name)
+            assert_done(middle.end())
+        else:
+            cluster.kubectl("rollout", "restart", workload.name)
+            ran = middle.end()
+            assert ran.code == 3
+            assert "another client has changed its template in metadata.annotations" in ran.stderr
+            cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.strategy() == strategy
+    assert (workload.uids() == before) == (kind == "deployment")
+
+
+def test_api_server_restarts_meanwhile(cluster, make, inplace, images):
+    workload = make("deployment", 3)
+    before = workload.uids()
+    with inplace.start("set", "image", workload.name, f"main={images[1]}") as child:
+        assert "updating" in child.stdout.readline()
+        cluster.control_plane.apiserver.kill9()
+        cluster.control_plane.apiserver.start()
+        _, errors = child.communicate(timeout=120 * SLOWLY)
+    assert child.returncode == 0, errors
+    workload.assert_runs(images[1])
+    assert workload.uids() == before

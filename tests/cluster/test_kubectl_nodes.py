@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves what updates in place need of nodes, their agents and the rights of the user, and what happens without."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from rollouts import *  # noqa: F403
+from fake.api_proxy import ApiProxy
+from lab.clients import MANIFESTS
+from lab.cluster import Cluster
+from lab.inplace import Inplace
+from lab.kube import Object
+from lab.kubeconfig import write_kubeconfig
+from lab.kubelet import Kubelet, is_ready
+from lab.node_image import NodeImage
+from lab.pod import VERIFIED
+from lab.wait import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
+
+
+GATE = "inplaced.io/Ready"
+RBAC = "rbac.authorization.k8s.io"
+
+
+def with_rights(cluster: Cluster, folder: Any, name: str, *patches: tuple[str, str]) -> Inplace:
+    """A user who may read workloads, pods and budgets, and patch these (group, resource)."""
+    names = {"name": name}
+    rules = [{"apiGroups": ["apps", "policy", ""], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    rules += [{"apiGroups": [group], "resources": [what], "verbs": ["patch"]} for group, what in patches]
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": names, "rules": rules}
+    subject = {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {**role, "kind": "RoleBinding", "subjects": [subject]}
+    binding["roleRef"] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", **names}
+    del binding["rules"]
+    cluster.admin.create(role)
+    cluster.admin.create(binding)
+    certificate = cluster.control_plane.authority.issue(name, f"/CN={name}")
+    path = cluster.control_plane.write_kubeconfig(folder / f"{name}.conf", certificate=certificate)
+    return Inplace(path, folder)
+
+
+def test_missing_rights(cluster, agent, make, images, folder):
+    """Are found before anything has changed, and named at once."""
+    gated = {"readinessGates": [{"conditionType": GATE}]}
+    for others, pod, said in (
+        ((), {}, "lacks rights in namespace default: patch pods; patch replicasets.apps; patch pods/status"),
+        ((("apps", "*"), ("", "pods")), gated, 'cannot patch resource "pods/status"'),
+    ):
+        workload = make("deployment", pod=pod)
+        user = with_rights(cluster, folder, workload.app, ("apps", "deployments"), *others)
+        ran = user.run("set", "image", workload.name, f"main={images[1]}")
+        assert ran.code == 1 and said in ran.stderr
+        assert pod or f"--clusterrole=inplaced-user --user={workload.app}" in ran.stderr
+        assert workload.record() is None and workload.strategy() == (False, None)
+
+
+def test_lost_node(cluster, make, inplace, images):
+    """Its pod gets the image, and is left to its kubelet; the DaemonSet is handed back, forward and back."""
+    workload = make("daemonset")
+    strategy = workload.strategy()
+    lost = cluster.admin.create(
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"lost-{workload.app}"}}
+    )
+    room = {"pods": "9", "cpu": "1", "memory": "1Gi"}
+    status = {"capacity": room, "allocatable": room}
+    cluster.admin.patch(f"{cluster.admin.path_of(lost)}/status", {"status": status}, "strategic")
+
+    def find() -> list[str]:
+        node = lost["metadata"]["name"]
+        return [pod["metadata"]["name"] for pod in workload.pods() if pod["spec"].get("nodeName") == node]
+
+    (name,) = wait_until(find, 60 * SLOWLY, "the pod of that node")
+    status = {"name": "main", "image": images[0], "imageID": "x", "ready": True, "restartCount": 0}
+    status["containerID"] = "containerd://0"
+    status["state"] = {"running": {}}
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
+    patch = {"status": {"phase": "Running", "conditions": conditions, "containerStatuses": [status]}}
+    cluster.admin.patch(f"{PODS}/{name}/status", patch, "strategic")
+    try:
+        for image, command in (
+            (images[1], ["set", "image", workload.name, f"main={images[1]}"]),
+            (images[0], ["rollout", workload.name, "--undo"]),
+        ):
+            with none_replaced(workload):
+                ran = inplace.run(*command, timeout=150 * SLOWLY)
+            assert ran.code == 3, ran.stdout + ran.stderr
+            assert f'pod "{name}": its node "{lost["metadata"]["name"]}" does not answer' in ran.stderr
+            assert {image_of(pod) for pod in workload.pods()} == {image}
+            assert workload.strategy() == strategy and not rollout_is_open(workload)
+    finally:
+        cluster.admin.delete(cluster.admin.path_of(lost))
+
+
+def test_tainted_node(cluster, make, inplace, images):
+    """The pod stays where none should be by now, and its DaemonSet's status does not count it."""
+    workload = make("daemonset")
+    cluster.kubectl("taint", "node", cluster.node.name, "maint=true:NoSchedule")
+    try:
+        strategy = workload.strategy()
+        with none_replaced(workload):
+            assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+        assert workload.get()["status"]["numberMisscheduled"] == 1
+        assert workload.strategy() == strategy and not rollout_is_open(workload)
+    finally:
+        cluster.kubectl("taint", "node", cluster.node.name, "maint-")
+
+
+@pytest.fixture
+def agent(cluster, start_agent, folder):
+    """The agent of the node, as a service."""
+    cluster.control_plane.install()
+    path = cluster.control_plane.write_agent_kubeconfig(folder / "agent.conf", node=cluster.node.name)
+    return start_agent(
+        cluster.node.runtime.endpoint,
+        kubeconfig=path,
+        node_name=cluster.node.name,
+        flags=[f"--kubelet-health-address={cluster.node.health_address}"],
+    )
+
+
+def condition(pod: Object, kind: str) -> Object:
+    found = pod["status"].get("conditions", [])
+    return next((one for one in found if one["type"] == kind), {})
+
+
+def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
+    """A pod is out of service before its container ends, and returns when its agent has verified what runs."""
+    workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
+    uids = workload.uids()
+    interrupted(by_proxy, proxy, workload, images[1], 2)
+    (closed,) = (pod for pod in workload.pods() if condition(pod, GATE)["status"] == "False")
+    assert image_of(closed) == images[0]
+    assert_done(inplace.run("rollout", workload.name, "--undo"))
+    workload.assert_runs(images[0])
+    assert {pod["status"]["containerStatuses"][0]["restartCount"] for pod in workload.pods()} == {0}
+    # A kubelet that is behind would make it ready again when its gate has been closed for the next update.
+    wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "pods")
+
+    version = cluster.admin.get(PODS)["metadata"]["resourceVersion"]
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--grace=1"))
+    workload.assert_runs(images[1])
+    assert workload.uids() == uids
+    assert {condition(pod, VERIFIED).get("status") for pod in workload.pods()} == {"True"}
+    served = set()
+    query = {"labelSelector": f"app={workload.app}", "resourceVersion": version}
+    for event in cluster.admin.watch(PODS, 60 * SLOWLY, **query):
+        pod = event["object"]
+        (status,) = pod["status"]["containerStatuses"]
+        if is_ready(pod) and image_of(pod) == images[1]:
+            assert status["image"] == images[1] and "running" in status["state"]
+            served.add(pod["metadata"]["uid"])
+        if served == uids:
+            break
+
+
+def test_preload(cluster, agent, make, inplace, registry, images):
+    """The image is on the node before the first container ends; one that does not exist changes nothing."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    workload = make("deployment")
+    ran = inplace.run("set", "image", workload.name, f"main={images[3]}", timeout=90 * SLOWLY)
+    assert ran.code == 1 and "--no-preload" in ran.stderr
+    assert workload.record() is None and workload.strategy() == (False, None)
+    fresh = registry.push_image("t/rollout", "preloaded", [1 << 20], busybox=True).reference
+    assert_done(inplace.run("set", "image", workload.name, f"main={fresh}", timeout=90 * SLOWLY))
+    workload.assert_runs(fresh)
+    node_image.wait_status(fresh, "Succeeded")
+    events = cluster.admin.list("/api/v1/namespaces/default/events")
+    names = {pod["metadata"]["name"] for pod in workload.pods()}
+    said = [one["message"] for one in events if one["involvedObject"].get("name") in names]
+    assert any(f'"{fresh}" already present' in text for text in said)
+    assert not any(f'Pulling image "{fresh}"' in text for text in said)
+    node_image.delete()
+
+
+@pytest.mark.parametrize("way", ["absent", "stopped"])
+def test_no_agent_answers(cluster, make, inplace, registry, request, way):
+    """After ten seconds the update begins without the images, unless they are required."""
+    cluster.control_plane.install()
+    agent = request.getfixturevalue("agent") if way == "stopped" else None
+    workload = make("deployment")
+    fresh = registry.push_image("t/rollout", f"agent-{way}", [1 << 20, len(way)], busybox=True).reference
+    update = ("set", "image", workload.name, f"main={fresh}")
+    assert inplace.run(*update, "--require-preload", "--no-preload").code == 1
+    ran = inplace.run(*update, "--require-preload")
+    assert ran.code == 1 and f"on node {cluster.node.name}: it has no NodeImage" in ran.stderr
+
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    if agent:
+        agent.process.send(signal.SIGSTOP)
+    try:
+        ran = inplace.run(*update, "--require-preload")
+        assert ran.code == 1, ran.stdout
+        assert f"no agent answers on node {cluster.node.name}; nothing has changed" in ran.stderr
+        assert workload.record() is None and workload.strategy() == (False, None)
+        with none_replaced(workload):
+            ran = assert_done(inplace.run(*update, timeout=90 * SLOWLY))
+    finally:
+        if agent:
+            agent.process.send(signal.SIGCONT)
+        node_image.delete()
+    assert f"no agent answers on node {cluster.node.name}; its images are not pulled before" in ran.stderr
+    said = [f"preloading {fresh} on 1 node", f"waiting: no agent has begun on node {cluster.node.name}"]
+    assert ran.stdout.splitlines()[:2] == said
+    workload.assert_runs(fresh)
+
+
+def test_interrupted_preload(cluster, make, inplace, images):
+    """Says what has changed: nothing; and what goes on."""
+    cluster.control_plane.install()
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    workload = make("deployment")
+    try:
+        with inplace.running("set", "image", workload.name, f"main={images[1]}") as child:
+            assert child.stdout.readline() == f"preloading {images[1]} on 1 node\n"
+            child.send_signal(signal.SIGINT)
+            _, errors = child.communicate(timeout=20 * SLOWLY)
+    finally:
+        node_image.delete()
+    assert child.returncode == 128 + signal.SIGINT
+    assert "nothing has changed; nodes that have begun to pull go on" in errors
+    assert workload.record() is None and workload.strategy() == (False, None)
+
+
+def test_no_right_to_preload(cluster, agent, make, registry, folder):
+    """Who may update one workload need not be able to make nodes pull."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    workload = make("deployment")
+    fresh = registry.push_image("t/rollout", "not-preloaded", [1 << 20, 5], busybox=True).reference
+    user = with_rights(cluster, folder, "dave", ("apps", "*"), ("", "pods"))
+    ran = assert_done(user.run("set", "image", workload.name, f"main={fresh}", timeout=90 * SLOWLY))
+    assert "the images are not pulled before the update: " in ran.stderr
+    assert "nodeimages" in ran.stderr
+    workload.assert_runs(fresh)
+    node_image.delete()
+
+
+@pytest.fixture
+def plain(cluster, registry, folder) -> Iterator[Kubelet]:
+    """A second node, without an agent."""
+    node = Kubelet(folder / "plain", cluster.control_plane, registry, "plain")
+    try:
+        node.start()
+        yield node
+    finally:
+        node.close()
+        cluster.admin.delete(node.path)
+
+
+def test_nodes_of_two_kinds(cluster, agent, plain, make, inplace, registry, images):
+    """What is not done on the one without an agent is said; an update verifies its pod by what is shown of it."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    fresh = registry.push_image("t/rollout", "two-kinds", [1 << 20, 4], busybox=True).reference
+    nodes = f"--nodes={cluster.node.name},plain"
+    ran = inplace.run("preload", fresh, nodes, timeout=90 * SLOWLY)
+    assert ran.code == 3 and "plain" in ran.stdout + ran.stderr
+    assert_done(inplace.run("preload", fresh, timeout=90 * SLOWLY))  # of all that have a NodeImage
+    node_image.wait_status(fresh, "Succeeded")
+
+    apart = {"labelSelector": {"matchLabels": {"apart": "yes"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    workload = make("deployment", labels={"apart": "yes"}, pod={"affinity": affinity})
+    before = workload.uids()
+    assert {pod["spec"]["nodeName"] for pod in workload.pods()} == {cluster.node.name, "plain"}
+    assert_done(inplace.run("set", "image", workload.name, f"main={fresh}", timeout=90 * SLOWLY))
+    workload.assert_runs(fresh)
+    assert workload.uids() == before
+    shown = json.loads(inplace.run("status", workload.name, "-o", "json").stdout)["items"]
+    by_node = {one["node"]: (one.get("verdict"), one.get("agent")) for one in shown}
+    assert by_node[cluster.node.name] == ("Verified", "yes")
+    assert by_node["plain"] in {(None, None), ("", ""), ("-", "-")}
+    doctor = inplace.run("doctor")
+    assert doctor.code == 3 and "problem: 1 node (plain): there is no agent" in doctor.stdout
+    assert "2, 1 with an agent, 1 of unknown version" in doctor.stdout
+    node_image.delete()
+
+
+VERBS = {"PATCH": "patch", "POST": "create", "DELETE": "delete"}
+
+
+def used_rights(proxy: ApiProxy) -> set[tuple[str, str]]:
+    """(verb, resource) of all requests. A watch that shows what is there stands for a list, as on older servers."""
+    used = set()
+    for request in proxy.requests():
+        path, _, query = request.path.partition("?")
+        _, _, rest = path.partition("/namespaces/default/")
+        resource, _, name = rest.partition("/")
+        name, _, subresource = name.partition("/")
+        resource += f"/{subresource}" if subresource else ""
+        if request.method != "GET":
+            used.add((VERBS[request.method], resource))
+        elif name:
+            used.add(("get", resource))
+        else:
+            used.add(("watch" if "watch=" in query else "list", resource))
+            if "sendInitialEvents" in query:
+                used.add(("list", resource))
+    return used
+
+
+@pytest.fixture
+def role(cluster) -> Iterator[Object]:
+    """The ClusterRole of the manifests for people."""
+    cluster.control_plane.apply_files(MANIFESTS / "users" / "rbac.yaml")
+    path = f"/apis/{RBAC}/v1/clusterroles/inplaced-user"
+    yield cluster.admin.get(path)
+    cluster.admin.delete(path)
+
+
+@pytest.fixture
+def user(cluster, proxy, role, folder) -> Iterator[Inplace]:
+    """Somebody to whom it is bound in one namespace, through the proxy."""
+    account = {"kind": "ServiceAccount", "metadata": {"name": "erin", "namespace": "default"}}
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "erin", "namespace": "default"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role["metadata"]["name"]},
+        "subjects": [{"kind": "ServiceAccount", **account["metadata"]}],
+    }
+    made = [cluster.admin.create({"apiVersion": "v1", **account}), cluster.admin.create(binding)]
+    token = cluster.control_plane.service_account_token("default", "erin")
+    path = write_kubeconfig(folder / "erin.conf", proxy.url, proxy.authority, token=token)
+    yield Inplace(path, folder)
+    for one in made:
+        cluster.admin.delete(cluster.admin.path_of(one))
+
+
+def granted_rights(role: Object) -> set[tuple[str, str]]:
+    return {
+        (verb, resource)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_role_for_users(cluster, agent, make, images, proxy, role, user):
+    """Who has it in one namespace can do everything there, and needs all of it."""
+    for kind in KINDS:
+        workload = make(kind, pod={"readinessGates": [{"conditionType": GATE}]} if kind == "deployment" else {})
+        assert_done(user.run("set", "image", workload.name, f"main={images[1]}", timeout=90 * SLOWLY))
+        workload.assert_runs(images[1])
+        assert_done(user.run("rollout", workload.name, "--undo", timeout=90 * SLOWLY))
+        workload.assert_runs(images[0])
+        assert_done(user.run("status", workload.name))
+    workload = make("deployment")
+    workload.patch({"spec": {"paused": True}})
+    workload.patch(set_template(images[1]))
+    wait_observed(workload)
+    assert_done(user.run("rollout", workload.name, timeout=90 * SLOWLY))
+    assert_done(user.run("restart", workload.name, "--request", timeout=90 * SLOWLY))
+
+    template = workload.get()["spec"]["template"]
+    alone = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone", "namespace": "default"}}
+    cluster.admin.create({**alone, "spec": template["spec"]})
+    cluster.admin.wait_for(f"{PODS}/alone", is_ready, 60 * SLOWLY)
+    assert_done(user.run("set", "image", "pod/alone", f"main={images[0]}", timeout=90 * SLOWLY))
+    cluster.admin.delete(f"{PODS}/alone")
+    assert granted_rights(role) - used_rights(proxy) == set()
+
+    doctor = json.loads(user.run("doctor", "-o", "json").stdout)
+    assert [one for one in doctor["problems"] if "lacks" in one["message"]] == []
+
+
+def test_each_right_of_the_role(cluster, role, user):
+    """Doctor names each one that is missing."""
+    cluster.control_plane.install()
+    path = cluster.admin.path_of(role)
+    for number, rule in enumerate(role["rules"]):
+        rules = [one for k, one in enumerate(role["rules"]) if k != number]
+        cluster.admin.patch(path, {"rules": rules})
+        missing = [f"{', '.join(rule['verbs'])} {resource}" for resource in rule["resources"]]
+
+        def is_named(missing=missing) -> bool:
+            said = user.run("doctor").stdout
+            return all(re.search(rf"lacks (.*; )?{re.escape(one)}\b", said) for one in missing)
+
+        wait_until(is_named, 20 * SLOWLY, lambda: f"{missing}: {user.run('doctor').stdout}")
+    cluster.admin.patch(path, {"rules": role["rules"]})
