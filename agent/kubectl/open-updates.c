@@ -115,11 +115,17 @@ int open_updates_of_workload(Session *session, const char *workload, json_object
                              Error *reterr) {
         cleanup(json_object_put_p) json_object *object = NULL;
         WorkloadKind kind;
+        cleanup(error_done) Error error = ERROR_INIT;
         const char *name;
         KubePath path;
         int r = workload_name_parse(workload, &kind, &name, reterr);
 
-        if (r >= 0)
-                r = workload_find(session, kind, name, &path, &object, reterr);
-        return r < 0 ? r : add_update(session, kind, &path, object, list, reterr);
+        if (r < 0)
+                return r;
+        r = workload_find(session, kind, name, &path, &object, &error);
+        if (error.kind == ERROR_NOT_FOUND)
+                return 0;
+        if (r < 0)
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+        return add_update(session, kind, &path, object, list, reterr);
 }

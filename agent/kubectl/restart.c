@@ -587,6 +587,20 @@ static int find_requests(Restarts *restarts, Error *reterr) {
         return r;
 }
 
+/* OpenKruise's controllers compare the images of a pod with those of its revision. */
+static bool is_of_kruise(json_object *pod) {
+        json_object *owners = object_list(pod, "metadata.ownerReferences");
+        bool found = false;
+
+        for (size_t i = 0; owners && i < json_object_array_length(owners); i++) {
+                const char *version =
+                        json_get_text(json_object_array_get_idx(owners, i), "apiVersion");
+
+                found = found || (version && strncmp(version, "apps.kruise.io/", 15) == 0);
+        }
+        return found;
+}
+
 /* By the kubelet alone where the digest of each image is known; else by a request, which changes no metadata. */
 static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT, missing = ERROR_INIT;
@@ -594,7 +608,8 @@ static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
         int64_t delay_sec;
         int r;
 
-        restart->is_by_request = restarts->flags->request;
+        restart->is_by_request = restarts->flags->request ||
+                                 (!restarts->has_changes && is_of_kruise(restart->before));
         if (restart->is_by_request)
                 return find_requests(restarts, reterr);
 

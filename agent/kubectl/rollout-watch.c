@@ -13,6 +13,7 @@
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kube/patch.h"
 
+#define OBSERVED_USEC ((uint64_t) 10 * 1000000)
 #define LIST_USEC ((uint64_t) 60 * 1000000)
 
 static bool is_ours(const RolloutWatch *watch, json_object *object) {
@@ -214,6 +215,8 @@ int rollout_watch_note(RolloutWatch *watch, json_object *object) {
 }
 
 typedef struct List {
+        const RolloutView *view;
+        uint64_t observed_usec; /* when the workload's controller need not be waited for any more */
         uint64_t late_usec;
         Error error; /* why there was none in time */
 } List;
@@ -222,9 +225,13 @@ static void list_done(List *list) {
         error_done(&list->error);
 }
 
+/* The controller may still have to see the end of an update before this one. */
 static int is_listed(void *userdata) {
-        (void) userdata;
-        return 1;
+        const List *list = userdata;
+        const RolloutView *view = list->view;
+
+        return !view->workload || view->kind == WORKLOAD_POD || workload_is_of_kruise(view->kind) ||
+               object_is_observed(view->workload) || clock_monotonic_usec() >= list->observed_usec;
 }
 
 static int is_late(const Error *error, void *userdata) {
@@ -239,7 +246,11 @@ static int is_late(const Error *error, void *userdata) {
 }
 
 int rollout_watch_list(RolloutWatch *watch, Error *reterr) {
-        cleanup(list_done) List list = { .late_usec = clock_monotonic_usec() + LIST_USEC };
+        cleanup(list_done) List list = {
+                .view = &watch->view,
+                .observed_usec = clock_monotonic_usec() + OBSERVED_USEC,
+                .late_usec = clock_monotonic_usec() + LIST_USEC,
+        };
         int r;
 
         rollout_watch_stop(watch);

@@ -673,6 +673,15 @@ static void note_refused(Rollout *rollout, const char *time) {
                              &ERROR_INIT);
 }
 
+static bool has_all(json_object *images) {
+        json_object_object_foreach(images, container, image) {
+                (void) container;
+                if (json_object_get_string_len(image) == 0)
+                        return false;
+        }
+        return true;
+}
+
 /* Before the workload was taken over. */
 static int refuse_unchanged(Rollout *rollout, const RolloutRequest *request, int r,
                             const Error *error) {
@@ -686,6 +695,8 @@ static int refuse_unchanged(Rollout *rollout, const RolloutRequest *request, int
         images = request->images ? template_images(object_template(rollout->watch.view.workload),
                                                    request->images)
                                  : NULL;
+        if (images && !has_all(images)) /* there is no such container, as the refusal says */
+                return status;
         if (images && rollout_text_images(images, &text) >= 0)
                 complain("nothing has changed; the pods keep %s", text);
         if (!rollout->flags->undo && request->mode == ROLLOUT_SET_IMAGE)

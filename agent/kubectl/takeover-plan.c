@@ -728,7 +728,8 @@ static int find_lagging(const RolloutView *view, int64_t partition, json_object 
                 if (object_is_deleted(pod) || !view_has_pod(view, owner, pod) ||
                     (view->kind == WORKLOAD_STATEFUL_SET && pod_ordinal(pod) < partition))
                         continue;
-                images = template_images(pod, after);
+                images = template_has_images(pod, after) ? json_object_get(after)
+                                                         : template_images(pod, after);
                 if (!images)
                         return -ENOMEM;
                 is_lagging = is_lagging || !json_object_equal(images, after);

@@ -226,7 +226,7 @@ def test_update(make, inplace, kube, resource):
         workload.wait_image(NEW)
         for pod in workload.pods:
             workload.change(pod, NEW)
-            assert child.stdout.readline() == f"pod/{pod} updating\n"
+            assert child.stdout.readline() == f"pod/{pod} updating: it is not ready\n"
             workload.report(pod, "b")
             assert child.stdout.readline() == f"pod/{pod} updated\n"
         assert child.poll() is None
@@ -310,7 +310,7 @@ def test_a_pod_that_does_not_start(make, inplace):
         workload.report(pod, "a", {"waiting": waiting})
         _, errors = child.communicate(timeout=20 * SLOWLY)
     assert child.returncode == 3
-    assert f'pod "{pod}": {waiting["message"]}' in errors and f"main={OLD}" in errors
+    assert f'pod "{pod}": container main: {waiting["message"]}' in errors and f"main={OLD}" in errors
     with inplace.running("set", "image", workload.name, "main=r.io/app:3") as child:
         workload.wait_image("r.io/app:3")
         for one in workload.pods:
