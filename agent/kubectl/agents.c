@@ -17,7 +17,7 @@
 
 #define AGENT_LABELS "app.kubernetes.io/name=inplaced"
 #define AGENT_CONTAINER "inplaced"
-#define AGENT_MANAGER "inplaced" /* of what it writes, by its user agent */
+#define AGENT_MANAGER "inplaced" /* name of the agent's writes in managedFields */
 #define AGENT_VERSION_ANNOTATION "inplaced.io/agent-version"
 #define AGENT_VERSION_MAX 64
 #define AGENT_ANSWER_SEC 10
@@ -102,7 +102,7 @@ static int read_version(json_object *pod, NodeAgent *agent) {
         return text_set(&agent->version, ref.tag);
 }
 
-/* What the kubelet says to its container, else to the pod. */
+/* Reads what the kubelet reports of the agent's container, else of the pod. */
 static int read_trouble(json_object *pod, NodeAgent *agent) {
         json_object *status =
                 list_find(object_at(pod, "status.containerStatuses"), "name", AGENT_CONTAINER);
@@ -237,7 +237,7 @@ static int on_node_image(json_object *object, void *userdata) {
         return agent->has_pod ? 0 : text_set(&agent->version, version_of(object));
 }
 
-/* What may not be read is not known; the first reason is kept. */
+/* Leaves unknown what the user may not read, and keeps the first reason. */
 static int note_missing(Agents *agents, int r, Error *error, Error *reterr) {
         if (error->kind == ERROR_NONE)
                 return r;

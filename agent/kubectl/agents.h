@@ -24,7 +24,7 @@ typedef struct NodeAgent {
         bool is_ready;    /* the pod */
         char *trouble;    /* why it is not; NULL: not known */
         int64_t wrote_at; /* the status of the NodeImage; seconds since the epoch; 0: it has not */
-        bool is_silent;   /* its NodeImage has a request that it has not taken up in time */
+        bool is_silent;   /* the agent has not taken up a request of its NodeImage in time */
 } NodeAgent;
 
 typedef struct Agents {
@@ -35,7 +35,7 @@ typedef struct Agents {
 
 #define AGENTS_INIT ((Agents){ .items = NULL })
 
-/* Of NodeImages: the version that the server has; NULL: none. */
+/* Finds the version of NodeImages that the server has; NULL: none. */
 int agents_find_version(Session *session, const char **ret, Error *reterr);
 
 /* node_image_version: NULL if there is none. must_answer: NodeImages are read as a whole, for is_silent. A right that

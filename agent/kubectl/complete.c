@@ -16,7 +16,7 @@
 
 #define TIMEOUT_USEC ((uint64_t) 3 * 1000000)
 
-/* What a candidate begins with, and what is typed. */
+/* The texts around each candidate, and the word as typed so far. */
 typedef struct Candidates {
         const char *prefix, *suffix;
         const char *current;
@@ -37,7 +37,7 @@ static int on_item(json_object *item, void *userdata) {
         return add(userdata, object_name(item));
 }
 
-/* Those of the cluster, or of the session's namespace. */
+/* Lists the names of the cluster, or of the session's namespace. */
 static void list(Session *session, const KubePath *path, const char *prefix, const char *current) {
         Candidates candidates = { .prefix = prefix, .suffix = "", .current = current };
 
@@ -112,7 +112,7 @@ static void list_containers(Session *session, const CompleteRequest *request, co
                            json_get_text(json_object_array_get_idx(containers, i), "name") ?: "");
 }
 
-/* Of "a,b,c" the names before the last comma stay. */
+/* Keeps the names before the last comma of "a,b,c". */
 static int split_list(const char *current, char **ret_prefix) {
         const char *comma = strrchr(current, ',');
 

@@ -11,7 +11,7 @@
 #include "agent/kubectl/flags.h"
 #include "agent/kubectl/session.h"
 
-/* What follows the last name: cobra, and so kubectl, calls it a directive. */
+/* The line behind the last name: cobra, and so kubectl, calls it a directive. */
 #define COMPLETE_FILES ":0"
 #define COMPLETE_NO_FILES ":4"
 #define COMPLETE_NO_SPACE ":6" /* nor files */
@@ -19,10 +19,10 @@
 typedef struct CompleteRequest {
         SessionOptions options;
         CommandId command;
-        const FlagSpec *flag;   /* whose value it is; NULL: an argument of the command */
-        char *const *arguments; /* of the command, before the word */
+        const FlagSpec *flag; /* flag whose value is completed; NULL: an argument of the command */
+        char *const *arguments; /* arguments of the command before the word */
         size_t n_arguments;
-        const char *current; /* what is there of the word */
+        const char *current; /* beginning of the word */
 } CompleteRequest;
 
 /* The directive in *ret. */

@@ -82,7 +82,7 @@ static const char *most_frequent_version(const Agents *agents) {
         return best;
 }
 
-/* What is wrong with a node; NULL: nothing. The caller owns *ret_message. */
+/* Says why a node has a problem; NULL: it has none. The caller owns *ret_message. */
 static int judge(const NodeAgent *agent, const char *usual, char **ret_message,
                  const char **ret_advice) {
         int n = 0;

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What doctor checks, and how nodes with the same problem are put together
+ * Checks of doctor, and groups of nodes with the same problem
  *
  * Pure. Texts are borrowed unless it says otherwise.
  */
@@ -18,7 +18,7 @@ typedef struct DoctorKind {
         const char *const *versions; /* in order of preference, ended by NULL */
         const char *resource;
         bool is_optional;
-        const char *absence; /* what it means, or what to do */
+        const char *absence; /* consequence of the absence, or advice */
 } DoctorKind;
 
 extern const DoctorKind doctor_kinds[];
@@ -44,11 +44,11 @@ typedef struct DoctorGroup {
 typedef struct DoctorGroups {
         DoctorGroup *items;
         size_t n_items;
-        size_t n_with_agent;         /* that answers, as far as is known */
-        size_t n_traces;             /* of them, those that are known by what they wrote alone */
+        size_t n_with_agent;         /* nodes whose agent answers, as far as is known */
+        size_t n_traces;             /* nodes among them whose agent is known by its writes alone */
         int64_t wrote_at;            /* the oldest of these writes */
         size_t n_of_unknown_version; /* services of nodes whose NodeImage a controller has made */
-        const char *version;         /* that most agents have; NULL: none is known */
+        const char *version;         /* version of most agents; NULL: none is known */
 } DoctorGroups;
 
 #define DOCTOR_GROUPS_INIT ((DoctorGroups){ .items = NULL })

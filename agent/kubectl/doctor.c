@@ -101,7 +101,7 @@ static int is_served(Doctor *doctor, RightsTask task, bool *ret, Error *reterr) 
         return r;
 }
 
-/* Who may not write a kind at all may not want to: this is no problem. */
+/* A user who may not write a kind at all may not want to: this is no problem. */
 static int report_rights(Doctor *doctor, RightsTask task, const RightsMissing *missing) {
         const char *subject = rights_task_to_string(task);
         cleanup(free_p) char *text = NULL;

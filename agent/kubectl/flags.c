@@ -217,7 +217,7 @@ static int parse_one(const FlagSpec *spec, const char *text, Flags *flags, Error
         return error_set(reterr, ERROR_INTERNAL, "--%s has no meaning", spec->name);
 }
 
-/* What getopt_long() reads. */
+/* The tables that getopt_long() reads. */
 typedef struct Tables {
         char letters[2 * FLAGS_MAX + 2];
         struct option options[FLAGS_MAX + 1];

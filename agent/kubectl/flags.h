@@ -33,7 +33,7 @@ typedef enum CommandId {
 
 /* Texts are NULL, numbers 0, where nothing was given. */
 typedef struct Flags {
-        /* of all commands */
+        /* flags of all commands */
         const char *kubeconfig;
         const char *context;
         const char *namespace;
@@ -87,7 +87,7 @@ typedef struct FlagSpec {
         const char *name;
         char letter; /* 0: it has none */
         FlagType type;
-        size_t offset;        /* of its field in Flags */
+        size_t offset;        /* offset of the flag's field in Flags */
         unsigned commands;    /* bits 1 << CommandId; FLAG_OF_ALL */
         const char *argument; /* "NAMESPACE", "a|b" where these are all there are; NULL: none */
         const char *help;

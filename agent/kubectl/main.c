@@ -372,7 +372,7 @@ static int complete(char **words, int n_words) {
         return r < 0 ? r : EXIT_STATUS_DONE;
 }
 
-/* Those whose arguments are workloads, first of all. */
+/* Commands whose first arguments are workloads. */
 #define TAKES_WORKLOADS                                                           \
         (1u << COMMAND_STATUS | 1u << COMMAND_RESTART | 1u << COMMAND_SET_IMAGE | \
          1u << COMMAND_ROLLOUT)

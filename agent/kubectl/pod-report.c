@@ -25,7 +25,7 @@ static size_t length(json_object *list) {
 typedef struct Containers {
         json_object *pod;
         json_object *spec;   /* the current one */
-        json_object *status; /* of it; NULL: none */
+        json_object *status; /* status of the container; NULL: none */
         bool is_main;
         size_t next;
 } Containers;

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What a pod should run, what it runs, and whether that was verified
+ * Report of a pod: the images it should run, those that run, and the verdict
  *
  * Made from the pod as the API server has it; what is missing there, or of another type, is "-" here.
  * Main containers and native sidecars count, in the order of the pod. Pure.
@@ -21,11 +21,11 @@ typedef struct PodReport {
         char *running;       /* IDs of the images that run, joined likewise: "0123456789ab" */
         char *running_ids;   /* the same, whole */
         const char *verdict; /* "Verified", "ImageStale" ...; "-": no agent has said anything */
-        const char *message; /* what the agent says to it; "" */
+        const char *message; /* the agent's reason for the verdict; "" */
         const char *
                 environment; /* "current", "stale", "unknown"; "-": nothing in it is from metadata */
         int64_t restarts;
-        int64_t since; /* of the verdict, else of the youngest container; seconds since the epoch; 0 */
+        int64_t since; /* time of the verdict, else of the youngest container's start; seconds since the epoch; 0 */
 } PodReport;
 
 #define POD_REPORT_INIT ((PodReport){ .namespace = NULL })

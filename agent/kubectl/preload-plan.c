@@ -44,7 +44,7 @@ void preload_image_done(PreloadImage *image) {
         *image = (PreloadImage){ .name = NULL };
 }
 
-/* What a NodeImage says. */
+/* Reading a NodeImage */
 
 static json_object *find_tag(json_object *tags, const char *tag, size_t *ret_index) {
         for (size_t i = 0; tags && i < json_object_array_length(tags); i++) {
@@ -173,7 +173,7 @@ bool preload_entry_is_under_way(const PreloadEntry *entry) {
                entry->missing_secrets == 0;
 }
 
-/* What is written. */
+/* Writing a request */
 
 /* "/spec/images/NAME" and what follows; NULL: no memory. */
 static char *pointer_to(const char *name, const char *rest) {
@@ -426,7 +426,7 @@ int preload_pull_take(PreloadPull *pull, const PreloadEntry *entry) {
         return conclude(pull, entry->phase, entry->message);
 }
 
-/* Its job has ended without it. */
+/* The image's job has ended without this node. */
 static bool is_left(const PreloadNodeView *node, size_t i) {
         return node->jobs && node->jobs[i].has_ended && node->pulls[i].version < 0;
 }
@@ -459,7 +459,7 @@ int64_t preload_node_progress(const PreloadNodeView *node) {
         return progress;
 }
 
-/* Those of a node's images together. */
+/* Sums up the pulls of a node's images. */
 static PreloadNodeState state_of_pulls(const PreloadNodeView *node) {
         size_t n_begun = 0, n_over = 0, n_failed = 0;
 

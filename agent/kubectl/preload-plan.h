@@ -2,8 +2,8 @@
 #pragma once
 
 /*
- * What a NodeImage says of an image that is to be preloaded, what is to be written into it, which nodes
- * are next, and when it is over
+ * Plan of a preload: reads the requests of NodeImages, decides on writes, on the next nodes, and on the
+ * end
  *
  * A request has a version: the status of another version is about something else. Each request raises
  * it, but for one that goes on already, which is joined. Pure.
@@ -45,9 +45,9 @@ typedef struct PreloadImage {
 int preload_image_parse(const char *reference, PreloadImage *ret, Error *reterr);
 void preload_image_done(PreloadImage *image);
 
-/* What each request has in common. Borrowed. */
+/* The terms that all requests share. Borrowed. */
 typedef struct PreloadTerms {
-        const char *namespace; /* of the secrets */
+        const char *namespace; /* namespace of the secrets */
         const char *const *secrets;
         size_t n_secrets;
         int64_t ttl_sec;
@@ -57,7 +57,7 @@ typedef struct PreloadTerms {
 /* An image in a NodeImage. */
 typedef struct PreloadEntry {
         bool has_images, has_name, has_secrets; /* these are in the spec */
-        size_t n_tags;                          /* of that name */
+        size_t n_tags;                          /* number of tags of that name */
         size_t tag_index;                       /* unless it is absent */
         uint32_t missing_secrets;               /* bits, in the order of the terms */
         int64_t version;                        /* in the spec */
@@ -79,9 +79,9 @@ bool preload_entry_is_of(const PreloadEntry *entry, const char *uid);
 /* It can be waited for as it is. */
 bool preload_entry_is_under_way(const PreloadEntry *entry);
 
-/* One image on one node, and what has become of the request. */
+/* A request for one image on one node, and its outcome. */
 typedef struct PreloadPull {
-        int64_t version; /* of the request that is waited for; -1: there is none yet */
+        int64_t version; /* version of the awaited request; -1: there is none yet */
         bool was_seen;
         PreloadPhase outcome; /* PRELOAD_SUCCEEDED, PRELOAD_FAILED; PRELOAD_ABSENT: none yet */
         char *message;        /* owned */
@@ -117,17 +117,17 @@ typedef enum PreloadNodeState {
         _PRELOAD_NODE_STATE_MAX,
 } PreloadNodeState;
 
-/* What is known of a node. Borrowed. */
+/* The state of a node as the plan sees it. Borrowed. */
 typedef struct PreloadNodeView {
         PreloadMode mode;
         size_t n_images;
-        const PreloadEntry *entries; /* one for each image */
+        const PreloadEntry *entries; /* an entry for each image */
         const PreloadPull *pulls;
         const PreloadJob *jobs; /* NULL: there are none */
         const char *refusal;    /* why nothing more is expected of it; NULL: it is */
         bool is_registered;     /* it has a NodeImage */
         bool has_begun;
-        bool is_over; /* what was to be done with its NodeImage is done, and nothing is waited for */
+        bool is_over;    /* the work on its NodeImage is done, and nothing is awaited */
         bool is_late;    /* PRELOAD_ANSWER_USEC have passed since preload_node_is_unanswered() */
         bool is_stalled; /* PRELOAD_PROGRESS_USEC have passed since preload_node_progress() grew */
 } PreloadNodeView;
@@ -138,14 +138,14 @@ PreloadNodeState preload_node_state(const PreloadNodeView *node);
 const char *preload_node_state_to_string(PreloadNodeState state);
 /* Grows as its images come nearer to their end. Its maximum is bounded, whatever the agent writes. */
 int64_t preload_node_progress(const PreloadNodeView *node);
-/* What is awaited of a running node, for preload_reasons_add(); borrowed from the view. */
+/* Says what a running node has still to do, for preload_reasons_add(); borrowed from the view. */
 const char *preload_node_awaited(const PreloadNodeView *node);
 /* Why it has failed, or what it waits for; NULL: nothing is said. Borrowed from the view. */
 const char *preload_node_message(const PreloadNodeView *node);
 
 typedef struct PreloadImageCounts {
         size_t n_nodes, n_done, n_waiting, n_running, n_failed;
-        int64_t percent; /* of those that are pulled, together */
+        int64_t percent; /* progress of all pulls together */
 } PreloadImageCounts;
 
 /* Counts one of a node's images, unless the node is unconcerned. */
@@ -165,7 +165,7 @@ int preload_patch_request(const PreloadImage *images, const PreloadEntry *entrie
 int preload_patch_withdraw(const PreloadImage *images, const PreloadEntry *entries, size_t n,
                            const char *version, json_object **ret);
 
-/* Of nodes. */
+/* Numbers of nodes. */
 typedef struct PreloadCounts {
         size_t n_idle; /* not requested yet */
         size_t n_running;
@@ -188,7 +188,7 @@ bool preload_is_over(const PreloadCounts *counts, const PreloadLimits *limits);
 typedef struct PreloadReasons {
         struct PreloadReason {
                 char *reason;
-                char *message; /* of the first node */
+                char *message; /* message of the first node */
                 char *nodes;   /* some of them */
                 size_t n_nodes;
         } * items;
@@ -203,7 +203,7 @@ int preload_reasons_add(PreloadReasons *reasons, const char *node, const char *m
 int preload_reasons_format(const PreloadReasons *reasons, char **ret);
 void preload_reasons_done(PreloadReasons *reasons);
 
-/* What has become of all nodes. */
+/* The outcome on all nodes. */
 typedef struct PreloadResult {
         size_t n_nodes, n_done, n_failed, n_silent; /* a silent node has failed as well */
         char *reasons; /* why nodes failed, one line for each reason; "" if none has. Owned. */

@@ -36,8 +36,8 @@ typedef struct Preload Preload;
 typedef struct PreloadNode {
         Preload *preload;
         char *name;
-        char *version;         /* of its NodeImage as it was seen last; NULL: there is none */
-        PreloadEntry *entries; /* one for each image */
+        char *version; /* resourceVersion of the NodeImage as last seen; NULL: there is none */
+        PreloadEntry *entries; /* an entry for each image */
         PreloadPull *pulls;
         KubePatch write;
         bool has_begun;
@@ -55,10 +55,10 @@ struct Preload {
         PreloadLimits limits;
         PreloadImage *images;
         size_t n_images;
-        const char *version;     /* of NodeImages */
-        const char *job_version; /* of ImagePullJobs; NULL: there are none */
-        PreloadJob *jobs;        /* one for each image; NULL: NodeImages are written here */
-        PreloadNode **nodes;     /* sorted by name */
+        const char *version;     /* version of NodeImages */
+        const char *job_version; /* version of ImagePullJobs; NULL: there are none */
+        PreloadJob *jobs;    /* a job for each image; NULL: this program writes the NodeImages */
+        PreloadNode **nodes; /* sorted by name */
         size_t n_nodes;
         bool is_fixed; /* no more nodes are added */
         unsigned n_writes;
@@ -332,7 +332,7 @@ static int make_patch(PreloadNode *node, json_object **ret) {
                                      &preload->terms, node->version, ret);
 }
 
-/* What is waited for once it is written; at once where others have requested it already. */
+/* Notes the request to wait for after the write; without a write where others have requested the image already. */
 static int expect(PreloadNode *node) {
         int r = 0;
 
@@ -412,7 +412,7 @@ static int write_nodes(Preload *preload) {
         return 0;
 }
 
-/* What is shown. */
+/* Showing progress */
 
 /* clang-format off */
 static const TableColumn columns[] = {
@@ -675,7 +675,7 @@ static int wait_for_nodes(Preload *preload, Error *reterr) {
 
 /* ImagePullJobs. */
 
-/* What the server has of the two kinds; the newer version where it has both. */
+/* Asks which of the two kinds the server has; takes the newer version where it has both. */
 static int discover(Preload *preload, Error *reterr) {
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         int r;
@@ -779,7 +779,7 @@ static int create_jobs(Preload *preload, Error *reterr) {
         return r;
 }
 
-/* Its controller takes the request back. */
+/* The job's controller takes the request back. */
 static int delete_job(const Preload *preload, const char *name, Error *reterr) {
         const KubePath path = path_of_jobs(preload, name);
         cleanup(error_done) Error error = ERROR_INIT;

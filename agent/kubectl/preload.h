@@ -23,14 +23,15 @@
 typedef struct PreloadRequest {
         const char *const *images; /* references as people write them */
         size_t n_images;
-        /* Those of all NodeImages with these labels, in addition to nodes; NULL: only of nodes. */
+        /* Selector of more NodeImages than those of `nodes`; NULL: no more. */
         const char *labels;
         const char *const *nodes;
         size_t n_nodes;
-        const char *namespace; /* of the secrets and the ImagePullJobs; NULL: the session's */
+        const char *namespace; /* namespace of secrets and ImagePullJobs; NULL: the session's */
         const char *const *secrets;
-        size_t n_secrets;         /* 32 at most */
-        const char *parallelism;  /* of nodes: "10", "25%"; NULL: PRELOAD_PARALLELISM */
+        size_t n_secrets; /* 32 at most */
+        const char *
+                parallelism; /* number of nodes at a time: "10", "25%"; NULL: PRELOAD_PARALLELISM */
         const char *max_failures; /* no more nodes begin after more failures; NULL: all may fail */
         int64_t ttl_sec;          /* how long the request stays after its end; 0: PRELOAD_TTL_SEC */
         PreloadMode mode;

@@ -35,7 +35,7 @@ void restart_target_done(RestartTarget *target);
 int restart_plan_containers(json_object *pod, const char *names, json_object **ret, Error *reterr);
 
 typedef struct RestartRequest {
-        const char *version; /* of apps.kruise.io */
+        const char *version; /* version of apps.kruise.io */
         const char *pod;
         const char *run;         /* the value of the label */
         json_object *containers; /* a list of texts */

@@ -125,7 +125,7 @@ typedef struct Awaited {
         RestartAnnouncer announcer;
         json_object *pod;
         RestartEnd end;
-        char *why; /* of a failure */
+        char *why; /* reason of a failure */
 } Awaited;
 
 static void awaited_done(Awaited *awaited) {

@@ -20,7 +20,7 @@
 typedef struct RestartAnnouncer {
         int64_t since_sec; /* 0: it has not begun */
         int64_t said_sec;
-        int64_t grace_sec; /* that containers may take to stop */
+        int64_t grace_sec; /* time that containers may take to stop */
 } RestartAnnouncer;
 
 /* True: it has lasted too long. why: NULL: nothing is awaited. */
@@ -28,8 +28,8 @@ bool restart_announce(RestartAnnouncer *announcer, const char *pod, const char *
 
 typedef struct RestartWait {
         Session *session;
-        RolloutView *view;  /* its workload may be NULL; pods and budgets are filled in */
-        const char *labels; /* of the workload's pods */
+        RolloutView *view;  /* view with pods and budgets; the workload may be NULL */
+        const char *labels; /* selector of the workload's pods */
         int64_t max_unavailable;
 } RestartWait;
 

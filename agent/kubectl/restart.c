@@ -42,21 +42,21 @@ typedef struct PodRestart {
         json_object *before; /* the pod when it began, or was listed */
         bool has_begun;
         bool is_by_request;
-        char *request; /* its name; NULL: there is none */
+        char *request; /* name of the request; NULL: there is none */
         RestartEnd end;
-        char *why; /* of a failure; NULL: nothing is said */
+        char *why; /* reason of a failure; NULL: none is known */
 } PodRestart;
 
 typedef struct Restarts {
         Session *session;
         const Flags *flags;
-        const char *version; /* of the requests; NULL: the cluster has none */
+        const char *version; /* version of the requests; NULL: the cluster has none */
         json_object *changes;
         RolloutView
                 view; /* workload: if all arguments are one; pods and budgets: while a turn is awaited */
-        PodChoice choice; /* of the pods of that workload */
+        PodChoice choice; /* pods of that workload */
         int64_t max_unavailable;
-        RestartAnnouncer requests; /* of those that are awaited */
+        RestartAnnouncer requests; /* announcer of the awaited requests */
         bool has_changes;
         char run[17];
         PodRestart *items;
@@ -186,7 +186,7 @@ static int add_argument(Restarts *restarts, const char *text, Error *reterr) {
         if (r < 0 || !choice.workload || restarts->flags->n_arguments > 1)
                 return r;
 
-        /* Its own settings say how many pods may be unavailable, and when one is available. */
+        /* The workload's settings say how many pods may be unavailable, and when a pod is available. */
         restarts->view.kind = choice.kind;
         restarts->view.workload = json_object_get(choice.workload);
         restarts->choice = choice;
@@ -431,7 +431,7 @@ static int get_max_unavailable(Restarts *restarts, Error *reterr) {
         return 0;
 }
 
-/* Those that are not ready anyway come first, then the highest ordinals of a StatefulSet. */
+/* Takes pods that are not ready anyway first, then the highest ordinals of a StatefulSet. */
 static int compare_items(const void *a, const void *b) {
         const PodRestart *x = a, *y = b;
         int64_t difference = pod_ordinal(y->before) - pod_ordinal(x->before);
@@ -527,7 +527,7 @@ static size_t count(const Restarts *restarts, bool has_begun) {
         return n;
 }
 
-/* What goes on, and what never began. */
+/* Says which restarts go on, and which never began. */
 static void explain_rest(const Restarts *restarts) {
         size_t n_begun = count(restarts, true), n_undone = count(restarts, false);
         size_t n_running =

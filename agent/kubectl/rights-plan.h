@@ -14,7 +14,7 @@
 
 #include "agent/kubectl/workload.h"
 
-/* Of a namespace and a user. */
+/* A format that takes a namespace and a user. */
 #define RIGHTS_GRANT \
         "kubectl create rolebinding inplaced-user -n %s --clusterrole=inplaced-user --user=%s"
 
@@ -25,7 +25,7 @@ typedef enum RightsTask {
         RIGHTS_RESTART_BY_REQUESTS,
         RIGHTS_IMAGES,
         RIGHTS_PRELOAD,
-        RIGHTS_PRELOAD_BY_JOBS, /* of OpenKruise */
+        RIGHTS_PRELOAD_BY_JOBS, /* preload by OpenKruise's jobs */
         _RIGHTS_TASK_MAX,
 } RightsTask;
 

@@ -20,7 +20,7 @@ void rights_done(Rights *rights);
 
 typedef struct RightsMissing {
         char *text;   /* "list, watch pods; patch pods/status", "" if there are none; owned */
-        size_t n;     /* of those that are not optional */
+        size_t n;     /* number of missing rights that are not optional */
         bool has_own; /* the write on the task's own kind is allowed */
 } RightsMissing;
 

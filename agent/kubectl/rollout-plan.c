@@ -187,7 +187,7 @@ static int step_pod(RolloutStep *step, const RolloutView *view, json_object *rec
         return step_patch(step, ROLLOUT_PATCH_POD, object_name(pod), take_ptr(patch));
 }
 
-/* What limits how many pods change at a time */
+/* Limits of how many pods change at a time */
 
 int64_t view_desired_pods(const RolloutView *view) {
         if (view->kind == WORKLOAD_POD)
@@ -292,20 +292,20 @@ static bool is_before(const RolloutView *view, json_object *a, json_object *b) {
 typedef struct Census {
         json_object *failed; /* the first pod of this phase; NULL: none */
         json_object *next;
-        json_object *next_well; /* that is available */
-        json_object *next_ill;  /* that is not */
+        json_object *next_well; /* next pod among those that are available */
+        json_object *next_ill;  /* next pod among those that are not */
         json_object *spoiled;   /* it failed, but was not ready before either */
         json_object *awaited;
-        json_object *draining; /* whose time has come */
+        json_object *draining; /* pod whose grace period is over */
         json_object *unavailable;
-        json_object *turned; /* whose gate is closed for other images than it has */
+        json_object *turned; /* pod whose gate is closed for other images than it has */
         int64_t n_pods;
         int64_t n_unavailable;
         int64_t n_in_flight;
         int64_t n_updated;
         int64_t n_old;
         int64_t n_given_up;
-        int64_t n_revised; /* that say the revision of the template */
+        int64_t n_revised; /* pods that name the revision of the template */
 } Census;
 
 static bool is_drained(const RolloutView *view, const RolloutLimits *limits, json_object *pod) {

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What is to be written next, of an update of a workload in place
+ * Plan of an update of a workload in place: decides on the next write
  *
  * Once a workload is taken over, each pod gets the images, and so does the template that its pods come from: that
  * of a ReplicaSet when the first pod runs them, any other before. In the end the controller finds all as it
@@ -28,9 +28,9 @@ typedef struct RolloutLimits {
 
 typedef enum RolloutAction {
         ROLLOUT_WAIT,              /* for `message` */
-        ROLLOUT_PATCH_WORKLOAD,    /* its template */
+        ROLLOUT_PATCH_WORKLOAD,    /* the template of the workload */
         ROLLOUT_PATCH_REPLICA_SET, /* the template its pods come from */
-        ROLLOUT_CLOSE_GATE,        /* of the pod, by its status */
+        ROLLOUT_CLOSE_GATE,        /* the pod's gate, by its status */
         ROLLOUT_PATCH_POD,
         ROLLOUT_HAND_BACK, /* to the controller: all is done, but for the pods in `message` */
         ROLLOUT_ABANDON,   /* the same, but it is not, because of `message` */
@@ -41,7 +41,7 @@ typedef enum RolloutAction {
 
 typedef struct RolloutStep {
         RolloutAction action;
-        const char *name;   /* of the pod or ReplicaSet; borrowed from the view */
+        const char *name;   /* name of the pod or ReplicaSet; borrowed from the view */
         json_object *patch; /* a strategic merge patch; owned */
         char *message;      /* owned */
 } RolloutStep;

@@ -18,7 +18,7 @@
 
 /* After that a pod that was not ready before need not be any more. */
 #define GIVE_UP_SEC 60
-#define BACKOFF_MAX_SEC 300 /* of the kubelet */
+#define BACKOFF_MAX_SEC 300 /* the kubelet's longest back-off */
 #define CRASHES_MAX 3       /* with the restart for the new image */
 
 #define KRUISE_STATE "apps.kruise.io/inplace-update-state"
@@ -59,7 +59,7 @@ static bool gate_is_closed_for(json_object *pod, json_object *images) {
         return json_object_equal(json_get(message, "images", json_type_object), images);
 }
 
-/* One that is closed for another reason is another's. */
+/* A gate that is closed for another reason belongs to another client. */
 bool pod_gate_must_close(json_object *pod, json_object *images) {
         json_object *gate = condition_of(pod, GATE_CONDITION);
 
@@ -562,7 +562,7 @@ const char *rollout_phase_to_string(RolloutPhase phase) {
         return names[phase];
 }
 
-/* What runs now, so that what runs afterwards can be distinguished. */
+/* Notes the containers that run now, so that the new ones can be distinguished from them. */
 json_object *pod_make_former(json_object *pod, json_object *images) {
         cleanup(json_object_put_p) json_object *before = read_former(pod);
         cleanup(json_object_put_p) json_object *former = json_object_new_object();

@@ -15,14 +15,14 @@
 
 #include "agent/kubectl/takeover-plan.h"
 
-/* Of a pod: {container: {"image", "id"}}, what it had when it was patched. */
+/* An annotation of a pod: {container: {"image", "id"}} at the time of the patch. */
 #define ROLLOUT_POD_ANNOTATION "inplaced.io/updated-containers"
 
 typedef enum RolloutPhase {
         ROLLOUT_LEFT,     /* it is deleted, another's, or below the partition */
         ROLLOUT_OLD,      /* waits for its turn */
-        ROLLOUT_DRAINING, /* its gate is closed, or closing */
-        ROLLOUT_UPDATING, /* its new containers are awaited */
+        ROLLOUT_DRAINING, /* the gate is closed, or closing */
+        ROLLOUT_UPDATING, /* the new containers are awaited */
         ROLLOUT_FAILED,   /* they do not start */
         ROLLOUT_UPDATED,
         _ROLLOUT_PHASE_MAX,

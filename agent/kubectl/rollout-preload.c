@@ -61,8 +61,8 @@ static int find_nodes(const RolloutWatch *watch, json_object *record, Texts *ret
 }
 
 typedef struct Places {
-        Texts nodes;      /* of pods */
-        Texts registered; /* those of them that have a NodeImage */
+        Texts nodes;      /* nodes of pods */
+        Texts registered; /* nodes among them that have a NodeImage */
 } Places;
 
 static void places_done(Places *places) {
@@ -120,7 +120,7 @@ static int find_places(const RolloutWatch *watch, json_object *record, bool is_r
 
 static int judge(const PreloadResult *result, bool is_required, Error *reterr) {
         const char *reasons = result->reasons ?: "";
-        int size = (int) strcspn(reasons, "\n"); /* of the first one */
+        int size = (int) strcspn(reasons, "\n"); /* length of the first reason */
 
         if (result->n_failed == 0)
                 return 0;

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What -o json and -o yaml print of an update in place, when it has ended
+ * Document that -o json and -o yaml print when an update in place has ended
  *
  * The workload, each image before and after this run, and each pod. Pure.
  */

@@ -41,7 +41,7 @@ void rollout_show_done(RolloutShow *show) {
         json_object_put(show->pods);
 }
 
-/* What has changed, and since when */
+/* Changes, and their times */
 
 static int note_phase(RolloutShow *show, const RolloutView *view, json_object *record,
                       json_object *pod, RolloutPhase phase) {
@@ -91,7 +91,7 @@ static int note_pods(RolloutShow *show, const RolloutView *view, json_object *re
         return 0;
 }
 
-/* What takes long is explained, and again and again: what is awaited may count down. */
+/* Explains a long wait, and does so again: the text may count down. */
 static void explain_wait(RolloutShow *show, const char *awaited) {
         int64_t now_sec = clock_sec();
         bool was_said = show->said_sec >= show->progress_sec;
@@ -119,7 +119,7 @@ static const TableColumn columns[] = {
 };
 /* clang-format on */
 
-/* What tells one image from the other is not in the short form of either. */
+/* The short forms of both images are the same. */
 static bool needs_whole_images(json_object *record) {
         json_object_object_foreach(record_images(record, true), container, image) {
                 const char *before = json_object_get_string(image);
@@ -131,7 +131,7 @@ static bool needs_whole_images(json_object *record) {
         return false;
 }
 
-/* Of the containers that are updated, what the pod asks for. */
+/* Lists the images that the pod requests for the updated containers. */
 static int format_images(json_object *pod, json_object *record, char **ret) {
         bool is_whole = needs_whole_images(record);
         size_t size = 0;

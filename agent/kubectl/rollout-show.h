@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What a person sees of an update in place
+ * Progress of an update in place, for a person
  *
  * On a terminal, a table of the pods that is drawn again as they change; elsewhere, a line for each change,
  * and one for what takes long.

@@ -20,7 +20,7 @@ static bool is_ours(const RolloutWatch *watch, json_object *object) {
         return text_equal(object_owner(object), object_text(watch->view.workload, "metadata.uid"));
 }
 
-/* What there is, kept by name */
+/* Objects by name */
 
 /* The same object, and not an older one: the answer to a write and the watch show it, in either order. */
 static bool is_successor(json_object *known, json_object *object) {
@@ -170,7 +170,7 @@ typedef struct Asked {
         void *userdata;
 } Asked;
 
-/* What is listed now may lack a workload that the list before had. */
+/* The new list may lack a workload that the list before had. */
 static int is_done_as_listed(void *userdata) {
         const Asked *asked = userdata;
 

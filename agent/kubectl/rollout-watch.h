@@ -13,8 +13,8 @@
 
 typedef struct RolloutWatch {
         Session *session;
-        KubePath path;    /* of the workload; its texts are borrowed */
-        char *selector;   /* of its pods; NULL: it is a pod */
+        KubePath path;    /* path of the workload; its texts are borrowed */
+        char *selector;   /* selector of the workload's pods; NULL: it is a pod */
         RolloutView view; /* owned; workload: NULL if it is gone */
         bool is_there;    /* the workload, by the list and what followed */
         SessionFollow *follow;

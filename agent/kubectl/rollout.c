@@ -48,7 +48,7 @@ typedef struct Rollout {
         RolloutStep step;
         json_object *written; /* {rollout_step_key(): true} of what the server has taken */
         char *rest;           /* the pods that were given up; NULL: none */
-        char *trouble;        /* what is awaited before the next write; NULL: nothing */
+        char *trouble;        /* reason to wait before the next write; NULL: none */
         uint64_t pause_usec;  /* the last one before a write was tried again; 0: none */
         Error refusal;        /* why the update cannot go on */
         const char *outcome;  /* for -o json; NULL: it has not begun */
@@ -126,7 +126,7 @@ static const char *awaited(const Rollout *rollout) {
         return rollout->step.action == ROLLOUT_WAIT ? rollout->step.message : rollout->trouble;
 }
 
-/* What is to be written now. */
+/* Plans the next write. */
 static int plan(Rollout *rollout, Error *reterr) {
         const RolloutView *view = &rollout->watch.view;
         RolloutStep *step = &rollout->step;
@@ -244,7 +244,7 @@ static bool is_held_by_budget(const Rollout *rollout, const Error *error) {
                strstr(error_message(error), "podunavailablebudget.policy.kruise.io");
 }
 
-/* What may be otherwise the next time. */
+/* The refusal may be over at the next attempt. */
 static bool is_temporary(const Rollout *rollout, const Error *error) {
         return !is_late(rollout) && !session_is_ended(rollout->session) &&
                (is_lost(rollout, error) || is_held_by_budget(rollout, error) ||
@@ -324,7 +324,7 @@ static bool has_images(const Rollout *rollout, const char *manifest) {
         return true;
 }
 
-/* Who applies a manifest with other images gets other pods. */
+/* A user who applies a manifest with other images gets other pods. */
 static void warn_of_manifest(const Rollout *rollout) {
         json_object *metadata = object_at(rollout->watch.view.workload, "metadata");
         const char *applied = json_get_text(json_get(metadata, "annotations", json_type_object),
@@ -367,7 +367,7 @@ static int end_before(Rollout *rollout, json_object *images) {
                                       !template_has_images(pod, record_images(record, false)));
         }
 
-        json_object_put(rollout->record); /* that of an update before */
+        json_object_put(rollout->record); /* record of an earlier update */
         rollout->record = record;
         if (!is_kept)
                 return conclude(rollout, "unchanged", "has these images already");
@@ -411,7 +411,7 @@ static int stop(Rollout *rollout) {
         return EXIT_STATUS_PARTLY;
 }
 
-/* One write; *ret is set when it was the last. */
+/* Makes one write; sets *ret_is_over when it was the last. */
 static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         RolloutAction action = rollout->step.action;
         int r;
@@ -446,7 +446,7 @@ static int write_all(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         return r;
 }
 
-/* What the server refuses for the moment is tried again with what the watch shows. All is read anew where that
+/* Tries again with the watched objects when the server refuses for the moment. All is read anew where the watch
  * may have missed something: after a lost connection, and when an object is gone that it still shows. */
 static int pause_before_next(Rollout *rollout, const Error *error) {
         uint64_t pause_usec =
@@ -515,7 +515,7 @@ static int rehearse_patch(Rollout *rollout, KubePath path, json_object *patch, E
         path.query = session_is_dry_run(rollout->session) ? NULL : "dryRun=All";
         if (json_object_deep_copy(patch, &rehearsed, NULL) < 0)
                 return -ENOMEM;
-        /* Its controller writes to it as well, and nothing is stored. */
+        /* The controller writes to it as well, and a rehearsal stores nothing. */
         json_object_object_del(object_at(rehearsed, "metadata"), "resourceVersion");
         r = session_patch(rollout->session, &path, KUBE_STRATEGIC_MERGE_PATCH, rehearsed, &answer,
                           reterr);
@@ -569,7 +569,7 @@ static int prepare(Rollout *rollout, const RolloutRequest *request, json_object 
                 *ret = take_ptr(patch);
                 return 0;
         }
-        /* That may have taken long. */
+        /* The preload may have taken long. */
         if (!rollout->watch.view.workload)
                 return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
         return rollout_begin(&rollout->watch.view, request, ret, reterr);
@@ -614,7 +614,7 @@ static int write_record(Rollout *rollout, json_object *patch, Error *reterr) {
 typedef int (*MakePatch)(const RolloutView *view, const RolloutRequest *request, json_object **ret,
                          Error *reterr);
 
-/* Its controller writes to the workload as well: a conflict with it is no refusal. The patch may be NULL. */
+/* The controller writes to the workload as well: a conflict with it is no refusal. The patch may be NULL. */
 static int take_over(Rollout *rollout, const RolloutRequest *request, json_object *patch,
                      MakePatch make, Error *reterr) {
         int r = 0;
@@ -748,7 +748,7 @@ static int resume(Rollout *rollout, const RolloutRequest *request) {
         return session_is_dry_run(rollout->session) ? end_dry_run(rollout) : go_on(rollout);
 }
 
-/* What --undo will do, before it is done. */
+/* Announces what --undo will do. */
 static int announce_undo(const Rollout *rollout) {
         cleanup(free_p) char *text = NULL;
 
@@ -914,7 +914,7 @@ static int undo(Rollout *rollout, RolloutRequest *request) {
         return EXIT_STATUS_FAILED;
 }
 
-/* Of OpenKruise: its controller updates the pods, and there is no record */
+/* OpenKruise's workloads: their controller updates the pods, and there is no record */
 
 static int write_template(Rollout *rollout, json_object *patch, bool is_rehearsal, Error *reterr) {
         KubePath path = path_of(rollout);
@@ -962,7 +962,7 @@ static int prepare_kruise(Rollout *rollout, json_object *images, bool *ret_is_wr
                                     rollout->flags->require_preload, !rollout->show.is_quiet,
                                     &has_preloaded, reterr);
         if (r >= 0)
-                r = rollout_watch_list(&rollout->watch, reterr); /* that may have taken long */
+                r = rollout_watch_list(&rollout->watch, reterr); /* after a long preload */
         return r < 0 ? r : set_images(rollout, images, false, ret_is_written, reterr);
 }
 
@@ -1035,7 +1035,7 @@ static int run(Rollout *rollout, json_object *images) {
         return flags->undo ? undo(rollout, &request) : begin(rollout, &request);
 }
 
-/* What -o asks for, at the end. */
+/* Prints the document that -o asks for, at the end. */
 static int report(const Rollout *rollout, int status) {
         cleanup(json_object_put_p) json_object *tree = NULL;
         int r;

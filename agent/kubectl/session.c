@@ -26,7 +26,7 @@
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define PAGE_OBJECTS 100u
-/* Of a page in memory. One that is larger is asked for again with fewer objects. */
+/* Largest page in memory. A larger page is requested again with fewer objects. */
 #define PAGE_BYTES_MAX ((size_t) 8 << 20)
 #define OBJECT_BYTES_MAX ((size_t) 4 << 20)
 #define METADATA_LIST "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -48,7 +48,7 @@ struct Session {
         char *user;              /* NULL: not asked yet */
         json_object *discovered; /* {"group/version": the list of its resources, or null} */
         size_t n_troubled;       /* watches that the server does not answer */
-        int code;                /* of the last answer; 0: none came */
+        int code;                /* HTTP status of the last answer; 0: none came */
 
         bool is_ended;  /* nothing more is sent */
         int end_status; /* why it ended first, as an exit status; 0: it did not */
@@ -323,7 +323,7 @@ static int session_run_write(Session *session, const bool *is_done, Error *reter
         return r < 0 || *is_done ? r : refuse_ended(session, reterr);
 }
 
-/* One request and its answer. */
+/* A request and its answer. */
 typedef struct Exchange {
         KubeCall *call;
         bool is_done;
@@ -582,7 +582,7 @@ static bool serves(json_object *list, const char *resource) {
         return false;
 }
 
-/* What the server serves of a version of a group, asked once; *ret is borrowed, and NULL if it has none. */
+/* Asks once which kinds the server has in a version of a group; *ret is borrowed, and NULL if it has none. */
 static int session_discover(Session *session, const KubePath *path, json_object **ret,
                             Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT;
@@ -739,7 +739,7 @@ static int on_gone(const KubeObject *object, void *userdata) {
         return r < 0 ? r : deferred_request(&followed->follow->check);
 }
 
-/* What the server refuses will not be granted by waiting. */
+/* Waiting does not turn the server's refusal into a grant. */
 static int on_state(KubeWatchState state, void *userdata) {
         FollowedWatch *followed = userdata;
         SessionFollow *follow = followed->follow;

@@ -30,8 +30,8 @@ typedef struct SessionOptions {
         const char *context;
         const char *namespace;
         KubeconfigOverrides overrides;
-        uint64_t timeout_usec;         /* of the command; 0: none */
-        uint64_t request_timeout_usec; /* of each request but watches; 0: the client's */
+        uint64_t timeout_usec;         /* time limit of the command; 0: none */
+        uint64_t request_timeout_usec; /* time limit of each request but watches; 0: the client's */
         bool is_dry_run;               /* writes are sent with dryRun=All */
 } SessionOptions;
 
@@ -43,7 +43,7 @@ Session *session_free(Session *session);
 /* --namespace, else the context's, else "default"; borrowed. */
 const char *session_namespace(const Session *session);
 
-/* Who the server says we are, asked once; where it does not say, the kubeconfig's name for it.
+/* The user as the server names it, asked once; where it does not say, the kubeconfig's name for the user.
  * For people and records; borrowed. */
 const char *session_user(Session *session);
 
@@ -58,7 +58,7 @@ bool session_is_dry_run(const Session *session);
 /* For requests that run while session_wait() waits. They are not sent as a dry run by themselves. */
 KubeClient *session_client(const Session *session);
 
-/* One request each. *ret is owned by the caller, and may be NULL if the answer does not matter. What the
+/* Each sends a request. The caller owns *ret, and may pass NULL if the answer does not matter. A request that the
  * server refuses because it is busy (Retry-After) is sent again, a few times. */
 int session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr);
 int session_create(Session *session, const KubePath *path, json_object *body, json_object **ret,
@@ -100,7 +100,7 @@ typedef struct SessionWait {
          * shown, then after each change, and every second. */
         int (*is_done)(void *userdata);
         int (*is_away)(const Error *error, void *userdata); /* see session_follow_wait() */
-        void *userdata;                                     /* of all callbacks */
+        void *userdata;                                     /* userdata of all callbacks */
 } SessionWait;
 
 #define SESSION_WATCHES_MAX 4
@@ -126,7 +126,7 @@ bool session_is_away(const Session *session);
 /* The status of the answer to the last request; 0: none came. */
 int session_code(const Session *session);
 
-/* What time it is for the server, as far as it has said so, in seconds since 1970. */
+/* The server's time, as far as its answers have told it, in seconds since 1970. */
 int64_t session_server_sec(const Session *session);
 
 /* Waits that long; for pauses that the user asked for, and before trying again. */

@@ -51,9 +51,9 @@ typedef struct Status {
         Session *session;
         const Flags *flags;
         Table *table;                     /* NULL: -o json, yaml or name */
-        TableColumn columns[_COLUMN_MAX]; /* of the table */
+        TableColumn columns[_COLUMN_MAX]; /* columns of the table */
         json_object *list;                /* NULL: a table, or names */
-        json_object *updates;             /* that have not ended */
+        json_object *updates;             /* updates that have not ended */
         Agents agents;
         bool has_failed; /* some of what was asked for is not there */
         size_t n_pods;
@@ -135,7 +135,7 @@ static int choose(const Status *status, size_t i, PodChoice *ret, Error *reterr)
                        : pod_choice_of_labels(status->flags->selector, ret);
 }
 
-/* One that is not there is complained of, and the others are shown. */
+/* Complains of an object that is not there, and lets the others be shown. */
 static int show_choice(Status *status, size_t i, Error *reterr) {
         cleanup(pod_choice_done) PodChoice choice = POD_CHOICE_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
@@ -352,7 +352,7 @@ static int status_init(Status *status) {
         if (is_table) {
                 memcpy(status->columns, columns, sizeof(columns));
                 for (size_t i = 0; status->flags->watch && i < _COLUMN_MAX; i++)
-                        status->columns[i].is_optional = false; /* what it has may change */
+                        status->columns[i].is_optional = false; /* later rows may fill it */
                 return table_new(status->columns + first, _COLUMN_MAX - first,
                                  status->flags->format == OUTPUT_WIDE, &status->table);
         }

@@ -48,7 +48,7 @@ static bool has_images(json_object *record, const char *key, const char *other) 
         return true;
 }
 
-/* What gives the workload back is written into its spec as it is: nothing else may be among it. */
+/* The former settings are written into the workload's spec as they are: nothing else may be among them. */
 static bool has_former(json_object *record) {
         json_object *former = NULL;
 
@@ -127,7 +127,7 @@ json_object *record_images(json_object *record, bool is_before) {
         return json_get(record, is_before ? "before" : "after", json_type_object);
 }
 
-/* What the pods should have. */
+/* The images that the pods should have. */
 json_object *record_target(json_object *record) {
         return record_images(record, record_is_undo(record));
 }
@@ -220,7 +220,7 @@ int takeover_add_images(json_object *patch, json_object *workload, json_object *
                                     template_image_patch(object_template(workload), images)));
 }
 
-/* What is known of a workload's kind */
+/* The kinds of workloads */
 
 static bool has_rolling_update(json_object *workload) {
         const char *type = object_text(workload, "spec.updateStrategy.type");
@@ -310,7 +310,7 @@ json_object *view_find_revision(const RolloutView *view, const char *revision) {
         return NULL;
 }
 
-/* Whose pods they are: for a Deployment a ReplicaSet. */
+/* Names the owner of the pods: for a Deployment a ReplicaSet. */
 static const char *pods_owner(const RolloutView *view, json_object *record) {
         json_object *owner = view->workload;
 
@@ -365,7 +365,7 @@ json_object *view_newest_revision(const RolloutView *view) {
         return newest;
 }
 
-/* What the template's revision is called on pods; NULL: they do not say. */
+/* The template's revision as pods name it; NULL: they do not name any. */
 const char *view_revision(const RolloutView *view) {
         if (view->kind == WORKLOAD_STATEFUL_SET)
                 return object_text(view->workload, "status.updateRevision");
@@ -398,7 +398,7 @@ static int refuse_images(json_object *template, json_object *images, Error *rete
         return 0;
 }
 
-/* Of the template that is there; NULL: no memory. */
+/* The images of the present template; NULL: no memory. */
 json_object *template_images(json_object *template, json_object *containers) {
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
 
@@ -435,7 +435,7 @@ static json_object *images_changed(json_object *from, json_object *to) {
         return take_ptr(images);
 }
 
-/* Of all containers that run. */
+/* The images of all containers that run. */
 static json_object *images_running(json_object *template) {
         cleanup(json_object_put_p) json_object *all = images_changed(NULL, template);
         cleanup(json_object_put_p) json_object *images = json_object_new_object();

@@ -19,7 +19,7 @@
 
 #define ROLLOUT_ANNOTATION "inplaced.io/rollout"
 #define REVISION_LABEL \
-        "controller-revision-hash" /* of pods, and of a DaemonSet's ControllerRevisions */
+        "controller-revision-hash" /* label of pods, and of a DaemonSet's ControllerRevisions */
 
 /* Objects are borrowed. `owned` has the ReplicaSets of a Deployment, the ControllerRevisions of a StatefulSet
  * or DaemonSet, by name; pods are those that the selector selects, by name. */
@@ -29,7 +29,7 @@ typedef struct RolloutView {
         json_object *owned;
         json_object *pods;
         json_object *budgets; /* PodDisruptionBudgets */
-        /* What this run has seen: {pod: {"phase", "since", "first", "restarts"}}, the last two of containers, at the
+        /* Notes of this run: {pod: {"phase", "since", "first", "restarts"}}, the last two of containers, at the
          * beginning and when it counted as updated. May be NULL. */
         json_object *noted;
         int64_t now_sec;
@@ -45,7 +45,7 @@ typedef struct RolloutRequest {
         bool takes_over;     /* an update that another user has begun */
         bool goes_back;      /* with the update that is open */
         json_object *images; /* {container: image}; only for ROLLOUT_SET_IMAGE */
-        int64_t partition;   /* of a StatefulSet, from now on; negative: as it is */
+        int64_t partition;   /* partition of a StatefulSet, from now on; negative: as it is */
         json_object *undone; /* record of the ended update that is undone; NULL: none */
         const char *by;
         int64_t now_sec;
@@ -78,7 +78,7 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
 int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_object **ret,
                    Error *reterr);
 
-/* What a record says; it is borrowed, and so is what is returned. */
+/* Each reads a record, which is borrowed, and so are the results. */
 bool record_is_undo(json_object *record);
 bool record_sets_images(json_object *record); /* also those of the template */
 json_object *record_images(json_object *record, bool is_before);
@@ -97,15 +97,15 @@ int takeover_patch_refused(json_object *workload, json_object *record, const cha
 /* Adds these images to the template that a patch of the workload writes. */
 int takeover_add_images(json_object *patch, json_object *workload, json_object *images);
 
-/* Its controller leaves the pods alone while its template changes. */
+/* The controller leaves the pods alone while the template changes. */
 bool workload_is_held(WorkloadKind kind, json_object *workload);
 
-/* Of the containers that the other object names, the images in the template. NULL: no memory. */
+/* The images in the template of the containers that the other object names. NULL: no memory. */
 json_object *template_images(json_object *template, json_object *containers);
 
-/* What pods say their revision is; NULL: nothing. */
+/* The revision that pods name as theirs; NULL: none. */
 const char *object_revision(json_object *object);
-/* What is called so, with the template of those pods: a ReplicaSet or ControllerRevision. NULL: it is gone. */
+/* Finds the ReplicaSet or ControllerRevision of that name, with the template of those pods. NULL: it is gone. */
 json_object *view_find_revision(const RolloutView *view, const char *revision);
 json_object *view_newest_revision(const RolloutView *view);
 /* Finds another ReplicaSet with the same template: a Deployment's controller would take the older of the two

@@ -19,7 +19,7 @@
 #define INTEGER_MAX (INT64_C(1) << 53) /* as in other JSON readers */
 
 static const struct {
-        const char *names[4]; /* what a person may call it */
+        const char *names[4]; /* names that a person may use */
         const char *shown;
         const char *group;
         const char *resource;
@@ -205,7 +205,7 @@ bool object_is_observed(json_object *object) {
                object_integer(object, "metadata.generation");
 }
 
-/* What OwnerReference says of the controller; NULL: there is none. */
+/* Finds the OwnerReference of the controller; NULL: there is none. */
 static json_object *find_owner(json_object *object) {
         json_object *owners =
                 json_get(object_at(object, "metadata"), "ownerReferences", json_type_array);
@@ -415,7 +415,7 @@ json_object *template_image_patch(json_object *template, json_object *images) {
         return take_ptr(patch);
 }
 
-/* What differs on purpose, or is added by a controller or by how a revision is stored. */
+/* The field differs on purpose, or comes from a controller or from how a revision is stored. */
 static bool is_ignored(const char *path, const char *key) {
         if (strcmp(key, "image") == 0)
                 return strncmp(path, "spec.containers[", 16) == 0 ||

@@ -23,7 +23,7 @@ typedef enum WorkloadKind {
         WORKLOAD_STATEFUL_SET,
         WORKLOAD_DAEMON_SET,
         WORKLOAD_POD,
-        WORKLOAD_CLONE_SET, /* of OpenKruise, as the next ones */
+        WORKLOAD_CLONE_SET, /* a kind of OpenKruise, as the next ones */
         WORKLOAD_ADVANCED_STATEFUL_SET,
         WORKLOAD_ADVANCED_DAEMON_SET,
         _WORKLOAD_KIND_MAX,
@@ -40,7 +40,7 @@ int workload_name_parse(const char *text, WorkloadKind *ret_kind, const char **r
 /* "deployment.apps" */
 const char *workload_kind_to_string(WorkloadKind kind);
 
-/* Its controller updates pods in place by itself. */
+/* The kind's controller updates pods in place by itself. */
 bool workload_is_of_kruise(WorkloadKind kind);
 
 /* A StatefulSet or DaemonSet, whose templates are kept as ControllerRevisions. */
@@ -59,14 +59,14 @@ int64_t object_integer(json_object *object, const char *path);
 json_object *object_list(json_object *object, const char *path);
 const char *object_name(json_object *object);
 
-/* Its controller has seen the object as it is. */
+/* The controller has seen the object as it is. */
 bool object_is_observed(json_object *object);
 /* The controller that owns it, a uid; NULL: none. */
 const char *object_owner(json_object *object);
 /* Refused if a controller owns it, which is named. */
 int object_refuse_owned(json_object *object, Error *reterr);
 bool object_is_deleted(json_object *object);
-/* Its containers are not started again; a controller makes another pod for it. */
+/* The pod's containers are not started again; a controller makes another pod for it. */
 bool pod_has_ended(json_object *pod);
 
 /* The item of a list that has this name; NULL: none. */
@@ -89,7 +89,7 @@ const char *image_short(const char *image);
  * *ret. */
 int template_expand_images(json_object *template, json_object *images, json_object **ret);
 
-/* Of a pod: {container: {"image", "as", "at"}}. A restart spelled the image in another way, `as`; "at" is when. */
+/* An annotation of a pod: {container: {"image", "as", "at"}}. A restart spelled the image as `as` at the time `at`. */
 #define RESTART_ANNOTATION "inplaced.io/restarted"
 
 /* The image as it was written before a restart spelled it otherwise. The caller owns *ret, which is NULL if there is no such

@@ -11,7 +11,6 @@ import sys
 import lint
 
 PROGRAMS = ("agent/", "cri/")
-NOT_CLEAN = ("agent/kubectl/",)  # yet; a folder that is cleaned leaves this list
 REFUSED = {"what", "of", "one", "that", "its", "those", "who", "whose"}
 # A literal is matched as a whole, since "image/*" begins no comment, and so is a comment, for its quotes.
 TOKEN = re.compile(r'''"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|/\*.*?\*/|//[^\n]*''', re.DOTALL)
@@ -19,7 +18,7 @@ FIRST_WORD = re.compile(r"/[/*\s]*(\w+)")
 
 
 def wants(root, name):
-    return name.startswith(PROGRAMS) and not name.startswith(NOT_CLEAN) and name.endswith((".c", ".h"))
+    return name.startswith(PROGRAMS) and name.endswith((".c", ".h"))
 
 
 def check(root, names):
