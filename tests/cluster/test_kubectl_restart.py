@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rollouts import Workload, image_of, none_replaced
 from fake import api_faults
 from lab.cluster import Cluster
 from lab.inplace import Inplace
@@ -23,7 +24,6 @@ from lab.kubelet import is_ready
 from lab.pod import VERIFIED, Pod, container, from_annotations, from_labels, shell, until_term
 from lab.registry import PushedImage, Registry
 from lab.wait import wait_until
-from test_kubectl_rollout import Workload, image_of, none_replaced
 
 pytestmark = pytest.mark.containers
 
@@ -48,15 +48,23 @@ def web(node_agent, make_pod, tools):
     ]
 
 
-@pytest.mark.parametrize("flags", [(), ("--request",)], ids=["kubelet", "request"])
-def test_one_container(inplace, web, kube, flags):
-    pod = web[0]
+@pytest.mark.parametrize(
+    ("is_of_kruise", "flags", "n_requests"),
+    [(False, (), 0), (False, ("--request",), 1), (True, (), 1)],
+    ids=["kubelet", "request", "kruise"],
+)
+def test_one_container(inplace, node_agent, make_pod, tools, kube, is_of_kruise, flags, n_requests):
+    """By the kubelet alone, but for --request and for pods that OpenKruise's controllers look after."""
+    pod, other = (
+        make_pod(container("main", tools), container("side", tools), owner=is_of_kruise)
+        for _ in range(2)
+    )
     ran = inplace.run("restart", f"{pod.name}/main", *flags)
     assert ran.code == 0, ran.stderr
     assert ran.stdout == f"pod/{pod.name} restarting\npod/{pod.name} restarted\n"
-    assert len(kube.list(_REQUESTS)) == len(flags)
+    assert len(kube.list(_REQUESTS)) == n_requests
     assert pod.restarts() == {"main": 1, "side": 0}
-    assert web[1].restarts() == {"main": 0, "side": 0}
+    assert other.restarts() == {"main": 0, "side": 0}
 
 
 def test_selector_in_batches(inplace, web, kube):
