@@ -311,6 +311,7 @@ def test_stranger(agent):
 def test_descriptors_run_out(make_agent, fake_runtime):
     """Without free descriptors callers wait; when some are free again, all goes on."""
     agent = make_agent(fake_runtime.endpoint)
+    unserved = "cannot serve a connection"
     agent.argv[:0] = ["prlimit", "--nofile=64:64", "--"]
     agent.start()
     pull_another(agent)
@@ -318,11 +319,11 @@ def test_descriptors_run_out(make_agent, fake_runtime):
         with ExitStack() as stack:
             for _ in range(150):
                 stack.enter_context(connect(agent.socket, OPENING))
-            wait_until(lambda: agent.descriptors() >= 60, 10, "end of the descriptors")
+            wait_until(lambda: complaints(agent, unserved), 10, "end of the descriptors")
             with socket.create_connection(agent.metrics_address.split(":"), timeout=5):
                 pass
         pull_another(agent, "good/after:1")
         assert_prompt(agent, 5)
-    [said] = [line for line in agent.logs() if "cannot serve a connection" in line["message"]]
-    assert "Too many open files; raise the limit" in said["message"]
+    [said] = complaints(agent, unserved)
+    assert "Too many open files; raise the limit" in said
     assert all("Too many open files" in one for one in complaints(agent))
