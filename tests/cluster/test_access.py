@@ -15,7 +15,7 @@ from lab.certificates import make_certificates
 from lab.documents import write_whole
 from lab.kubeconfig import write_kubeconfig
 from lab.trouble import assert_clear, complaints, problems, the_complaint
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 SLOWLY = sanitizers.SLOWNESS
 
@@ -159,7 +159,7 @@ def test_program_makes_tokens(start, control_plane, folder, node_image, push):
     def n_runs() -> int:
         return len(runs.read_text().split())
 
-    end = prepare(2)
+    end = prepare(stretch(4))
     start(control_plane.write_kubeconfig(folder / "agent.conf", command=[program]))
     serves(node_image, push)
     prepare(3600)
