@@ -151,7 +151,7 @@ static int on_pod(json_object *pod, void *userdata) {
         return r < 0 ? r : read_trouble(pod, agent);
 }
 
-/* By the agent, to the status; or by anybody, to the rest. */
+/* Time of the last write: of the agent to the status, or of any client to the rest. */
 static int64_t written_at(json_object *object, bool is_status) {
         json_object *fields = object_at(object, "metadata.managedFields");
         size_t n =
@@ -211,7 +211,7 @@ static bool has_open_request(json_object *object) {
         return false;
 }
 
-/* An agent that has written since leaves out only what makes no sense. */
+/* An agent that has written since the request has seen it, and leaves out only invalid entries. */
 static bool is_silent(json_object *object, int64_t wrote_at) {
         int64_t asked_at = written_at(object, /* is_status= */ false);
 

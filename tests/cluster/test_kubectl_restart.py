@@ -190,7 +190,7 @@ def test_timeout(inplace, web, kube, node_agent):
 
 
 def test_awaited_request_is_named(inplace, web, node_agent):
-    """Where no agent carries it out, the user is told after five seconds."""
+    """Where no agent carries it out, the command says so after five seconds."""
     node_agent.terminate()
     ran = inplace.run("restart", web[0].name, "--request", "--timeout=8s")
     assert ran.code == 124
@@ -417,7 +417,7 @@ def test_update_after_restart(person, make_workload, images, kind):
 
 
 def test_crash_loop(person, start_pod, images):
-    """A container that waits in CrashLoopBackOff is started at once, with what is mended."""
+    """A container that waits in CrashLoopBackOff is started at once, with the new annotations."""
     command = shell("test -z $FAIL || exit 7; trap exit TERM; while :; do sleep 3600 & wait; done")
     crashing = container("main", images[0].reference, command=command, env=from_annotations(FAIL="fail"))
     pod = start_pod(crashing, annotations={"fail": "yes"}, must_wait=False)

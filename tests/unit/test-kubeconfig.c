@@ -287,7 +287,7 @@ static void test_impersonation(void **state) {
         assert_null(spec.impersonation[4]);
 }
 
-/* What a person says beside it stands above it, and leaves nothing of what it replaces. */
+/* Flags take precedence over the file, and leave nothing of the fields that they replace. */
 static void test_overrides(void **state) {
         static const char text[] = HEAD CONTEXTS CLUSTER(
                 SERVER) "users: [{name: u, user: {as: jane, as-uid: '7', username: a, password: b}}, "
