@@ -210,8 +210,7 @@ int print_cut(const char *text) {
         if (!cut)
                 return -ENOMEM;
 
-        puts(cut);
-        return 0;
+        return puts(cut) < 0 ? -errno : 0;
 }
 
 void terminal_rewind(size_t n_lines) {

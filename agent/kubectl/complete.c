@@ -155,7 +155,7 @@ static void complete_argument(Session *session, const CompleteRequest *request, 
         bool has_kind = is_name_of_kind(request, &kind);
         size_t n_names = request->n_arguments - has_kind;
 
-        if (is_update && n_names > 0 && request->command == COMMAND_SET_IMAGE) {
+        if (request->command == COMMAND_SET_IMAGE && n_names > 0) {
                 list_containers(session, request, "", "=", request->current);
                 *ret = COMPLETE_NO_SPACE;
         } else if (has_kind && (takes_many || (is_update && n_names == 0))) {

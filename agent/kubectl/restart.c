@@ -589,16 +589,9 @@ static int find_requests(Restarts *restarts, Error *reterr) {
 
 /* OpenKruise's controllers compare the images of a pod with those of its revision. */
 static bool is_of_kruise(json_object *pod) {
-        json_object *owners = object_list(pod, "metadata.ownerReferences");
-        bool found = false;
+        const char *version = json_get_text(object_controller(pod), "apiVersion");
 
-        for (size_t i = 0; owners && i < json_object_array_length(owners); i++) {
-                const char *version =
-                        json_get_text(json_object_array_get_idx(owners, i), "apiVersion");
-
-                found = found || (version && strncmp(version, "apps.kruise.io/", 15) == 0);
-        }
-        return found;
+        return version && strncmp(version, "apps.kruise.io/", 15) == 0;
 }
 
 /* By the kubelet alone where the digest of each image is known; else by a request, which changes no metadata. */
@@ -628,18 +621,12 @@ static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
 static int check_owner(Restarts *restarts, const PodRestart *restart, Error *reterr) {
         cleanup(json_put_p) json_object *owner = NULL;
         cleanup(free_p) char *text = NULL;
-        json_object *owners = object_list(restart->before, "metadata.ownerReferences");
-        json_object *found = NULL;
+        json_object *found = object_controller(restart->before);
         const char *name;
         WorkloadKind kind;
         KubePath path;
         int r;
 
-        for (size_t i = 0; owners && i < json_object_array_length(owners); i++)
-                if (json_object_get_boolean(
-                            json_object_object_get(json_object_array_get_idx(owners, i),
-                                                   "controller")))
-                        found = json_object_array_get_idx(owners, i);
         if (text_format(&text, "%s/%s", json_get_text(found, "kind") ?: "",
                         json_get_text(found, "name") ?: "") < 0)
                 return -ENOMEM;

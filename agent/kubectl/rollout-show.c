@@ -208,18 +208,6 @@ static int add_rows(Table *table, const RolloutShow *show, const RolloutView *vi
         return 0;
 }
 
-static int print_fitting(const char *line) {
-        cleanup(free_p) char *safe = terminal_text_escape(line);
-        cleanup(free_p) char *cut = NULL;
-        size_t rows, width;
-
-        terminal_get_size(STDOUT_FILENO, &rows, &width);
-        cut = safe ? terminal_text_fit_end(safe, width) : NULL;
-        if (!cut)
-                return -ENOMEM;
-        return puts(cut) < 0 ? -errno : 0;
-}
-
 static int print_sum(const RolloutSum *sum, const char *awaited) {
         cleanup(free_p) char *line = NULL;
 
@@ -228,7 +216,7 @@ static int print_sum(const RolloutSum *sum, const char *awaited) {
                 line = NULL;
                 return -ENOMEM;
         }
-        return print_fitting(line);
+        return print_cut(line);
 }
 
 static int draw(RolloutShow *show, const RolloutView *view, json_object *record,
@@ -286,7 +274,7 @@ int rollout_show_away(RolloutShow *show, const char *awaited) {
                         return -ENOMEM;
                 }
                 terminal_rewind(1); /* the sum */
-                r = print_fitting(line);
+                r = print_cut(line);
         }
         (void) fflush(stdout);
         return r;

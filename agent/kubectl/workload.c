@@ -205,8 +205,7 @@ bool object_is_observed(json_object *object) {
                object_integer(object, "metadata.generation");
 }
 
-/* Finds the OwnerReference of the controller; NULL: there is none. */
-static json_object *find_owner(json_object *object) {
+json_object *object_controller(json_object *object) {
         json_object *owners =
                 json_get(object_at(object, "metadata"), "ownerReferences", json_type_array);
 
@@ -220,7 +219,7 @@ static json_object *find_owner(json_object *object) {
 }
 
 const char *object_owner(json_object *object) {
-        return json_get_text(find_owner(object), "uid");
+        return json_get_text(object_controller(object), "uid");
 }
 
 /* "deployment.apps" for a Deployment; NULL: it is no workload of ours. */
@@ -240,7 +239,7 @@ static const char *shown_kind_of(json_object *owner) {
 }
 
 int object_refuse_owned(json_object *object, Error *reterr) {
-        json_object *owner = find_owner(object);
+        json_object *owner = object_controller(object);
         const char *name = json_get_text(owner, "name") ?: "", *shown = shown_kind_of(owner);
         const char *hash = object_text(object, "metadata.labels.pod-template-hash");
         size_t size = strlen(name), hash_size = hash ? strlen(hash) : 0;

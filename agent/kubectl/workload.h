@@ -61,6 +61,8 @@ const char *object_name(json_object *object);
 
 /* The controller has seen the object as it is. */
 bool object_is_observed(json_object *object);
+/* The OwnerReference of the controller; NULL: there is none. */
+json_object *object_controller(json_object *object);
 /* The controller that owns it, a uid; NULL: none. */
 const char *object_owner(json_object *object);
 /* Refused if a controller owns it, which is named. */

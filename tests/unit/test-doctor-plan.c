@@ -15,18 +15,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kubectl/doctor-plan.h"
-
-static json_object *parse(const char *text) {
-        cleanup(free_p) char *copy = strdup(text);
-        json_object *object;
-
-        for (char *c = copy; *c; c++)
-                if (*c == '\'')
-                        *c = '"';
-        object = json_tokener_parse(copy);
-        assert_non_null(object);
-        return object;
-}
+#include "tests/unit/quoted-json.h"
 
 #define AGENT(node_, version_, is_ready_, trouble_)                                        \
         {                                                                                  \
@@ -86,7 +75,7 @@ static void test_other_nodes(void **state) {
         cleanup(doctor_nodes_done) DoctorNodes nodes = { .items = NULL };
 
         for (size_t i = 0; i < 2; i++) {
-                cleanup(json_object_put_p) json_object *node = parse(texts[i]);
+                cleanup(json_object_put_p) json_object *node = parse("%s", texts[i]);
 
                 assert_int_equal(doctor_nodes_add(&nodes, node), 0);
         }
@@ -99,11 +88,11 @@ static void add_limit(DoctorLimits *limits, const char *policy, const char *boun
         char text[256];
 
         (void) snprintf(text, sizeof(text), "{'metadata':{'name':'%s'}}", policy);
-        cleanup(json_object_put_p) json_object *made = parse(text);
+        cleanup(json_object_put_p) json_object *made = parse("%s", text);
         (void) snprintf(text, sizeof(text),
                         "{'spec':{'policyName':'%s','validationActions':['%s']}}", bound_to,
                         action);
-        cleanup(json_object_put_p) json_object *binding = parse(text);
+        cleanup(json_object_put_p) json_object *binding = parse("%s", text);
 
         assert_int_equal(doctor_limits_add_policy(limits, made), 0);
         doctor_limits_add_binding(limits, binding);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What a request to restart containers says, and how its status reads. */
+/* Requests to restart containers, and how their status reads. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,18 +16,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kubectl/restart-plan.h"
-
-static json_object *parse(const char *text) {
-        cleanup(free_p) char *copy = strdup(text);
-        json_object *object;
-
-        for (char *c = copy; *c; c++)
-                if (*c == '\'')
-                        *c = '"';
-        object = json_tokener_parse(copy);
-        assert_non_null(object);
-        return object;
-}
+#include "tests/unit/quoted-json.h"
 
 static void test_targets(void **state) {
         static const struct {
@@ -80,7 +69,7 @@ static void test_containers(void **state) {
                 { "s,a", "[\"s\",\"a\"]" }, { "i", NULL },
                 { "a,none", NULL },         { "", NULL },
         };
-        cleanup(json_object_put_p) json_object *pod = parse(POD);
+        cleanup(json_object_put_p) json_object *pod = parse("%s", POD);
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
                 cleanup(json_object_put_p) json_object *list = NULL;
@@ -131,7 +120,7 @@ static void test_ends(void **state) {
         };
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(json_object_put_p) json_object *request = parse(cases[i].request);
+                cleanup(json_object_put_p) json_object *request = parse("%s", cases[i].request);
                 cleanup(free_p) char *why = NULL;
                 RestartEnd end;
 
@@ -157,7 +146,7 @@ static void test_pods(void **state) {
         };
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(json_object_put_p) json_object *pod = parse(cases[i].pod);
+                cleanup(json_object_put_p) json_object *pod = parse("%s", cases[i].pod);
 
                 assert_int_equal(restart_plan_is_over(pod), cases[i].is_over);
         }
@@ -208,7 +197,7 @@ static void test_observe(void **state) {
                                      "[{'name':'a','image':'r@B'}]},'status':{'containerStatuses':"
                                      "[{'name':'a','containerID':'%s}]}}",
                                      cases[i].status) >= 0);
-                pod = parse(text);
+                pod = parse("%s", text);
                 assert_int_equal(restart_plan_observe(before, pod, names, NOW_SEC, &end, &why), 0);
                 assert_int_equal(end, cases[i].end);
                 if (cases[i].why)
@@ -252,8 +241,8 @@ static void test_allowance(void **state) {
         };
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(json_object_put_p) json_object *budgets = parse(cases[i].budgets);
-                cleanup(json_object_put_p) json_object *pods = parse(cases[i].pods ?: "{}");
+                cleanup(json_object_put_p) json_object *budgets = parse("%s", cases[i].budgets);
+                cleanup(json_object_put_p) json_object *pods = parse("%s", cases[i].pods ?: "{}");
                 cleanup(json_object_put_p) json_object *pod =
                         parse("{'metadata':{'labels':{'app':'web'}}}");
                 cleanup(json_object_put_p) json_object *workload = parse("{'spec':{'replicas':2}}");

@@ -14,6 +14,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kubectl/pod-report.h"
+#include "tests/unit/quoted-json.h"
 
 #define ID "sha256:0123456789abcdef"
 
@@ -76,21 +77,9 @@ static const Case cases[] = {
 
 #define N_CASES (sizeof(cases) / sizeof(cases[0]))
 
-static json_object *parse(const char *text) {
-        cleanup(free_p) char *copy = strdup(text);
-        json_object *object;
-
-        for (char *c = copy; *c; c++)
-                if (*c == '\'')
-                        *c = '"';
-        object = json_tokener_parse(copy);
-        assert_non_null(object);
-        return object;
-}
-
 static void test_report(void **state) {
         const Case *one = *state;
-        cleanup(json_object_put_p) json_object *pod = parse(one->pod);
+        cleanup(json_object_put_p) json_object *pod = parse("%s", one->pod);
         cleanup(json_object_put_p) json_object *document = NULL;
         cleanup(pod_report_done) PodReport report = POD_REPORT_INIT;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What is asked about rights, and what the table of them has. */
+/* Questions about rights, and the rows of the table. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,18 +14,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kubectl/rights-plan.h"
-
-static json_object *parse(const char *text) {
-        cleanup(free_p) char *copy = strdup(text);
-        json_object *object;
-
-        for (char *c = copy; *c; c++)
-                if (*c == '\'')
-                        *c = '"';
-        object = json_tokener_parse(copy);
-        assert_non_null(object);
-        return object;
-}
+#include "tests/unit/quoted-json.h"
 
 static void test_reviews(void **state) {
         static const Right rights[] = {
@@ -39,7 +28,7 @@ static void test_reviews(void **state) {
 
         for (size_t i = 0; i < 2; i++) {
                 cleanup(json_object_put_p) json_object *review = NULL;
-                cleanup(json_object_put_p) json_object *attributes = parse(expected[i]);
+                cleanup(json_object_put_p) json_object *attributes = parse("%s", expected[i]);
                 json_object *spec, *found;
 
                 assert_int_equal(right_review(&rights[i], rights[i].verbs, "n", i == 1 ? "x" : NULL,
@@ -63,7 +52,7 @@ static void test_answers(void **state) {
         };
 
         for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(json_object_put_p) json_object *review = parse(cases[i].text);
+                cleanup(json_object_put_p) json_object *review = parse("%s", cases[i].text);
 
                 assert_int_equal(right_is_allowed(review), cases[i].is_allowed);
         }
