@@ -23,7 +23,7 @@
 #define FILES_MAX 8
 #define ENTRIES_MAX 256 /* entries of a folder to check in one turn of the loop */
 
-#define ADVICE "let it belong to root, and let no one else write it, or read it if it holds secrets"
+#define ADVICE "make root its owner, and let only root write it, and read it if it holds secrets"
 
 #define COVER_ADVICE "move it to /etc/inplaced, or see SYSTEMD UNITS in inplaced(8)"
 
@@ -74,7 +74,8 @@ static int visit_cover(const char *path, const DiagnosisVisitor *visitor) {
         if (!S_ISDIR(status.st_mode) || (status.st_mode & 07777))
                 return 0;
 
-        if (asprintf(&why, "%s hides what is in it (mode 0000, as ProtectHome= of systemd does)",
+        if (asprintf(&why,
+                     "%s has mode 0000, as systemd's ProtectHome= sets it, which hides its content",
                      copy) < 0) {
                 why = NULL;
                 return -ENOMEM;
@@ -317,7 +318,7 @@ int agent_files_report_group(const char *option, const char *name,
                              const DiagnosisVisitor *visitor) {
         cleanup(free_p) char *text = NULL;
 
-        if (asprintf(&text, "there is no group %s, so that only root has this right",
+        if (asprintf(&text, "there is no group %s, so only root has this right",
                      quote(name, (char[QUOTE_SIZE]){ 0 })) < 0) {
                 text = NULL;
                 return -ENOMEM;
@@ -345,7 +346,7 @@ static int on_start_problem(const char *subject, const char *message, const char
         const DiagnosisVisitor *visitor = userdata;
 
         return visitor->on_problem(subject, message,
-                                   "correct it; inplaced would not start again with it",
+                                   "correct it; with it, inplaced would not start again",
                                    visitor->userdata);
 }
 

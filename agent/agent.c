@@ -21,6 +21,7 @@
 #include "agent/base/file.h"
 #include "agent/base/loop.h"
 #include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "agent/cluster/cluster.h"
 #include "agent/image/presence.h"
 #include "agent/node/folder.h"
@@ -32,8 +33,6 @@
 #include "agent/recreate/recreate.h"
 #include "cri/client.h"
 #include "cri/discover.h"
-
-#define USEC_PER_SEC ((uint64_t) 1000000)
 
 /* Time to wait for a runtime's answer before the agent reports that it is ready. */
 #define SETTLE_USEC ((uint64_t) 40 * 1000)
@@ -312,7 +311,8 @@ static int agent_add_providers(Agent *agent, const Options *options) {
         if (error.kind == ERROR_NONE)
                 return r;
 
-        log_error(agent->log, NULL, "Cannot use credential provider plugins: %s, going on without.",
+        log_error(agent->log, NULL,
+                  "Cannot use credential provider plugins, continuing without them: %s.",
                   error_message(&error));
         error_done(&error);
         return 0;
@@ -563,7 +563,7 @@ static int visit_pods(const void *source, const DiagnosisVisitor *visitor) {
         if (trouble)
                 return visitor->on_problem("pods", error_message(trouble),
                                            trouble->kind == ERROR_DENIED ? RIGHTS
-                                                                         : "it is tried again",
+                                                                         : "the agent tries again",
                                            visitor->userdata);
 
         if (text_format(&text, "%zu of this node are %s", pods_count(agent->pods),
@@ -686,7 +686,7 @@ static int find_group(Agent *agent, SocketRight right, const char *name, gid_t *
         if (*ret != (gid_t) -1)
                 return 0;
 
-        log_warning(agent->log, NULL, "There is no group \"%s\", only root may %s.", name,
+        log_warning(agent->log, NULL, "There is no group \"%s\", so only root may %s.", name,
                     right == RIGHT_USE ? "use the socket"
                                        : "restart containers through the socket");
         return text_set(&agent->missing_groups[right], name);
@@ -844,7 +844,7 @@ static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
         r = http_server_new(agent->event, options->metrics_address, &agent->http, &error);
         if (error.kind != ERROR_NONE) {
                 log_error(agent->log, NULL,
-                          "Cannot serve metrics and health: %s, going on without.",
+                          "Cannot serve metrics and health, continuing without them: %s.",
                           error_message(&error));
                 return 0;
         }

@@ -14,7 +14,7 @@
 #include "agent/document/documents.h"
 
 #define CONFIG_SIZE_MAX (1 << 20)
-#define ADVICE "correct it, see inplaced(8), CONFIGURATION FILE"
+#define ADVICE "correct it, see inplaced.yaml(5)"
 
 typedef struct Reader {
         const char *path;

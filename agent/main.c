@@ -84,7 +84,7 @@ static int on_reload_problem(const char *subject, const char *message, const cha
 
         refusal->is_refused = true;
         log_error(refusal->log, NULL,
-                  "Cannot reload the configuration: %s: %s, keeping the one before.", subject,
+                  "Cannot reload the configuration, keeping the previous one: %s: %s.", subject,
                   message);
         return 0;
 }
@@ -210,7 +210,7 @@ static int program_run(Program *program, Error *reterr) {
 
         if (program->options.ignored_flags)
                 log_warning(program->log, NULL,
-                            "Ignoring flags of kruise-daemon that mean nothing here: %s.",
+                            "Ignoring flags of kruise-daemon that inplaced does not have: %s.",
                             program->options.ignored_flags);
 
         r = sd_event_new(&program->event);
@@ -274,11 +274,12 @@ static int prepare_state_dir(const char *path, uid_t uid, Error *reterr) {
         while ((entry = readdir(folder)))
                 if (entry->d_name[0] != '.' && fchownat(dirfd(folder), entry->d_name, uid,
                                                         (gid_t) -1, AT_SYMLINK_NOFOLLOW) < 0)
-                        return error_set(reterr, ERROR_INVALID, "cannot give %s/%s away: %s", path,
+                        return error_set(reterr, ERROR_INVALID,
+                                         "cannot change the owner of %s/%s: %s", path,
                                          entry->d_name, strerror(errno));
 
         if (fchown(dirfd(folder), uid, (gid_t) -1) < 0)
-                return error_set(reterr, ERROR_INVALID, "cannot give %s away: %s", path,
+                return error_set(reterr, ERROR_INVALID, "cannot change the owner of %s: %s", path,
                                  strerror(errno));
 
         return 0;

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define USEC_PER_SEC ((uint64_t) 1000000)
+#include "agent/base/time-units.h"
 
 static const RpcMethod version_method = {
         .path = "/runtime.v1.RuntimeService/Version",

@@ -34,7 +34,7 @@ struct Runtime {
         uint64_t retry_usec; /* between two tries */
 
         RuntimeState state;
-        RuntimeState told_state; /* state at the last call of runtime_become() */
+        RuntimeState previous_state; /* state at the last call of runtime_become() */
         bool is_same_state;
         ErrorKind refusal; /* kind of the peer's refusal, or unset */
         RpcClient *client;
@@ -150,8 +150,8 @@ static int runtime_become(Runtime *runtime, RuntimeState state, ErrorKind refusa
         bool is_news = !is_same || !runtime->sentence || !sentence ||
                        (state != RUNTIME_REFUSED && strcmp(sentence, runtime->sentence) != 0);
 
-        runtime->is_same_state = state == runtime->told_state;
-        runtime->told_state = state;
+        runtime->is_same_state = state == runtime->previous_state;
+        runtime->previous_state = state;
         runtime->refusal = refusal;
         free(runtime->sentence);
         runtime->sentence = sentence;

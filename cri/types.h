@@ -41,3 +41,4 @@ typedef Containerd__Services__Snapshots__V1__Info SnapshotInfo;
 typedef Containerd__Services__Snapshots__V1__Info__LabelsEntry SnapshotLabel;
 
 typedef Containerd__Services__Leases__V1__ListResourcesResponse Leased;
+typedef Containerd__Services__Leases__V1__Resource LeasedResource;

@@ -16,7 +16,7 @@ import time
 import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
-# What a test has printed before may stand in the same line.
+# The output of a test may stand before it in the same line.
 PLAN = re.compile(r"(?:^|[^\d.])1\.\.(\d+)$")
 RESULT = re.compile(r"(not )?ok (\d+) (- |# SKIP )(.*)$")
 
@@ -80,7 +80,7 @@ def run(program):
 def write_report(path, suite_name, cases):
     suite = ET.Element("testsuite", name=suite_name)
     for case in cases:
-        # What XML cannot hold is in no name that matters.
+        # Characters that XML cannot hold are in no name that matters.
         name = re.sub(r"[^\x20-\ud7ff\ue000-\ufffd]", "?", case.name)
         element = ET.SubElement(suite, "testcase", classname=suite_name, name=name)
         element.set("time", f"{case.seconds:.3f}")

@@ -63,16 +63,16 @@ static const char *runtime_advice(const Runtimes *runtimes) {
         const Runtime *runtime = runtimes_chosen(runtimes) ?: most_telling(runtimes);
 
         if (!runtime) /* the sentence says what to do */
-                return "images are pulled as soon as it is there";
+                return "the agent pulls images as soon as it answers";
 
         if (runtime_is_silent(runtime))
-                return "restart it, e.g. systemctl restart containerd; what was asked of it goes on as "
-                       "soon as it answers";
+                return "restart it, such as: systemctl restart containerd; the agent "
+                       "continues as soon as it answers";
 
         return runtime_state(runtime) == RUNTIME_REFUSED
-                       ? "images are pulled as soon as it answers"
-                       : "start it, e.g. systemctl start containerd; images are pulled as soon as "
-                         "it is there";
+                       ? "the agent pulls images as soon as it answers"
+                       : "start it, such as: systemctl start containerd; the agent pulls "
+                         "images as soon as it answers";
 }
 
 static const char *const progress_texts[] = {
@@ -117,11 +117,11 @@ static int visit_on_demand(const DiagnosisSubject *subject, const DiagnosisVisit
         if (n == 0)
                 return 0;
 
-        if (asprintf(
-                    &text,
-                    "layers of %zu images; %.1f of %.1f MB of them are on the node, and of %zu images "
-                    "this cannot be seen; a request with complete waits for all",
-                    n, (double) present / 1e6, (double) total / 1e6, n_hidden) < 0) {
+        if (asprintf(&text,
+                     "layers of %zu images: %.1f of %.1f MB are on the node, and for %zu "
+                     "images the agent cannot see how much; a request with complete waits for "
+                     "all",
+                     n, (double) present / 1e6, (double) total / 1e6, n_hidden) < 0) {
                 text = NULL;
                 return -ENOMEM;
         }
@@ -133,7 +133,9 @@ static int visit_on_demand(const DiagnosisSubject *subject, const DiagnosisVisit
 static int visit_hidden_disk(const char *path, int number, const DiagnosisVisitor *visitor) {
         cleanup(free_p) char *text = NULL;
 
-        if (asprintf(&text, "the free space of %s is not known, so minFreeDisk is not kept: %s",
+        if (asprintf(&text,
+                     "the agent cannot read the free space of %s, so it does not keep "
+                     "minFreeDisk: %s",
                      path, strerror(number)) < 0) {
                 text = NULL;
                 return -ENOMEM;
@@ -187,7 +189,7 @@ static int visit_disk(const DiagnosisSubject *subject, const DiagnosisVisitor *v
 static int visit_unknown_keys(const char *path, const ImagesFile *file,
                               const DiagnosisVisitor *visitor) {
         const char *advice = file->error.kind == ERROR_NONE
-                                     ? "correct or remove it; the rest of the file is used"
+                                     ? "correct or remove it; the agent uses the rest of the file"
                                      : "correct or remove it";
         const UnknownKeys *unknown = &file->unknown;
         cleanup(free_p) char *text = NULL;
@@ -219,9 +221,10 @@ static int visit_file(const ImagesFile *file, const DiagnosisSubject *subject,
         if (file->error.kind != ERROR_NONE)
                 r = visitor->on_problem(
                         path, error_message(&file->error),
-                        file->n_contents > 0 ? "correct the file; until then its last good "
-                                               "content counts"
-                                             : "correct the file; until then it asks for nothing",
+                        file->n_contents > 0
+                                ? "correct the file; until then the agent uses its last good "
+                                  "content"
+                                : "correct the file; until then it requests no images",
                         visitor->userdata);
         return r < 0 ? r : visit_unknown_keys(path, file, visitor);
 }
@@ -359,18 +362,16 @@ static const char *image_advice(const Image *image) {
                 return "then try: inplacectl retry IMAGE";
 
         return phase == IMAGE_MISSING && !image_is_syncing(image) ? "try: inplacectl pull"
-                                                                  : "it is tried again";
+                                                                  : "the agent tries again";
 }
 
 static int visit_image(const Image *image, const DiagnosisVisitor *visitor) {
-        const char *tag = image_tag(image);
         cleanup(free_p) char *reference = NULL;
+        int r;
 
-        if (asprintf(&reference, "%s%s%s", image_name(image), strchr(tag, ':') ? "@" : ":", tag) <
-            0) {
-                reference = NULL;
-                return -ENOMEM;
-        }
+        r = image_ref_join(image_name(image), image_tag(image), &reference);
+        if (r < 0)
+                return r;
 
         return visitor->on_problem(reference, image_problem(image), image_advice(image),
                                    visitor->userdata);

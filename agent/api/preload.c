@@ -316,7 +316,7 @@ static int preload_read_images(Preload *preload, const PreloadMessage *message, 
         int r;
 
         if (message->n_images == 0)
-                return error_set(reterr, ERROR_INVALID, "no image was asked for");
+                return error_set(reterr, ERROR_INVALID, "no image was named");
         if (message->n_images > IMAGES_MAX)
                 return error_set(reterr, ERROR_INVALID, "more than %d images in one request",
                                  IMAGES_MAX);
@@ -354,8 +354,7 @@ static int check_limits(const PreloadMessage *message, Error *reterr) {
                      INPLACED__V1__PRELOAD_REQUEST__REFUSAL_LIMIT_PRESENCE_REFUSAL_LIMIT &&
              message->refusal_limit < 0))
                 return error_set(reterr, ERROR_INVALID,
-                                 "a number of seconds or of attempts is "
-                                 "below zero");
+                                 "a number of seconds or of attempts is negative");
         return 0;
 }
 
@@ -445,7 +444,7 @@ static int drop_requests(const Api *api, const RequestList *list) {
                         continue;
 
                 owner = strdup(list->items[i].owner); /* the call frees the image's last request */
-                r = owner ? images_set_desired(api->images, owner, &nothing, REQUEST_TRANSIENT)
+                r = owner ? images_set_desired(api->images, owner, &nothing, REQUEST_EPHEMERAL)
                           : -ENOMEM;
                 if (r < 0)
                         return r;
@@ -620,7 +619,7 @@ static int preload_ask(Preload *preload, const PreloadMessage *message) {
         if (r < 0)
                 return r;
 
-        r = images_set_desired(images, preload->owner, &desired_images, REQUEST_TRANSIENT);
+        r = images_set_desired(images, preload->owner, &desired_images, REQUEST_EPHEMERAL);
         if (r < 0)
                 return r;
 

@@ -275,7 +275,7 @@ int api_restart(RpcRequest *request, const void *message, void *userdata) {
                 return api_refuse(api, request, ERROR_INVALID, "the time to wait is negative");
         if (api->n_restartings == RESTARTINGS_MAX)
                 return api_refuse(api, request, ERROR_UNAVAILABLE,
-                                  "too many restarts are going on; try again later");
+                                  "too many restarts are in progress; try again later");
         if (!runtimes_are_alive(api->runtimes))
                 return api_refuse(api, request, ERROR_UNAVAILABLE,
                                   diagnosis_runtime_sentence(api->runtimes));

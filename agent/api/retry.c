@@ -113,8 +113,10 @@ static const char *why_not_failed(Image *image) {
         if (is_too_soon(image))
                 return "it was tried less than 5 s ago";
 
-        return is_of_call(image) ? "its caller knows, and waits no longer; name it to try it again"
-                                 : "it would fail again; correct what requests it";
+        return is_of_call(image)
+                       ? "its caller knows of the failure and has stopped waiting; name the "
+                         "image to try it again"
+                       : "it would fail again; correct what requests it";
 }
 
 /* Returns why there is no other attempt now. */
@@ -124,15 +126,15 @@ static const char *why_not(Image *image) {
 
         switch (image_status(image)->phase) {
         case IMAGE_FAILED: return why_not_failed(image);
-        case IMAGE_SUCCEEDED: return "it is there";
-        case IMAGE_MISSING: return "something has removed it; try: inplacectl pull";
+        case IMAGE_SUCCEEDED: return "it is present";
+        case IMAGE_MISSING: return "it was removed from the runtime; try: inplacectl pull";
         case IMAGE_WAITING:
         case IMAGE_PULLING:
         case IMAGE_BACKING_OFF:
         case _IMAGE_PHASE_MAX: break;
         }
 
-        return "it is being tried";
+        return "an attempt is in progress";
 }
 
 static int retry_one(Api *api, const char *text, Results *results) {
@@ -164,12 +166,9 @@ static int retry_named(Api *api, const RetryMessage *message, Results *results, 
 }
 
 static char *reference_of(const Image *image) {
-        const char *tag = image_tag(image);
         char *text;
 
-        return asprintf(&text, "%s%s%s", image_name(image), strchr(tag, ':') ? "@" : ":", tag) < 0
-                       ? NULL
-                       : text;
+        return image_ref_join(image_name(image), image_tag(image), &text) < 0 ? NULL : text;
 }
 
 static int retry_failed(Api *api, Results *results) {

@@ -84,8 +84,8 @@ static int watch_add(Watch *watch, const Image *image, size_t at) {
 /* Reports only images as removed that were sent. */
 static int watch_remove(Watch *watch, size_t at) {
         cleanup(free_p) Entry *entry = watch->entries[at];
-        const char *tag = image_tag(entry->image);
         char **removed, *name;
+        int r;
 
         sorted_remove(watch->entries, &watch->n_entries, at);
         if (entry->shown == 0)
@@ -96,9 +96,9 @@ static int watch_remove(Watch *watch, size_t at) {
                 return -ENOMEM;
 
         watch->removed = removed;
-        if (asprintf(&name, "%s%s%s", image_name(entry->image), strchr(tag, ':') ? "@" : ":", tag) <
-            0)
-                return -ENOMEM;
+        r = image_ref_join(image_name(entry->image), image_tag(entry->image), &name);
+        if (r < 0)
+                return r;
 
         watch->removed[watch->n_removed++] = name;
         return 0;

@@ -18,7 +18,7 @@
 
 /* A pull secret that the desired image names. */
 typedef struct Slot {
-        PullKeysAsk *ask;
+        PullCredentialsAsk *ask;
         const char *namespace; /* NULL: a file of the folder */
         const char *name;
         const char *label;   /* "namespace/name", or the name */
@@ -28,10 +28,10 @@ typedef struct Slot {
 } Slot;
 
 /* Slots, followed by their texts. */
-struct PullKeysAsk {
+struct PullCredentialsAsk {
         Auth *auth;
-        LIST_LINKS(PullKeysAsk);
-        PullKeysReady on_ready;
+        LIST_LINKS(PullCredentialsAsk);
+        PullCredentialsReady on_ready;
         void *userdata;
         bool was_denied;
         Deferred ready; /* called when nothing is pending any more */
@@ -49,7 +49,7 @@ struct Auth {
         AuthOptions options;
         KubeSecrets *secrets;
         LogOnceMany problems;
-        PullKeysAsk *asks;
+        PullCredentialsAsk *asks;
         FolderWatch folder;
 };
 
@@ -71,7 +71,7 @@ static size_t slots_texts_size(const DesiredImage *desired) {
 }
 
 /* Returns the end of the slot's texts. */
-static char *slot_init(Slot *slot, PullKeysAsk *ask, const SecretRef *secret, char *text) {
+static char *slot_init(Slot *slot, PullCredentialsAsk *ask, const SecretRef *secret, char *text) {
         slot->ask = ask;
         slot->name = text;
         text = stpcpy(text, secret->name) + 1;
@@ -86,7 +86,7 @@ static char *slot_init(Slot *slot, PullKeysAsk *ask, const SecretRef *secret, ch
         return stpcpy(text, secret->name) + 1;
 }
 
-static void slots_init(PullKeysAsk *ask, const DesiredImage *desired) {
+static void slots_init(PullCredentialsAsk *ask, const DesiredImage *desired) {
         char *text = (char *) &ask->slots[desired->n_secrets];
 
         for (size_t i = 0; i < desired->n_secrets; i++)
@@ -94,7 +94,7 @@ static void slots_init(PullKeysAsk *ask, const DesiredImage *desired) {
         ask->n_slots = desired->n_secrets;
 }
 
-static void slots_done(PullKeysAsk *ask) {
+static void slots_done(PullCredentialsAsk *ask) {
         for (size_t i = 0; i < ask->n_slots; i++) {
                 Slot *slot = &ask->slots[i];
 
@@ -105,7 +105,7 @@ static void slots_done(PullKeysAsk *ask) {
 }
 
 /* Whether one can be used, or there is none at all. */
-static bool slots_have_usable(const PullKeysAsk *ask) {
+static bool slots_have_usable(const PullCredentialsAsk *ask) {
         for (size_t i = 0; i < ask->n_slots; i++)
                 if (ask->slots[i].keyring)
                         return true;
@@ -115,7 +115,7 @@ static bool slots_have_usable(const PullKeysAsk *ask) {
 
 /* Ends the wait when nothing is left to wait for. Without a usable pull secret, the plugins make no
  * difference. */
-static void finish_if_done(PullKeysAsk *ask) {
+static void finish_if_done(PullCredentialsAsk *ask) {
         if (ask->i_next < ask->n_slots || ask->n_reads > 0)
                 return;
 
@@ -158,11 +158,11 @@ static int slot_read_text(Slot *slot, const char *text, size_t size) {
         return slot_take(slot, r, keyring);
 }
 
-static int slots_read(PullKeysAsk *ask);
+static int slots_read(PullCredentialsAsk *ask);
 
 static int on_secret_read(const char *text, size_t size, const Error *error, void *userdata) {
         Slot *slot = userdata;
-        PullKeysAsk *ask = slot->ask;
+        PullCredentialsAsk *ask = slot->ask;
         int r;
 
         if (error)
@@ -184,7 +184,7 @@ static int on_secret_read(const char *text, size_t size, const Error *error, voi
 }
 
 static int slot_begin(Slot *slot) {
-        PullKeysAsk *ask = slot->ask;
+        PullCredentialsAsk *ask = slot->ask;
         int r;
 
         if (!slot->namespace || !ask->auth->secrets)
@@ -200,7 +200,7 @@ static int slot_begin(Slot *slot) {
 }
 
 /* Starts as many reads as may run at the same time. When all are read, finish_if_done(). */
-static int slots_read(PullKeysAsk *ask) {
+static int slots_read(PullCredentialsAsk *ask) {
         while (ask->i_next < ask->n_slots && ask->n_reads < READS_MAX) {
                 int r;
 
@@ -213,7 +213,7 @@ static int slots_read(PullKeysAsk *ask) {
 }
 
 /* Fails the slots that are not read yet: there is no API server to read them from any more. */
-static void slots_give_up(PullKeysAsk *ask) {
+static void slots_give_up(PullCredentialsAsk *ask) {
         for (size_t i = 0; i < ask->n_slots; i++) {
                 Slot *slot = &ask->slots[i];
 
@@ -233,7 +233,7 @@ static void slots_give_up(PullKeysAsk *ask) {
 }
 
 /* Refuses with the reason of the last slot. */
-static int refuse(const PullKeysAsk *ask, Error *reterr) {
+static int refuse(const PullCredentialsAsk *ask, Error *reterr) {
         const Error *last = &ask->slots[ask->n_slots - 1].error;
 
         return error_set(reterr, last->kind, "no pull secret can be used: %s", error_message(last));
@@ -249,7 +249,7 @@ static void complain_secret(Auth *auth, const Slot *slot) {
 
 /* Collects the usable credentials in the order of the desired image, and logs a problem for each
  * other slot. Refuses if no slot is usable: an anonymous pull instead could bring another image. */
-static int slots_collect(PullKeysAsk *ask, Keyring *keyring, Error *reterr) {
+static int slots_collect(PullCredentialsAsk *ask, Keyring *keyring, Error *reterr) {
         if (!slots_have_usable(ask))
                 return refuse(ask, reterr);
 
@@ -271,7 +271,7 @@ static int slots_collect(PullKeysAsk *ask, Keyring *keyring, Error *reterr) {
 }
 
 static int on_provided(const Keyring *keyring, const Error *error, void *userdata) {
-        PullKeysAsk *ask = userdata;
+        PullCredentialsAsk *ask = userdata;
         int r;
 
         r = keyring_new(&ask->provided);
@@ -298,7 +298,7 @@ static int on_file_problem(const char *file, const Error *error, void *userdata)
         return 0;
 }
 
-static int collect_general(PullKeysAsk *ask, Keyring *keyring) {
+static int collect_general(PullCredentialsAsk *ask, Keyring *keyring) {
         cleanup(error_done) Error error = ERROR_INIT;
         Auth *auth = ask->auth;
         int r;
@@ -318,7 +318,7 @@ static int collect_general(PullKeysAsk *ask, Keyring *keyring) {
         return ask->provided ? keyring_add_all(keyring, ask->provided) : 0;
 }
 
-static int collect(PullKeysAsk *ask, PullKeys *keys, Error *reterr) {
+static int collect(PullCredentialsAsk *ask, PullCredentials *keys, Error *reterr) {
         int r;
 
         if (ask->n_slots > 0) {
@@ -338,9 +338,9 @@ static int collect(PullKeysAsk *ask, PullKeys *keys, Error *reterr) {
 
 /* The callback may drop the ask, so nothing that is handed out belongs to it. */
 static int on_ready(void *userdata) {
-        cleanup(pull_keys_done) PullKeys keys = { .named = NULL };
+        cleanup(pull_credentials_done) PullCredentials keys = { .named = NULL };
         cleanup(error_done) Error error = ERROR_INIT;
-        PullKeysAsk *ask = userdata;
+        PullCredentialsAsk *ask = userdata;
         int r;
 
         ask->providers_ask = credential_providers_ask_unref(ask->providers_ask);
@@ -351,7 +351,7 @@ static int on_ready(void *userdata) {
         return ask->on_ready(&keys, error.kind == ERROR_NONE ? NULL : &error, ask->userdata);
 }
 
-static PullKeysAsk *auth_drop(PullKeysAsk *ask) {
+static PullCredentialsAsk *auth_drop(PullCredentialsAsk *ask) {
         if (!ask)
                 return NULL;
 
@@ -364,11 +364,11 @@ static PullKeysAsk *auth_drop(PullKeysAsk *ask) {
         return NULL;
 }
 
-DEFINE_CLEANUP(PullKeysAsk *, auth_drop)
+DEFINE_CLEANUP(PullCredentialsAsk *, auth_drop)
 
-static int ask_new(Auth *auth, const PullKeysQuestion *question, PullKeysAsk **ret) {
+static int ask_new(Auth *auth, const PullCredentialsQuestion *question, PullCredentialsAsk **ret) {
         const DesiredImage *desired = question->desired;
-        cleanup(auth_drop_p) PullKeysAsk *ask = NULL;
+        cleanup(auth_drop_p) PullCredentialsAsk *ask = NULL;
         int r;
 
         ask = calloc(1, sizeof(*ask) + desired->n_secrets * sizeof(ask->slots[0]) +
@@ -392,7 +392,7 @@ static int ask_new(Auth *auth, const PullKeysQuestion *question, PullKeysAsk **r
         return 0;
 }
 
-static int ask_providers(PullKeysAsk *ask, const ImageRef *ref) {
+static int ask_providers(PullCredentialsAsk *ask, const ImageRef *ref) {
         cleanup(free_p) char *name = NULL;
         int r;
 
@@ -407,9 +407,9 @@ static int ask_providers(PullKeysAsk *ask, const ImageRef *ref) {
                                         on_provided, ask, &ask->providers_ask);
 }
 
-static int auth_ask(void *source, const PullKeysQuestion *question, PullKeysReady on_keys,
-                    void *userdata, PullKeysAsk **ret) {
-        cleanup(auth_drop_p) PullKeysAsk *ask = NULL;
+static int auth_ask(void *source, const PullCredentialsQuestion *question,
+                    PullCredentialsReady on_keys, void *userdata, PullCredentialsAsk **ret) {
+        cleanup(auth_drop_p) PullCredentialsAsk *ask = NULL;
         int r;
 
         r = ask_new(source, question, &ask);
@@ -468,11 +468,11 @@ void auth_set_secrets(Auth *auth, KubeSecrets *secrets) {
                 return;
 
         auth->secrets = secrets;
-        for (PullKeysAsk *ask = auth->asks; ask; ask = ask->next)
+        for (PullCredentialsAsk *ask = auth->asks; ask; ask = ask->next)
                 if (ask->n_reads > 0)
                         slots_give_up(ask);
 }
 
-PullKeySource auth_source(Auth *auth) {
-        return (PullKeySource){ .ask = auth_ask, .drop = auth_drop, .source = auth };
+PullCredentialsSource auth_source(Auth *auth) {
+        return (PullCredentialsSource){ .ask = auth_ask, .drop = auth_drop, .source = auth };
 }

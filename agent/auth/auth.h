@@ -7,6 +7,9 @@
  * The pull secrets that a desired image names come first: secrets with a namespace are read from the API
  * server, if there is one, the others from the folder of credentials. Then come the credentials of the node:
  * the folder, docker's own configuration, credential provider plugins as the kubelet has them.
+ *
+ * If none of the named secrets can be used, the pull is refused: without them, the registry may send another
+ * image.
  */
 
 #include <systemd/sd-event.h>
@@ -40,4 +43,4 @@ void auth_set_secrets(Auth *auth, KubeSecrets *secrets);
  * succeed. The agent does not watch secrets of the API server, which each attempt reads anew. */
 int auth_watch(Auth *auth, LoopCall on_changed, void *userdata);
 
-PullKeySource auth_source(Auth *auth);
+PullCredentialsSource auth_source(Auth *auth);

@@ -4,24 +4,23 @@
 
 #include <errno.h>
 #include <json-c/json_object.h>
-#include <json-c/linkhash.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "agent/document/documents.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
+#include "agent/document/json-fields.h"
 #include "agent/document/json-reader.h"
 #include "agent/image/credentials.h"
 
 #define KIND "CredentialProviderConfig"
 #define CONFIG_GROUP "kubelet.config.k8s.io/"
 #define PLUGIN_GROUP "credentialprovider.kubelet.k8s.io/"
-
-#define NSEC_PER_USEC 1000
 
 /* clang-format off */
 static const struct Unit {
@@ -121,344 +120,188 @@ int go_duration_parse(const char *text, int64_t *ret_usec, Error *reterr) {
                                  "expected a duration such as \"12h\" or \"5m30s\", got %s",
                                  quote(text, (char[QUOTE_SIZE]){ 0 }));
 
-        *ret_usec = (int64_t) (nsec / NSEC_PER_USEC) * (is_negative ? -1 : 1);
+        *ret_usec = (int64_t) nsec / NSEC_PER_USEC * (is_negative ? -1 : 1);
         return 0;
 }
 
-/* Whether it is the group, such as "kubelet.config.k8s.io/", and v1, v1beta1 or v1alpha1. */
-static bool is_known_version(const char *api_version, const char *group) {
+/* Refuses what is not the group, such as "kubelet.config.k8s.io/", and v1, v1beta1 or v1alpha1. */
+static int check_version(const char *text, const JsonPath *path, const char *group, Error *reterr) {
         static const char *const versions[] = { "v1", "v1beta1", "v1alpha1" };
+        bool is_group = text && strncmp(text, group, strlen(group)) == 0;
 
-        if (strncmp(api_version, group, strlen(group)) != 0)
-                return false;
+        for (size_t i = 0; is_group && i < sizeof(versions) / sizeof(versions[0]); i++)
+                if (strcmp(text + strlen(group), versions[i]) == 0)
+                        return 0;
 
-        for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
-                if (strcmp(api_version + strlen(group), versions[i]) == 0)
-                        return true;
-
-        return false;
+        return json_refuse(path, reterr, "expected %sv1, v1beta1 or v1alpha1, got %s", group,
+                           text ? quote(text, (char[QUOTE_SIZE]){ 0 }) : "nothing");
 }
 
-/* Refuses an unknown field of the object; names ends with NULL. */
-static int check_fields(struct json_object *object, const JsonPath *path, const char *const *names,
-                        Error *reterr) {
-        json_object_object_foreach(object, key, value) {
-                size_t i = 0;
+static int read_duration(const char *text, const JsonPath *path, int64_t *ret_usec, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
 
-                (void) value;
-                while (names[i] && strcmp(names[i], key) != 0)
-                        i++;
-                if (!names[i])
-                        return json_refuse(&(JsonPath){ .parent = path, .key = key }, reterr,
-                                           "there is no such field");
-        }
-
-        return 0;
+        return go_duration_parse(text, ret_usec, &error) >= 0
+                       ? 0
+                       : json_refuse(path, reterr, "%s", error_message(&error));
 }
 
-/* Copies a list of texts; errors quote none of them. *ret ends with NULL, also without a list. On
- * failure, it has the texts that were read before. */
-static int read_texts(struct json_object *object, const JsonPath *parent, const char *key,
-                      char ***ret, size_t *ret_n, Error *reterr) {
-        const JsonPath path = { .parent = parent, .key = key };
-        struct json_object *list;
-        size_t n;
-        int r;
-
-        r = json_read_list(object, parent, key, &list, reterr);
-        if (r < 0)
-                return r;
-
-        n = list ? json_object_array_length(list) : 0;
-        *ret = calloc(n + 1, sizeof(**ret));
-        if (!*ret)
-                return -ENOMEM;
-
-        for (size_t i = 0; i < n; i++) {
-                struct json_object *item = json_object_array_get_idx(list, i);
-
-                if (!json_object_is_type(item, json_type_string))
-                        return json_refuse(&(JsonPath){ .parent = &path, .index = i }, reterr,
-                                           "expected a string (in quotes)");
-                (*ret)[i] = strdup(json_object_get_string(item));
-                if (!(*ret)[i])
-                        return -ENOMEM;
-        }
-
-        *ret_n = n;
-        return 0;
-}
-
-static void free_texts(char **texts) {
-        for (size_t i = 0; texts && texts[i]; i++) {
-                explicit_bzero(texts[i], strlen(texts[i]));
-                free(texts[i]);
-        }
-        free(texts);
-}
-
-static void provider_done(CredentialProviderSpec *spec) {
-        free(spec->name);
-        free(spec->api_version);
-        free_texts(spec->match_images);
-        free_texts(spec->arguments);
-        free_texts(spec->environment);
-}
-
-void credential_providers_spec_done(CredentialProvidersSpec *spec) {
-        for (size_t i = 0; i < spec->n_items; i++)
-                provider_done(&spec->items[i]);
-        free(spec->items);
-        *spec = CREDENTIAL_PROVIDERS_SPEC_INIT;
-}
-
-static int read_name(struct json_object *object, const JsonPath *path, char **ret, Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "name" };
-        const char *name;
-        int r;
-
-        r = json_read_string(object, path, here.key, &name, reterr);
-        if (r < 0)
-                return r;
-
-        if (!name || !*name)
-                return json_refuse(&here, reterr, "a plugin needs a name");
+static int read_name(const char *name, const JsonPath *path, void *ret, const void *context,
+                     Error *reterr) {
         if (strpbrk(name, "/ \t\r\n") || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-                return json_refuse(&here, reterr,
+                return json_refuse(path, reterr,
                                    "%s is not the name of a program: it may have no slash and no "
                                    "blank, and is not \".\" or \"..\"",
                                    quote(name, (char[QUOTE_SIZE]){ 0 }));
-
-        *ret = strdup(name);
-        return *ret ? 0 : -ENOMEM;
+        return text_copy(name, ret);
 }
 
-static int read_api_version(struct json_object *object, const JsonPath *path, char **ret,
-                            Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "apiVersion" };
-        const char *text;
+static int read_plugin_version(const char *text, const JsonPath *path, void *ret,
+                               const void *context, Error *reterr) {
+        return check_version(text, path, PLUGIN_GROUP, reterr) ?: text_copy(text, ret);
+}
+
+static int read_match_image(struct json_object *item, const JsonPath *path, void *ret,
+                            const void *context, Error *reterr) {
         int r;
 
-        r = json_read_string(object, path, here.key, &text, reterr);
+        r = json_check_text(item, path, SIZE_MAX, reterr);
         if (r < 0)
                 return r;
-
-        if (!text || !is_known_version(text, PLUGIN_GROUP))
-                return json_refuse(&here, reterr,
-                                   "expected " PLUGIN_GROUP "v1, v1beta1 or v1alpha1, got %s",
-                                   text ? quote(text, (char[QUOTE_SIZE]){ 0 }) : "nothing");
-
-        *ret = strdup(text);
-        return *ret ? 0 : -ENOMEM;
+        if (json_object_get_string_len(item) == 0)
+                return json_refuse(path, reterr, "is empty");
+        return text_copy(json_object_get_string(item), ret);
 }
 
-static int read_match_images(struct json_object *object, const JsonPath *parent,
-                             CredentialProviderSpec *spec, Error *reterr) {
-        const JsonPath path = { .parent = parent, .key = "matchImages" };
-        int r;
-
-        r = read_texts(object, parent, path.key, &spec->match_images, &spec->n_match_images,
-                       reterr);
-        if (r < 0)
-                return r;
-
-        if (spec->n_match_images == 0)
-                return json_refuse(&path, reterr, "is empty, but a plugin needs images");
-        for (size_t i = 0; i < spec->n_match_images; i++)
-                if (!*spec->match_images[i])
-                        return json_refuse(&(JsonPath){ .parent = &path, .index = i }, reterr,
-                                           "is empty");
-        return 0;
-}
-
-static int read_default_keep(struct json_object *object, const JsonPath *path, uint64_t *ret,
+static int read_default_keep(const char *text, const JsonPath *path, void *ret, const void *context,
                              Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "defaultCacheDuration" };
-        cleanup(error_done) Error error = ERROR_INIT;
-        const char *text;
+        uint64_t *keep_usec = ret;
         int64_t usec;
         int r;
 
-        r = json_read_string(object, path, here.key, &text, reterr);
+        r = read_duration(text, path, &usec, reterr);
         if (r < 0)
                 return r;
-
-        if (!text)
-                return json_refuse(&here, reterr, "is missing; \"0s\" is to keep nothing");
-        r = go_duration_parse(text, &usec, &error);
-        if (r < 0)
-                return json_refuse(&here, reterr, "%s", error_message(&error));
         if (usec < 0)
-                return json_refuse(&here, reterr, "is negative");
+                return json_refuse(path, reterr, "is negative");
 
-        *ret = (uint64_t) usec;
+        *keep_usec = (uint64_t) usec;
         return 0;
 }
 
-/* Replaces an earlier variable of the same name, as the kubelet does. */
-static void place_variable(char **environment, char *variable) {
-        size_t name_size = (size_t) (strchr(variable, '=') + 1 - variable);
-        size_t i = 0;
+typedef struct Variable {
+        char *name;
+        char *value;
+} Variable;
 
-        while (environment[i] && strncmp(environment[i], variable, name_size) != 0)
-                i++;
+static const JsonField variable_fields[] = {
+        { "name", JSON_STRING, .offset = offsetof(Variable, name) },
+        { "value", JSON_TEXT, .offset = offsetof(Variable, value) },
+        { .kind = JSON_NO_OTHERS },
+};
 
-        if (environment[i]) {
-                explicit_bzero(environment[i], strlen(environment[i]));
-                free(environment[i]);
-        }
-        environment[i] = variable;
+static void variable_done(Variable *variable) {
+        json_fields_done(variable_fields, variable);
 }
 
-static int read_variable(struct json_object *item, const JsonPath *path, char **environment,
-                         Error *reterr) {
-        static const char *const fields[] = { "name", "value", NULL };
-        struct json_object *value = NULL;
-        const char *name, *text;
-        char *variable;
+static int read_variable(struct json_object *item, const JsonPath *path, void *ret,
+                         const void *context, Error *reterr) {
+        cleanup(variable_done) Variable variable = { .name = NULL };
         int r;
 
-        if (!json_object_is_type(item, json_type_object))
-                return json_refuse(path, reterr, "expected an object with a name and a value");
-        r = check_fields(item, path, fields, reterr);
+        r = json_check_type(item, path, json_type_object, reterr)
+                    ?: json_fields_read(variable_fields, item, path, &variable, NULL, reterr);
         if (r < 0)
                 return r;
-        r = json_read_string(item, path, "name", &name, reterr);
-        if (r < 0)
-                return r;
-        if (!name || !*name || strchr(name, '='))
+        if (!variable.name || strchr(variable.name, '='))
                 return json_refuse(path, reterr, "a variable needs a name without \"=\"");
+        return text_format(ret, "%s=%s", variable.name, variable.value ?: "");
+}
 
-        (void) json_object_object_get_ex(item, "value", &value);
-        if (value && !json_object_is_type(value, json_type_string))
-                return json_refuse(&(JsonPath){ .parent = path, .key = "value" }, reterr,
-                                   "expected a string (in quotes)");
-
-        text = value ? json_object_get_string(value) : "";
-        if (asprintf(&variable, "%s=%s", name, text) < 0)
-                return -ENOMEM;
-        place_variable(environment, variable);
+static int read_token(struct json_object *value, const JsonPath *path, void *ret,
+                      const void *context, Error *reterr) {
+        *(bool *) ret = value != NULL;
         return 0;
 }
 
-static int read_environment(struct json_object *object, const JsonPath *parent,
-                            CredentialProviderSpec *spec, Error *reterr) {
-        const JsonPath path = { .parent = parent, .key = "env" };
-        struct json_object *list;
-        size_t n;
+static int check_config_version(const char *text, const JsonPath *path, void *ret,
+                                const void *context, Error *reterr) {
+        return check_version(text, path, CONFIG_GROUP, reterr);
+}
+
+/* clang-format off */
+static const JsonField provider_fields[] = {
+        { "name", JSON_STRING, .offset = offsetof(CredentialProviderSpec, name), .on_text = read_name,
+          .empty = "a plugin needs a name" },
+        { "apiVersion", JSON_STRING, .offset = offsetof(CredentialProviderSpec, api_version),
+          .on_text = read_plugin_version },
+        { "matchImages", JSON_TEXTS, .offset = offsetof(CredentialProviderSpec, match_images),
+          .n_offset = offsetof(CredentialProviderSpec, n_match_images),
+          .on_value = read_match_image, .empty = "is empty, but a plugin needs images" },
+        { "defaultCacheDuration", JSON_WORD, .offset = offsetof(CredentialProviderSpec, keep_usec),
+          .on_text = read_default_keep, .empty = "is missing; \"0s\" keeps nothing" },
+        { "args", JSON_TEXTS, .offset = offsetof(CredentialProviderSpec, arguments), .is_secret = true },
+        { "env", JSON_TEXTS, .offset = offsetof(CredentialProviderSpec, environment), .is_secret = true,
+          .on_value = read_variable },
+        { "tokenAttributes", JSON_ANY, .offset = offsetof(CredentialProviderSpec, needs_token),
+          .on_value = read_token },
+        { .kind = JSON_NO_OTHERS },
+};
+
+static const JsonField config_fields[] = {
+        { .key = "kind" },
+        { "apiVersion", JSON_WORD, .on_text = check_config_version },
+        { "providers", JSON_LIST, .offset = offsetof(CredentialProvidersSpec, items),
+          .n_offset = offsetof(CredentialProvidersSpec, n_items),
+          .item_size = sizeof(CredentialProviderSpec), .fields = provider_fields,
+          .max = CREDENTIAL_PROVIDERS_MAX, .empty = "names no plugin" },
+        { .kind = JSON_NO_OTHERS },
+};
+/* clang-format on */
+
+void credential_providers_spec_done(CredentialProvidersSpec *spec) {
+        json_fields_done(config_fields, spec);
+}
+
+/* Keeps the last of variables of the same name, as the kubelet does. */
+static void drop_replaced(char **environment) {
+        size_t n = 0;
+
+        for (char **from = environment; *from; from++) {
+                size_t i = 0, size = (size_t) (strchr(*from, '=') + 1 - *from);
+
+                while (i < n && strncmp(environment[i], *from, size) != 0)
+                        i++;
+                if (i < n)
+                        text_wipe(&environment[i]);
+                else
+                        n++;
+                environment[i] = *from;
+        }
+        environment[n] = NULL;
+}
+
+static int read_config(struct json_object *config, CredentialProvidersSpec *spec, Error *reterr) {
         int r;
 
-        r = json_read_list(object, parent, path.key, &list, reterr);
+        if (!json_is(config, "kind", KIND))
+                return error_set(reterr, ERROR_INVALID, "is not a " KIND);
+
+        r = json_fields_read(config_fields, config, NULL, spec, NULL, reterr);
         if (r < 0)
                 return r;
 
-        n = list ? json_object_array_length(list) : 0;
-        spec->environment = calloc(n + 1, sizeof(*spec->environment));
-        if (!spec->environment)
-                return -ENOMEM;
+        for (size_t i = 0; i < spec->n_items; i++) {
+                const JsonPath path = { .key = "providers" };
 
-        for (size_t i = 0; r >= 0 && i < n; i++)
-                r = read_variable(json_object_array_get_idx(list, i),
-                                  &(JsonPath){ .parent = &path, .index = i }, spec->environment,
-                                  reterr);
-
-        return r;
-}
-
-static int check_provider(struct json_object *object, const JsonPath *path, Error *reterr) {
-        static const char *const fields[] = {
-                "name", "matchImages", "defaultCacheDuration", "apiVersion",
-                "args", "env",         "tokenAttributes",      NULL
-        };
-
-        if (!json_object_is_type(object, json_type_object))
-                return json_refuse(path, reterr, "expected an object");
-
-        return check_fields(object, path, fields, reterr);
-}
-
-static int read_provider(struct json_object *object, const JsonPath *path,
-                         CredentialProviderSpec *spec, Error *reterr) {
-        struct json_object *token = NULL;
-        size_t n_arguments;
-        int r;
-
-        r = check_provider(object, path, reterr);
-        if (r < 0)
-                return r;
-
-        (void) json_object_object_get_ex(object, "tokenAttributes", &token);
-        spec->needs_token = token != NULL;
-        return read_name(object, path, &spec->name, reterr)
-               ?: read_api_version(object, path, &spec->api_version, reterr)
-               ?: read_match_images(object, path, spec, reterr)
-               ?: read_default_keep(object, path, &spec->keep_usec, reterr)
-               ?: read_texts(object, path, "args", &spec->arguments, &n_arguments, reterr)
-               ?: read_environment(object, path, spec, reterr);
-}
-
-static int read_providers(struct json_object *config, CredentialProvidersSpec *spec,
-                          Error *reterr) {
-        const JsonPath path = { .key = "providers" };
-        struct json_object *list;
-        size_t n;
-        int r;
-
-        r = json_read_list(config, NULL, path.key, &list, reterr);
-        if (r < 0)
-                return r;
-
-        n = list ? json_object_array_length(list) : 0;
-        if (n == 0 || n > CREDENTIAL_PROVIDERS_MAX)
-                return json_refuse(&path, reterr,
-                                   n == 0 ? "names no plugin" : "has more than %d plugins",
-                                   CREDENTIAL_PROVIDERS_MAX);
-
-        spec->items = calloc(n, sizeof(*spec->items));
-        if (!spec->items)
-                return -ENOMEM;
-
-        for (size_t i = 0; i < n; i++) {
-                const JsonPath item_path = { .parent = &path, .index = i };
-
-                r = read_provider(json_object_array_get_idx(list, i), &item_path,
-                                  &spec->items[spec->n_items++], reterr);
-                if (r < 0)
-                        return r;
+                drop_replaced(spec->items[i].environment);
                 for (size_t k = 0; k < i; k++)
                         if (strcmp(spec->items[k].name, spec->items[i].name) == 0)
-                                return json_refuse(&item_path, reterr,
-                                                   "the plugin %s is given twice",
+                                return json_refuse(&(JsonPath){ .parent = &path, .index = i },
+                                                   reterr, "the plugin %s is given twice",
                                                    spec->items[i].name);
         }
 
         return 0;
-}
-
-static int read_config(struct json_object *config, CredentialProvidersSpec *spec, Error *reterr) {
-        static const char *const fields[] = { "apiVersion", "kind", "providers", NULL };
-        const char *api_version, *kind;
-        int r;
-
-        if (!json_object_is_type(config, json_type_object))
-                return error_set(reterr, ERROR_INVALID, "is not a " KIND);
-
-        r = json_read_string(config, NULL, "kind", &kind, reterr);
-        if (r < 0)
-                return r;
-        r = json_read_string(config, NULL, "apiVersion", &api_version, reterr);
-        if (r < 0)
-                return r;
-        if (!kind || strcmp(kind, KIND) != 0)
-                return error_set(reterr, ERROR_INVALID, "is not a " KIND);
-        if (!api_version || !is_known_version(api_version, CONFIG_GROUP))
-                return json_refuse(&(JsonPath){ .key = "apiVersion" }, reterr,
-                                   "expected " CONFIG_GROUP "v1, v1beta1 or v1alpha1, got %s",
-                                   api_version ? quote(api_version, (char[QUOTE_SIZE]){ 0 })
-                                               : "nothing");
-
-        r = check_fields(config, NULL, fields, reterr);
-        return r < 0 ? r : read_providers(config, spec, reterr);
 }
 
 int credential_providers_spec_parse(const char *text, size_t size, CredentialProvidersSpec *ret,
@@ -496,21 +339,11 @@ bool credential_provider_spec_matches(const CredentialProviderSpec *spec,
 int credential_provider_request_format(const char *api_version, const char *canonical_name,
                                        char **ret) {
         cleanup(json_object_put_p) struct json_object *request = json_object_new_object();
-        const char *text;
-        int r;
 
-        if (!request)
-                return -ENOMEM;
-
-        r = patch_add_text(request, "kind", "CredentialProviderRequest");
-        r = r < 0 ? r : patch_add_text(request, "apiVersion", api_version);
-        r = r < 0 ? r : patch_add_text(request, "image", canonical_name);
-        if (r < 0)
-                return r;
-
-        text = json_to_text(request);
-        *ret = text ? strdup(text) : NULL;
-        return *ret ? 0 : -ENOMEM;
+        return patch_add_text(request, "kind", "CredentialProviderRequest")
+               ?: patch_add_text(request, "apiVersion", api_version)
+               ?: patch_add_text(request, "image", canonical_name)
+               ?: json_copy_text(request, ret);
 }
 
 /* clang-format off */
@@ -521,85 +354,67 @@ static const char *const scope_names[_CREDENTIAL_SCOPE_MAX] = {
 };
 /* clang-format on */
 
-static int check_word(struct json_object *response, const char *key, const char *expected,
-                      Error *reterr) {
-        const char *word;
-        int r;
+static int check_word(const char *word, const JsonPath *path, const char *expected, Error *reterr) {
+        if (word && strcmp(word, expected) == 0)
+                return 0;
 
-        r = json_read_string(response, NULL, key, &word, reterr);
-        if (r < 0)
-                return r;
-
-        if (!word || strcmp(word, expected) != 0)
-                return json_refuse(&(JsonPath){ .key = key }, reterr, "expected \"%s\", got %s",
-                                   expected,
-                                   word ? quote(word, (char[QUOTE_SIZE]){ 0 }) : "nothing");
-        return 0;
-}
-
-static int read_scope(struct json_object *response, CredentialScope *ret, Error *reterr) {
-        static const char key[] = "cacheKeyType";
-        const char *word;
-        int r;
-
-        r = json_read_string(response, NULL, key, &word, reterr);
-        if (r < 0)
-                return r;
-
-        for (int i = 0; word && i < _CREDENTIAL_SCOPE_MAX; i++)
-                if (strcmp(word, scope_names[i]) == 0) {
-                        *ret = (CredentialScope) i;
-                        return 0;
-                }
-
-        return json_refuse(&(JsonPath){ .key = key }, reterr,
-                           "expected \"Image\", \"Registry\" or \"Global\", got %s",
+        return json_refuse(path, reterr, "expected \"%s\", got %s", expected,
                            word ? quote(word, (char[QUOTE_SIZE]){ 0 }) : "nothing");
 }
 
-static int read_keep(struct json_object *response, CredentialProviderResponse *ret, Error *reterr) {
-        static const char key[] = "cacheDuration";
-        cleanup(error_done) Error error = ERROR_INIT;
-        const char *text;
-        int64_t usec;
+static int check_kind(const char *word, const JsonPath *path, void *ret, const void *context,
+                      Error *reterr) {
+        return check_word(word, path, "CredentialProviderResponse", reterr);
+}
+
+/* The context is the version of the request. */
+static int check_api_version(const char *word, const JsonPath *path, void *ret, const void *context,
+                             Error *reterr) {
+        return check_word(word, path, context, reterr);
+}
+
+static int read_scope(const char *word, const JsonPath *path, void *ret, const void *context,
+                      Error *reterr) {
+        for (int i = 0; word && i < _CREDENTIAL_SCOPE_MAX; i++)
+                if (strcmp(word, scope_names[i]) == 0) {
+                        *(CredentialScope *) ret = (CredentialScope) i;
+                        return 0;
+                }
+
+        return json_refuse(path, reterr, "expected \"Image\", \"Registry\" or \"Global\", got %s",
+                           word ? quote(word, (char[QUOTE_SIZE]){ 0 }) : "nothing");
+}
+
+static int read_keep(const char *text, const JsonPath *path, void *ret, const void *context,
+                     Error *reterr) {
+        CredentialProviderResponse *response = ret;
+        int64_t usec = 0;
         int r;
 
-        r = json_read_string(response, NULL, key, &text, reterr);
-        if (r < 0 || !text)
-                return r;
-
-        r = go_duration_parse(text, &usec, &error);
-        if (r < 0)
-                return json_refuse(&(JsonPath){ .key = key }, reterr, "%s", error_message(&error));
-
-        ret->has_keep = true;
-        ret->keep_usec = usec > 0 ? (uint64_t) usec : 0;
-        return 0;
+        r = text ? read_duration(text, path, &usec, reterr) : 0;
+        response->has_keep = text;
+        response->keep_usec = usec > 0 ? (uint64_t) usec : 0;
+        return r;
 }
 
-static int read_auth(struct json_object *response, CredentialsSpec *ret, Error *reterr) {
-        struct json_object *auth = NULL;
+static int read_auth(struct json_object *auth, const JsonPath *path, void *ret, const void *context,
+                     Error *reterr) {
+        if (auth && !json_object_is_type(auth, json_type_object))
+                return json_refuse(path, reterr, "not an object");
 
-        if (!json_object_object_get_ex(response, "auth", &auth) || !auth)
-                return 0;
-        if (!json_object_is_type(auth, json_type_object))
-                return error_set(reterr, ERROR_INVALID, "auth: not an object");
-
-        return credentials_spec_read(auth, ret, reterr);
+        return auth ? credentials_spec_read(auth, ret, reterr) : 0;
 }
 
-static int read_response(struct json_object *json, const char *api_version,
-                         CredentialProviderResponse *ret, Error *reterr) {
-
-        if (!json_object_is_type(json, json_type_object))
-                return error_set(reterr, ERROR_INVALID, "not a JSON object");
-
-        return check_word(json, "kind", "CredentialProviderResponse", reterr)
-               ?: check_word(json, "apiVersion", api_version, reterr)
-               ?: read_scope(json, &ret->scope, reterr)
-               ?: read_keep(json, ret, reterr)
-               ?: read_auth(json, &ret->credentials, reterr);
-}
+static const JsonField response_fields[] = {
+        { "kind", JSON_WORD, .on_text = check_kind },
+        { "apiVersion", JSON_WORD, .on_text = check_api_version },
+        { "cacheKeyType", JSON_WORD, .offset = offsetof(CredentialProviderResponse, scope),
+          .on_text = read_scope },
+        { "cacheDuration", JSON_WORD, .on_text = read_keep },
+        { "auth", JSON_ANY, .offset = offsetof(CredentialProviderResponse, credentials),
+          .on_value = read_auth },
+        { .key = NULL },
+};
 
 int credential_provider_response_parse(const char *text, size_t size, const char *api_version,
                                        CredentialProviderResponse *ret, Error *reterr) {
@@ -611,7 +426,9 @@ int credential_provider_response_parse(const char *text, size_t size, const char
         r = json_parse_within(text, size, CREDENTIALS_LIMITS, &json, reterr);
         if (r < 0)
                 return r;
-        r = read_response(json, api_version, &response, reterr);
+        if (!json_object_is_type(json, json_type_object))
+                return error_set(reterr, ERROR_INVALID, "not a JSON object");
+        r = json_fields_read(response_fields, json, NULL, &response, api_version, reterr);
         if (r < 0)
                 return r;
 

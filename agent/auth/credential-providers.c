@@ -176,16 +176,10 @@ static void note_success(Run *run) {
 
 /* Logs the first failure, and later ones when the reason changes. */
 static void note_failure(Run *run, const Error *error) {
-        Error *failure = &run->providers->failures[run->i_plugin];
-
-        if (failure->kind == error->kind &&
-            strcmp(error_message(failure), error_message(error)) == 0)
-                return;
-
-        error_done(failure);
-        (void) error_copy(failure, error);
-        log_warning(run->providers->log, NULL, "Continuing without the credentials of a plugin: %s",
-                    error_message(error));
+        if (error_update(&run->providers->failures[run->i_plugin], error))
+                log_warning(run->providers->log, NULL,
+                            "Continuing without the credentials of a plugin: %s",
+                            error_message(error));
 }
 
 static void slot_end(Slot *slot, CredentialAnswer *answer, const Error *error) {

@@ -213,7 +213,7 @@ static bool is_file_name(const char *name) {
 
 int auth_dir_add_named(AuthDir *dir, const char *name, Keyring *keyring, Error *reterr) {
         if (!is_file_name(name))
-                return error_set(reterr, ERROR_INVALID, "a pull secret cannot be called %s",
+                return error_set(reterr, ERROR_INVALID, "%s cannot be the name of a pull secret",
                                  quote(name, (char[QUOTE_SIZE]){ 0 }));
 
         return add_file(dir, name, SUFFIX, keyring, reterr);

@@ -404,7 +404,8 @@ static bool log_put_lost(Log *log) {
                 return true;
 
         (void) snprintf(message, sizeof(message),
-                        "Lost %llu lines of this log, because nothing read it; check what does.",
+                        "Lost %llu lines of this log, because its reader was too slow; check what "
+                        "reads it.",
                         log->n_lost);
         if (!log_put(log, LOG_WARNING, NULL, message))
                 return false;
@@ -433,6 +434,18 @@ void log_write(Log *log, int level, const LogField *fields, const char *format, 
         if (!log_put_lost(log) || !log_put(log, level, fields, message))
                 log->n_lost++;
         errno = saved_errno;
+}
+
+bool log_trouble(Log *log, int level, Error *error, const Error *news, const char *failed,
+                 const char *recovered) {
+        bool was_failing = error->kind != ERROR_NONE;
+        bool is_news = error_update(error, news) || was_failing != !!news;
+
+        if (is_news && news)
+                log_write(log, level, NULL, "%s: %s.", failed, error_message(news));
+        else if (is_news)
+                log_info(log, NULL, "%s.", recovered);
+        return is_news;
 }
 
 int log_level_from_string(const char *text, int *ret, Error *reterr) {

@@ -63,6 +63,11 @@ void log_write(Log *log, int level, const LogField *fields, const char *format, 
 #define log_info(log, fields, ...) log_write(log, LOG_INFO, fields, __VA_ARGS__)
 #define log_debug(log, fields, ...) log_write(log, LOG_DEBUG, fields, __VA_ARGS__)
 
+/* Replaces *error by a copy of another one (NULL: unset). Logs "FAILED: reason." at this level once for
+ * each reason, and "RECOVERED." at the end of all. Returns whether it differs from before. */
+bool log_trouble(Log *log, int level, Error *error, const Error *news, const char *failed,
+                 const char *recovered);
+
 /* "error", "warning", "info", "debug" ... and "auto", "journal", "json", "text". */
 int log_level_from_string(const char *text, int *ret, Error *reterr);
 int log_format_from_string(const char *text, LogFormat *ret, Error *reterr);

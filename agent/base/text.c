@@ -48,6 +48,13 @@ int text_format(char **ret, const char *format, ...) {
         return -ENOMEM;
 }
 
+void text_wipe(char **text) {
+        if (*text)
+                explicit_bzero(*text, strlen(*text));
+        free(*text);
+        *text = NULL;
+}
+
 bool text_equal(const char *a, const char *b) {
         return a && b ? strcmp(a, b) == 0 : a == b;
 }

@@ -17,5 +17,8 @@ int text_set(char **field, const char *text);
  * The caller owns *ret. */
 int text_format(char **ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Overwrites the text, which may be a secret, frees it and sets it to NULL. For cleanup(), too. */
+void text_wipe(char **text);
+
 /* NULL equals NULL alone. */
 bool text_equal(const char *a, const char *b);

@@ -27,12 +27,15 @@ static size_t utf8_begin(unsigned char first, uint32_t *ret) {
         return 0;
 }
 
-size_t utf8_decode(const char *text, uint32_t *ret) {
+/* Reads no more than size bytes. */
+static size_t decode(const char *text, size_t size, uint32_t *ret) {
         static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
         uint32_t c = 0;
         size_t n;
 
         n = utf8_begin((unsigned char) text[0], &c);
+        if (n > size)
+                return 0;
         for (size_t i = 1; i < n; i++) {
                 if (((unsigned char) text[i] & 0xC0) != 0x80)
                         return 0;
@@ -44,6 +47,22 @@ size_t utf8_decode(const char *text, uint32_t *ret) {
 
         *ret = c;
         return n;
+}
+
+size_t utf8_decode(const char *text, uint32_t *ret) {
+        return decode(text, SIZE_MAX, ret);
+}
+
+size_t utf8_valid_size(const char *text, size_t size) {
+        size_t i = 0, n = 1;
+
+        while (i < size && n > 0) {
+                uint32_t c;
+
+                n = text[i] == '\0' ? 1 : decode(text + i, size - i, &c);
+                i += n;
+        }
+        return i;
 }
 
 size_t utf8_cut(const char *text, size_t size) {

@@ -17,6 +17,10 @@
  * its end. */
 size_t utf8_decode(const char *text, uint32_t *ret);
 
+/* Returns the size of the longest beginning that is UTF-8. The text may have NULs and need not end
+ * with one. */
+size_t utf8_valid_size(const char *text, size_t size);
+
 /* Returns where to cut a longer text: at this size, or before the character that is there. */
 size_t utf8_cut(const char *text, size_t size);
 

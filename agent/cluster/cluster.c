@@ -74,7 +74,7 @@ static const char *advice_for(const Cluster *cluster) {
         if (kind == ERROR_DENIED)
                 return "give the agent the rights of packaging/kubernetes/base/rbac.yaml";
 
-        return "pulls go on meanwhile, and are reported when it is there";
+        return "pulls continue; the agent reports them as soon as it answers";
 }
 
 static int visit_server(const Cluster *cluster, const DiagnosisVisitor *visitor) {

@@ -18,27 +18,14 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/image/image-spec.h"
-#include "agent/kube/patch.h"
 #include "agent/kube/resource.h"
+#include "agent/kube/writer.h"
 
 #define GROUP "apps.kruise.io"
 #define RESOURCE "nodeimages"
 #define OWNER_PREFIX "nodeimage/"
 #define REASON_SUCCEEDED "PullImageSucceed"
 #define REASON_FAILED "PullImageFailed"
-#define ACCURACY_USEC 1000
-
-/* Writes one patch at a time, with all differences of that moment, so that no outdated state is
- * written late. While the server is away it remembers only that something differs. */
-typedef struct StatusWriter {
-        WritePace pace;
-        KubePatch write;
-        json_object *patch; /* patch of the pending write */
-        char *uid;          /* UID of the object of that write */
-        Deferred compare;
-        Timer due;
-        Error error; /* why the status cannot be written, or unset */
-} StatusWriter;
 
 struct ClusterNodeImage {
         KubeClient *client;
@@ -53,14 +40,12 @@ struct ClusterNodeImage {
         void *userdata;
 
         KubeResource *resource;
-        StatusWriter writer;
+        KubeWriter writer;
+        WritePace pace;
         Registration *registration; /* set if configured, while the server has the kind */
 
-        char *owner; /* NULL: there is no object */
-        char *name;
-        char *version;   /* newest known resourceVersion, or NULL */
-        bool is_listing; /* the next status counts, whatever its version */
-        bool has_spec;   /* a valid spec was read, perhaps an older one */
+        char *owner;   /* NULL: there is no object */
+        bool has_spec; /* a valid spec was read, perhaps an older one */
         DesiredImages desired_images;
         json_object *status; /* as observed or written last, or NULL */
         Error error;         /* why the spec, or a part of it without a status, is invalid */
@@ -80,9 +65,8 @@ static const char *uid_of(const ClusterNodeImage *node_image) {
 /* The spec */
 
 static void forget(ClusterNodeImage *node_image) {
+        kube_writer_forget(&node_image->writer);
         node_image->owner = (free(node_image->owner), NULL);
-        node_image->name = (free(node_image->name), NULL);
-        node_image->version = (free(node_image->version), NULL);
         node_image->has_spec = false;
         desired_images_done(&node_image->desired_images);
         node_image->desired_images = DESIRED_IMAGES_INIT;
@@ -98,7 +82,7 @@ static int clear(ClusterNodeImage *node_image) {
                 return 0;
 
         r = images_set_desired(node_image->images, node_image->owner, &DESIRED_IMAGES_INIT,
-                               REQUEST_SERVED);
+                               REQUEST_ONCE);
         forget(node_image);
         return r;
 }
@@ -115,10 +99,6 @@ static int identify(ClusterNodeImage *node_image, const KubeObject *object) {
         if (r < 0)
                 return r;
 
-        node_image->name = strdup(object->name);
-        if (!node_image->name)
-                return -ENOMEM;
-
         if (asprintf(&node_image->owner, OWNER_PREFIX "%s", object->uid) < 0) {
                 node_image->owner = NULL;
                 return -ENOMEM;
@@ -127,18 +107,15 @@ static int identify(ClusterNodeImage *node_image, const KubeObject *object) {
         return 0;
 }
 
-/* Takes the error over, which may be unset. */
-static void set_error(ClusterNodeImage *node_image, Error *error, bool is_partial) {
-        if (error->kind != ERROR_NONE &&
-            (node_image->error.kind == ERROR_NONE ||
-             strcmp(error_message(&node_image->error), error_message(error)) != 0))
+/* Notes the error, which may be unset. */
+static void set_error(ClusterNodeImage *node_image, const Error *error, bool is_partial) {
+        bool is_set = error->kind != ERROR_NONE;
+
+        if (error_update(&node_image->error, is_set ? error : NULL) && is_set)
                 log_warning(node_image->log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED }),
-                            "Cannot use %sthe NodeImage \"%s\", going on with %s: %s.",
-                            is_partial ? "a part of " : "", node_image->name,
-                            is_partial ? "the rest" : "what it said before", error_message(error));
-        error_done(&node_image->error);
-        node_image->error = *error;
-        *error = ERROR_INIT;
+                            "Cannot use %sthe NodeImage \"%s\", continuing with %s: %s.",
+                            is_partial ? "a part of " : "", node_image->node_name,
+                            is_partial ? "the rest" : "its previous spec", error_message(error));
 }
 
 /* Nothing expires here: finished tags stay until a controller removes them from the spec. */
@@ -168,34 +145,23 @@ static int set_desired_images(ClusterNodeImage *node_image, json_object *object)
         node_image->has_spec = true;
         return images_set_desired(node_image->images, node_image->owner,
                                   &node_image->desired_images,
-                                  registration_spec_is_ours(object) ? REQUEST_KEPT
-                                                                    : REQUEST_SERVED);
-}
-
-static int set_version(ClusterNodeImage *node_image, const char *version) {
-        char *copy = strdup(version);
-
-        if (!copy)
-                return -ENOMEM;
-
-        free(node_image->version);
-        node_image->version = copy;
-        return 0;
+                                  registration_spec_is_ours(object) ? REQUEST_RESTORE
+                                                                    : REQUEST_ONCE);
 }
 
 static int set_status(ClusterNodeImage *node_image, const KubeObject *object) {
         json_object *status = NULL;
+        int r;
 
-        if (!node_image->is_listing && node_image->version &&
-            kube_version_is_older(object->resource_version, node_image->version))
-                return 0;
+        r = kube_writer_show(&node_image->writer, object);
+        if (r <= 0)
+                return r;
 
-        node_image->is_listing = false;
         (void) json_object_object_get_ex(object->json, "status", &status);
         json_object_get(status);
         json_object_put(node_image->status);
         node_image->status = status;
-        return set_version(node_image, object->resource_version);
+        return 0;
 }
 
 /* Marks requests as done that are finished in the object's status, which stops their pulls. */
@@ -268,7 +234,7 @@ static int drop_other_owners(ClusterNodeImage *node_image) {
                         return -ENOMEM;
 
                 r = images_set_desired(node_image->images, copy, &DESIRED_IMAGES_INIT,
-                                       REQUEST_SERVED);
+                                       REQUEST_ONCE);
                 if (r < 0)
                         return r;
         }
@@ -326,225 +292,84 @@ static int make_diff(const ClusterNodeImage *node_image, json_object **ret_patch
         return status_diff(node_image->status, entries, n, ret_patch);
 }
 
-static uint64_t now_usec(const ClusterNodeImage *node_image) {
-        return loop_now_usec(kube_client_event(node_image->client));
-}
-
+/* A change during a write is late already when that ends. */
 static int request_compare(ClusterNodeImage *node_image) {
-        return deferred_request(&node_image->writer.compare);
+        if (node_image->writer.body)
+                write_pace_on_possible_change(&node_image->pace,
+                                              kube_client_now_usec(node_image->client));
+
+        return kube_writer_request(&node_image->writer);
 }
 
-/* Logs each reason once. */
-static void remember_write(ClusterNodeImage *node_image, const Error *error) {
-        bool was_failing = node_image->writer.error.kind != ERROR_NONE;
-        bool is_news = error_update(&node_image->writer.error, error);
-
-        if (is_news && error)
-                log_warning(node_image->log, NULL, "Cannot write the status: %s.",
-                            error_message(error));
-        if (was_failing && !error)
-                log_info(node_image->log, NULL, "The status is written again.");
-}
-
-/* Notes the outcome of a write; NULL: success. */
-static void note_write(ClusterNodeImage *node_image, const Error *error) {
-        remember_write(node_image, error);
-        metrics_count(node_image->metrics, METRIC_NODE_IMAGE_WRITES, !error);
-        if (!error)
-                metrics_set(node_image->metrics, METRIC_NODE_IMAGE_LAST_WRITE, NULL,
-                            (double) time(NULL));
-        notify(node_image);
-}
-
-/* Nothing is left to write: a failed write has succeeded after all, or is no longer needed. */
-static void settle_write(ClusterNodeImage *node_image) {
-        StatusWriter *writer = &node_image->writer;
-
-        write_pace_on_same(&writer->pace);
-        timer_stop(&writer->due);
-        writer->write.n_conflicts = 0;
-        if (writer->error.kind == ERROR_NONE)
-                return;
-
-        kube_patch_succeed(&writer->write);
-        remember_write(node_image, NULL);
-        notify(node_image);
-}
-
-static bool is_outdated(const ClusterNodeImage *node_image, json_object *patch) {
-        json_object *compared = NULL;
-
-        return node_image->version &&
-               json_pointer_get(patch, "/metadata/resourceVersion", &compared) == 0 &&
-               strcmp(json_object_get_string(compared), node_image->version) != 0;
-}
-
-/* The known object is stale. The watch may have shown a newer one meanwhile; if not, asks the
- * server for it. */
-static int on_conflicts(ClusterNodeImage *node_image, bool is_known_outdated, const Error *error) {
-        cleanup(error_done) Error unread = ERROR_INIT;
-
-        if (!error)
-                (void) error_set(&unread, ERROR_INVALID,
-                                 "what the server answers does not say what it made of it");
-        note_write(node_image, error ?: &unread);
-        if (!is_known_outdated)
-                return kube_resource_check(node_image->resource, 0, /* namespace= */ NULL,
-                                           node_image->node_name, node_image->version ?: "");
-
-        kube_patch_rest(&node_image->writer.write, KUBE_PATCH_CONFLICT_USEC);
-        return 0;
-}
-
-/* The object has changed: the watch has shown it, or will. Pauses, since another writer may never
- * stop. */
-static int on_conflict(ClusterNodeImage *node_image, json_object *patch,
-                       const KubePatchAnswer *answer) {
-        StatusWriter *writer = &node_image->writer;
-        bool is_known_outdated = is_outdated(node_image, patch);
-
-        if (!answer->error)
-                kube_patch_conflict(&writer->write, answer->reply);
-        write_pace_on_conflict(&writer->pace);
-        if (writer->write.n_conflicts >= KUBE_PATCH_CONFLICTS_MAX)
-                return on_conflicts(node_image, is_known_outdated, answer->error);
-
-        if (is_known_outdated)
-                kube_patch_rest(&writer->write, 0);
-        return 0;
-}
-
-/* Uses the written status until the watch shows the object with this version, too. */
-static int on_written(ClusterNodeImage *node_image, json_object *patch, const char *version) {
-        const char *uid = uid_of(node_image);
-        json_object *status = NULL;
+/* Compares, and decides when to write. */
+static int compare_status(KubeWrite *ret_write, void *userdata) {
+        ClusterNodeImage *node_image = userdata;
+        WritePace *pace = &node_image->pace;
+        uint64_t now = kube_client_now_usec(node_image->client);
         int r;
 
-        if (!uid || strcmp(uid, node_image->writer.uid) != 0 ||
-            !json_object_object_get_ex(patch, "status", &status))
+        if (node_image->writer.patch.n_conflicts > 0)
+                write_pace_on_conflict(pace);
+        if (write_pace_is_collecting(pace, now)) {
+                ret_write->not_before_usec = write_pace_next_usec(pace, now);
                 return 0;
-
-        /* The watch has already shown an object that contains the write. */
-        if (node_image->version && kube_version_is_older(version, node_image->version))
-                return 0;
-
-        r = set_version(node_image, version);
-        if (r < 0)
-                return r;
-
-        return json_merge_patch(&node_image->status, status);
-}
-
-/* After any failure, tries the then current state later; the watch will show an object that has
- * changed or gone. */
-static int on_answered(const KubePatchAnswer *answer, void *userdata) {
-        ClusterNodeImage *node_image = userdata;
-        cleanup(json_object_put_p) json_object *patch = take_ptr(node_image->writer.patch);
-        int r = 0;
-
-        if (answer->outcome == KUBE_PATCH_CONFLICT || (!answer->error && !answer->version)) {
-                r = on_conflict(node_image, patch, answer);
-        } else {
-                note_write(node_image, answer->error);
-                if (!answer->error)
-                        r = on_written(node_image, patch, answer->version);
         }
 
-        return r < 0 ? r : request_compare(node_image);
-}
-
-/* The patch is only valid for the known object. If that has changed, whose list of tags the patch
- * would replace, or was recreated, compares again first. */
-static int send_status(ClusterNodeImage *node_image, uint64_t digest, uint64_t now) {
-        StatusWriter *writer = &node_image->writer;
-
-        free(writer->uid);
-        writer->uid = strdup(uid_of(node_image));
-        if (!writer->uid)
-                return -ENOMEM;
-
-        write_pace_on_write(&writer->pace, now);
-        return kube_patch_send(&writer->write, &(KubePatchRequest){
-                                                       .verb = KUBE_PATCH_MERGE,
-                                                       .path = { .group = GROUP,
-                                                                 .version = kube_resource_version(
-                                                                         node_image->resource),
-                                                                 .resource = RESOURCE,
-                                                                 .name = node_image->name,
-                                                                 .subresource = "status" },
-                                                       .body = writer->patch,
-                                                       .version = node_image->version,
-                                                       .digest = digest,
-                                                       .on_answered = on_answered,
-                                               });
-}
-
-/* Slows down, since another writer may revert every write. */
-static int send_unless_repeated(ClusterNodeImage *node_image, uint64_t now) {
-        StatusWriter *writer = &node_image->writer;
-        const char *text = json_object_to_json_string_ext(writer->patch, JSON_C_TO_STRING_PLAIN);
-        uint64_t digest, when;
-
-        if (!text)
-                return -ENOMEM;
-
-        digest = repeat_digest(0, text);
-        when = kube_patch_when_usec(&writer->write, digest);
-        return when > now ? timer_start_at(&writer->due, when)
-                          : send_status(node_image, digest, now);
-}
-
-/* Compares, and writes when due, and only to an object whose newest state is known. Answers, timers
- * and the watch call this again. */
-static int compare_status(void *userdata) {
-        ClusterNodeImage *node_image = userdata;
-        StatusWriter *writer = &node_image->writer;
-        uint64_t now = now_usec(node_image), when = kube_patch_when_usec(&writer->write, 0);
-        int r;
-
-        if (writer->write.call)
-                write_pace_on_doubt(&writer->pace, now);
-        if (!kube_resource_is_synced(node_image->resource) || writer->write.call)
-                return 0;
-        if (when > now)
-                return timer_start_at(&writer->due, when);
-        if (write_pace_is_collecting(&writer->pace, now))
-                return 0;
-
-        writer->patch = (json_object_put(writer->patch), NULL);
-        r = make_diff(node_image, &writer->patch);
+        r = make_diff(node_image, &ret_write->body);
         if (r < 0)
                 return r;
         if (r == STATUS_SAME) {
-                settle_write(node_image);
+                write_pace_on_same(pace);
                 return 0;
         }
 
-        write_pace_on_change(&writer->pace,
+        write_pace_on_change(pace,
                              (WriteChange){ .is_progress = r == STATUS_PROGRESS,
                                             .n_in_work = count_in_work(node_image) },
                              now);
-        when = write_pace_next_usec(&writer->pace, now);
-        return when > now ? timer_start_at(&writer->due, when)
-                          : send_unless_repeated(node_image, now);
+        ret_write->not_before_usec = write_pace_next_usec(pace, now);
+        return 0;
 }
 
-/* Ends the back-off. */
-static int kick_write(ClusterNodeImage *node_image) {
-        kube_patch_rest(&node_image->writer.write, 0);
-        return request_compare(node_image);
+static void on_sent(void *userdata) {
+        ClusterNodeImage *node_image = userdata;
+
+        write_pace_on_write(&node_image->pace, kube_client_now_usec(node_image->client));
 }
 
-/* Resets all state of the object, for another version of the API. */
-static void reset_writer(StatusWriter *writer) {
-        kube_patch_done(&writer->write);
-        writer->write =
-                (KubePatch){ .client = writer->write.client, .userdata = writer->write.userdata };
-        deferred_cancel(&writer->compare);
-        timer_stop(&writer->due);
-        writer->patch = (json_object_put(writer->patch), NULL);
-        error_done(&writer->error);
-        write_pace_init(&writer->pace);
+static int on_written(json_object *body, void *userdata) {
+        ClusterNodeImage *node_image = userdata;
+        json_object *status = NULL;
+
+        metrics_set(node_image->metrics, METRIC_NODE_IMAGE_LAST_WRITE, NULL, (double) time(NULL));
+        notify(node_image);
+        return json_object_object_get_ex(body, "status", &status)
+                       ? json_merge_patch(&node_image->status, status)
+                       : 0;
+}
+
+static void on_write_changed(void *userdata) {
+        notify(userdata);
+}
+
+static void init_writer(ClusterNodeImage *node_image) {
+        write_pace_init(&node_image->pace);
+        kube_writer_init(&node_image->writer, &(KubeWriterOptions){
+                                                      .client = node_image->client,
+                                                      .log = node_image->log,
+                                                      .metrics = node_image->metrics,
+                                                      .metric = METRIC_NODE_IMAGE_WRITES,
+                                                      .group = GROUP,
+                                                      .resource = RESOURCE,
+                                                      .name = node_image->node_name,
+                                                      .failed = "Cannot write the status",
+                                                      .recovered = "Writing the status works again",
+                                                      .compare = compare_status,
+                                                      .on_sent = on_sent,
+                                                      .on_written = on_written,
+                                                      .on_changed = on_write_changed,
+                                                      .userdata = node_image,
+                                              });
 }
 
 /* Objects from the watch */
@@ -567,8 +392,7 @@ static int on_object(const KubeObject *object, void *userdata) {
                 return r;
 
         notify(node_image);
-        return node_image->writer.write.n_conflicts > 0 ? kick_write(node_image)
-                                                        : request_compare(node_image);
+        return request_compare(node_image);
 }
 
 static int on_gone(const KubeObject *object, void *userdata) {
@@ -585,19 +409,16 @@ static int on_gone(const KubeObject *object, void *userdata) {
                                                              : 0;
 }
 
-/* A list shows the newest state even if the version is lower, as after a restore of the server's
- * store. Objects that it does not show have not changed. */
 static void on_list(void *userdata) {
         ClusterNodeImage *node_image = userdata;
 
-        node_image->is_listing = true;
+        kube_writer_list(&node_image->writer);
 }
 
 static int on_synced(bool is_first, void *userdata) {
         ClusterNodeImage *node_image = userdata;
         int r;
 
-        node_image->is_listing = false;
         r = is_first ? drop_other_owners(node_image) : 0;
         if (r < 0)
                 return r;
@@ -609,13 +430,14 @@ static int on_resource_changed(void *userdata) {
         ClusterNodeImage *node_image = userdata;
 
         notify(node_image);
-        return kube_resource_is_synced(node_image->resource) ? request_compare(node_image) : 0;
+        return request_compare(node_image);
 }
 
 static int on_version(const char *version, void *userdata) {
         ClusterNodeImage *node_image = userdata;
 
-        reset_writer(&node_image->writer);
+        kube_writer_forget(&node_image->writer);
+        write_pace_init(&node_image->pace);
         node_image->registration = registration_free(node_image->registration);
         if (!version || !node_image->must_register)
                 return 0;
@@ -674,13 +496,6 @@ static int add_resource(ClusterNodeImage *node_image) {
  * owners of the tag, too.
  */
 
-/* "nginx:1.27", "nginx@sha256:..." */
-static int reference_of(const DesiredImage *desired, char **ret) {
-        const char *separator = strchr(desired->tag, ':') ? "@" : ":";
-
-        return asprintf(ret, "%s%s%s", desired->name, separator, desired->tag) < 0 ? -ENOMEM : 0;
-}
-
 static int message_of(const char *reference, const ImageStatus *status, char **ret) {
         int n;
 
@@ -722,7 +537,7 @@ static int send_outcome(KubeEvents *events, const KubeReference *subject,
         cleanup(free_p) char *reference = NULL, *message = NULL;
         int r;
 
-        r = reference_of(desired, &reference);
+        r = image_ref_join(desired->name, desired->tag, &reference);
         if (r < 0)
                 return r;
 
@@ -747,7 +562,7 @@ void cluster_node_image_on_done(ClusterNodeImage *node_image, const Image *image
         cleanup(free_p) char *api_version = NULL;
         KubeReference reference = {
                 .kind = "NodeImage",
-                .name = node_image->name,
+                .name = node_image->node_name,
                 .uid = uid_of(node_image),
         };
 
@@ -786,21 +601,22 @@ static int visit_object(const ClusterNodeImage *node_image, const DiagnosisVisit
         cleanup(free_p) char *text = NULL;
 
         if (node_image->error.kind != ERROR_NONE)
-                return visitor->on_problem("NodeImage", error_message(&node_image->error),
-                                           "correct its spec; until then the rest of it "
-                                           "counts, or the last good one",
-                                           visitor->userdata);
+                return visitor->on_problem(
+                        "NodeImage", error_message(&node_image->error),
+                        "correct its spec; until then the agent uses the rest of it, or the "
+                        "last good one",
+                        visitor->userdata);
         if (!kube_resource_was_synced(node_image->resource))
                 return 0;
         if (!node_image->owner)
-                return visitor->on_fact("NodeImage",
-                                        node_image->must_register
-                                                ? "none yet, will be made"
-                                                : "none yet; a controller or --register-node makes "
-                                                  "it",
-                                        visitor->userdata);
+                return visitor->on_fact(
+                        "NodeImage",
+                        node_image->must_register
+                                ? "none yet; the agent creates it"
+                                : "none yet; a controller or --register-node creates it",
+                        visitor->userdata);
 
-        if (asprintf(&text, "%s (%s), tags: %zu", node_image->name,
+        if (asprintf(&text, "%s (%s), tags: %zu", node_image->node_name,
                      kube_resource_version(node_image->resource) ?: "?",
                      node_image->desired_images.n_items) < 0) {
                 text = NULL;
@@ -818,7 +634,7 @@ static int visit_error(const DiagnosisVisitor *visitor, const char *subject, con
                                    error->kind == ERROR_DENIED
                                            ? "give the agent the rights of "
                                              "packaging/kubernetes/base/rbac.yaml"
-                                           : "it is tried again",
+                                           : "the agent tries again",
                                    visitor->userdata);
 }
 
@@ -842,7 +658,6 @@ static int on_image(Image *image, void *userdata) {
 
 int cluster_node_image_new(const ClusterNodeImageOptions *options, ClusterNodeImage **ret) {
         cleanup(cluster_node_image_free_p) ClusterNodeImage *node_image = NULL;
-        sd_event *event = kube_client_event(options->client);
         int r;
 
         node_image = malloc(sizeof(*node_image));
@@ -860,11 +675,8 @@ int cluster_node_image_new(const ClusterNodeImageOptions *options, ClusterNodeIm
                 .must_register = options->must_register,
                 .on_changed = options->on_changed,
                 .userdata = options->userdata,
-                .writer.write = { .client = options->client, .userdata = node_image },
         };
-        write_pace_init(&node_image->writer.pace);
-        deferred_init(&node_image->writer.compare, event, compare_status, node_image);
-        timer_init(&node_image->writer.due, event, ACCURACY_USEC, compare_status, node_image);
+        init_writer(node_image);
         images_watch(node_image->images, &node_image->watcher);
         if (!node_image->node_name)
                 return -ENOMEM;
@@ -873,6 +685,7 @@ int cluster_node_image_new(const ClusterNodeImageOptions *options, ClusterNodeIm
         if (r < 0)
                 return r;
 
+        node_image->writer.resource = node_image->resource;
         *ret = take_ptr(node_image);
         return 0;
 }
@@ -884,11 +697,8 @@ ClusterNodeImage *cluster_node_image_free(ClusterNodeImage *node_image) {
         images_unwatch(node_image->images, &node_image->watcher);
         kube_resource_free(node_image->resource);
         registration_free(node_image->registration);
-        reset_writer(&node_image->writer);
-        deferred_done(&node_image->writer.compare);
-        timer_done(&node_image->writer.due);
-        free(node_image->writer.uid);
         forget(node_image);
+        kube_writer_done(&node_image->writer);
         free(node_image->node_name);
         free(node_image);
         return NULL;
@@ -899,7 +709,7 @@ int cluster_node_image_kick(ClusterNodeImage *node_image) {
 
         r = kube_resource_kick(node_image->resource);
         if (r >= 0)
-                r = kick_write(node_image);
+                r = kube_writer_kick(&node_image->writer);
         if (r >= 0 && node_image->registration)
                 r = registration_kick(node_image->registration);
         return r;

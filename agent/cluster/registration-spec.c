@@ -44,25 +44,12 @@ static struct json_object *get_labels(struct json_object *object) {
         return json_get(get_metadata(object), "labels", json_type_object);
 }
 
-/* NULL if it is missing or empty. */
-static const char *get_text(struct json_object *object, const char *key) {
-        const char *text = json_get_text(object, key);
-
-        return text && text[0] ? text : NULL;
-}
-
-static bool has_label(struct json_object *object, const char *key, const char *value) {
-        const char *text = get_text(get_labels(object), key);
-
-        return text && strcmp(text, value) == 0;
-}
-
 bool registration_spec_is_virtual(struct json_object *node) {
-        return has_label(node, "type", "virtual-kubelet");
+        return json_is(get_labels(node), "type", "virtual-kubelet");
 }
 
 bool registration_spec_is_ours(struct json_object *object) {
-        return has_label(object, REGISTRATION_LABEL, REGISTRATION_LABEL_VALUE);
+        return json_is(get_labels(object), REGISTRATION_LABEL, REGISTRATION_LABEL_VALUE);
 }
 
 /* Makes the wanted labels of the object. */
@@ -97,7 +84,7 @@ static struct json_object *make_owners(const char *name, const char *uid) {
         cleanup(json_object_put_p) json_object *owner =
                 patch_wrap("uid", json_object_new_string(uid));
 
-        if (!list || !owner || patch_add_text(owner, "apiVersion", "v1") < 0 ||
+        if (!list || patch_add_text(owner, "apiVersion", "v1") < 0 ||
             patch_add_text(owner, "kind", "Node") < 0 || patch_add_text(owner, "name", name) < 0 ||
             patch_append(list, take_ptr(owner)) < 0)
                 return NULL;
@@ -112,11 +99,8 @@ static struct json_object *make_annotations(void) {
 }
 
 static bool has_version(struct json_object *object) {
-        const char *version =
-                get_text(json_get(get_metadata(object), "annotations", json_type_object),
-                         REGISTRATION_VERSION_ANNOTATION);
-
-        return version && strcmp(version, INPLACED_VERSION) == 0;
+        return json_is(json_get(get_metadata(object), "annotations", json_type_object),
+                       REGISTRATION_VERSION_ANNOTATION, INPLACED_VERSION);
 }
 
 static int add_metadata(struct json_object *body, struct json_object *node, const char *name,
@@ -124,8 +108,6 @@ static int add_metadata(struct json_object *body, struct json_object *node, cons
         cleanup(json_object_put_p) json_object *metadata = json_object_new_object();
         struct json_object *labels;
 
-        if (!metadata)
-                return -ENOMEM;
         return patch_add_text(metadata, "name", name)
                ?: make_labels(node, &labels)
                ?: patch_add(metadata, "labels", labels)
@@ -138,8 +120,8 @@ int registration_spec_body(struct json_object *node, const char *version, struct
                            Error *reterr) {
         cleanup(json_object_put_p) json_object *body = json_object_new_object();
         cleanup(free_p) char *api_version = NULL;
-        const char *name = get_text(get_metadata(node), "name");
-        const char *uid = get_text(get_metadata(node), "uid");
+        const char *name = json_get_filled(get_metadata(node), "name");
+        const char *uid = json_get_filled(get_metadata(node), "uid");
         int r;
 
         if (!name || !uid)
@@ -150,7 +132,7 @@ int registration_spec_body(struct json_object *node, const char *version, struct
                 api_version = NULL;
                 return -ENOMEM;
         }
-        if (!body || patch_add_text(body, "apiVersion", api_version) < 0 ||
+        if (patch_add_text(body, "apiVersion", api_version) < 0 ||
             patch_add_text(body, "kind", "NodeImage") < 0)
                 return -ENOMEM;
         r = add_metadata(body, node, name, uid);

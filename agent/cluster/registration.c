@@ -74,7 +74,7 @@ static int read_node(const KubeReply *reply, struct json_object **ret, Error *re
                 return r;
         if (r < 0 || documents.n_items != 1 ||
             !json_object_is_type(documents.items[0], json_type_object))
-                return error_set(reterr, ERROR_INVALID, "what the server sent is no Node: %s",
+                return error_set(reterr, ERROR_INVALID, "the server sent no Node: %s",
                                  r < 0 ? error_message(&error) : "it is no JSON object");
 
         *ret = json_object_get(documents.items[0]);
@@ -87,16 +87,12 @@ static void rest(KubePatch *patch, KubePatchOutcome outcome) {
                 kube_patch_rest(patch, REFUSED_USEC);
 }
 
-static uint64_t now_usec(const RegistrationApi *api) {
-        return loop_now_usec(kube_client_event(api->client));
-}
-
 /* Explains a failure; *reterr must be unset. */
 static void explain(const RegistrationApi *api, KubePatchVerb verb, const Error *error,
                     Error *reterr) {
         if (verb == KUBE_PATCH_GET && error->kind == ERROR_NOT_FOUND)
                 (void) error_set(reterr, error->kind,
-                                 "there is no Node \"%s\" to make a NodeImage for: %s",
+                                 "there is no Node \"%s\" to create a NodeImage for: %s",
                                  api->node_name, error_message(error));
         else
                 (void) error_copy(reterr, error);
@@ -272,7 +268,7 @@ static int keep_wait_for(RegistrationKeep *keep, int64_t at) {
 static int keep_remove_tags(RegistrationKeep *keep, const TidyPlan *plan) {
         uint64_t when = kube_patch_when_usec(&keep->write, plan->digest);
 
-        return when > now_usec(keep->api)
+        return when > kube_client_now_usec(keep->api->client)
                        ? timer_start_at(&keep->rest, when)
                        : keep_patch(keep, plan->patch, plan->n_tags, plan->digest);
 }
@@ -424,7 +420,7 @@ static int registration_wait(Registration *registration, RegistrationState state
  * alone. */
 static uint64_t grace_usec(Registration *registration) {
         uint64_t when = repeat_when_usec(&registration->write.repeat, CREATION);
-        uint64_t now = now_usec(&registration->api);
+        uint64_t now = kube_client_now_usec(registration->api.client);
 
         return when > now + registration->grace_usec ? when - now : registration->grace_usec;
 }

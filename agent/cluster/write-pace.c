@@ -15,7 +15,7 @@
 /* An image takes two writes: its begin and its end. */
 #define REFILL_USEC (1100 * MSEC) /* time to refill one write, slower than a crowd writes */
 #define BUCKET_USEC (24 * REFILL_USEC)
-#define KEPT_BY_A_CROWD_USEC (22 * REFILL_USEC)
+#define KEPT_BY_MANY_USEC (22 * REFILL_USEC)
 #define KEPT_BY_HASTE_USEC (20 * REFILL_USEC)
 #define KEPT_BY_A_FEW_USEC (10 * REFILL_USEC)
 
@@ -28,19 +28,19 @@ void write_pace_on_change(WritePace *pace, WriteChange change, uint64_t now_usec
 
         pace->n_in_work = change.n_in_work;
         if (*since_usec == 0)
-                *since_usec = pace->doubt_usec > 0 ? pace->doubt_usec : now_usec;
-        pace->doubt_usec = 0;
+                *since_usec = pace->possible_usec > 0 ? pace->possible_usec : now_usec;
+        pace->possible_usec = 0;
 }
 
-void write_pace_on_doubt(WritePace *pace, uint64_t now_usec) {
-        if (pace->doubt_usec == 0)
-                pace->doubt_usec = now_usec;
+void write_pace_on_possible_change(WritePace *pace, uint64_t now_usec) {
+        if (pace->possible_usec == 0)
+                pace->possible_usec = now_usec;
 }
 
 void write_pace_on_same(WritePace *pace) {
         pace->pending_usec = 0;
         pace->progress_usec = 0;
-        pace->doubt_usec = 0;
+        pace->possible_usec = 0;
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b) {
@@ -65,15 +65,15 @@ void write_pace_on_conflict(WritePace *pace) {
         pace->is_owed = true;
 }
 
-static bool is_crowd(const WritePace *pace) {
+static bool has_many_in_work(const WritePace *pace) {
         return pace->n_in_work > WRITE_PACE_FEW;
 }
 
 /* Returns when the bucket has a write more than must stay in it. */
 static uint64_t bucket_ready_usec(const WritePace *pace) {
-        uint64_t kept = is_crowd(pace)        ? KEPT_BY_A_CROWD_USEC
-                        : pace->n_in_work > 0 ? KEPT_BY_A_FEW_USEC
-                                              : 0;
+        uint64_t kept = has_many_in_work(pace) ? KEPT_BY_MANY_USEC
+                        : pace->n_in_work > 0  ? KEPT_BY_A_FEW_USEC
+                                               : 0;
         uint64_t needed = kept + REFILL_USEC;
 
         return pace->written_usec + (needed - earlier(needed, pace->bucket_usec));
@@ -99,7 +99,7 @@ static uint64_t pending_next_usec(const WritePace *pace) {
         collected = later(pace->pending_usec + COLLECT_USEC, pace->written_usec + PERIOD_USEC) -
                     haste_usec(pace);
         next = earlier(bucket_ready_usec(pace), collected);
-        if (is_crowd(pace))
+        if (has_many_in_work(pace))
                 next = earlier(next, pace->written_usec + QUIET_USEC);
         return is_first(pace) ? later(next, pace->pending_usec + SETTLE_USEC) : next;
 }
@@ -116,6 +116,6 @@ uint64_t write_pace_next_usec(const WritePace *pace, uint64_t now_usec) {
 }
 
 bool write_pace_is_collecting(const WritePace *pace, uint64_t now_usec) {
-        return pace->pending_usec > 0 && is_crowd(pace) &&
+        return pace->pending_usec > 0 && has_many_in_work(pace) &&
                write_pace_next_usec(pace, now_usec) > now_usec;
 }

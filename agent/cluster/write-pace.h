@@ -2,7 +2,7 @@
 #pragma once
 
 /*
-* Decides when to write a status
+ * Decides when to write a status
  *
  * Writes at once for single images, also for some in sequence, so that each is acknowledged and reported
  * without delay (except in the moment of its begin, since most images that are Waiting then are Pulling a
@@ -22,7 +22,7 @@
 typedef struct WritePace {
         uint64_t pending_usec;  /* begin of the oldest urgent change; 0: none */
         uint64_t progress_usec; /* begin of the oldest progress; 0: none */
-        uint64_t doubt_usec;    /* begin of a possible change; 0: none */
+        uint64_t possible_usec; /* begin of a possible change; 0: none */
         uint64_t written_usec;  /* begin of the last write */
         uint64_t bucket_usec;   /* bucket's content then, in time of refilling */
         unsigned n_in_work;     /* images in work, in the pending change */
@@ -44,7 +44,7 @@ void write_pace_on_change(WritePace *pace, WriteChange change, uint64_t now_usec
 
 /* Notes a possible change during a write. If the next write_pace_on_change() confirms it, it counts
  * from now. */
-void write_pace_on_doubt(WritePace *pace, uint64_t now_usec);
+void write_pace_on_possible_change(WritePace *pace, uint64_t now_usec);
 
 /* Notes that a write with all changes begins now. */
 void write_pace_on_write(WritePace *pace, uint64_t now_usec);

@@ -3,20 +3,16 @@
 #include <errno.h>
 #include <string.h>
 
+#include "agent/ctl/ask.h"
 #include "agent/ctl/commands.h"
-#include "agent/ctl/connect.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
+#include "agent/document/json-patch.h"
+#include "agent/view/output.h"
+#include "agent/view/terminal.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
 #define REQUEST_ID_SIZE 16 /* hexadecimal digits */
 
 typedef Inplaced__V1__CancelResponse Response;
-
-static const RpcMethod cancel_method = {
-        .path = "/inplaced.v1.Node/Cancel",
-        .reply = &inplaced__v1__cancel_response__descriptor,
-};
 
 static bool is_request_id(const char *text) {
         return strlen(text) == REQUEST_ID_SIZE &&
@@ -38,46 +34,42 @@ static const char *advice_for(const char *requested_by) {
         return "withdraw it in the cluster";
 }
 
+static int print_line(const void *message, const Options *options) {
+        const Response *reply = message;
+
+        return reply->canceled > 0 ? print_safe("%s canceled", options->arguments[0]) : 0;
+}
+
+static int add_target(json_object *document, const Options *options) {
+        return patch_add_text(document, "target", options->arguments[0]);
+}
+
 /* Names the requests that this command cannot cancel. */
-static void complain_of_rest(const Response *reply, const char *target) {
+static int conclude(const void *message, const Options *options) {
+        const char *target = options->arguments[0];
+        const Response *reply = message;
+
         for (size_t i = 0; i < reply->n_requested_by; i++)
                 complain("%s is %srequested by %s; %s", target, reply->canceled > 0 ? "still " : "",
                          reply->requested_by[i], advice_for(reply->requested_by[i]));
 
         if (reply->canceled == 0 && reply->n_requested_by == 0)
-                complain(is_image(target)        ? "image %s is not requested, or is finished"
-                         : is_request_id(target) ? "request %s is not there, or is finished"
-                                                 : "%s is no request, which has 16 hexadecimal "
-                                                   "digits, and no image of this name is requested",
+                complain(is_image(target) ? "image %s is not requested, or is finished"
+                         : is_request_id(target)
+                                 ? "request %s does not exist, or is finished"
+                                 : "%s is neither a request (16 hexadecimal digits) nor a "
+                                   "requested image",
                          target);
-}
-
-static int print_document(const Response *reply, const char *target, OutputFormat format) {
-        cleanup(json_put_p) json_object *tree = json_object_new_object();
-
-        if (!tree || !output_add_string(tree, "target", target) ||
-            !output_add_number(tree, "canceled", reply->canceled) ||
-            !output_add_strings(tree, "requestedBy", reply->requested_by, reply->n_requested_by))
-                return -ENOMEM;
-
-        return output_tree(format, tree);
-}
-
-static int print_result(const void *message, const Options *options) {
-        const char *target = options->arguments[0];
-        const Response *reply = message;
-        int r = 0;
-
-        if (!options_wants_table(options))
-                r = print_document(reply, target, options->format);
-        else if (reply->canceled > 0)
-                r = print_safe("%s canceled", target);
-        if (r < 0)
-                return r;
-
-        complain_of_rest(reply, target);
         return reply->canceled > 0 ? EXIT_STATUS_DONE : EXIT_STATUS_FAILED;
 }
+
+static const Question question = {
+        .method = { .path = "/inplaced.v1.Node/Cancel",
+                    .reply = &inplaced__v1__cancel_response__descriptor },
+        .print = print_line,
+        .add_first = add_target,
+        .conclude = conclude,
+};
 
 int command_cancel(const Options *options) {
         Inplaced__V1__CancelRequest request = INPLACED__V1__CANCEL_REQUEST__INIT;
@@ -87,5 +79,5 @@ int command_cancel(const Options *options) {
                 request.request_id = target;
         else
                 request.image = target;
-        return node_ask(options, &cancel_method, &request.base, print_result, NULL);
+        return node_ask(&question, options, &request.base);
 }

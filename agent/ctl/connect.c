@@ -16,15 +16,14 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
-#include "agent/ctl/terminal.h"
+#include "agent/base/time-units.h"
+#include "agent/view/terminal.h"
 
 #define ADVICE_START "is it running? try: systemctl status inplaced"
 #define NO_METHOD "inplaced has no such method" /* the refusal of an agent of another version */
-#define TIMEOUT_SEC 60
 #define RECONNECT_USEC (USEC_PER_SEC / 4)
 #define AWAY_SEC_MAX 30
 #define SILENCE_SEC 1 /* a healthy agent answers at once */
-#define USEC_PER_SEC ((uint64_t) 1000000)
 
 struct NodeClient {
         const char *socket_path;
@@ -38,15 +37,6 @@ struct NodeClient {
         NodeBack on_back;
         void *back_userdata;
 };
-
-/* A call and the exit status of its result. */
-typedef struct Question {
-        const Options *options;
-        PrintReply print_reply;
-        PrintRefusal print_refusal;
-        NodeClient *client;
-        RpcCall *call;
-} Question;
 
 static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata) {
         return sd_event_exit(sd_event_source_get_event(source),
@@ -267,8 +257,8 @@ static int explain_hang_up(const char *path, Error *reterr) {
 
         if (stat(path, &status) < 0 || may_call(&status))
                 return error_set(reterr, ERROR_UNAVAILABLE,
-                                 "what listens at %s hung up without an answer; check --socket, or "
-                                 "try: journalctl -u inplaced",
+                                 "the server at %s closed the connection without an answer; check "
+                                 "--socket, or try: journalctl -u inplaced",
                                  path);
 
         advice = advise_group(path);
@@ -286,13 +276,13 @@ int node_client_explain(const NodeClient *client, const Error *error, Error *ret
                                  path);
         if (error->kind == ERROR_UNSUPPORTED)
                 return error_set(reterr, error->kind,
-                                 "what listens at %s is not inplaced: %s; check --socket", path,
+                                 "the server at %s is not inplaced: %s; check --socket", path,
                                  message);
         if (error->kind == ERROR_TIMEOUT)
                 return error_set(reterr, error->kind,
                                  "inplaced at %s did not answer within %d s; try: journalctl -u "
                                  "inplaced",
-                                 path, TIMEOUT_SEC);
+                                 path, CALL_TIMEOUT_SEC);
         if (error->kind == ERROR_UNAVAILABLE && !rpc_client_is_connected(client->rpc))
                 return explain_hang_up(path, reterr);
 
@@ -319,10 +309,11 @@ int node_client_reconnect(NodeClient *client, NodeBack on_back, void *userdata) 
         if (now_usec - client->away_usec <= AWAY_SEC_MAX * USEC_PER_SEC)
                 return timer_start(&client->reconnect, RECONNECT_USEC);
 
-        (void) error_set(&error, ERROR_UNAVAILABLE,
-                         "inplaced went away and did not come back within %d s; try: systemctl "
-                         "status inplaced",
-                         AWAY_SEC_MAX);
+        (void) error_set(
+                &error, ERROR_UNAVAILABLE,
+                "lost the connection to inplaced, and it did not come back within %d s; try: "
+                "systemctl status inplaced",
+                AWAY_SEC_MAX);
         return on_back(&error, userdata);
 }
 
@@ -336,71 +327,4 @@ sd_event *node_client_event(NodeClient *client) {
 
 RpcClient *node_client_rpc(NodeClient *client) {
         return client->rpc;
-}
-
-static int print_refused(const Error *error, const Options *options) {
-        complain("%s", error_message(error));
-        return EXIT_STATUS_FAILED;
-}
-
-static int on_answer(const void *reply, const Error *error, void *userdata) {
-        cleanup(error_done) Error explained = ERROR_INIT;
-        Question *question = userdata;
-        int r;
-
-        question->call = rpc_call_unref(question->call);
-        node_client_heard(question->client);
-        if (error)
-                (void) node_client_explain(question->client, error, &explained);
-        r = error ? question->print_refusal(&explained, question->options)
-                  : question->print_reply(reply, question->options);
-        if (r < 0)
-                return r;
-
-        return sd_event_exit(node_client_event(question->client), r);
-}
-
-static int question_run(Question *question, const RpcMethod *method,
-                        const ProtobufCMessage *request) {
-
-        cleanup(error_done) Error error = ERROR_INIT;
-        int r;
-
-        r = node_client_connect(question->client, &error);
-        if (error.kind != ERROR_NONE)
-                return question->print_refusal(&error, question->options);
-        if (r < 0)
-                return r;
-
-        r = rpc_call_unary(node_client_rpc(question->client), method, request,
-                           TIMEOUT_SEC * USEC_PER_SEC, on_answer, question, &question->call);
-        if (r < 0)
-                return r;
-
-        r = node_client_await(question->client);
-        if (r < 0)
-                return r;
-
-        r = sd_event_loop(node_client_event(question->client));
-        if (r >= 0 && question->call) /* no answer: a signal ended the loop */
-                complain("interrupted");
-        question->call = rpc_call_unref(question->call);
-        return r;
-}
-
-int node_ask(const Options *options, const RpcMethod *method, const ProtobufCMessage *request,
-             PrintReply print_reply, PrintRefusal print_refusal) {
-
-        cleanup(node_client_free_p) NodeClient *client = NULL;
-        int r;
-
-        r = node_client_new(options->socket_path, NULL, NULL, &client);
-        if (r < 0)
-                return r;
-
-        return question_run(&(Question){ .options = options,
-                                         .print_reply = print_reply,
-                                         .print_refusal = print_refusal ?: print_refused,
-                                         .client = client },
-                            method, request);
 }

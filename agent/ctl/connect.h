@@ -4,8 +4,7 @@
 /*
  * Talking to the agent
  *
- * A NodeClient is the event loop of the program and its connection to the agent. Most commands make
- * one call and print the reply, for which node_ask() is enough.
+ * A NodeClient is the event loop of the program and its connection to the agent.
  */
 
 #include <systemd/sd-event.h>
@@ -14,6 +13,8 @@
 #include "agent/base/error.h"
 #include "agent/ctl/options.h"
 #include "agent/rpc/client.h"
+
+#define CALL_TIMEOUT_SEC 60 /* time limit for a single reply */
 
 typedef struct NodeClient NodeClient;
 
@@ -44,15 +45,6 @@ void node_client_heard(NodeClient *client);
 
 sd_event *node_client_event(NodeClient *client);
 RpcClient *node_client_rpc(NodeClient *client); /* NULL while there is no connection */
-
-/* Print a reply or an error. Both return an ExitStatus, or a negative errno for a local failure. */
-typedef int (*PrintReply)(const void *reply, const Options *options);
-typedef int (*PrintRefusal)(const Error *error, const Options *options);
-
-/* Asks, waits and prints. Without print_refusal the error is printed to stderr. Returns what the
- * callback returned. */
-int node_ask(const Options *options, const RpcMethod *method, const ProtobufCMessage *request,
-             PrintReply print_reply, PrintRefusal print_refusal);
 
 /* Connects and closes. Returns 0, or the negative errno: -ENOENT, -ENOTSOCK, -ECONNREFUSED, -EACCES
  * ... */

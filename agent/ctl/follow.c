@@ -6,8 +6,9 @@
 #include <stdlib.h>
 
 #include "agent/ctl/status-merge.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/view/output.h"
+#include "agent/view/terminal.h"
 
 struct Follower {
         FollowerOptions options;
@@ -60,7 +61,7 @@ static int follower_take(Follower *follower, json_object *changes, const Event *
 }
 
 static int on_event(const void *message, void *userdata) {
-        cleanup(json_put_p) json_object *changes = NULL;
+        cleanup(json_object_put_p) json_object *changes = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         Follower *follower = userdata;
         const Event *event = message;
@@ -85,8 +86,11 @@ static int on_end(const void *reply, const Error *error, void *userdata) {
         follower->is_complete = false;
         if (follower->was_heard &&
             (!error || error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_CANCELED)) {
-                if (!node_client_is_away(client))
-                        complain("inplaced went away, connecting again");
+                if (!node_client_is_away(client)) {
+                        if (follower->options.on_away)
+                                follower->options.on_away(follower->options.userdata);
+                        complain("lost the connection to inplaced, connecting again");
+                }
                 return node_client_reconnect(client, on_back, follower);
         }
 

@@ -5,16 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/cleanup.h"
+#include "agent/ctl/ask.h"
 #include "agent/ctl/commands.h"
-#include "agent/ctl/connect.h"
-#include "agent/ctl/format.h"
-#include "agent/ctl/view.h"
+#include "agent/view/format.h"
+#include "agent/view/output.h"
+#include "agent/view/table.h"
 #include "proto/inplaced/v1/node.pb-c.h"
-
-static const RpcMethod images_method = {
-        .path = "/inplaced.v1.Node/ListImages",
-        .reply = &inplaced__v1__list_images_response__descriptor,
-};
 
 /* clang-format off */
 static const TableColumn columns[] = {
@@ -83,7 +80,8 @@ static char *size_text(const Inplaced__V1__Image *image) {
                        : text;
 }
 
-static int add_row(Table *table, const Inplaced__V1__Image *image, bool is_wide) {
+static int add_row(Table *table, const void *item, bool is_wide) {
+        const Inplaced__V1__Image *image = item;
         cleanup(free_p) char *names =
                 is_wide ? text_join(image->repo_tags, image->n_repo_tags) : short_names(image);
         cleanup(free_p) char *digests = text_join(image->repo_digests, image->n_repo_digests);
@@ -104,54 +102,6 @@ static int add_row(Table *table, const Inplaced__V1__Image *image, bool is_wide)
                                     });
 }
 
-static int print_table(const Inplaced__V1__ListImagesResponse *reply, bool is_wide) {
-        cleanup(table_free_p) Table *table = NULL;
-        int r;
-
-        r = table_new(columns, sizeof(columns) / sizeof(columns[0]), is_wide, &table);
-        if (r < 0)
-                return r;
-
-        for (size_t i = 0; i < reply->n_images; i++) {
-                r = add_row(table, reply->images[i], is_wide);
-                if (r < 0)
-                        return r;
-        }
-
-        return table_print(table);
-}
-
-static json_object *image_json(const Inplaced__V1__Image *image) {
-        cleanup(json_put_p) json_object *object = json_object_new_object();
-
-        if (!object || !output_add_string(object, "id", image->id) ||
-            !output_add_strings(object, "repoTags", image->repo_tags, image->n_repo_tags) ||
-            !output_add_strings(object, "repoDigests", image->repo_digests,
-                                image->n_repo_digests) ||
-            !output_add_number(object, "sizeBytes", image->size_bytes) ||
-            !output_add_bool(object, "pinned", image->pinned) ||
-            !output_add_strings(object, "requestedBy", image->requested_by,
-                                image->n_requested_by) ||
-            !output_add_on_demand(object, image->on_demand))
-                return NULL;
-
-        return take_ptr(object);
-}
-
-static int print_document(const Inplaced__V1__ListImagesResponse *reply, OutputFormat format) {
-        cleanup(json_put_p) json_object *tree = json_object_new_object();
-        json_object *images = json_object_new_array();
-
-        if (!tree || !output_add(tree, "images", images))
-                return -ENOMEM;
-
-        for (size_t i = 0; i < reply->n_images; i++)
-                if (!output_append(images, image_json(reply->images[i])))
-                        return -ENOMEM;
-
-        return output_tree(format, tree);
-}
-
 /* Returns the name to sort by; images without one come last. */
 static const char *name_of(const Inplaced__V1__Image *image) {
         return image->n_repo_tags > 0      ? image->repo_tags[0]
@@ -166,19 +116,33 @@ static int compare_images(const void *a, const void *b) {
         return order != 0 ? order : strcmp((*x)->id, (*y)->id);
 }
 
-static int print_images(const void *message, const Options *options) {
+static int print_table(const void *message, const Options *options) {
         const Inplaced__V1__ListImagesResponse *reply = message;
-        int r;
+
+        return table_print_items(columns, sizeof(columns) / sizeof(columns[0]),
+                                 options->format == OUTPUT_WIDE,
+                                 (const void *const *) reply->images, reply->n_images, add_row);
+}
+
+static int sort_and_print(const void *message, const Options *options);
+
+static const Question question = {
+        .method = { .path = "/inplaced.v1.Node/ListImages",
+                    .reply = &inplaced__v1__list_images_response__descriptor },
+        .take = sort_and_print,
+        .print = print_table,
+};
+
+static int sort_and_print(const void *message, const Options *options) {
+        const Inplaced__V1__ListImagesResponse *reply = message;
 
         if (reply->n_images > 0)
                 qsort(reply->images, reply->n_images, sizeof(reply->images[0]), compare_images);
-        r = options_wants_table(options) ? print_table(reply, options->format == OUTPUT_WIDE)
-                                         : print_document(reply, options->format);
-        return r < 0 ? r : EXIT_STATUS_DONE;
+        return reply_print(&question, reply, options);
 }
 
 int command_images(const Options *options) {
         Inplaced__V1__ListImagesRequest request = INPLACED__V1__LIST_IMAGES_REQUEST__INIT;
 
-        return node_ask(options, &images_method, &request.base, print_images, NULL);
+        return node_ask(&question, options, &request.base);
 }

@@ -14,11 +14,12 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/suggest.h"
+#include "agent/ctl/ask.h"
 #include "agent/ctl/commands.h"
-#include "agent/ctl/connect.h"
 #include "agent/ctl/options.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
+#include "agent/document/json-patch.h"
+#include "agent/view/output.h"
+#include "agent/view/terminal.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
 typedef struct Command {
@@ -31,12 +32,8 @@ typedef struct Command {
         const char *help;
 } Command;
 
-static const RpcMethod version_method = {
-        .path = "/inplaced.v1.Node/GetVersion",
-        .reply = &inplaced__v1__get_version_response__descriptor,
-};
-
-static int print_versions(const Inplaced__V1__GetVersionResponse *reply) {
+static int print_versions(const void *message, const Options *options) {
+        const Inplaced__V1__GetVersionResponse *reply = message;
         int r;
 
         r = print_safe("inplacectl  %s", INPLACED_VERSION);
@@ -54,35 +51,25 @@ static int print_versions(const Inplaced__V1__GetVersionResponse *reply) {
                           reply->runtime_api_version);
 }
 
-static int print_versions_document(const Inplaced__V1__GetVersionResponse *reply,
-                                   OutputFormat format) {
-        cleanup(json_put_p) json_object *tree = json_object_new_object();
-
-        if (!tree || !output_add_string(tree, "clientVersion", INPLACED_VERSION))
-                return -ENOMEM;
-
-        if (reply && (!output_add_string(tree, "serverVersion", reply->version) ||
-                      !output_add_string(tree, "runtimeName", reply->runtime_name) ||
-                      !output_add_string(tree, "runtimeVersion", reply->runtime_version) ||
-                      !output_add_string(tree, "runtimeApiVersion", reply->runtime_api_version)))
-                return -ENOMEM;
-
-        return output_tree(format, tree);
+static int add_client_version(struct json_object *document, const Options *options) {
+        return patch_add_text(document, "clientVersion", INPLACED_VERSION);
 }
 
-static int print_version(const void *reply, const Options *options) {
-        int r;
+static int print_own_version(const Error *error, const Options *options);
 
-        r = options_wants_table(options) ? print_versions(reply)
-                                         : print_versions_document(reply, options->format);
-        return r < 0 ? r : EXIT_STATUS_DONE;
-}
+static const Question version_question = {
+        .method = { .path = "/inplaced.v1.Node/GetVersion",
+                    .reply = &inplaced__v1__get_version_response__descriptor },
+        .print = print_versions,
+        .add_first = add_client_version,
+        .refuse = print_own_version,
+};
 
 /* Without the agent inplacectl still knows its own version. */
 static int print_own_version(const Error *error, const Options *options) {
         int r;
 
-        r = print_version(NULL, options);
+        r = reply_print(&version_question, NULL, options);
         if (r < 0)
                 return r;
 
@@ -93,7 +80,7 @@ static int print_own_version(const Error *error, const Options *options) {
 static int command_version(const Options *options) {
         Inplaced__V1__GetVersionRequest request = INPLACED__V1__GET_VERSION_REQUEST__INIT;
 
-        return node_ask(options, &version_method, &request.base, print_version, print_own_version);
+        return node_ask(&version_question, options, &request.base);
 }
 
 static int command_help(const Options *options);
@@ -101,38 +88,38 @@ static int command_help(const Options *options);
 /* clang-format off */
 static const Command commands[] = {
         { "pull", 1, INT_MAX, command_pull, OPTION_GROUP_PULL, "pull IMAGE...",
-          "Gets images onto this node and shows the progress. Ctrl-C withdraws the request.\n"
-          "An image is tried until it is there, or until the registry has said no five times: not\n"
-          "found, not allowed, no such host. The options limit that.\n"
+          "Pulls images onto this node and shows the progress. Ctrl-C withdraws the request.\n"
+          "The agent tries until the image is present, or until the registry has refused it five\n"
+          "times: not found, not allowed, no such host. The options set other limits.\n"
           "\n"
           "  --pull-policy Always|IfNotPresent   default IfNotPresent\n"
           "  --complete                          wait for layers that are fetched on demand\n"
-          "  --timeout DURATION                  of all attempts together, such as 30s or 10m\n"
-          "  --attempts NUMBER                   at most; 0 tries for ever\n"
-          "  --attempt-timeout DURATION          of one attempt, default 10m\n"
-          "  --no-wait                           leave the request with the agent\n"
+          "  --timeout DURATION                  limit of all attempts together, such as 30s or 10m\n"
+          "  --attempts NUMBER                   limit of the attempts; 0 for none\n"
+          "  --attempt-timeout DURATION          limit of one attempt, default 10m\n"
+          "  --no-wait                           leave the request with the agent and end\n"
           "  -q, --quiet                         print nothing but image IDs\n" },
         { "cancel", 1, 1, command_cancel, OPTION_GROUP_NONE, "cancel REQUEST|IMAGE",
           "Withdraws a request, or your requests for an image, unless they are finished.\n"
-          "What a file of the images folder or the cluster requests is withdrawn there.\n" },
+          "To withdraw a request of the images folder or of the cluster, change it there.\n" },
         { "retry", 0, INT_MAX, command_retry, OPTION_GROUP_RETRY, "retry IMAGE...|--failed",
-          "Has images that failed tried again at once, also those that wait for an attempt.\n"
+          "Tries failed images again at once, also images that wait for their next attempt.\n"
           "A failed tag of a NodeImage needs a new version instead.\n"
           "\n"
           "  --failed                            all images that failed\n" },
         { "restart", 1, 1, command_restart, OPTION_GROUP_RESTART, "restart POD[/CONTAINER]",
           "Stops containers of a pod, gracefully, so that the kubelet starts them again.\n"
-          "Ctrl-C drops what has not begun.\n"
+          "Ctrl-C cancels the restarts that have not begun.\n"
           "\n"
-          "  -n, --namespace NAMESPACE           of the pod; needed if several have such a pod\n"
-          "  --wait                              until they run again, not only until they ended\n"
-          "  --grace DURATION                    instead of the pod's own grace period\n"
-          "  --reason TEXT                       for the event and the log\n"
-          "  --timeout DURATION                  wait no longer; what has begun goes on\n" },
+          "  -n, --namespace NAMESPACE           namespace of the pod, where several have such a pod\n"
+          "  --wait                              wait until they run again, not only until they end\n"
+          "  --grace DURATION                    grace period, instead of the pod's own\n"
+          "  --reason TEXT                       text for the event and the log\n"
+          "  --timeout DURATION                  limit of the wait; restarts in progress continue\n" },
         { "verify", 0, 1, command_verify, OPTION_GROUP_VERIFY, "verify [POD]",
           "Compares the image that each container runs with the requested one.\n"
-          "The exit status is 3 if any image or environment is stale. What is unknown proves\n"
-          "nothing, and is reported on standard error.\n"
+          "The exit status is 3 if any image or environment is stale. An unknown state\n"
+          "is reported on standard error, and does not count as stale.\n"
           "\n"
           "  -n, --namespace NAMESPACE           only pods of this namespace\n" },
         { "probes", 0, 1, command_probes, OPTION_GROUP_VERIFY, "probes [POD]",
@@ -140,20 +127,20 @@ static const Command commands[] = {
           "\n"
           "  -n, --namespace NAMESPACE           only pods of this namespace\n" },
         { "status", 0, INT_MAX, command_status, OPTION_GROUP_STATUS, "status [IMAGE...]",
-          "Shows the desired images of this node, or these of them, and their status.\n"
+          "Shows the desired images of this node, or only the named ones, and their status.\n"
           "\n"
           "  --failed                            only images that failed\n"
-          "  -w, --watch                         go on, and show what changes\n" },
+          "  -w, --watch                         continue, and show changes\n" },
         { "wait", 1, INT_MAX, command_wait, OPTION_GROUP_WAIT, "wait IMAGE...",
           "Waits until desired images are present.\n"
           "The exit status is 0 if all are, 1 if all failed, 3 if some did, and 124 after the\n"
-          "time-out.\n"
+          "timeout.\n"
           "\n"
-          "  --timeout DURATION                  wait no longer, such as 30s or 10m\n" },
+          "  --timeout DURATION                  limit of the wait, such as 30s or 10m\n" },
         { "images", 0, 0, command_images, OPTION_GROUP_NONE, "images",
           "Lists the images that the runtime holds, and who requests them.\n" },
         { "doctor", 0, 0, command_doctor, OPTION_GROUP_NONE, "doctor",
-          "Says what is wrong on this node and how to fix it. Works without the agent, too.\n" },
+          "Shows the problems of this node and how to fix them. Works without the agent, too.\n" },
         { "version", 0, 0, command_version, OPTION_GROUP_NONE, "version",
           "Shows the versions of this program, the agent and the runtime.\n" },
         { "help", 0, 1, command_help, OPTION_GROUP_NONE, "help [COMMAND]",
@@ -186,7 +173,7 @@ static void print_options(void) {
 static void print_overview(void) {
         printf("Usage: inplacectl [OPTION...] COMMAND [ARGUMENT...]\n"
                "\n"
-               "Talks to inplaced, which gets images onto this node and restarts containers in place.\n"
+               "Talks to inplaced, which pulls images onto this node and restarts containers in place.\n"
                "\n"
                "Commands:\n");
         for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)

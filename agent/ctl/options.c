@@ -10,7 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/suggest.h"
-#include "agent/ctl/format.h"
+#include "agent/view/format.h"
 
 #define UNIX_SCHEME "unix://"
 

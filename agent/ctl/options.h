@@ -9,26 +9,9 @@
 #include <stdint.h>
 
 #include "agent/base/error.h"
+#include "agent/view/output.h"
 
 #define SOCKET_PATH_DEFAULT "/run/inplaced/inplaced.sock"
-
-typedef enum OutputFormat {
-        OUTPUT_TABLE,
-        OUTPUT_WIDE, /* a table with more columns and nothing shortened */
-        OUTPUT_JSON,
-        OUTPUT_YAML,
-        _OUTPUT_FORMAT_MAX,
-} OutputFormat;
-
-/* The exit status, stable for scripts. */
-typedef enum ExitStatus {
-        EXIT_STATUS_DONE = 0,
-        EXIT_STATUS_FAILED = 1,
-        EXIT_STATUS_USAGE = 2,
-        EXIT_STATUS_PARTLY = 3,
-        EXIT_STATUS_TIMEOUT = 124, /* as timeout(1) has it */
-        EXIT_STATUS_SIGNAL = 128,  /* and the number of the signal that ended it, as in a shell */
-} ExitStatus;
 
 /* Commands that have options of their own. */
 typedef enum OptionGroup {

@@ -9,12 +9,15 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
-#include "agent/ctl/failure.h"
-#include "agent/ctl/format.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
+#include "agent/base/time-units.h"
+#include "agent/ctl/message-json.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/view/failure.h"
+#include "agent/view/format.h"
+#include "agent/view/output.h"
+#include "agent/view/terminal.h"
 
-#define USEC_PER_SEC ((uint64_t) 1000000)
 #define DEADLINE_EXCEEDED "DeadlineExceeded" /* reason, with the agent's spelling */
 #define CANCELED "Canceled"                  /* likewise */
 #define TIMEOUT "--timeout"
@@ -138,7 +141,7 @@ const char *pull_item_stage(const PullItem *item) {
                 return "still waiting for the container runtime";
         case INPLACED__V1__STEP__STEP_WAITING_FOR_DISK: return "still waiting for free disk space";
         case INPLACED__V1__STEP__STEP_INSPECTING:
-                return "still waiting for an answer of the container runtime";
+                return "still waiting for the container runtime to answer";
         case INPLACED__V1__STEP__STEP_RESOLVING: return "still resolving the reference";
         case INPLACED__V1__STEP__STEP_DOWNLOADING: return "still downloading";
         case INPLACED__V1__STEP__STEP_UNPACKING: return "still unpacking";
@@ -365,15 +368,6 @@ ExitStatus pull_list_exit_status(const PullList *list) {
         return n_failed < list->n_items ? EXIT_STATUS_PARTLY : EXIT_STATUS_FAILED;
 }
 
-static const char *phase_to_string(Inplaced__V1__Phase phase) {
-        switch (phase) {
-        case INPLACED__V1__PHASE__PHASE_SUCCEEDED: return "Succeeded";
-        case INPLACED__V1__PHASE__PHASE_FAILED: return "Failed";
-        case INPLACED__V1__PHASE__PHASE_PULLING: return "Pulling";
-        default: return "Waiting";
-        }
-}
-
 /* Prints a dash for an unknown value, since a gap would shift the columns behind it. */
 static char *succeeded_text(const PullItem *item, bool has_full_id) {
         cleanup(free_p) char *id = terminal_text_escape(item->image_id[0] ? item->image_id : "-");
@@ -475,34 +469,38 @@ static json_object *seconds_json(uint64_t usec) {
 }
 
 static json_object *item_json(const PullItem *item) {
-        cleanup(json_put_p) json_object *object = json_object_new_object();
+        cleanup(json_object_put_p) json_object *object = json_object_new_object();
         bool is_finished = pull_item_is_finished(item);
+        FormatBuffer phase;
         uint64_t usec = is_finished ? item->ended_usec - item->begun_usec : 0;
 
-        if (!object || !output_add_string(object, "image", item->image) ||
-            !output_add_string(object, "phase", phase_to_string(item->phase)) ||
-            !output_add_string(object, "imageID", item->image_id) ||
-            !output_add_string(object, "reason", item->reason) ||
-            !output_add_string(object, "message", item->message) ||
-            (item->is_counted && !output_add_number(object, "bytes", item->bytes_fetched)) ||
-            !output_add(object, "seconds", seconds_json(usec)) ||
-            !output_add_bool(object, "wasPresent", item->was_present) ||
-            !output_add_on_demand(object, &item->on_demand))
+        if (patch_add_text(object, "image", item->image) < 0 ||
+            patch_add_text(object, "phase",
+                           enum_to_text(&inplaced__v1__phase__descriptor, (int) item->phase,
+                                        &phase)) < 0 ||
+            patch_add_text(object, "imageID", item->image_id) < 0 ||
+            patch_add_text(object, "reason", item->reason) < 0 ||
+            patch_add_text(object, "message", item->message) < 0 ||
+            (item->is_counted && patch_add_number(object, "bytes", item->bytes_fetched) < 0) ||
+            patch_add(object, "seconds", seconds_json(usec)) < 0 ||
+            patch_add_bool(object, "wasPresent", item->was_present) < 0 ||
+            (item->on_demand.layers > 0 &&
+             patch_add(object, "onDemand", json_from_message(&item->on_demand)) < 0))
                 return NULL;
 
         return take_ptr(object);
 }
 
 json_object *pull_report_json(const PullList *list) {
-        cleanup(json_put_p) json_object *tree = json_object_new_object();
+        cleanup(json_object_put_p) json_object *tree = json_object_new_object();
         json_object *results = json_object_new_array();
 
-        if (!tree || !output_add(tree, "results", results) ||
-            !output_add_string(tree, "requestID", list->request_id))
+        if (patch_add(tree, "results", results) < 0 ||
+            patch_add_text(tree, "requestID", list->request_id) < 0)
                 return NULL;
 
         for (size_t i = 0; i < list->n_items; i++)
-                if (!output_append(results, item_json(&list->items[i])))
+                if (patch_append(results, item_json(&list->items[i])) < 0)
                         return NULL;
 
         return take_ptr(tree);

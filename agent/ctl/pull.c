@@ -9,15 +9,16 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
+#include "agent/base/time-units.h"
 #include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/progress-view.h"
 #include "agent/ctl/pull-list.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/image/pull-reason.h"
+#include "agent/view/output.h"
+#include "agent/view/terminal.h"
 
-#define USEC_PER_SEC ((uint64_t) 1000000)
 #define GOODBYE_USEC (2 * USEC_PER_SEC)
 #define QUEUED_USEC USEC_PER_SEC
 #define TIMEOUT_MARGIN_USEC USEC_PER_SEC
@@ -159,7 +160,7 @@ static int print_request(const Pull *pull) {
 
 /* To be called when nothing will change any more. */
 static int print_end(Pull *pull) {
-        cleanup(json_put_p) json_object *tree = NULL;
+        cleanup(json_object_put_p) json_object *tree = NULL;
         int r;
 
         if (pull->view)
@@ -301,7 +302,7 @@ static int pull_lost(Pull *pull) {
         if (!node_client_is_away(pull->client)) {
                 pull_list_wait(&pull->list, clock_monotonic_usec());
                 if (!pull->view)
-                        complain("inplaced went away, connecting again");
+                        complain("lost the connection to inplaced, connecting again");
         }
 
         return node_client_reconnect(pull->client, on_back, pull);
@@ -340,11 +341,11 @@ static int on_queued(void *userdata) {
         size_t n = pull_list_count_unbegun(&pull->list);
 
         if (n > 0)
-                complain(
-                        "%zu of %zu image%s wait%s for a turn; see maxParallelPulls and: inplacectl "
-                        "status",
-                        n, pull->list.n_items, pull->list.n_items == 1 ? "" : "s",
-                        n == 1 ? "s" : "");
+                complain("%zu of %zu image%s wait%s for a turn; see maxParallelPulls and: "
+                         "inplacectl "
+                         "status",
+                         n, pull->list.n_items, pull->list.n_items == 1 ? "" : "s",
+                         n == 1 ? "s" : "");
         return 0;
 }
 

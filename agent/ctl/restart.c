@@ -7,15 +7,16 @@
 #include <string.h>
 
 #include "agent/base/clock.h"
+#include "agent/base/time-units.h"
 #include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
-#include "agent/ctl/format.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
+#include "agent/ctl/message-json.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/view/format.h"
+#include "agent/view/output.h"
+#include "agent/view/terminal.h"
 #include "proto/inplaced/v1/node.pb-c.h"
-
-#define USEC_PER_MSEC 1000
-#define USEC_PER_SEC ((uint64_t) 1000000)
 
 typedef Inplaced__V1__RestartEvent Event;
 
@@ -162,16 +163,6 @@ static ExitStatus restart_list_exit_status(const RestartList *list, bool must_ru
         return n_done == list->n_items ? EXIT_STATUS_DONE : EXIT_STATUS_PARTLY;
 }
 
-static const char *phase_to_string(Inplaced__V1__RestartPhase phase) {
-        switch (phase) {
-        case INPLACED__V1__RESTART_PHASE__RESTART_PHASE_STOPPING: return "Stopping";
-        case INPLACED__V1__RESTART_PHASE__RESTART_PHASE_STOPPED: return "Stopped";
-        case INPLACED__V1__RESTART_PHASE__RESTART_PHASE_RUNNING: return "Running";
-        case INPLACED__V1__RESTART_PHASE__RESTART_PHASE_FAILED: return "Failed";
-        default: return "Waiting";
-        }
-}
-
 static void put_stopped(FILE *file, const RestartItem *item) {
         uint64_t usec = item->stopped_usec - item->begun_usec;
 
@@ -222,34 +213,15 @@ static char *restart_item_line(const RestartItem *item, bool has_full_id) {
         return fclose(file) == 0 ? terminal_text_escape(text) : NULL;
 }
 
-static json_object *item_json(const Event *event) {
-        cleanup(json_put_p) json_object *object = json_object_new_object();
-
-        if (!object || !output_add_string(object, "namespace", event->namespace_) ||
-            !output_add_string(object, "pod", event->pod) ||
-            !output_add_string(object, "container", event->container) ||
-            !output_add_string(object, "phase", phase_to_string(event->phase)) ||
-            !output_add_string(object, "oldContainerID", event->old_container_id) ||
-            !output_add_string(object, "newContainerID", event->new_container_id) ||
-            !output_add_string(object, "message", event->message))
-                return NULL;
-
-        return take_ptr(object);
-}
-
 /* All of them as one document. NULL if there is no memory. */
 static json_object *restart_list_json(const RestartList *list) {
-        cleanup(json_put_p) json_object *tree = json_object_new_object();
-        json_object *containers = json_object_new_array();
+        cleanup(json_object_put_p) json_object *containers = json_object_new_array();
 
-        if (!tree || !output_add(tree, "containers", containers))
-                return NULL;
-
-        for (size_t i = 0; i < list->n_items; i++)
-                if (!output_append(containers, item_json(list->items[i].event)))
+        for (size_t i = 0; containers && i < list->n_items; i++)
+                if (patch_append(containers, json_from_message(list->items[i].event)) < 0)
                         return NULL;
 
-        return take_ptr(tree);
+        return containers ? patch_wrap("containers", take_ptr(containers)) : NULL;
 }
 
 static int on_event(const void *message, void *userdata) {
@@ -282,18 +254,19 @@ static int refuse(RestartCommand *command, const Error *error) {
                                  "inplaced ended the request early");
                 break;
         case ERROR_TIMEOUT:
-                (void) error_set(&command->refused, error->kind,
-                                 "not done within the %s of --timeout; what has begun goes on",
-                                 format_duration((uint64_t) command->options->timeout_sec,
-                                                 FORMAT_BUFFER));
+                (void) error_set(
+                        &command->refused, error->kind,
+                        "not done within the %s of --timeout; restarts in progress continue",
+                        format_duration((uint64_t) command->options->timeout_sec, FORMAT_BUFFER));
                 break;
         case ERROR_UNAVAILABLE:
         case ERROR_CANCELED: /* so does an agent that stops */
                 if (!has_begun)
                         return node_client_explain(command->client, error, &command->refused);
-                (void) error_set(&command->refused, error->kind,
-                                 "inplaced went away; what has begun goes on; try: systemctl "
-                                 "status inplaced");
+                (void) error_set(
+                        &command->refused, error->kind,
+                        "lost the connection to inplaced; restarts in progress continue; try: "
+                        "systemctl status inplaced");
                 break;
         default: (void) node_client_explain(command->client, error, &command->refused);
         }
@@ -391,7 +364,7 @@ static int run(RestartCommand *command) {
 }
 
 static int print_document(const RestartCommand *command) {
-        cleanup(json_put_p) json_object *tree = NULL;
+        cleanup(json_object_put_p) json_object *tree = NULL;
 
         if (options_wants_table(command->options))
                 return 0;
@@ -429,7 +402,7 @@ static void complain_of_undone(const RestartCommand *command) {
 
 static int conclude(const RestartCommand *command) {
         if (command->signal > 0) {
-                complain("interrupted; what has begun goes on, the rest is dropped");
+                complain("interrupted; restarts in progress continue, the others are canceled");
                 return EXIT_STATUS_SIGNAL + command->signal;
         }
         if (command->refused.kind == ERROR_NONE) {

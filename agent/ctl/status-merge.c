@@ -8,8 +8,9 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
-#include "agent/ctl/view.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/view/output.h"
 
 static size_t find_tag(json_object *tags, const char *tag) {
         size_t n = json_object_array_length(tags), i = 0;
@@ -45,7 +46,7 @@ static int merge_image(json_object *image, json_object *changes) {
         json_object_object_foreach(changes, key, value) {
                 if (tags && value == more)
                         continue;
-                if (!output_add(image, key, json_object_get(value)))
+                if (patch_add(image, key, json_object_get(value)) < 0)
                         return -ENOMEM;
         }
 
@@ -59,9 +60,8 @@ static int merge_images(json_object *images, json_object *changes) {
 
                 if (!json_object_is_type(change, json_type_object))
                         continue;
-                r = image                                               ? merge_image(image, change)
-                    : output_add(images, name, json_object_get(change)) ? 0
-                                                                        : -ENOMEM;
+                r = image ? merge_image(image, change)
+                          : patch_add(images, name, json_object_get(change));
                 if (r < 0)
                         return r;
         }
@@ -82,7 +82,7 @@ static int merge_part(json_object *part, json_object *changes, const char *name)
         json_object_object_foreach(changes, key, value) {
                 if (images && value == more)
                         continue;
-                if (!output_add(part, key, json_object_get(value)))
+                if (patch_add(part, key, json_object_get(value)) < 0)
                         return -ENOMEM;
         }
 
@@ -103,8 +103,7 @@ int status_merge(json_object *node_image, json_object *changes) {
                 int r;
 
                 r = is_part ? merge_part(part, value, images_of(key))
-                    : output_add(node_image, key, json_object_get(value)) ? 0
-                                                                          : -ENOMEM;
+                            : patch_add(node_image, key, json_object_get(value));
                 if (r < 0)
                         return r;
         }

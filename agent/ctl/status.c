@@ -10,22 +10,22 @@
 
 #include "agent/base/loop.h"
 #include "agent/base/sorted.h"
+#include "agent/ctl/ask.h"
 #include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
-#include "agent/ctl/failure.h"
 #include "agent/ctl/follow.h"
-#include "agent/ctl/format.h"
-#include "agent/ctl/status-rows.h"
-#include "agent/ctl/status-select.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/view/failure.h"
+#include "agent/view/format.h"
+#include "agent/view/live.h"
+#include "agent/view/output.h"
+#include "agent/view/status-rows.h"
+#include "agent/view/status-select.h"
+#include "agent/view/table.h"
+#include "agent/view/terminal.h"
 #include "proto/inplaced/v1/node.pb-c.h"
-
-static const RpcMethod status_method = {
-        .path = "/inplaced.v1.Node/GetStatus",
-        .reply = &inplaced__v1__get_status_response__descriptor,
-};
 
 #define PROGRESS_STEP 10 /* progress in percent that causes another line */
 #define ROWS_MIN 3
@@ -113,46 +113,48 @@ static int status_table_new(bool is_wide, Table **ret) {
         return table_new(columns, sizeof(columns) / sizeof(columns[0]), is_wide, ret);
 }
 
-static int print_table(const StatusRows *rows, size_t n, bool is_wide) {
+static int print_table(const StatusRows *rows, size_t n, bool is_wide, FILE *file) {
         cleanup(table_free_p) Table *table = NULL;
         int r;
 
         r = status_table_new(is_wide, &table);
         for (size_t i = 0; r >= 0 && i < n; i++)
                 r = status_table_add(table, &rows->items[i], is_wide);
-        return r < 0 ? r : table_print(table);
+        return r < 0 ? r : table_print_to(table, file);
 }
 
 /* Two or three lines about the node, and how many images follow. Without a runtime none is chosen; the address of the API server
  * may be "". */
 static int status_print_header(json_object *node_image, const StatusRows *rows,
-                               const Inplaced__V1__Runtime *runtime, const char *api_server) {
+                               const Inplaced__V1__Runtime *runtime, const char *api_server,
+                               FILE *file) {
         cleanup(free_p) char *counts = status_rows_count(rows);
         int r;
 
         if (!counts)
                 return -ENOMEM;
 
-        r = print_safe("Node %s, %s%s%s%s%s%s",
-                       json_get_text(json_get(node_image, "metadata", json_type_object), "name")
-                               ?: "",
-                       !runtime           ? "no container runtime"
-                       : runtime->name[0] ? runtime->name
-                                          : "an unknown runtime",
-                       runtime && runtime->version[0] ? " " : "", runtime ? runtime->version : "",
-                       runtime && runtime->endpoint[0] ? " at " : "",
-                       runtime ? runtime->endpoint : "",
-                       runtime && !runtime->ready ? ", not ready" : "");
+        r = print_safe_to(file, "Node %s, %s%s%s%s%s%s",
+                          json_get_text(json_get(node_image, "metadata", json_type_object), "name")
+                                  ?: "",
+                          !runtime           ? "no container runtime"
+                          : runtime->name[0] ? runtime->name
+                                             : "an unknown runtime",
+                          runtime && runtime->version[0] ? " " : "",
+                          runtime ? runtime->version : "",
+                          runtime && runtime->endpoint[0] ? " at " : "",
+                          runtime ? runtime->endpoint : "",
+                          runtime && !runtime->ready ? ", not ready" : "");
         if (r < 0)
                 return r;
 
         if (api_server[0]) {
-                r = print_safe("API server %s", api_server);
+                r = print_safe_to(file, "API server %s", api_server);
                 if (r < 0)
                         return r;
         }
 
-        return print_safe("Images: %s", counts);
+        return print_safe_to(file, "Images: %s", counts);
 }
 
 static int print_for_person(const Inplaced__V1__GetStatusResponse *reply, json_object *node_image,
@@ -163,9 +165,10 @@ static int print_for_person(const Inplaced__V1__GetStatusResponse *reply, json_o
 
         r = status_rows_read(node_image, &rows);
         if (r >= 0)
-                r = status_print_header(node_image, &rows, reply->runtime, reply->api_server);
+                r = status_print_header(node_image, &rows, reply->runtime, reply->api_server,
+                                        stdout);
         if (r >= 0)
-                r = print_table(&rows, rows.n_items, is_wide);
+                r = print_table(&rows, rows.n_items, is_wide, stdout);
         if (r < 0)
                 return r;
 
@@ -190,7 +193,7 @@ static int status_select_for(json_object *node_image, const Options *options, bo
 
 static int print_status(const void *message, const Options *options) {
         const Inplaced__V1__GetStatusResponse *reply = message;
-        cleanup(json_put_p) json_object *node_image = NULL;
+        cleanup(json_object_put_p) json_object *node_image = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
@@ -232,10 +235,11 @@ typedef struct StatusWatch {
         const Options *options;
         NodeClient *client;
         Follower *follower;
-        bool is_drawn; /* redraws the screen; else appends lines */
+        bool is_drawn; /* draws in place; else appends lines */
         bool is_wide;
         bool has_begun;
         Table *table; /* columns of the appended lines */
+        Live live;
         Line **lines; /* sorted by key */
         size_t n_lines;
         size_t n_allocated;
@@ -367,11 +371,11 @@ static int append(StatusWatch *watch, json_object *selected, const Event *event)
         return r < 0 ? r : table_print_more(watch->table);
 }
 
-/* Redraws the screen, with as many images as fit. */
-static int draw(const StatusWatch *watch, json_object *selected, const Event *event) {
-        size_t n_used = event->api_server[0] ? 5 : 4; /* with the cursor's line */
+/* Draws again, with as many images as the screen has room for. */
+static int draw(StatusWatch *watch, json_object *selected, const Event *event) {
         cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
-        size_t height, width, n_max, n;
+        size_t n_used, n_max, n;
+        FILE *frame;
         int r;
 
         r = status_rows_read(selected, &rows);
@@ -379,17 +383,21 @@ static int draw(const StatusWatch *watch, json_object *selected, const Event *ev
                 return r;
 
         status_rows_sort_by_urgency(&rows);
-        terminal_get_size(STDOUT_FILENO, &height, &width);
-        n_max = height > n_used + ROWS_MIN ? height - n_used : ROWS_MIN;
-        n = rows.n_items > n_max ? n_max - 1 : rows.n_items;
-
-        fputs("\x1b[H\x1b[J", stdout);
-        r = status_print_header(selected, &rows, event->runtime, event->api_server);
+        live_measure(&watch->live);
+        r = live_begin(&watch->live, 0, &frame);
         if (r >= 0)
-                r = print_table(&rows, n, watch->is_wide);
+                r = status_print_header(selected, &rows, event->runtime, event->api_server, frame);
+        if (r < 0)
+                return r;
+
+        /* With the table's heading and the cursor's line. */
+        n_used = live_count_rows(&watch->live) + 2;
+        n_max = watch->live.rows > n_used + ROWS_MIN ? watch->live.rows - n_used : ROWS_MIN;
+        n = rows.n_items > n_max ? n_max - 1 : rows.n_items;
+        r = print_table(&rows, n, watch->is_wide, frame);
         if (r >= 0 && n < rows.n_items)
-                r = print_safe("%zu more", rows.n_items - n);
-        return r;
+                r = print_safe_to(frame, "%zu more", rows.n_items - n);
+        return r < 0 ? r : live_end(&watch->live);
 }
 
 static int print_document(const StatusWatch *watch, json_object *selected) {
@@ -407,14 +415,15 @@ static int watch_end(StatusWatch *watch, int result) {
 static int on_changed(json_object *node_image, json_object *changes, const Event *event,
                       void *userdata) {
 
-        cleanup(json_put_p) json_object *selected = NULL;
+        cleanup(json_object_put_p) json_object *selected = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         StatusWatch *watch = userdata;
         int r;
 
         if (watch->is_over)
                 return 0;
-        if (json_object_deep_copy(watch->is_drawn ? node_image : changes, &selected, NULL) < 0)
+        selected = json_copy(watch->is_drawn ? node_image : changes);
+        if (!selected)
                 return -ENOMEM;
 
         /* A named image has to exist at first; its request may be withdrawn later. */
@@ -434,6 +443,13 @@ static int on_changed(json_object *node_image, json_object *changes, const Event
         return r < 0 ? r : fflush(stdout) == 0 ? 0 : -errno;
 }
 
+/* The next frame stands below the lines on stderr, where the cursor is then. */
+static void on_away(void *userdata) {
+        StatusWatch *watch = userdata;
+
+        live_leave(&watch->live);
+}
+
 static int on_refused(const Error *error, void *userdata) {
         complain("%s", error_message(error));
         return watch_end(userdata, EXIT_STATUS_FAILED);
@@ -449,6 +465,7 @@ static void watch_done(StatusWatch *watch) {
         follower_free(watch->follower);
         node_client_free(watch->client);
         table_free(watch->table);
+        live_done(&watch->live);
         for (size_t i = 0; i < watch->n_lines; i++)
                 line_free(watch->lines[i]);
         free(watch->lines);
@@ -475,10 +492,12 @@ static int status_watch(const Options *options) {
         if (watch.is_drawn)
                 (void) setvbuf(stdout, NULL, _IOFBF, SCREEN_SIZE);
 
+        live_init(&watch.live, stdout);
         r = follower_new(
                 &(FollowerOptions){
                         .client = watch.client,
                         .on_changed = on_changed,
+                        .on_away = on_away,
                         .on_refused = on_refused,
                         .userdata = &watch,
                 },
@@ -492,11 +511,17 @@ static int status_watch(const Options *options) {
         return r < 0 ? r : watch.result;
 }
 
+static const Question question = {
+        .method = { .path = "/inplaced.v1.Node/GetStatus",
+                    .reply = &inplaced__v1__get_status_response__descriptor },
+        .take = print_status,
+};
+
 int command_status(const Options *options) {
         Inplaced__V1__GetStatusRequest request = INPLACED__V1__GET_STATUS_REQUEST__INIT;
 
         if (options->watch)
                 return status_watch(options);
 
-        return node_ask(options, &status_method, &request.base, print_status, NULL);
+        return node_ask(&question, options, &request.base);
 }

@@ -7,15 +7,16 @@
 
 #include "agent/base/loop.h"
 #include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "agent/ctl/commands.h"
 #include "agent/ctl/follow.h"
-#include "agent/ctl/format.h"
-#include "agent/ctl/status-rows.h"
-#include "agent/ctl/status-select.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
-
-#define USEC_PER_SEC ((uint64_t) 1000000)
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/view/format.h"
+#include "agent/view/output.h"
+#include "agent/view/status-rows.h"
+#include "agent/view/status-select.h"
+#include "agent/view/terminal.h"
 
 /* An image to wait for. */
 typedef struct Target {
@@ -50,11 +51,8 @@ static int find_or_add(Wait *wait, const StatusRow *row, Target **ret) {
         cleanup(free_p) char *name = NULL;
         Target *targets;
 
-        if (asprintf(&name, "%s%s%s", row->image, strchr(row->tag, ':') ? "@" : ":", row->tag) <
-            0) {
-                name = NULL;
+        if (status_row_reference(row, &name) < 0)
                 return -ENOMEM;
-        }
 
         for (size_t i = 0; i < wait->n_targets; i++)
                 if (strcmp(wait->targets[i].name, name) == 0) {
@@ -144,8 +142,8 @@ static int update(Wait *wait, json_object *selected) {
 
         /* Requests of tags may be withdrawn if the user named the image without one. */
         if (rows.n_items < wait->n_targets) {
-                complain(
-                        "an image that is waited for is desired no longer; try: inplacectl status");
+                complain("an image that this command waits for is no longer desired; try: "
+                         "inplacectl status");
                 return wait_end(wait, EXIT_STATUS_FAILED);
         }
 
@@ -155,7 +153,7 @@ static int update(Wait *wait, json_object *selected) {
 static int on_changed(json_object *node_image, json_object *changes,
                       const Inplaced__V1__WatchEvent *event, void *userdata) {
 
-        cleanup(json_put_p) json_object *selected = NULL;
+        cleanup(json_object_put_p) json_object *selected = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         Wait *wait = userdata;
         const StatusSelection selection = {
@@ -166,7 +164,8 @@ static int on_changed(json_object *node_image, json_object *changes,
 
         if (wait->is_over)
                 return 0;
-        if (json_object_deep_copy(node_image, &selected, NULL) < 0)
+        selected = json_copy(node_image);
+        if (!selected)
                 return -ENOMEM;
 
         r = status_select(selected, &selection, &error);

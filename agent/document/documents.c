@@ -15,7 +15,9 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/utf8.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
 
 /* libyaml compares each directive of a document with all earlier ones, which would take minutes. */
 #define TAG_DIRECTIVES_MAX 64
@@ -193,8 +195,8 @@ static int read_values(const char *text, size_t size, Documents *documents, size
         tokener = json_tokener_new_ex(DOCUMENTS_DEPTH_MAX);
         if (!tokener)
                 return -ENOMEM;
-        json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS |
-                                                JSON_TOKENER_VALIDATE_UTF8);
+        json_tokener_set_flags(tokener,
+                               json_reading_flags(text, size) | JSON_TOKENER_ALLOW_TRAILING_CHARS);
 
         for (size_t i = skip_blanks(text, size, 0); i < size; i = skip_blanks(text, size, i)) {
                 struct json_object *value;
@@ -659,7 +661,7 @@ static int resolve_scalar(Builder *builder, const yaml_event_t *event, YamlType 
                               quote(tag, (char[QUOTE_SIZE]){ 0 }));
         if (*ret != type && *ret != YAML_TYPE_STRING &&
             !(*ret == YAML_TYPE_FLOAT && type == YAML_TYPE_INTEGER))
-                return refuse(builder, &event->start_mark, "%s is not what its tag says",
+                return refuse(builder, &event->start_mark, "%s does not fit its tag",
                               quote(text, (char[QUOTE_SIZE]){ 0 }));
         return 0;
 }
@@ -855,40 +857,6 @@ static int read_yaml(const char *text, size_t size, Documents *ret, Error *reter
         return 0;
 }
 
-/* Returns the size of the UTF-8 sequence at the start of the text, or 0 if there is none. */
-static size_t utf8_size(const unsigned char *text, size_t size) {
-        static const uint32_t smallest[] = { 0, 0, 0x80, 0x800, 0x10000 };
-        size_t n = text[0] < 0x80 ? 1 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : 4;
-        uint32_t code = text[0] & (0x7f >> n);
-
-        if (n == 1)
-                return 1;
-        if (text[0] < 0xc0 || text[0] > 0xf7 || n > size)
-                return 0;
-
-        for (size_t i = 1; i < n; i++) {
-                if ((text[i] & 0xc0) != 0x80)
-                        return 0;
-                code = code << 6 | (text[i] & 0x3f);
-        }
-
-        if (code < smallest[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
-                return 0;
-        return n;
-}
-
-static int check_utf8(const char *text, size_t size, Error *reterr) {
-        size_t n;
-
-        for (size_t i = 0; i < size; i += n) {
-                n = utf8_size((const unsigned char *) text + i, size - i);
-                if (n == 0)
-                        return refuse_at(text, i, "this is not UTF-8", reterr);
-        }
-
-        return 0;
-}
-
 static int check_directives(const char *text, size_t size, Error *reterr) {
         static const char directive[] = "%TAG";
         const char *at = text;
@@ -915,15 +883,16 @@ static bool may_be_json(const char *text, size_t size) {
 int documents_parse(const char *text, size_t size, Documents *ret, Error *reterr) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
         bool understood = false;
+        size_t n_valid;
         int r;
 
         if (size > DOCUMENTS_SIZE_MAX)
                 return error_set(reterr, ERROR_INVALID, "is larger than %zu MiB",
                                  DOCUMENTS_SIZE_MAX >> 20);
 
-        r = check_utf8(text, size, reterr);
-        if (r < 0)
-                return r;
+        n_valid = utf8_valid_size(text, size);
+        if (n_valid < size)
+                return refuse_at(text, n_valid, "this is not UTF-8", reterr);
 
         if (size >= 3 && memcmp(text, BYTE_ORDER_MARK, 3) == 0) {
                 text += 3;

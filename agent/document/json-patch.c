@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/rfc3339.h"
 #include "agent/document/json-cleanup.h"
 
 int patch_add(struct json_object *object, const char *key, struct json_object *value) {
-        if (value && json_object_object_add(object, key, value) == 0)
+        if (object && value && json_object_object_add(object, key, value) == 0)
                 return 0;
 
         json_object_put(value);
@@ -20,12 +22,34 @@ int patch_add_text(struct json_object *object, const char *key, const char *text
         return patch_add(object, key, json_object_new_string(text));
 }
 
+int patch_add_number(struct json_object *object, const char *key, uint64_t number) {
+        return patch_add(object, key, json_object_new_uint64(number));
+}
+
+int patch_add_bool(struct json_object *object, const char *key, bool value) {
+        return patch_add(object, key, json_object_new_boolean(value));
+}
+
+int patch_add_filled(struct json_object *object, const char *key, const char *text) {
+        return text && text[0] ? patch_add_text(object, key, text) : 0;
+}
+
+int patch_add_nonzero(struct json_object *object, const char *key, int64_t number) {
+        return number != 0 ? patch_add(object, key, json_object_new_int64(number)) : 0;
+}
+
+int patch_add_time(struct json_object *object, const char *key, int64_t time) {
+        char text[RFC3339_SIZE];
+
+        return time != 0 ? patch_add_text(object, key, rfc3339_format(time, text)) : 0;
+}
+
 int patch_add_null(struct json_object *object, const char *key) {
-        return json_object_object_add(object, key, NULL) == 0 ? 0 : -ENOMEM;
+        return object && json_object_object_add(object, key, NULL) == 0 ? 0 : -ENOMEM;
 }
 
 int patch_append(struct json_object *list, struct json_object *value) {
-        if (value && json_object_array_add(list, value) == 0)
+        if (list && value && json_object_array_add(list, value) == 0)
                 return 0;
 
         json_object_put(value);
@@ -35,12 +59,25 @@ int patch_append(struct json_object *list, struct json_object *value) {
 struct json_object *patch_wrap(const char *key, struct json_object *value) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
 
-        if (!object) {
-                json_object_put(value);
-                return NULL;
-        }
-
         return patch_add(object, key, value) < 0 ? NULL : take_ptr(object);
+}
+
+int patch_append_step(struct json_object *list, const char *op, const char *path,
+                      struct json_object *value) {
+        cleanup(json_object_put_p) json_object *owned = value;
+        cleanup(json_object_put_p) json_object *step = json_object_new_object();
+
+        if (!path || patch_add_text(step, "op", op) < 0 || patch_add_text(step, "path", path) < 0 ||
+            (strcmp(op, "remove") != 0 && patch_add(step, "value", take_ptr(owned)) < 0))
+                return -ENOMEM;
+
+        return patch_append(list, take_ptr(step));
+}
+
+struct json_object *json_copy(struct json_object *value) {
+        json_object *copy = NULL;
+
+        return json_object_deep_copy(value, &copy, NULL) < 0 ? NULL : copy;
 }
 
 static int merge_member(json_object *document, const char *key, json_object *value) {

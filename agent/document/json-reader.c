@@ -3,6 +3,7 @@
 #include "agent/document/json-reader.h"
 
 #include <errno.h>
+#include <json-c/json_c_version.h>
 #include <json-c/json_object.h>
 #include <json-c/json_tokener.h>
 #include <json-c/printbuf.h>
@@ -13,6 +14,10 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
+#include "agent/base/utf8.h"
+
+#define JSON_C_0_18 (18 << 8)
 
 /* Wipes the tokener, which keeps the last string it has read. */
 static void tokener_done(json_tokener **tokener) {
@@ -24,25 +29,45 @@ static void tokener_done(json_tokener **tokener) {
         json_tokener_free(*tokener);
 }
 
+int json_reading_flags(const char *text, size_t size) {
+        size_t i = 0;
+
+        if (json_c_version_num() != JSON_C_0_18)
+                return JSON_TOKENER_STRICT;
+        while (i < size && (unsigned char) text[i] < 0x80)
+                i++;
+        return i < size ? 0 : JSON_TOKENER_STRICT;
+}
+
 /* The error may repeat json-c's words, which are constant and quote nothing. */
 int json_parse_within(const char *text, size_t size, JsonLimits limits, struct json_object **ret,
                       Error *reterr) {
         cleanup(tokener_done) json_tokener *tokener = NULL;
         json_object *json;
         enum json_tokener_error error;
+        size_t n_valid;
 
         if (size > limits.size)
                 return error_set(reterr, ERROR_INVALID, "larger than %zu bytes", limits.size);
         if (size > 0 && memchr(text, '\0', size)) /* json-c takes it for the end */
                 return error_set(reterr, ERROR_INVALID, "not valid JSON: it has a NUL");
 
+        n_valid = utf8_valid_size(text, size);
+        if (n_valid < size)
+                return error_set(reterr, ERROR_INVALID, "not valid JSON at byte %zu: not UTF-8",
+                                 n_valid);
+
         tokener = json_tokener_new_ex((int) limits.depth);
         if (!tokener)
                 return -ENOMEM;
 
-        json_tokener_set_flags(tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
+        json_tokener_set_flags(tokener, json_reading_flags(text, size));
         json = json_tokener_parse_ex(tokener, text, (int) size);
         error = json_tokener_get_error(tokener);
+        if (error == json_tokener_success && json_tokener_get_parse_end(tokener) < size) {
+                json_object_put(json);
+                error = json_tokener_error_parse_unexpected;
+        }
         if (error == json_tokener_continue)
                 return error_set(reterr, ERROR_INVALID, "not valid JSON: it ends too early");
         if (error != json_tokener_success)
@@ -110,8 +135,17 @@ int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...) {
         return error_set(reterr, ERROR_INVALID, "%s", message);
 }
 
+static bool is_secret(const JsonPath *path) {
+        while (path && !path->is_secret)
+                path = path->parent;
+        return path;
+}
+
 int json_refuse_type(const JsonPath *path, struct json_object *value, const char *expected,
                      Error *reterr) {
+        if (is_secret(path))
+                return json_refuse(path, reterr, "expected %s", expected);
+
         switch (json_object_get_type(value)) {
         case json_type_null: return json_refuse(path, reterr, "expected %s, got nothing", expected);
         case json_type_object:
@@ -129,76 +163,88 @@ int json_refuse_type(const JsonPath *path, struct json_object *value, const char
                            json_object_get_string(value));
 }
 
+int json_check_type(struct json_object *value, const JsonPath *path, json_type type,
+                    Error *reterr) {
+        static const char *const expected[] = {
+                [json_type_boolean] = "true or false",
+                [json_type_int] = "an integer",
+                [json_type_object] = "an object",
+                [json_type_array] = "a list",
+                [json_type_string] = "a string (in quotes)",
+        };
+
+        return json_object_is_type(value, type)
+                       ? 0
+                       : json_refuse_type(path, value, expected[type], reterr);
+}
+
+int json_check_text(struct json_object *value, const JsonPath *path, size_t max, Error *reterr) {
+        size_t size = (size_t) json_object_get_string_len(value);
+        int r;
+
+        r = json_check_type(value, path, json_type_string, reterr);
+        if (r < 0)
+                return r;
+
+        if (strlen(json_object_get_string(value)) != size)
+                return json_refuse(path, reterr, "has a NUL in it");
+        if (size > max)
+                return json_refuse(path, reterr, "is longer than %zu bytes", max);
+        return 0;
+}
+
 static int read_member(struct json_object *object, const JsonPath *path, json_type type,
-                       const char *expected, struct json_object **ret, Error *reterr) {
+                       struct json_object **ret, Error *reterr) {
         struct json_object *value = NULL;
+        int r = 0;
 
         (void) json_object_object_get_ex(object, path->key, &value);
-        if (value && !json_object_is_type(value, type))
-                return json_refuse_type(path, value, expected, reterr);
-
-        *ret = value;
-        return 0;
+        if (value)
+                r = json_check_type(value, path, type, reterr);
+        if (r >= 0)
+                *ret = value;
+        return r;
 }
 
 int json_read_object(struct json_object *object, const JsonPath *path, const char *key,
                      struct json_object **ret, Error *reterr) {
         const JsonPath here = { .parent = path, .key = key };
 
-        return read_member(object, &here, json_type_object, "an object", ret, reterr);
+        return read_member(object, &here, json_type_object, ret, reterr);
 }
 
 int json_read_list(struct json_object *object, const JsonPath *path, const char *key,
                    struct json_object **ret, Error *reterr) {
         const JsonPath here = { .parent = path, .key = key };
 
-        return read_member(object, &here, json_type_array, "a list", ret, reterr);
+        return read_member(object, &here, json_type_array, ret, reterr);
 }
 
-int json_read_boolean(struct json_object *object, const JsonPath *path, const char *key, bool *ret,
-                      Error *reterr) {
-        const JsonPath here = { .parent = path, .key = key };
+static int read_text(struct json_object *object, const JsonPath *path, size_t max, const char **ret,
+                     Error *reterr) {
         struct json_object *value = NULL;
-        int r;
+        int r = 0;
 
-        r = read_member(object, &here, json_type_boolean, "true or false", &value, reterr);
-        if (r >= 0 && value)
-                *ret = json_object_get_boolean(value);
+        (void) json_object_object_get_ex(object, path->key, &value);
+        if (value)
+                r = json_check_text(value, path, max, reterr);
+        if (r >= 0)
+                *ret = json_object_get_string(value);
         return r;
 }
 
 int json_read_text(struct json_object *object, const JsonPath *path, const char *key,
                    const char **ret, Error *reterr) {
         const JsonPath here = { .parent = path, .key = key };
-        struct json_object *value = NULL;
-        int r;
 
-        r = read_member(object, &here, json_type_string, "a string (in quotes)", &value, reterr);
-        if (r < 0)
-                return r;
-
-        if (value &&
-            strlen(json_object_get_string(value)) != (size_t) json_object_get_string_len(value))
-                return json_refuse(&here, reterr, "has a NUL in it");
-
-        *ret = value ? json_object_get_string(value) : NULL;
-        return 0;
+        return read_text(object, &here, SIZE_MAX, ret, reterr);
 }
 
 int json_read_string(struct json_object *object, const JsonPath *path, const char *key,
                      const char **ret, Error *reterr) {
         const JsonPath here = { .parent = path, .key = key };
-        const char *text;
-        int r;
 
-        r = json_read_text(object, path, key, &text, reterr);
-        if (r < 0)
-                return r;
-        if (text && strlen(text) > JSON_STRING_SIZE_MAX)
-                return json_refuse(&here, reterr, "is longer than %d bytes", JSON_STRING_SIZE_MAX);
-
-        *ret = text;
-        return 0;
+        return read_text(object, &here, JSON_STRING_SIZE_MAX, ret, reterr);
 }
 
 int json_read_integer(struct json_object *object, const JsonPath *path, const char *key,
@@ -207,29 +253,12 @@ int json_read_integer(struct json_object *object, const JsonPath *path, const ch
         struct json_object *value = NULL;
         int r;
 
-        r = read_member(object, &here, json_type_int, "an integer", &value, reterr);
+        r = read_member(object, &here, json_type_int, &value, reterr);
         if (r < 0)
                 return r;
 
         if (value)
                 *ret = json_object_get_int64(value);
-        return 0;
-}
-
-int json_read_time(struct json_object *object, const JsonPath *path, const char *key, int64_t *ret,
-                   Error *reterr) {
-        const JsonPath here = { .parent = path, .key = key };
-        const char *text;
-        int r;
-
-        r = json_read_string(object, path, key, &text, reterr);
-        if (r < 0 || !text)
-                return r;
-
-        if (rfc3339_parse(text, ret) < 0)
-                return json_refuse(&here, reterr,
-                                   "expected a time such as 2026-01-31T12:00:00Z, got %s",
-                                   quote(text, (char[QUOTE_SIZE]){ 0 }));
         return 0;
 }
 
@@ -262,9 +291,25 @@ bool json_is(struct json_object *object, const char *key, const char *text) {
         return value && strcmp(value, text) == 0;
 }
 
+struct json_object *json_find(struct json_object *list, const char *key, const char *text) {
+        size_t n = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+
+        for (size_t i = 0; i < n; i++)
+                if (json_is(json_object_array_get_idx(list, i), key, text))
+                        return json_object_array_get_idx(list, i);
+
+        return NULL;
+}
+
 const char *json_to_text(struct json_object *value) {
         return json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN |
                                                              JSON_C_TO_STRING_NOSLASHESCAPE);
+}
+
+int json_copy_text(struct json_object *value, char **ret) {
+        const char *text = value ? json_to_text(value) : NULL;
+
+        return text ? text_copy(text, ret) : -ENOMEM;
 }
 
 int64_t json_get_integer(struct json_object *object, const char *key) {

@@ -24,6 +24,7 @@ typedef struct JsonPath {
         const struct JsonPath *parent;
         const char *key; /* key of a member, or NULL for an item of a list */
         size_t index;
+        bool is_secret; /* errors repeat no value of it, nor of its members */
 } JsonPath;
 
 /* Parses one JSON value in UTF-8, which need not end with a NUL. The caller owns *ret, which is
@@ -37,6 +38,10 @@ typedef struct JsonLimits {
 
 #define JSON_LIMITS ((JsonLimits){ .size = INT_MAX, .depth = 32 }) /* limits of json_parse() */
 
+/* Returns the flags with which json-c reads a text that is UTF-8. They are strict, except where the
+ * strict mode of version 0.18 takes all but ASCII for control characters (json-c#875). */
+int json_reading_flags(const char *text, size_t size);
+
 /* The same within narrower limits. */
 int json_parse_within(const char *text, size_t size, JsonLimits limits, struct json_object **ret,
                       Error *reterr);
@@ -48,6 +53,11 @@ int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...)
 /* Refuses a value because of its type, e.g. because it is not "an integer". */
 int json_refuse_type(const JsonPath *path, struct json_object *value, const char *expected,
                      Error *reterr);
+
+/* Refuse a value of another type, and a text with a NUL in it or of more than max bytes. */
+int json_check_type(struct json_object *value, const JsonPath *path, enum json_type type,
+                    Error *reterr);
+int json_check_text(struct json_object *value, const JsonPath *path, size_t max, Error *reterr);
 
 /* Each reads one member of an object whose path is given. Results are borrowed from the object.
  * Without the member, *ret is NULL; an integer is left as it was. */
@@ -62,10 +72,6 @@ int json_read_text(struct json_object *object, const JsonPath *path, const char 
 int json_read_integer(struct json_object *object, const JsonPath *path, const char *key,
                       int64_t *ret, Error *reterr);
 
-/* Leaves *ret as it was without the member. */
-int json_read_boolean(struct json_object *object, const JsonPath *path, const char *key, bool *ret,
-                      Error *reterr);
-
 /* The following functions read values that may be missing or of any type, such as the agent's own:
  * they return NULL or 0 then. Anything but an object has no members. A text with a NUL in it does
  * not count; an empty one does. */
@@ -75,12 +81,13 @@ const char *json_get_text(struct json_object *object, const char *key);
 const char *json_get_filled(struct json_object *object, const char *key);
 /* Whether the member is this text. */
 bool json_is(struct json_object *object, const char *key, const char *text);
+/* Returns the first item of a list whose member is this text. */
+struct json_object *json_find(struct json_object *list, const char *key, const char *text);
 int64_t json_get_integer(struct json_object *object, const char *key);
 int64_t json_get_time(struct json_object *object, const char *key);
 
 /* Returns the text to send; borrowed from the value. NULL: no memory. */
 const char *json_to_text(struct json_object *value);
 
-/* Reads a time as Kubernetes writes it (RFC 3339), in seconds since the epoch. */
-int json_read_time(struct json_object *object, const JsonPath *path, const char *key, int64_t *ret,
-                   Error *reterr);
+/* The same, for the caller to own; value: NULL is no memory, too. */
+int json_copy_text(struct json_object *value, char **ret);

@@ -34,35 +34,35 @@ void unknown_keys_done(UnknownKeys *unknown) {
         *unknown = UNKNOWN_KEYS_INIT;
 }
 
-static const KnownKey *find_known(const KnownKey *known, const char *key) {
-        for (; known->name; known++)
-                if (strcmp(known->name, "*") == 0 || strcmp(known->name, key) == 0 ||
-                    (known->is_any_case && strcasecmp(known->name, key) == 0))
+static const JsonField *find_known(const JsonField *known, const char *key) {
+        for (; known->key; known++)
+                if (strcmp(known->key, "*") == 0 || strcmp(known->key, key) == 0 ||
+                    (known->is_any_case && strcasecmp(known->key, key) == 0))
                         return known;
 
         return NULL;
 }
 
-static const char *find_likely(const KnownKey *known, const char *key) {
+static const char *find_likely(const JsonField *known, const char *key) {
         Suggestion suggestion = suggest_for(key);
 
-        for (; known->name; known++)
-                suggest(&suggestion, known->name);
+        for (; known->key; known++)
+                suggest(&suggestion, known->key);
         return suggestion.word;
 }
 
 /* Returns "tags, pullSecrets, sandboxConfig", or NULL if there are too many. */
-static int list_known(const KnownKey *known, char **ret) {
+static int list_known(const JsonField *known, char **ret) {
         cleanup(free_p) char *list = NULL;
 
-        for (size_t n = 0; known->name; known++, n++) {
+        for (size_t n = 0; known->key; known++, n++) {
                 char *longer;
 
                 if (n == LISTED_MAX) {
                         *ret = NULL;
                         return 0;
                 }
-                if (asprintf(&longer, "%s%s%s", list ?: "", list ? ", " : "", known->name) < 0)
+                if (asprintf(&longer, "%s%s%s", list ?: "", list ? ", " : "", known->key) < 0)
                         return -ENOMEM;
 
                 free(list);
@@ -74,7 +74,7 @@ static int list_known(const KnownKey *known, char **ret) {
 }
 
 /* Writes the message, without the line number. */
-static int describe(const Walk *walk, const JsonPath *path, const KnownKey *known, Error *ret) {
+static int describe(const Walk *walk, const JsonPath *path, const JsonField *known, Error *ret) {
         const JsonPath alone = { .key = path->key };
         const char *likely = find_likely(known, path->key);
         cleanup(free_p) char *list = NULL;
@@ -108,7 +108,7 @@ int unknown_keys_add(UnknownKeys *unknown, const char *text) {
         return unknown->texts[unknown->n_texts++] ? 0 : -ENOMEM;
 }
 
-static int report(Walk *walk, const JsonPath *path, const KnownKey *known, unsigned line) {
+static int report(Walk *walk, const JsonPath *path, const JsonField *known, unsigned line) {
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(free_p) char *text = NULL;
         int r;
@@ -126,7 +126,7 @@ static int report(Walk *walk, const JsonPath *path, const KnownKey *known, unsig
 
 /* Visits each key, also where all of them are known, to keep count of the lines. */
 static int check_value(Walk *walk, struct json_object *value, const JsonPath *path,
-                       const KnownKey *known) {
+                       const JsonField *known) {
         int r = 0;
 
         if (json_object_is_type(value, json_type_array))
@@ -139,7 +139,7 @@ static int check_value(Walk *walk, struct json_object *value, const JsonPath *pa
 
         json_object_object_foreach(value, key, member) {
                 const JsonPath here = { .parent = path, .key = key };
-                const KnownKey *found = known ? find_known(known, key) : NULL;
+                const JsonField *found = known ? find_known(known, key) : NULL;
                 unsigned line = *walk->line++;
 
                 if (known && !found) {
@@ -148,7 +148,7 @@ static int check_value(Walk *walk, struct json_object *value, const JsonPath *pa
                                 return r;
                 }
 
-                r = check_value(walk, member, &here, found ? found->members : NULL);
+                r = check_value(walk, member, &here, found ? found->fields : NULL);
                 if (r < 0)
                         return r;
         }
@@ -157,7 +157,7 @@ static int check_value(Walk *walk, struct json_object *value, const JsonPath *pa
 }
 
 int known_keys_check(const Documents *documents,
-                     const KnownKey *(*known_in)(struct json_object *document), bool is_secret,
+                     const JsonField *(*known_in)(struct json_object *document), bool is_secret,
                      UnknownKeys *ret) {
         cleanup(walk_done) Walk walk = { .line = documents->lines, .is_secret = is_secret };
         int r = 0;

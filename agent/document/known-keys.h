@@ -12,16 +12,9 @@
 #include <stdbool.h>
 
 #include "agent/document/documents.h"
+#include "agent/document/json-fields.h"
 
 #define UNKNOWN_KEYS_MAX 64 /* texts of one file */
-
-/* A known key of an object. An array of these ends with a key without a name. */
-typedef struct KnownKey {
-        const char *name; /* "*": any */
-        /* Keys of its object, or of each object of its list; NULL: any. */
-        const struct KnownKey *members;
-        bool is_any_case;
-} KnownKey;
 
 /* Each text is one line that does not name the file: "line 4: spec.image: unknown key, ignored; did
  * you mean images?". Owned. */
@@ -33,10 +26,11 @@ typedef struct UnknownKeys {
 
 #define UNKNOWN_KEYS_INIT ((UnknownKeys){ .texts = NULL })
 
-/* known_in() returns the keys of a document, or NULL for one that is not checked. is_secret: keys
+/* known_in() returns the keys of a document, or NULL for one that is not checked. A key "*" is any; without
+ * fields of its own, the keys of a key's object, or of each object of its list, may be any. is_secret: keys
  * may hold passwords, so only keys that resemble a known one are named. */
 int known_keys_check(const Documents *documents,
-                     const KnownKey *(*known_in)(struct json_object *document), bool is_secret,
+                     const JsonField *(*known_in)(struct json_object *document), bool is_secret,
                      UnknownKeys *ret);
 
 /* Adds another line; the text is copied. */

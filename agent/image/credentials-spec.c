@@ -285,27 +285,27 @@ int credentials_spec_parse_config(const char *text, size_t size, CredentialsSpec
 }
 
 /* clang-format off */
-static const KnownKey entry_keys[] = {
-        { .name = "username",      .is_any_case = true },
-        { .name = "password",      .is_any_case = true },
-        { .name = "auth",          .is_any_case = true },
-        { .name = "email",         .is_any_case = true },
-        { .name = "identitytoken", .is_any_case = true },
-        { .name = "registrytoken", .is_any_case = true },
-        { .name = NULL },
+static const JsonField entry_keys[] = {
+        { .key = "username",      .is_any_case = true },
+        { .key = "password",      .is_any_case = true },
+        { .key = "auth",          .is_any_case = true },
+        { .key = "email",         .is_any_case = true },
+        { .key = "identitytoken", .is_any_case = true },
+        { .key = "registrytoken", .is_any_case = true },
+        { .key = NULL },
 };
 
-static const KnownKey map_keys[] = { { .name = "*", .members = entry_keys }, { .name = NULL } };
+static const JsonField map_keys[] = { { .key = "*", .fields = entry_keys }, { .key = NULL } };
 
 /* docker keeps other settings in its file as well. */
-static const KnownKey config_keys[] = {
-        { .name = "auths", .members = map_keys },
-        { .name = "*" },
-        { .name = NULL },
+static const JsonField config_keys[] = {
+        { .key = "auths", .fields = map_keys },
+        { .key = "*" },
+        { .key = NULL },
 };
 /* clang-format on */
 
-static const KnownKey *known_in(json_object *document) {
+static const JsonField *known_in(json_object *document) {
         return json_get(document, "auths", json_type_object) ? config_keys : map_keys;
 }
 

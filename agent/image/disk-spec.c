@@ -79,9 +79,8 @@ int disk_floor_parse(const char *text, DiskFloor *ret, Error *reterr) {
             (second && (!read_part(second, strlen(second), &floor) || floor.percent == 0 ||
                         floor.bytes == 0)))
                 return error_set(reterr, ERROR_INVALID,
-                                 "%s is not how much of the disk stays free: write it as 5GB, "
-                                 "10%%, or 15%%,5GB for the lesser of both; at most %d%%; 0 for no "
-                                 "floor",
+                                 "%s is no amount of disk space to keep free: write 5GB, 10%%, or "
+                                 "15%%,5GB for the lesser of both; at most %d%%; 0 for no floor",
                                  quote(text, quoted), PERCENT_MAX);
 
         *ret = floor;

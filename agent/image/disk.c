@@ -36,7 +36,7 @@ struct DiskGuard {
 
 DEFINE_CLEANUP(DiskGuard *, disk_guard_free)
 
-static int disk_guard_see(const DiskGuard *guard, const char *path, DiskSpace *ret) {
+static int disk_guard_stat(const DiskGuard *guard, const char *path, DiskSpace *ret) {
         cleanup(free_p) char *seen = NULL;
         struct statvfs disk;
 
@@ -62,14 +62,14 @@ static bool disk_guard_has_overlay(const DiskGuard *guard) {
                root.f_type == OVERLAYFS_SUPER_MAGIC;
 }
 
-static int disk_guard_see_own_root(const DiskGuard *guard, char **path, DiskSpace *ret) {
+static int disk_guard_stat_own_root(const DiskGuard *guard, char **path, DiskSpace *ret) {
         char *text = strdup(OWN_ROOT);
         int r;
 
         if (!text)
                 return -ENOMEM;
 
-        r = disk_guard_see(guard, "/", ret);
+        r = disk_guard_stat(guard, "/", ret);
         free(*path);
         *path = text;
         return r;
@@ -89,14 +89,14 @@ int disk_guard_measure(const DiskGuard *guard, DiskSpace *ret, char **ret_path) 
         if (!path)
                 return -ENOMEM;
 
-        r = disk_guard_see(guard, path, ret);
+        r = disk_guard_stat(guard, path, ret);
         snapshotter = strstr(path, SNAPSHOTTER_PREFIX);
         if (r == -ENOENT && snapshotter) {
                 path[snapshotter - path] = '\0';
-                r = disk_guard_see(guard, path, ret);
+                r = disk_guard_stat(guard, path, ret);
         }
         if (r < 0 && r != -ENOMEM && disk_guard_has_overlay(guard))
-                r = disk_guard_see_own_root(guard, &path, ret);
+                r = disk_guard_stat_own_root(guard, &path, ret);
         if (r == -ENOMEM)
                 free(path);
         else
@@ -179,7 +179,8 @@ static int disk_guard_admit(DiskGuard *guard) {
         int r = 0;
 
         if (guard->is_low)
-                log_info(guard->log, NULL, "There is room for images again, pulls go on.");
+                log_info(guard->log, NULL,
+                         "There is enough free disk space again, pulls continue.");
         guard->is_low = false;
         while (last->next)
                 last = last->next;

@@ -386,6 +386,10 @@ int image_ref_canonical_reference(const ImageRef *ref, char **ret) {
                            separator(ref), image_ref_tag_or_digest(ref));
 }
 
+int image_ref_join(const char *name, const char *tag, char **ret) {
+        return text_format(ret, "%s%c%s", name, strchr(tag, ':') ? '@' : ':', tag);
+}
+
 /* Returns the digits of an ID, or any other text unchanged. */
 static Slice id_digits(const char *text) {
         Slice id = slice(text);

@@ -60,12 +60,16 @@ int image_ref_parse(const char *text, ShortNames short_names, ImageRef *ret, Err
 int image_ref_from_node_image(const char *name, const char *tag, ShortNames short_names,
                               ImageRef *ret, Error *reterr);
 
+/* Writes such an entry as one text: "nginx:1.25", "nginx@sha256:...". */
+int image_ref_join(const char *name, const char *tag, char **ret);
+
 /* The digest, or the tag if there is none: the tag field of a NodeImage. */
 const char *image_ref_tag_or_digest(const ImageRef *ref);
 
 bool image_ref_equal(const ImageRef *a, const ImageRef *b);
 
-/* Whether the runtime chooses the registry. */
+/* Whether the runtime chooses the registry. Such a pull is anonymous, because each registry that the
+ * runtime searches would get the password. */
 bool image_ref_is_searched(const ImageRef *ref);
 
 /* Whether a searched name may stand for this full one: its repository ends with the name, and tag

@@ -10,7 +10,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
-#include "agent/document/json-reader.h"
+#include "agent/document/json-fields.h"
 
 #define GROUP "apps.kruise.io"
 
@@ -34,67 +34,32 @@ static inline void spec_done(Spec *spec) {
         desired_images_done(&spec->desired_images);
 }
 
-static int check_item(struct json_object *item, const JsonPath *path, Error *reterr) {
-        return json_object_is_type(item, json_type_object)
-                       ? 0
-                       : json_refuse_type(path, item, "an object", reterr);
-}
+static int read_pairs(struct json_object *pairs, const JsonPath *path,
+                      int (*add)(DesiredImage *desired, const char *key, const char *value),
+                      DesiredImage *desired, Error *reterr) {
+        int r = 0;
 
-static int parse_secrets(struct json_object *image, const JsonPath *path, DesiredImage *desired,
-                         Error *reterr) {
-        const JsonPath list_path = { .parent = path, .key = "pullSecrets" };
-        struct json_object *list;
-        int r;
-
-        r = json_read_list(image, path, list_path.key, &list, reterr);
-
-        for (size_t i = 0; r >= 0 && list && i < json_object_array_length(list); i++) {
-                const JsonPath item_path = { .parent = &list_path, .index = i };
-                struct json_object *item = json_object_array_get_idx(list, i);
-                const char *namespace, *name;
-
-                r = check_item(item, &item_path, reterr)
-                            ?: json_read_string(item, &item_path, "namespace", &namespace, reterr)
-                            ?: json_read_string(item, &item_path, "name", &name, reterr);
-                if (r < 0)
-                        return r;
-
-                if (!name || !*name)
-                        return json_refuse(&item_path, reterr, "has no name");
-                r = desired_image_add_secret(desired, namespace, name);
-        }
-
-        return r;
-}
-
-static int parse_pairs(struct json_object *config, const JsonPath *path, const char *key,
-                       int (*add)(DesiredImage *desired, const char *key, const char *value),
-                       DesiredImage *desired, Error *reterr) {
-        const JsonPath pairs_path = { .parent = path, .key = key };
-        struct json_object *pairs;
-        int r;
-
-        r = json_read_object(config, path, key, &pairs, reterr);
-        if (r < 0 || !pairs)
-                return r;
-
+        if (!pairs)
+                return 0;
         if (json_object_object_length(pairs) > PAIRS_MAX)
-                return json_refuse(&pairs_path, reterr, "more than %d members", PAIRS_MAX);
+                return json_refuse(path, reterr, "more than %d members", PAIRS_MAX);
 
         json_object_object_foreach(pairs, name, member) {
                 const char *value;
 
                 (void) member;
-                r = json_read_text(pairs, &pairs_path, name, &value, reterr);
-                if (r < 0)
-                        return r;
-
-                r = add(desired, name, value ?: "");
+                r = json_read_text(pairs, path, name, &value, reterr);
+                r = r < 0 ? r : add(desired, name, value ?: "");
                 if (r < 0)
                         return r;
         }
 
         return 0;
+}
+
+static int read_labels(struct json_object *labels, const JsonPath *path, void *ret,
+                       const void *context, Error *reterr) {
+        return read_pairs(labels, path, desired_image_add_label, ret, reterr);
 }
 
 /* The API server drops unknown members, but keeps annotations. */
@@ -104,178 +69,111 @@ static void read_annotations(DesiredImage *desired) {
                         desired->is_complete = strcmp(desired->annotations[i].value, "true") == 0;
 }
 
-static int parse_sandbox_config(struct json_object *image, const JsonPath *path,
-                                DesiredImage *desired, Error *reterr) {
-        const JsonPath config_path = { .parent = path, .key = "sandboxConfig" };
-        struct json_object *config;
+static int read_all_annotations(struct json_object *annotations, const JsonPath *path, void *ret,
+                                const void *context, Error *reterr) {
         int r;
 
-        r = json_read_object(image, path, config_path.key, &config, reterr);
-        if (r < 0 || !config)
-                return r;
-
-        r = parse_pairs(config, &config_path, "labels", desired_image_add_label, desired, reterr);
-        if (r < 0)
-                return r;
-
-        r = parse_pairs(config, &config_path, "annotations", desired_image_add_annotation, desired,
-                        reterr);
+        r = read_pairs(annotations, path, desired_image_add_annotation, ret, reterr);
         if (r >= 0)
-                read_annotations(desired);
+                read_annotations(ret);
         return r;
 }
 
-/* Reads the members that the spec has once per image: pull secrets and sandbox config. */
-static int desired_spec_read_shared(struct json_object *image, const JsonPath *path,
-                                    DesiredImage *desired, Error *reterr) {
-        int r;
-
-        r = parse_secrets(image, path, desired, reterr);
-        if (r < 0)
-                return r;
-
-        return parse_sandbox_config(image, path, desired, reterr);
-}
-
-static int parse_owner(struct json_object *item, const JsonPath *path, DesiredImage *desired,
+static int read_policy(const char *text, const JsonPath *path, void *ret, const void *context,
                        Error *reterr) {
-        const char *texts[7];
-        static const char *const keys[] = { "apiVersion", "kind", "namespace",
-                                            "name",       "uid",  "resourceVersion",
-                                            "fieldPath" };
-        int r;
+        const Spec *spec = context;
+        PullPolicy *policy = ret;
 
-        r = check_item(item, path, reterr);
-        for (size_t i = 0; r >= 0 && i < sizeof(keys) / sizeof(keys[0]); i++)
-                r = json_read_string(item, path, keys[i], &texts[i], reterr);
-        if (r < 0)
-                return r;
-
-        return desired_image_add_owner(desired, &(OwnerRef){
-                                                        .api_version = (char *) texts[0],
-                                                        .kind = (char *) texts[1],
-                                                        .namespace = (char *) texts[2],
-                                                        .name = (char *) texts[3],
-                                                        .uid = (char *) texts[4],
-                                                        .resource_version = (char *) texts[5],
-                                                        .field_path = (char *) texts[6],
-                                                });
-}
-
-static int parse_owners(struct json_object *item, const JsonPath *path, DesiredImage *desired,
-                        Error *reterr) {
-        const JsonPath list_path = { .parent = path, .key = "ownerReferences" };
-        struct json_object *list;
-        int r;
-
-        r = json_read_list(item, path, list_path.key, &list, reterr);
-
-        for (size_t i = 0; r >= 0 && list && i < json_object_array_length(list); i++)
-                r = parse_owner(json_object_array_get_idx(list, i),
-                                &(JsonPath){ .parent = &list_path, .index = i }, desired, reterr);
-
-        return r;
-}
-
-/* No limit in the object may overflow once it is counted in microseconds. */
-static int read_number(struct json_object *policy, const JsonPath *path, const char *key,
-                       int64_t smallest, int64_t otherwise, int64_t *ret, Error *reterr) {
-        int64_t number = otherwise;
-        int r;
-
-        r = json_read_integer(policy, path, key, &number, reterr);
-        if (r < 0)
-                return r;
-
-        if (number < smallest)
-                number = otherwise;
-        *ret = number < INT32_MAX ? number : INT32_MAX;
-        return 0;
-}
-
-static int parse_limits(struct json_object *item, const JsonPath *path, DesiredImage *desired,
-                        Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "pullPolicy" };
-        struct json_object *policy;
-        int r;
-
-        r = json_read_object(item, path, here.key, &policy, reterr);
-        if (r < 0 || !policy)
-                return r;
-
-        return read_number(policy, &here, "timeoutSeconds", 1, DESIRED_IMAGE_TIMEOUT_SEC_DEFAULT,
-                           &desired->timeout_sec, reterr)
-               ?: read_number(policy, &here, "backoffLimit", 0, desired->backoff_limit,
-                              &desired->backoff_limit, reterr)
-               ?: read_number(policy, &here, "activeDeadlineSeconds", 0, DESIRED_IMAGE_NO_LIMIT,
-                              &desired->active_deadline_sec, reterr)
-               ?: read_number(policy, &here, "ttlSecondsAfterFinished", 0, DESIRED_IMAGE_NO_LIMIT,
-                              &desired->ttl_sec, reterr);
-}
-
-static int parse_policy(struct json_object *item, const JsonPath *path, bool is_lenient,
-                        DesiredImage *desired, Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "imagePullPolicy" };
-        const char *policy;
-        int r;
-
-        r = json_read_string(item, path, here.key, &policy, reterr);
-        if (r < 0)
-                return r;
-
-        if (policy && strcmp(policy, "IfNotPresent") == 0)
-                desired->policy = PULL_POLICY_IF_NOT_PRESENT;
-        else if (!policy || !*policy || strcmp(policy, "Always") == 0 || is_lenient)
-                desired->policy = PULL_POLICY_ALWAYS;
+        if (text && strcmp(text, "IfNotPresent") == 0)
+                *policy = PULL_POLICY_IF_NOT_PRESENT;
+        else if (!text || strcmp(text, "Always") == 0 || spec->skipped)
+                *policy = PULL_POLICY_ALWAYS;
         else
-                return json_refuse(&here, reterr, "expected Always or IfNotPresent, got %s",
-                                   quote(policy, (char[QUOTE_SIZE]){ 0 }));
+                return json_refuse(path, reterr, "expected Always or IfNotPresent, got %s",
+                                   quote(text, (char[QUOTE_SIZE]){ 0 }));
         return 0;
 }
 
-static int parse_version(struct json_object *item, const JsonPath *path, DesiredImage *desired,
-                         Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "version" };
-        int r;
+static int read_version(struct json_object *value, const JsonPath *path, void *ret,
+                        const void *context, Error *reterr) {
+        int64_t *version = ret;
 
-        r = json_read_integer(item, path, here.key, &desired->version, reterr);
-        if (r < 0)
-                return r;
-        if (desired->version < 0)
-                return json_refuse(&here, reterr, "expected zero or more, got %lld",
-                                   (long long) desired->version);
-        return 0;
+        if (value)
+                *version = json_object_get_int64(value);
+        return *version >= 0 ? 0
+                             : json_refuse(path, reterr, "expected zero or more, got %lld",
+                                           (long long) *version);
 }
 
-/* Reads the fields of one tag, first its name. Lenient: an unknown policy is Always. After a
- * refusal, the desired image has the fields that were read before. */
-static int desired_spec_read_tag(struct json_object *item, const JsonPath *path, bool is_lenient,
-                                 DesiredImage *desired, Error *reterr) {
-        const char *tag;
-        int r;
+/* clang-format off */
+static const JsonField secret_fields[] = {
+        { "namespace", JSON_STRING, .offset = offsetof(SecretRef, namespace) },
+        { "name", JSON_STRING, .offset = offsetof(SecretRef, name), .is_required = true },
+        { .key = NULL },
+};
 
-        r = check_item(item, path, reterr);
-        if (r < 0)
-                return r;
-        r = json_read_string(item, path, "tag", &tag, reterr);
-        if (r < 0)
-                return r;
-        if (!tag || !*tag)
-                return json_refuse(path, reterr, "has no tag");
+static const JsonField sandbox_fields[] = {
+        { "labels", JSON_OBJECT, .on_value = read_labels },
+        { "annotations", JSON_OBJECT, .on_value = read_all_annotations },
+        { .key = NULL },
+};
 
-        free(desired->tag);
-        desired->tag = strdup(tag);
-        if (!desired->tag)
-                return -ENOMEM;
+static const JsonField owner_fields[] = {
+        { "apiVersion", JSON_STRING, .offset = offsetof(OwnerRef, api_version) },
+        { "kind", JSON_STRING, .offset = offsetof(OwnerRef, kind) },
+        { "namespace", JSON_STRING, .offset = offsetof(OwnerRef, namespace) },
+        { "name", JSON_STRING, .offset = offsetof(OwnerRef, name) },
+        { "uid", JSON_STRING, .offset = offsetof(OwnerRef, uid) },
+        { "resourceVersion", JSON_STRING, .offset = offsetof(OwnerRef, resource_version) },
+        { "fieldPath", JSON_STRING, .offset = offsetof(OwnerRef, field_path) },
+        { .key = NULL },
+};
 
-        /* The version and the owners are needed even if the rest has a fault, to report it. */
-        return parse_version(item, path, desired, reterr)
-               ?: parse_owners(item, path, desired, reterr)
-               ?: json_read_time(item, path, "createdAt", &desired->created_at, reterr)
-               ?: parse_policy(item, path, is_lenient, desired, reterr)
-               ?: json_read_boolean(item, path, "complete", &desired->is_complete, reterr)
-               ?: parse_limits(item, path, desired, reterr);
-}
+/* A limit must not overflow when it is counted in microseconds. */
+#define LIMIT(key, member, smallest) \
+        { key, JSON_INTEGER, .offset = offsetof(DesiredImage, member), .min = smallest, .max = INT32_MAX }
+
+static const JsonField policy_fields[] = {
+        LIMIT("timeoutSeconds", timeout_sec, 1),
+        LIMIT("backoffLimit", backoff_limit, 0),
+        LIMIT("activeDeadlineSeconds", active_deadline_sec, 0),
+        LIMIT("ttlSecondsAfterFinished", ttl_sec, 0),
+        { .key = NULL },
+};
+
+/* The version and the owners are needed even if the rest has a fault, to report it. */
+static const JsonField tag_fields[] = {
+        { "tag", JSON_STRING, .offset = offsetof(DesiredImage, tag), .is_required = true },
+        { "version", JSON_INTEGER, .offset = offsetof(DesiredImage, version), .on_value = read_version },
+        { "ownerReferences", JSON_LIST, .offset = offsetof(DesiredImage, owners), .fields = owner_fields,
+          .item_size = sizeof(OwnerRef), .n_offset = offsetof(DesiredImage, n_owners) },
+        { "createdAt", JSON_TIME, .offset = offsetof(DesiredImage, created_at) },
+        { "imagePullPolicy", JSON_WORD, .offset = offsetof(DesiredImage, policy), .on_text = read_policy },
+        { "complete", JSON_BOOLEAN, .offset = offsetof(DesiredImage, is_complete) },
+        { "pullPolicy", JSON_OBJECT, .fields = policy_fields },
+        { .key = NULL },
+};
+
+/* Only requests through the socket have this limit; the state file keeps it. */
+static const JsonField own_policy_fields[] = {
+        LIMIT("refusalLimit", refusal_limit, 0),
+        { .key = NULL },
+};
+
+static const JsonField own_tag_fields[] = {
+        { "pullPolicy", JSON_OBJECT, .fields = own_policy_fields },
+        { .key = NULL },
+};
+
+/* Members that the spec has once per image; tags are read one by one. */
+static const JsonField image_fields[] = {
+        { .key = "tags", .fields = tag_fields },
+        { "pullSecrets", JSON_LIST, .offset = offsetof(DesiredImage, secrets), .fields = secret_fields,
+          .item_size = sizeof(SecretRef), .n_offset = offsetof(DesiredImage, n_secrets) },
+        { "sandboxConfig", JSON_OBJECT, .fields = sandbox_fields },
+        { .key = NULL },
+};
+/* clang-format on */
 
 static int refuse_kind(const char *kind, Error *reterr) {
         static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -412,15 +310,6 @@ static int check_duplicates(Spec *spec, size_t n_before, const JsonPath *path, E
         return r;
 }
 
-/* Only requests through the socket have this limit; the state file keeps it. */
-static int read_refusal_limit(struct json_object *item, const JsonPath *path, DesiredImage *desired,
-                              Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "pullPolicy" };
-
-        return read_number(json_get(item, here.key, json_type_object), &here, "refusalLimit", 0,
-                           DESIRED_IMAGE_NO_LIMIT, &desired->refusal_limit, reterr);
-}
-
 static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
                      const DesiredImage *template, Error *reterr) {
         cleanup(desired_image_done) DesiredImage desired = { .name = NULL };
@@ -431,9 +320,10 @@ static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
         if (r < 0)
                 return r;
 
-        r = desired_spec_read_tag(item, path, spec->skipped, &desired, &fault);
+        r = json_check_type(item, path, json_type_object, &fault)
+                    ?: json_fields_read(tag_fields, item, path, &desired, spec, &fault);
         if (r >= 0 && spec->is_own)
-                r = read_refusal_limit(item, path, &desired, &fault);
+                r = json_fields_read(own_tag_fields, item, path, &desired, spec, &fault);
         if (r < 0 && !*desired.tag)
                 return spec_skip(spec, r, &fault, reterr);
 
@@ -490,7 +380,7 @@ static int parse_template(Spec *spec, const char *name, struct json_object *imag
                 return r;
 
         desired.backoff_limit = spec->backoff_limit;
-        r = desired_spec_read_shared(image, path, &desired, &fault);
+        r = json_fields_read(image_fields, image, path, &desired, spec, &fault);
         if (r >= 0)
                 r = check_shared_size(spec, n_tags, path, &desired, &fault);
         if (r >= 0) {
@@ -611,63 +501,29 @@ int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Err
 }
 
 /* clang-format off */
-static const KnownKey owner_keys[] = {
-        { .name = "apiVersion" }, { .name = "kind" }, { .name = "namespace" }, { .name = "name" },
-        { .name = "uid" }, { .name = "resourceVersion" }, { .name = "fieldPath" }, { .name = NULL },
-};
-
-static const KnownKey policy_keys[] = {
-        { .name = "timeoutSeconds" },
-        { .name = "backoffLimit" },
-        { .name = "activeDeadlineSeconds" },
-        { .name = "ttlSecondsAfterFinished" },
-        { .name = NULL },
-};
-
-static const KnownKey tag_keys[] = {
-        { .name = "tag" },
-        { .name = "version" },
-        { .name = "imagePullPolicy" },
-        { .name = "pullPolicy", policy_keys },
-        { .name = "complete" },
-        { .name = "createdAt" },
-        { .name = "ownerReferences", owner_keys },
-        { .name = NULL },
-};
-
-static const KnownKey secret_keys[] = { { .name = "namespace" }, { .name = "name" }, { .name = NULL } };
-static const KnownKey sandbox_keys[] = { { .name = "labels" }, { .name = "annotations" }, { .name = NULL } };
-
-static const KnownKey image_keys[] = {
-        { .name = "tags", tag_keys },
-        { .name = "pullSecrets", secret_keys },
-        { .name = "sandboxConfig", sandbox_keys },
-        { .name = NULL },
-};
-
-static const KnownKey any_image[] = { { .name = "*", image_keys }, { .name = NULL } };
-static const KnownKey spec_keys[] = { { .name = "images", any_image }, { .name = NULL } };
+static const JsonField any_image[] = { { .key = "*", .fields = image_fields }, { .key = NULL } };
+static const JsonField spec_keys[] = { { .key = "images", .fields = any_image }, { .key = NULL } };
 
 /* Keys of any Kubernetes object: a document may be a copy of kubectl's output. */
-static const KnownKey metadata_keys[] = {
-        { .name = "name" }, { .name = "namespace" }, { .name = "labels" }, { .name = "annotations" },
-        { .name = "creationTimestamp" }, { .name = "deletionGracePeriodSeconds" },
-        { .name = "deletionTimestamp" }, { .name = "finalizers" }, { .name = "generateName" },
-        { .name = "generation" }, { .name = "managedFields" }, { .name = "ownerReferences" },
-        { .name = "resourceVersion" }, { .name = "selfLink" }, { .name = "uid" }, { .name = NULL },
+static const JsonField metadata_keys[] = {
+        { .key = "name" }, { .key = "namespace" }, { .key = "labels" }, { .key = "annotations" },
+        { .key = "creationTimestamp" }, { .key = "deletionGracePeriodSeconds" },
+        { .key = "deletionTimestamp" }, { .key = "finalizers" }, { .key = "generateName" },
+        { .key = "generation" }, { .key = "managedFields" }, { .key = "ownerReferences" },
+        { .key = "resourceVersion" }, { .key = "selfLink" }, { .key = "uid" }, { .key = NULL },
 };
 
-static const KnownKey node_image_keys[] = {
-        { .name = "apiVersion" },
-        { .name = "kind" },
-        { .name = "metadata", metadata_keys },
-        { .name = "spec", spec_keys },
-        { .name = "status" },
-        { .name = NULL },
+static const JsonField node_image_keys[] = {
+        { .key = "apiVersion" },
+        { .key = "kind" },
+        { .key = "metadata", .fields = metadata_keys },
+        { .key = "spec", .fields = spec_keys },
+        { .key = "status" },
+        { .key = NULL },
 };
 /* clang-format on */
 
-static const KnownKey *known_in(struct json_object *document) {
+static const JsonField *known_in(struct json_object *document) {
         return json_is(document, "kind", "NodeImage") ? node_image_keys : NULL;
 }
 

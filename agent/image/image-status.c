@@ -12,6 +12,8 @@
 #include "agent/base/redact.h"
 #include "agent/base/rfc3339.h"
 #include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 
 /* First words about a short name. */
@@ -118,56 +120,66 @@ int image_status_progress(const ImageStatus *status) {
         return (int) ((double) status->bytes_done / (double) status->bytes_total * 99);
 }
 
-/* Returns false without memory, also if the value is NULL for lack of it. */
-static bool add(json_object *object, const char *key, json_object *value) {
-        return value && json_object_object_add(object, key, value) == 0;
-}
-
-static bool add_time(json_object *object, const char *key, int64_t time) {
-        char text[RFC3339_SIZE];
-
-        return time == 0 || add(object, key, json_object_new_string(rfc3339_format(time, text)));
-}
-
 /* Whether the image counts as held. While it is still being pulled, the ID is known for a moment:
  * that is not worth its own write to the API server. */
 static bool is_held(const ImageStatus *status) {
         return status->phase != IMAGE_PULLING;
 }
 
-static bool add_image_id(json_object *object, const char *name, const char *image_id) {
+static int put_image_id(json_object *entry, const char *name, const ImageStatus *status) {
         cleanup(free_p) char *text = NULL;
 
-        if (!image_id)
-                return true;
-        if (asprintf(&text, "%s@%s", name, image_id) < 0) {
-                text = NULL;
-                return false;
-        }
+        if (!status->image_id || !is_held(status))
+                return 0;
 
-        return add(object, "imageID", json_object_new_string(text));
+        return text_format(&text, "%s@%s", name, status->image_id)
+                       ?: patch_add_text(entry, "imageID", text);
 }
 
 json_object *image_status_to_json(const ImageStatus *status, const char *name, const char *tag) {
-        json_object *entry = json_object_new_object();
-        const char *message = image_status_message(status);
-        int progress = image_status_progress(status);
-        bool ok;
+        cleanup(json_object_put_p) json_object *entry = json_object_new_object();
+        int r;
 
-        ok = entry && add(entry, "tag", json_object_new_string(tag)) &&
-             add(entry, "phase", json_object_new_string(phase_names[status->phase])) &&
-             (progress == 0 || add(entry, "progress", json_object_new_int(progress))) &&
-             add_time(entry, "startTime", status->started_at) &&
-             add_time(entry, "completionTime", status->completed_at) &&
-             (status->version == 0 ||
-              add(entry, "version", json_object_new_int64(status->version))) &&
-             add_image_id(entry, name, is_held(status) ? status->image_id : NULL) &&
-             (!message || add(entry, "message", json_object_new_string(message)));
-        if (ok)
-                return entry;
+        r = patch_add_text(entry, "tag", tag)
+            ?: patch_add_text(entry, "phase", phase_names[status->phase])
+            ?: patch_add_nonzero(entry, "progress", image_status_progress(status))
+            ?: patch_add_time(entry, "startTime", status->started_at)
+            ?: patch_add_time(entry, "completionTime", status->completed_at)
+            ?: patch_add_nonzero(entry, "version", status->version)
+            ?: put_image_id(entry, name, status)
+            ?: patch_add_filled(entry, "message", image_status_message(status));
+        return r < 0 ? NULL : take_ptr(entry);
+}
 
-        json_object_put(entry);
-        return NULL;
+/* Layers that are fetched on demand. */
+static int put_on_demand(json_object *entry, const ImageOnDemand *found) {
+        cleanup(json_object_put_p) json_object *object = json_object_new_object();
+        int r;
+
+        if (found->n_layers == 0)
+                return 0;
+
+        r = patch_add_nonzero(object, "layers", found->n_layers)
+                    ?: patch_add(object, "allLayers", json_object_new_int64(found->n_layers_all));
+        if (r >= 0 && found->is_counted)
+                r = patch_add(object, "bytesPresent",
+                              json_object_new_int64((int64_t) found->bytes_present))
+                            ?: patch_add_nonzero(object, "bytesTotal",
+                                                 (int64_t) found->bytes_total);
+        return r < 0 ? r : patch_add(entry, "onDemand", take_ptr(object));
+}
+
+json_object *image_status_to_own_json(const ImageStatus *status, const char *name,
+                                      const char *tag) {
+        cleanup(json_object_put_p) json_object *entry = image_status_to_json(status, name, tag);
+        bool is_waiting = status->phase == IMAGE_WAITING || status->phase == IMAGE_MISSING;
+        int r;
+
+        r = patch_add_time(entry, "lastTransitionTime", is_waiting ? status->waiting_at : 0)
+            ?: patch_add_nonzero(entry, "attempt", status->attempt)
+            ?: put_on_demand(entry, &status->on_demand)
+            ?: patch_add_time(entry, "nextAttemptTime", status->next_attempt_at);
+        return r < 0 ? NULL : take_ptr(entry);
 }
 
 static int phase_from_string(const char *text, ImagePhase *ret, Error *reterr) {

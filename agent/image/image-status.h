@@ -88,7 +88,10 @@ int image_status_progress(const ImageStatus *status);
  * memory. The caller owns the object. */
 json_object *image_status_to_json(const ImageStatus *status, const char *name, const char *tag);
 
-/* The reverse, for a status that was written earlier. name is the key above the entry. */
+/* The same with the members of our own that the agent's file has. */
+json_object *image_status_to_own_json(const ImageStatus *status, const char *name, const char *tag);
+
+/* The reverse of both, for a status that was written earlier. name is the key above the entry. */
 int image_status_from_json(json_object *entry, const char *name, ImageStatus *ret, Error *reterr);
 
 /* The following functions describe a failure in one line, which begins with its class, because a

@@ -10,27 +10,9 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/random.h"
+#include "agent/base/time-units.h"
 #include "agent/image/desired-image.h"
 #include "agent/image/presence-plan.h"
-
-#define USEC_PER_SEC ((uint64_t) 1000000)
-
-/* Keeps the outcomes that a previous run finished until their owner requests them again. */
-typedef struct Restored {
-        LIST_LINKS(struct Restored);
-        char *owner;
-        int64_t version;
-        bool is_expired;
-        ImageStatus *outcome;
-} Restored;
-
-/* All zero: no requests. */
-typedef struct Requests {
-        ImageRequest *first; /* sorted by owner */
-        Restored *restored;
-} Requests;
-
-typedef bool (*RequestFilter)(const ImageRequest *request);
 
 struct Image {
         ImageDirty on_dirty;
@@ -52,230 +34,6 @@ struct Image {
 };
 
 DEFINE_CLEANUP(Image *, image_free)
-
-/* The requests for one image */
-
-static ImageStatus *status_free(ImageStatus *status) {
-        if (status)
-                image_status_done(status);
-        free(status);
-        return NULL;
-}
-
-/* A copy of NULL is NULL. */
-static int status_new(const ImageStatus *status, ImageStatus **ret) {
-        ImageStatus *copy;
-
-        *ret = NULL;
-        if (!status)
-                return 0;
-
-        copy = calloc(1, sizeof(*copy));
-        if (!copy)
-                return -ENOMEM;
-
-        if (image_status_copy(status, copy) < 0) {
-                free(copy);
-                return -ENOMEM;
-        }
-
-        *ret = copy;
-        return 0;
-}
-
-static void restored_free(Requests *requests, Restored *restored) {
-        list_remove(&requests->restored, restored);
-        status_free(restored->outcome);
-        free(restored->owner);
-        free(restored);
-}
-
-static void requests_remove(Requests *requests, ImageRequest *request) {
-        list_remove(&requests->first, request);
-        desired_image_done(&request->desired);
-        status_free(request->outcome);
-        free(request->owner);
-        free(request);
-}
-
-/* Marks the request as done, with a copy of this outcome; NULL: it is the image's status. */
-static int request_set_done(ImageRequest *request, const ImageStatus *outcome) {
-        ImageStatus *copy;
-        int r;
-
-        r = status_new(outcome, &copy);
-        if (r < 0)
-                return r;
-
-        status_free(request->outcome);
-        request->outcome = copy;
-        request->is_done = true;
-        request->is_syncing = false;
-        return 0;
-}
-
-/* Makes the request due again. */
-static void request_renew(ImageRequest *request) {
-        request->outcome = status_free(request->outcome);
-        request->is_done = request->is_expired = request->is_unreported = request->is_alone = false;
-        request->is_lost = false;
-}
-
-/* Saves the image's status as the outcome of its done requests, before that status changes. */
-static int requests_keep_outcome(const Requests *requests, const ImageStatus *status) {
-        for (ImageRequest *request = requests->first; request; request = request->next) {
-                int r;
-
-                if (!request->is_done || request->outcome)
-                        continue;
-
-                r = status_new(status, &request->outcome);
-                if (r < 0)
-                        return r;
-        }
-
-        return 0;
-}
-
-static void requests_forget_restored(Requests *requests) {
-        while (requests->restored)
-                restored_free(requests, requests->restored);
-}
-
-static void requests_done(Requests *requests) {
-        while (requests->first)
-                requests_remove(requests, requests->first);
-        requests_forget_restored(requests);
-}
-
-static bool request_is_current(const ImageRequest *request) {
-        return !request->is_expired;
-}
-
-/* Whether the request is neither expired nor done, or its image was removed. */
-static bool request_is_due(const ImageRequest *request) {
-        return !request->is_expired && (!request->is_done || request->is_lost);
-}
-
-/* Whether the request has not had the image yet. */
-static bool request_is_urgent(const ImageRequest *request) {
-        return request_is_due(request) && !request->is_lost;
-}
-
-static const ImageRequest *requests_first(const Requests *requests, RequestFilter filter) {
-        const ImageRequest *request = requests->first;
-
-        while (request && !filter(request))
-                request = request->next;
-        return request;
-}
-
-/* Merges the requests that pass the filter; without a name if none does. */
-static int requests_merge(const Requests *requests, RequestFilter filter, DesiredImage *ret) {
-        cleanup(free_p) const DesiredImage **desired_images = NULL;
-        size_t n = 0;
-
-        for (const ImageRequest *request = requests->first; request; request = request->next)
-                n++;
-        desired_images = calloc(n + 1, sizeof(desired_images[0]));
-        if (!desired_images)
-                return -ENOMEM;
-
-        n = 0;
-        for (const ImageRequest *request = requests->first; request; request = request->next)
-                if (filter(request))
-                        desired_images[n++] = &request->desired;
-
-        *ret = (DesiredImage){ .name = NULL };
-        return n > 0 ? desired_image_merge(desired_images, n, ret) : 0;
-}
-
-static ImageRequest *requests_find(const Requests *requests, const char *owner, const char *name) {
-        for (ImageRequest *request = requests->first; request; request = request->next)
-                if (strcmp(request->owner, owner) == 0 && strcmp(request->desired.name, name) == 0)
-                        return request;
-
-        return NULL;
-}
-
-static void insert_sorted(Requests *requests, ImageRequest *request) {
-        ImageRequest *previous = NULL;
-
-        for (ImageRequest *w = requests->first; w && strcmp(w->owner, request->owner) <= 0;
-             w = w->next)
-                previous = w;
-        if (!previous) {
-                list_prepend(&requests->first, request);
-                return;
-        }
-
-        request->previous = previous;
-        request->next = previous->next;
-        if (request->next)
-                request->next->previous = request;
-        previous->next = request;
-}
-
-/* Adds a request without a desired image. */
-static int requests_add(Requests *requests, const char *owner, ImageRequest **ret) {
-        ImageRequest *request;
-
-        request = calloc(1, sizeof(*request));
-        if (!request)
-                return -ENOMEM;
-
-        request->owner = strdup(owner);
-        if (!request->owner) {
-                free(request);
-                return -ENOMEM;
-        }
-
-        insert_sorted(requests, request);
-        *ret = request;
-        return 0;
-}
-
-/* Restores the outcome of this version for the owner; outcome as in request_set_done(). */
-static int requests_restore(Requests *requests, const char *owner, int64_t version, bool is_expired,
-                            const ImageStatus *outcome) {
-        Restored *restored;
-
-        restored = calloc(1, sizeof(*restored));
-        if (!restored)
-                return -ENOMEM;
-
-        restored->owner = strdup(owner);
-        if (!restored->owner || status_new(outcome, &restored->outcome) < 0) {
-                free(restored->owner);
-                free(restored);
-                return -ENOMEM;
-        }
-
-        restored->version = version;
-        restored->is_expired = is_expired;
-        list_prepend(&requests->restored, restored);
-        return 0;
-}
-
-/* Gives the request the restored outcome of its owner. */
-static int requests_apply_restored(const Requests *requests, ImageRequest *request) {
-        for (const Restored *restored = requests->restored; restored; restored = restored->next) {
-                int r;
-
-                if (strcmp(restored->owner, request->owner) != 0 ||
-                    restored->version != request->desired.version)
-                        continue;
-
-                request->is_expired = request->is_expired || restored->is_expired;
-                r = request_set_done(request, restored->outcome ?: request->outcome);
-                if (r < 0)
-                        return r;
-        }
-
-        return 0;
-}
-
-/* The image */
 
 static int image_identify(Image *image, const char *name, const char *tag, ShortNames short_names) {
         ImageRef ref;
@@ -473,7 +231,7 @@ static int image_refuse(Image *image, ImageRequest *request) {
         if (r < 0)
                 return r;
 
-        request->is_unreported = request->is_alone = true;
+        request->is_unreported = request->has_own_outcome = true;
         if (!is_malformed && (image->pull || image_phase_is_final(image->status.phase)))
                 return request_set_done(request, &status);
 
@@ -672,7 +430,7 @@ int image_expire(Image *image, int64_t now, int64_t *ret_next) {
 
                 is_changed = true;
                 request->is_expired = true;
-                if (request->kind == REQUEST_TRANSIENT)
+                if (request->kind == REQUEST_EPHEMERAL)
                         requests_remove(&image->requests, request);
         }
 
@@ -704,8 +462,10 @@ static int image_join_sync(Image *image) {
                         continue;
 
                 request->is_syncing = true;
-                request->is_late = pull_status(image->pull)->started_at > 0;
-                request->missed = pull_failures(image->pull);
+                request->join = (PullJoin){
+                        .joined_running = pull_status(image->pull)->started_at > 0,
+                        .failures_before_join = pull_result(image->pull).failures,
+                };
                 r = pull_join(image->pull, request->owner);
                 if (r < 0)
                         return r;
@@ -767,7 +527,7 @@ static int image_start_sync(Image *image, const PullContext *context) {
 
         for (ImageRequest *request = image->requests.first; request; request = request->next) {
                 request->is_syncing = request_is_due(request);
-                request->missed = (PullFailures){ .n = 0 };
+                request->join = (PullJoin){ .joined_running = false };
         }
         return image_start_pull(image);
 }
@@ -776,19 +536,23 @@ static void image_stop_sync(Image *image) {
         image->pull = pull_free(image->pull);
         image->must_restart = false;
         for (ImageRequest *request = image->requests.first; request; request = request->next)
-                request->is_syncing = request->is_late = false;
+                request->is_syncing = false;
 }
 
-/* Whether the pull's outcome is the request's. A success always is. A failure is not if the request
- * came later, and other secrets or more time could have helped: it gets its own sync. */
-static bool is_answered(const Image *image, const ImageRequest *request) {
-        return request->is_syncing &&
-               (pull_status(image->pull)->phase == IMAGE_SUCCEEDED ||
-                pull_fails_for(image->pull, &request->desired, request->is_late));
+/* Decides for a request, which is pending if it has not joined the pull. */
+static RequestOutcome request_outcome(const ImageRequest *request, const Pull *pull) {
+        const PullResult result = pull_result(pull);
+
+        return request->is_syncing ? pull_plan_outcome(&result, &request->join, &request->desired)
+                                   : REQUEST_PENDING;
 }
 
+/* Ends the requests to which the end of the pull applies; the others get their own sync. */
 static int image_end_sync(Image *image) {
         cleanup(image_status_done) ImageStatus status = { 0 };
+        RequestOutcome outcome = pull_status(image->pull)->phase == IMAGE_SUCCEEDED
+                                         ? REQUEST_SUCCEEDED
+                                         : REQUEST_FAILED;
         int r;
 
         r = image_status_copy(pull_status(image->pull), &status);
@@ -801,10 +565,10 @@ static int image_end_sync(Image *image) {
 
         image->marks.has_outcome = true;
         for (ImageRequest *request = image->requests.first; request; request = request->next) {
-                if (!is_answered(image, request))
+                if (request_outcome(request, image->pull) != outcome)
                         continue;
 
-                request->is_lost = false;
+                request->must_repull = false;
                 if (request->is_done) /* it had its outcome before */
                         continue;
 
@@ -820,20 +584,6 @@ static int image_end_sync(Image *image) {
 static bool has_syncing_requests(const Image *image) {
         for (const ImageRequest *request = image->requests.first; request; request = request->next)
                 if (request->is_syncing)
-                        return true;
-
-        return false;
-}
-
-/* Whether the request has used up its attempts. */
-static bool is_over(const Image *image, const ImageRequest *request) {
-        return request->is_syncing && !request->is_done &&
-               pull_is_over_for(image->pull, &request->desired, request->missed);
-}
-
-static bool has_requests_over(const Image *image) {
-        for (const ImageRequest *request = image->requests.first; request; request = request->next)
-                if (is_over(image, request))
                         return true;
 
         return false;
@@ -857,80 +607,59 @@ static int image_take_outcome(Image *image, ImagePhase phase) {
         return r < 0 ? r : image_set_status(image, &status);
 }
 
-/* Whether the request has enough, while the pull goes on for others. */
-static bool is_satisfied(const Image *image, const ImageRequest *request) {
-        return request->is_syncing && !request->is_done &&
-               pull_satisfies(image->pull, &request->desired);
-}
-
-/* Ends requests that do not need all layers with success, while the sync goes on for the others. */
-static int image_end_satisfied(Image *image) {
-        bool has_taken = false;
+/* Ends the requests that have this outcome now, while the pull goes on for others or ends otherwise. */
+static int image_end_some(Image *image, RequestOutcome outcome) {
+        bool is_taken = false;
         int r;
 
         for (ImageRequest *request = image->requests.first; request; request = request->next) {
-                if (!is_satisfied(image, request))
+                if (request->is_done || request_outcome(request, image->pull) != outcome)
                         continue;
 
-                r = has_taken ? 0 : image_take_outcome(image, IMAGE_SUCCEEDED);
+                r = is_taken ? 0
+                             : image_take_outcome(image, outcome == REQUEST_SUCCEEDED
+                                                                 ? IMAGE_SUCCEEDED
+                                                                 : IMAGE_FAILED);
+                if (r >= 0)
+                        r = request_set_done(request, NULL);
                 if (r < 0)
                         return r;
-                has_taken = true;
 
-                r = request_set_done(request, NULL);
-                if (r < 0)
-                        return r;
-                request->is_unreported = request->is_alone = true;
+                is_taken = true;
+                request->is_unreported = request->has_own_outcome = true;
         }
 
         return 0;
 }
 
-/* Fails requests that have used up their attempts, while the sync goes on for the others. */
-static int image_end_impatient(Image *image) {
+/* The outcome is reported before the next sync changes the status. */
+static int image_settle(Image *image) {
+        ImagePhase phase = pull_status(image->pull)->phase;
         int r;
 
-        if (!has_requests_over(image))
-                return 0;
-
-        r = image_take_outcome(image, IMAGE_FAILED);
+        r = phase == IMAGE_SUCCEEDED ? 0 : image_end_some(image, REQUEST_SUCCEEDED);
         if (r < 0)
                 return r;
+        if (!image_phase_is_final(phase))
+                return image_end_some(image, REQUEST_FAILED);
+        if (!has_syncing_requests(image))
+                return 0;
 
-        for (ImageRequest *request = image->requests.first; request; request = request->next) {
-                if (!is_over(image, request))
-                        continue;
-
-                r = request_set_done(request, NULL);
-                if (r < 0)
-                        return r;
-                request->is_unreported = request->is_alone = true;
-        }
-
-        return 0;
+        image->on_dirty(image, image->userdata);
+        return image_end_sync(image);
 }
 
 int image_reconcile(Image *image, const PullContext *context) {
         int r;
 
-        r = image->pull && !image->must_restart ? image_end_satisfied(image) : 0;
-        if (r < 0)
-                return r;
-
-        /* The outcome is reported before the next sync changes the status. */
-        if (image->pull && !image->must_restart && has_syncing_requests(image) &&
-            image_phase_is_final(pull_status(image->pull)->phase)) {
-                r = image_end_sync(image);
-                image->on_dirty(image, image->userdata);
-                return r;
+        if (image->pull && !image->must_restart) {
+                r = image_settle(image);
+                if (r < 0 || !image->pull)
+                        return r;
         }
 
-        r = image->pull && !image->must_restart ? image_end_impatient(image) : 0;
-        if (r < 0)
-                return r;
         if (image->pull && (image->must_restart || !has_syncing_requests(image)))
                 image_stop_sync(image);
-
         if (image->pull)
                 return image_join_sync(image);
 
@@ -957,10 +686,10 @@ unsigned image_n_removals(const Image *image) {
 
 static bool request_stays(const ImageRequest *request, bool keeps_served) {
         switch (request->kind) {
-        case REQUEST_SERVED: return keeps_served;
-        case REQUEST_TRANSIENT: return false;
-        case REQUEST_KEPT:
-        case REQUEST_LASTING: return true;
+        case REQUEST_ONCE: return keeps_served;
+        case REQUEST_EPHEMERAL: return false;
+        case REQUEST_RESTORE:
+        case REQUEST_DESIRED: return true;
         }
 
         abort();
@@ -976,9 +705,9 @@ static int image_lose_requests(Image *image, bool keeps_served) {
                     !request_stays(request, keeps_served))
                         continue;
 
-                if (request->kind == REQUEST_LASTING)
+                if (request->kind == REQUEST_DESIRED)
                         request_renew(request);
-                request->is_lost = true;
+                request->must_repull = true;
                 n++;
         }
 
@@ -1021,14 +750,6 @@ int image_set_missing(Image *image, bool keeps_served) {
                 presence_n_removals(image->n_removals,
                                     stayed_sec > 0 ? (uint64_t) stayed_sec * USEC_PER_SEC : 0);
         return image_pull_again(image, keeps_served);
-}
-
-/* Makes the status the outcome of lasting requests. */
-static void requests_share_outcome(const Requests *requests) {
-        for (ImageRequest *request = requests->first; request; request = request->next)
-                if (request->kind == REQUEST_LASTING && request->outcome &&
-                    request->outcome->phase == IMAGE_SUCCEEDED)
-                        request->outcome = status_free(request->outcome);
 }
 
 int image_set_present(Image *image, const CriImage *found) {

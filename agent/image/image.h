@@ -18,46 +18,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/base/list.h"
 #include "agent/image/image-status.h"
 #include "agent/image/pull.h"
-#include "agent/image/desired-image.h"
+#include "agent/image/requests.h"
 
 typedef struct Image Image;
 
-/* Lifetime of a request after it is done. */
-typedef enum RequestKind {
-        REQUEST_SERVED,    /* the outcome is final, also if the image is removed */
-        REQUEST_TRANSIENT, /* the same, and it leaves when it expires */
-        REQUEST_KEPT,      /* the outcome is final, but a removed image is pulled again */
-        REQUEST_LASTING,   /* a removed image is pulled again, and changes its outcome */
-} RequestKind;
-
-/* An owner's request for the image: a desired image and its outcome. */
-typedef struct ImageRequest {
-        LIST_LINKS(struct ImageRequest);
-        char *owner; /* "file/web.yaml", "request/7f3a..." */
-        DesiredImage desired;
-        ImageStatus *outcome; /* if it is done with another status than the image's; or NULL */
-        bool is_done;
-        bool is_unreported; /* done or refused, but not reported yet */
-        bool is_alone;      /* has its own outcome: a fault, or it ended before the pull */
-        bool is_syncing;
-        bool is_late;        /* it joined a sync whose pull was under way */
-        PullFailures missed; /* failures before it joined */
-        bool is_expired;     /* past its time to live; kept only to avoid doing it again */
-        RequestKind kind;
-        bool is_lost; /* done, but the image was removed: to be pulled again */
-        bool is_seen; /* scratch of images_set_desired() */
-} ImageRequest;
-
 /* Marks that users of an image set. */
 typedef struct ImageMarks {
-        bool is_dirty;        /* waits for image_reconcile() */
-        bool has_outcome;     /* a sync has ended, but is not reported yet */
-        bool is_unverified;   /* the success was copied, not verified */
-        uint64_t forced_usec; /* when a caller last forced an attempt; 0: never */
-        uint64_t shown;       /* fingerprint of the image in the status file; 0 at first */
+        bool is_dirty;             /* waits for image_reconcile() */
+        bool has_outcome;          /* a sync has ended, but is not reported yet */
+        bool is_unverified;        /* the success was copied, not verified */
+        uint64_t forced_usec;      /* when a caller last forced an attempt; 0: never */
+        uint64_t file_fingerprint; /* fingerprint of the image in the status file; 0 at first */
 } ImageMarks;
 
 /* The image needs another image_reconcile(). */
@@ -146,7 +119,7 @@ int image_runtime_changed(Image *image);
 bool image_is_verifiable(const Image *image);
 
 /* Notes that the runtime has lost the image, which is pulled again, after a pause, for requests
- * that keep it; keeps_served: also for REQUEST_SERVED. */
+ * that keep it; keeps_served: also for REQUEST_ONCE. */
 int image_set_missing(Image *image, bool keeps_served);
 /* The same for an image that is already missing and not being pulled again. */
 int image_pull_again(Image *image, bool keeps_served);

@@ -13,6 +13,7 @@
 #include "agent/base/loop.h"
 #include "agent/base/sorted.h"
 #include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "agent/image/disk.h"
 #include "agent/image/progress.h"
 #include "agent/image/pull-reason.h"
@@ -20,8 +21,6 @@
 
 /* Two thousand questions at once double the memory of the agent; 16 at a time are as fast. */
 #define INSPECTIONS_MAX 16
-
-#define USEC_PER_SEC ((uint64_t) 1000000)
 
 /* Limit of a name or tag in the log, which may be any text. */
 #define TEXT_SIZE_MAX 256
@@ -171,11 +170,10 @@ static void images_remove(Images *images, Image *image) {
         image_free(image);
 }
 
-static const char *separator(const char *tag) {
-        return strchr(tag, ':') ? "@" : ":";
-}
-
+/* Shortens a text that may come from anywhere, and makes it printable. */
 static void clean(char *text) {
+        if (strlen(text) > TEXT_SIZE_MAX)
+                text[TEXT_SIZE_MAX] = '\0';
         for (; *text; text++)
                 if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
                         *text = '?';
@@ -198,15 +196,12 @@ static const char *fetched_text(const ImageStatus *status, char text[static 40])
 
 /* Logs a line for each image that was pulled or could not be pulled. */
 static void images_log_outcome(Log *log, const Image *image, const ImageStatus *status) {
-        const char *tag = image_tag(image);
         cleanup(free_p) char *reference = NULL;
         char duration[32], bytes[32], fetched[40];
 
-        if (asprintf(&reference, "%.*s%s%.*s", TEXT_SIZE_MAX, image_name(image), separator(tag),
-                     TEXT_SIZE_MAX, tag) < 0) {
-                reference = NULL;
+        if (image_ref_join(image_name(image), image_tag(image), &reference) < 0)
                 return;
-        }
+
         clean(reference);
         (void) snprintf(duration, sizeof(duration), "%.3f",
                         (double) status->duration_usec / 1000000);
@@ -275,7 +270,7 @@ static void images_report_outcomes(Images *images, Image *image) {
         }
 
         while ((request = image_take_result(image))) {
-                if (request->is_alone)
+                if (request->has_own_outcome)
                         images_report_outcome(images, image,
                                               image_status_for(image, request->owner,
                                                                request->desired.name));

@@ -24,7 +24,7 @@ typedef struct ImagesLimits {
         unsigned max_parallel_pulls;
         uint64_t stall_usec;  /* 0: never */
         DiskFloor disk_floor; /* disk space that pulls leave free */
-        bool keeps_served; /* also for requests of REQUEST_SERVED, a removed image is pulled again */
+        bool keeps_served; /* also for requests of REQUEST_ONCE, a removed image is pulled again */
 } ImagesLimits;
 
 typedef struct ImagesOptions {
@@ -35,7 +35,7 @@ typedef struct ImagesOptions {
         ImagesLimits limits;
         const char *host_root; /* where the host's files are mounted; copied; NULL: at / */
         bool is_pod;           /* the agent runs in a pod of the node's own runtime */
-        PullKeySource keys;
+        PullCredentialsSource keys;
         ImagesOutcome on_outcome;
         ImagesDone on_done;
         void *outcome_userdata;

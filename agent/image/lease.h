@@ -2,11 +2,12 @@
 #pragma once
 
 /*
- * Leases keep fetched content for the next attempt
+ * Leases name what an attempt fetched, and keep it for the next attempt
  *
  * containerd resumes the download of a layer if it still has the first part. But nothing refers to that part
  * after a pull was canceled, so the garbage collector removes it at once. The agent's lease refers to all
- * content that the pull finds and fetches: PullImage is sent with its ID as metadata.
+ * content that the pull finds and fetches: PullImage is sent with its ID as metadata. So the lease also
+ * tells this content from that of other pulls (progress.h).
  *
  * A runtime without leases fetches everything again.
  */

@@ -8,12 +8,11 @@
  * together. The tracker asks it a few times a second while images are pulled, and finds out whose bytes
  * they are:
  *
- *   - containerd labels each blob of an image with the repository it came from, and its manifest
- *     with the digests of what belongs to it: that is how the manifest of a pull is found;
+ *   - each attempt has a lease, which refers to all that this attempt finds or fetches: the blob among it
+ *     that refers to a config is the manifest;
  *   - the manifest has the sizes;
  *   - what is complete is a blob, what is under way is an ingest with an offset;
- *   - a blob that is older than the pull is not fetched by it;
- *   - a manifest that is older is the pull's if its lease refers to it.
+ *   - a blob that is older than the pull is not fetched by it.
  *
  * When all blobs are there and the pull still runs, the runtime is unpacking. The same is true when only
  * layers are missing, but none is on its way: layers that were unpacked before, or that a snapshotter
@@ -21,8 +20,8 @@
  * last bytes, and all of a quick pull, arrive between two questions. If several pulls need a blob, each byte
  * counts for the first pull that sees it.
  *
- * The tracker reports how much a pull needs only for a manifest in its lease, thus certainly its own, and
- * from the first layer on that is on its way: containerd fetches that one and all after it, but none before.
+ * The tracker reports how much a pull needs from the first layer on that is on its way: containerd fetches
+ * that one and all after it, but none before.
  *
  * With a runtime that has no such store the tracker stays silent: no bytes, and no stall either.
  */
@@ -30,7 +29,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "agent/image/image-ref.h"
 #include "agent/image/image-status.h"
 #include "cri/runtimes.h"
 
@@ -78,17 +76,14 @@ int progress_tracker_runtime_changed(ProgressTracker *tracker);
 /* Returns the bytes that all pulls have fetched so far. */
 uint64_t progress_tracker_bytes(const ProgressTracker *tracker);
 
-/* Assigns the manifest that a pull turned out to have, so that no other pull takes it. */
-int progress_tracker_claim(ProgressTracker *tracker, const ImageRef *ref, const char *manifest);
+/* To be called when the pull starts. lease_id: the pull has this lease, and no other pull has; or NULL:
+ * nothing is reported. */
+int progress_begin(ProgressTracker *tracker, const char *lease_id, ProgressChanged on_changed,
+                   ProgressStalled on_stalled, void *userdata, Progress **ret);
 
-/* To be called when the pull starts. lease_id: the pull has this lease, and no other pull has; or NULL. */
-int progress_begin(ProgressTracker *tracker, const ImageRef *ref, const char *lease_id,
-                   ProgressChanged on_changed, ProgressStalled on_stalled, void *userdata,
-                   Progress **ret);
-
-/* To be called when the runtime has pulled the image. image_id: digest of the image's config. Stops
- * all other reports. 1: the callback will run; 0: the runtime does not report bytes. */
-int progress_count(Progress *progress, const char *image_id, ProgressCounted on_counted);
+/* To be called when the runtime has pulled the image, while the lease is there. Stops all other
+ * reports. 1: the callback will run; 0: the runtime does not report bytes. */
+int progress_count(Progress *progress, ProgressCounted on_counted);
 
 /* Returns NULL. */
 Progress *progress_end(Progress *progress);

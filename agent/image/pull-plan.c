@@ -6,8 +6,8 @@
 #include <stddef.h>
 
 #include "agent/base/backoff.h"
+#include "agent/base/time-units.h"
 
-#define USEC_PER_SEC ((uint64_t) 1000000)
 #define ANY_RUNNING ((PullState) -1) /* any state that is not final and has no row of its own */
 
 /* clang-format off */
@@ -17,73 +17,73 @@ static const struct Rule {
         PullAction action;
         PullState to;
 } rules[] = {
-        /* in this state       when this happens     do this               and go there        */
-        { PULL_QUEUED,         PULL_ON_SLOT,         PULL_DO_INSPECT,      PULL_INSPECTING     },
-        { PULL_INSPECTING,     PULL_ON_PRESENT,      PULL_DO_ASSESS,       PULL_ASSESSING      },
-        { PULL_INSPECTING,     PULL_ON_ABSENT,       PULL_DO_WAIT,         PULL_WAITING        },
-        { PULL_WAITING,        PULL_ON_SLOT,         PULL_DO_AUTHENTICATE, PULL_AUTHENTICATING },
-        { PULL_AUTHENTICATING, PULL_ON_KEYS,         PULL_DO_PULL,         PULL_PULLING        },
-        { PULL_PULLING,        PULL_ON_DENIED,       PULL_DO_PULL,         PULL_PULLING        },
-        { PULL_PULLING,        PULL_ON_PULLED,       PULL_DO_COUNT,        PULL_COUNTING       },
-        { PULL_COUNTING,       PULL_ON_COUNTED,      PULL_DO_IDENTIFY,     PULL_IDENTIFYING    },
+        /* in this state            when this happens         do this                   and go there */
+        { PULL_QUEUED,              PULL_ON_SLOT,             PULL_DO_INSPECT,          PULL_INSPECTING          },
+        { PULL_INSPECTING,          PULL_ON_PRESENT,          PULL_DO_ASSESS,           PULL_ASSESSING           },
+        { PULL_INSPECTING,          PULL_ON_ABSENT,           PULL_DO_WAIT,             PULL_WAITING             },
+        { PULL_WAITING,             PULL_ON_SLOT,             PULL_DO_AUTHENTICATE,     PULL_AUTHENTICATING      },
+        { PULL_AUTHENTICATING,      PULL_ON_CREDENTIALS,      PULL_DO_PULL,             PULL_PULLING             },
+        { PULL_PULLING,             PULL_ON_DENIED,           PULL_DO_PULL,             PULL_PULLING             },
+        { PULL_PULLING,             PULL_ON_PULLED,           PULL_DO_COUNT,            PULL_COUNTING            },
+        { PULL_COUNTING,            PULL_ON_COUNTED,          PULL_DO_IDENTIFY,         PULL_IDENTIFYING         },
         /* A pull counts as done only when the runtime shows the image. */
-        { PULL_IDENTIFYING,    PULL_ON_IDENTIFIED,   PULL_DO_ASSESS,       PULL_ASSESSING      },
-        { PULL_ASSESSING,      PULL_ON_ENOUGH,       PULL_DO_REPORT,       PULL_SUCCEEDED      },
-        { PULL_ASSESSING,      PULL_ON_INCOMPLETE,   PULL_DO_WAIT_FOR_LAYERS, PULL_COMPLETING  },
-        { PULL_COMPLETING,     PULL_ON_TIMER,        PULL_DO_ASSESS,       PULL_ASSESSING      },
+        { PULL_IDENTIFYING,         PULL_ON_IDENTIFIED,       PULL_DO_ASSESS,           PULL_ASSESSING           },
+        { PULL_ASSESSING,           PULL_ON_ENOUGH,           PULL_DO_REPORT,           PULL_SUCCEEDED           },
+        { PULL_ASSESSING,           PULL_ON_INCOMPLETE,       PULL_DO_WAIT_FOR_LAYERS,  PULL_COMPLETING          },
+        { PULL_COMPLETING,          PULL_ON_TIMER,            PULL_DO_ASSESS,           PULL_ASSESSING           },
 
         /* A full disk refuses nothing: that is no attempt. The runtime drops fetched bytes with the
          * pull, and must not fetch them again at once. */
-        { PULL_AUTHENTICATING, PULL_ON_DISK_LOW,     PULL_DO_WAIT_FOR_ROOM, PULL_CRAMPED       },
-        { PULL_CRAMPED,        PULL_ON_ROOM,         PULL_DO_QUEUE,        PULL_QUEUED         },
-        { PULL_PULLING,        PULL_ON_DISK_CRITICAL, PULL_DO_BACK_OFF,    PULL_BACKING_OFF    },
-        { PULL_PULLING,        PULL_ON_TOO_LARGE,    PULL_DO_WAIT_FOR_ROOM, PULL_CRAMPED       },
-        { PULL_CRAMPED,        PULL_ON_TIMER,        PULL_DO_QUEUE,        PULL_QUEUED         },
+        { PULL_AUTHENTICATING,      PULL_ON_DISK_LOW,         PULL_DO_WAIT_FOR_ROOM,    PULL_WAITING_FOR_DISK    },
+        { PULL_WAITING_FOR_DISK,    PULL_ON_ROOM,             PULL_DO_QUEUE,            PULL_QUEUED              },
+        { PULL_PULLING,             PULL_ON_DISK_CRITICAL,    PULL_DO_BACK_OFF,         PULL_BACKING_OFF         },
+        { PULL_PULLING,             PULL_ON_TOO_LARGE,        PULL_DO_WAIT_FOR_ROOM,    PULL_WAITING_FOR_DISK    },
+        { PULL_WAITING_FOR_DISK,    PULL_ON_TIMER,            PULL_DO_QUEUE,            PULL_QUEUED              },
 
         /* Without the runtime no question can be asked, but a pause goes on. */
-        { PULL_BACKING_OFF,    PULL_ON_RUNTIME_AWAY, PULL_DO_NOTHING,      PULL_BACKING_OFF    },
-        { PULL_BACKING_OFF,    PULL_ON_TIMER,        PULL_DO_QUEUE,        PULL_QUEUED         },
-        { PULL_PARKED,         PULL_ON_RUNTIME_AWAY, PULL_DO_NOTHING,      PULL_PARKED         },
-        { PULL_PARKED,         PULL_ON_RUNTIME_BACK, PULL_DO_QUEUE,        PULL_QUEUED         },
+        { PULL_BACKING_OFF,         PULL_ON_RUNTIME_AWAY,     PULL_DO_NOTHING,          PULL_BACKING_OFF         },
+        { PULL_BACKING_OFF,         PULL_ON_TIMER,            PULL_DO_QUEUE,            PULL_QUEUED              },
+        { PULL_WAITING_FOR_RUNTIME, PULL_ON_RUNTIME_AWAY,     PULL_DO_NOTHING,          PULL_WAITING_FOR_RUNTIME },
+        { PULL_WAITING_FOR_RUNTIME, PULL_ON_RUNTIME_BACK,     PULL_DO_QUEUE,            PULL_QUEUED              },
         /* An image that breaks the runtime must not keep it down. */
-        { PULL_PARKED,         PULL_ON_RUNTIME_SICK, PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
+        { PULL_WAITING_FOR_RUNTIME, PULL_ON_RUNTIME_FLAPPING, PULL_DO_BACK_OFF,         PULL_BACKING_OFF         },
 
-        { ANY_RUNNING,         PULL_ON_REFUSED,      PULL_DO_BACK_OFF,     PULL_BACKING_OFF    },
-        { ANY_RUNNING,         PULL_ON_EXHAUSTED,    PULL_DO_REPORT,       PULL_FAILED         },
-        { ANY_RUNNING,         PULL_ON_RUNTIME_AWAY, PULL_DO_PARK,         PULL_PARKED         },
-        { ANY_RUNNING,         PULL_ON_DEADLINE,     PULL_DO_REPORT,       PULL_FAILED         },
+        { ANY_RUNNING,              PULL_ON_REFUSED,          PULL_DO_BACK_OFF,         PULL_BACKING_OFF         },
+        { ANY_RUNNING,              PULL_ON_EXHAUSTED,        PULL_DO_REPORT,           PULL_FAILED              },
+        { ANY_RUNNING,              PULL_ON_RUNTIME_AWAY,     PULL_DO_WAIT_FOR_RUNTIME, PULL_WAITING_FOR_RUNTIME },
+        { ANY_RUNNING,              PULL_ON_DEADLINE,         PULL_DO_REPORT,           PULL_FAILED              },
 };
 
-#define QUEUE    PULL_HOLDS_INSPECTION
-#define SLOT     PULL_HOLDS_SLOT
-#define KEYS     PULL_HOLDS_KEYS
-#define CALL     PULL_HOLDS_CALL
-#define REQUEST  PULL_HOLDS_REQUEST
-#define PROGRESS PULL_HOLDS_PROGRESS
-#define RETRY    PULL_HOLDS_RETRY
-#define DEADLINE PULL_HOLDS_DEADLINE
-#define DISK     PULL_HOLDS_DISK
-#define LAYERS   PULL_HOLDS_LAYERS
+#define QUEUE    PULL_RESOURCE_INSPECTION
+#define SLOT     PULL_RESOURCE_SLOT
+#define KEYS     PULL_RESOURCE_CREDENTIALS
+#define CALL     PULL_RESOURCE_CALL
+#define REQUEST  PULL_RESOURCE_REQUEST
+#define PROGRESS PULL_RESOURCE_PROGRESS
+#define RETRY    PULL_RESOURCE_RETRY
+#define DEADLINE PULL_RESOURCE_DEADLINE
+#define DISK     PULL_RESOURCE_DISK
+#define LAYERS   PULL_RESOURCE_LAYERS
 
 static const struct StateRow {
         const char *name;
         ImageStep step;
         unsigned holds;
 } states[_PULL_STATE_MAX] = {
-        [PULL_QUEUED]         = { "queued",         IMAGE_STEP_QUEUED,              DEADLINE | QUEUE           },
-        [PULL_INSPECTING]     = { "inspecting",     IMAGE_STEP_INSPECTING,          DEADLINE | QUEUE | CALL    },
-        [PULL_WAITING]        = { "waiting",        IMAGE_STEP_QUEUED,              DEADLINE | SLOT            },
-        [PULL_AUTHENTICATING] = { "authenticating", IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | KEYS     },
-        [PULL_PULLING]        = { "pulling",        IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | CALL | REQUEST | PROGRESS | DISK },
-        [PULL_COUNTING]       = { "counting",       IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | PROGRESS },
-        [PULL_IDENTIFYING]    = { "identifying",    IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | CALL     },
-        [PULL_ASSESSING]      = { "assessing",      IMAGE_STEP_UNPACKING,           DEADLINE | QUEUE | SLOT | LAYERS },
-        [PULL_COMPLETING]     = { "completing",     IMAGE_STEP_DOWNLOADING,         DEADLINE | RETRY           },
-        [PULL_CRAMPED]        = { "cramped",        IMAGE_STEP_WAITING_FOR_DISK,    DEADLINE | DISK | RETRY    },
-        [PULL_BACKING_OFF]    = { "backing-off",    IMAGE_STEP_BACKING_OFF,         DEADLINE | RETRY           },
-        [PULL_PARKED]         = { "parked",         IMAGE_STEP_WAITING_FOR_RUNTIME, DEADLINE                   },
-        [PULL_SUCCEEDED]      = { "succeeded",      IMAGE_STEP_NONE,                0                          },
-        [PULL_FAILED]         = { "failed",         IMAGE_STEP_NONE,                0                          },
+        [PULL_QUEUED]              = { "queued",              IMAGE_STEP_QUEUED,              DEADLINE | QUEUE },
+        [PULL_INSPECTING]          = { "inspecting",          IMAGE_STEP_INSPECTING,          DEADLINE | QUEUE | CALL },
+        [PULL_WAITING]             = { "waiting",             IMAGE_STEP_QUEUED,              DEADLINE | SLOT },
+        [PULL_AUTHENTICATING]      = { "authenticating",      IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | KEYS },
+        [PULL_PULLING]             = { "pulling",             IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | CALL | REQUEST | PROGRESS | DISK },
+        [PULL_COUNTING]            = { "counting",            IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | PROGRESS },
+        [PULL_IDENTIFYING]         = { "identifying",         IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | CALL },
+        [PULL_ASSESSING]           = { "assessing",           IMAGE_STEP_UNPACKING,           DEADLINE | QUEUE | SLOT | LAYERS },
+        [PULL_COMPLETING]          = { "completing",          IMAGE_STEP_DOWNLOADING,         DEADLINE | RETRY },
+        [PULL_WAITING_FOR_DISK]    = { "waiting-for-disk",    IMAGE_STEP_WAITING_FOR_DISK,    DEADLINE | DISK | RETRY },
+        [PULL_BACKING_OFF]         = { "backing-off",         IMAGE_STEP_BACKING_OFF,         DEADLINE | RETRY },
+        [PULL_WAITING_FOR_RUNTIME] = { "waiting-for-runtime", IMAGE_STEP_WAITING_FOR_RUNTIME, DEADLINE },
+        [PULL_SUCCEEDED]           = { "succeeded",           IMAGE_STEP_NONE,                0 },
+        [PULL_FAILED]              = { "failed",              IMAGE_STEP_NONE,                0 },
 };
 /* clang-format on */
 
@@ -129,6 +129,26 @@ PullEvent pull_plan_judge(PullReason reason, PullFailures failures, const Desire
                                pull_reason_remedy(reason) == PULL_REMEDY_NONE
                        ? PULL_ON_EXHAUSTED
                        : PULL_ON_REFUSED;
+}
+
+RequestOutcome pull_plan_outcome(const PullResult *result, const PullJoin *join,
+                                 const DesiredImage *desired) {
+        const PullFailures before = join->failures_before_join;
+        const PullFailures since = {
+                .n = result->failures.n - before.n,
+                .n_refusals = result->failures.n_refusals - before.n_refusals,
+        };
+        bool is_short = join->joined_running && result->reason == PULL_REASON_DEADLINE;
+        bool has_failed;
+
+        if (result->phase == IMAGE_SUCCEEDED || (result->is_held && !desired->is_complete))
+                return REQUEST_SUCCEEDED;
+
+        has_failed = result->phase == IMAGE_FAILED
+                             ? !is_short && desired_image_is_within(desired, result->desired)
+                             : since.n > 0 && pull_plan_judge(result->reason, since, desired) ==
+                                                      PULL_ON_EXHAUSTED;
+        return has_failed ? REQUEST_FAILED : REQUEST_PENDING;
 }
 
 uint64_t pull_plan_n_attempts(PullReason reason, bool is_refusal, PullFailures failures,

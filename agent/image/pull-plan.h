@@ -6,7 +6,8 @@
  *
  * Two tables decide the next step of a pull: the events that end a state, and the resources that a state
  * owns. No I/O, no clock, no memory. pull.c feeds the plan with events, carries out the actions that it
- * returns, and releases the resources that the next state does not own.
+ * returns, and releases the resources that the next state does not own. The question whether an image is
+ * there has a queue of its own, so that it does not wait behind slow pulls.
  */
 
 #include <stdbool.h>
@@ -20,13 +21,13 @@ typedef enum PullState {
         PULL_WAITING,        /* waiting for its turn to pull */
         PULL_AUTHENTICATING, /* asking for credentials */
         PULL_PULLING,
-        PULL_COUNTING,    /* asking the runtime how much was fetched */
-        PULL_IDENTIFYING, /* asking the runtime for the ID of its image */
-        PULL_ASSESSING,   /* asking the runtime how it keeps the layers */
-        PULL_COMPLETING,  /* waiting until the runtime has fetched all layers */
-        PULL_CRAMPED,     /* waiting until the disk has room */
+        PULL_COUNTING,         /* asking the runtime how much was fetched */
+        PULL_IDENTIFYING,      /* asking the runtime for the ID of its image */
+        PULL_ASSESSING,        /* asking the runtime how it keeps the layers */
+        PULL_COMPLETING,       /* waiting until the runtime has fetched all layers */
+        PULL_WAITING_FOR_DISK, /* waiting until the disk has room */
         PULL_BACKING_OFF,
-        PULL_PARKED, /* waiting until the runtime is back */
+        PULL_WAITING_FOR_RUNTIME, /* waiting until the runtime is back */
         PULL_SUCCEEDED,
         PULL_FAILED,
         _PULL_STATE_MAX,
@@ -37,7 +38,7 @@ typedef enum PullEvent {
         PULL_ON_SLOT,
         PULL_ON_PRESENT,
         PULL_ON_ABSENT,
-        PULL_ON_KEYS,
+        PULL_ON_CREDENTIALS,
         PULL_ON_PULLED,
         PULL_ON_COUNTED,
         PULL_ON_IDENTIFIED,
@@ -53,7 +54,7 @@ typedef enum PullEvent {
         PULL_ON_TIMER,
         PULL_ON_RUNTIME_AWAY,
         PULL_ON_RUNTIME_BACK,
-        PULL_ON_RUNTIME_SICK, /* it is back, but goes away again and again because of this image */
+        PULL_ON_RUNTIME_FLAPPING, /* it is back, but goes away again and again because of this image */
         PULL_ON_DEADLINE,
         _PULL_EVENT_MAX,
 } PullEvent;
@@ -71,28 +72,28 @@ typedef enum PullAction {
         PULL_DO_WAIT_FOR_LAYERS,
         PULL_DO_WAIT_FOR_ROOM,
         PULL_DO_BACK_OFF,
-        PULL_DO_PARK,
+        PULL_DO_WAIT_FOR_RUNTIME,
         PULL_DO_REPORT,
 } PullAction;
 
 /* Resources that a state may hold. */
-typedef enum PullHolding {
-        PULL_HOLDS_INSPECTION = 1 << 0, /* a place among those that ask, or that wait to ask */
-        PULL_HOLDS_SLOT = 1 << 1,       /* a place among those that pull, or that wait to pull */
-        PULL_HOLDS_KEYS = 1 << 2,       /* a question for credentials */
-        PULL_HOLDS_CALL = 1 << 3,       /* a call to the runtime */
-        PULL_HOLDS_REQUEST = 1 << 4,    /* with its credentials */
-        PULL_HOLDS_PROGRESS = 1 << 5,
-        PULL_HOLDS_RETRY = 1 << 6,    /* a timer */
-        PULL_HOLDS_DEADLINE = 1 << 7, /* the timer of all attempts together */
-        PULL_HOLDS_DISK = 1 << 8,     /* a place among those that the disk's state concerns */
-        PULL_HOLDS_LAYERS = 1 << 9,   /* a question for how the layers are kept */
-} PullHolding;
+typedef enum PullResource {
+        PULL_RESOURCE_INSPECTION = 1 << 0, /* a place among those that ask, or that wait to ask */
+        PULL_RESOURCE_SLOT = 1 << 1,       /* a place among those that pull, or that wait to pull */
+        PULL_RESOURCE_CREDENTIALS = 1 << 2, /* a question for credentials */
+        PULL_RESOURCE_CALL = 1 << 3,        /* a call to the runtime */
+        PULL_RESOURCE_REQUEST = 1 << 4,     /* with its credentials */
+        PULL_RESOURCE_PROGRESS = 1 << 5,
+        PULL_RESOURCE_RETRY = 1 << 6,    /* a timer */
+        PULL_RESOURCE_DEADLINE = 1 << 7, /* the timer of all attempts together */
+        PULL_RESOURCE_DISK = 1 << 8,     /* a place among those that the disk's state concerns */
+        PULL_RESOURCE_LAYERS = 1 << 9,   /* a question for how the layers are kept */
+} PullResource;
 
 /* Moves *state by one event and returns the action for it. An unexpected event changes nothing. */
 PullAction pull_plan_step(PullState *state, PullEvent event);
 
-/* Returns the flags of PullHolding to release between two states. */
+/* Returns the flags of PullResource to release between two states. */
 unsigned pull_plan_release(PullState from, PullState to);
 
 /* Returns the step that people see when the state begins. */
@@ -108,6 +109,33 @@ typedef struct PullFailures {
 /* Returns PULL_ON_EXHAUSTED if the last of these failures ends a desired image with such limits,
  * else PULL_ON_REFUSED. */
 PullEvent pull_plan_judge(PullReason reason, PullFailures failures, const DesiredImage *limits);
+
+/* How far a pull has come, for the requests that it serves. */
+typedef struct PullResult {
+        ImagePhase phase;
+        PullReason reason; /* reason of the last failure */
+        PullFailures failures;
+        bool is_held; /* the runtime has the image, though not yet all of its layers */
+        const DesiredImage *desired; /* all that the pull does, borrowed */
+} PullResult;
+
+/* A request's part in a pull. */
+typedef struct PullJoin {
+        bool joined_running; /* the pull had its turn already, thus less time for it */
+        PullFailures failures_before_join;
+} PullJoin;
+
+typedef enum RequestOutcome {
+        REQUEST_PENDING,
+        REQUEST_SUCCEEDED,
+        REQUEST_FAILED,
+} RequestOutcome;
+
+/* Returns what the pull means for a request that has joined it. A request may have enough, or have used
+ * up its attempts, while the pull goes on for others. After a failed pull it is pending if other secrets
+ * or more time could have helped: then it needs a pull of its own. */
+RequestOutcome pull_plan_outcome(const PullResult *result, const PullJoin *join,
+                                 const DesiredImage *desired);
 
 /* Returns the largest number of attempts, if all others end like the last one; 0: no limit. */
 uint64_t pull_plan_n_attempts(PullReason reason, bool is_refusal, PullFailures failures,

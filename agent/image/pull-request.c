@@ -15,14 +15,14 @@
 #define MARK_KEY "apps.kruise.io/pulling-image-by"
 #define MARK_VALUE "inplaced"
 
-void pull_keys_done(PullKeys *keys) {
+void pull_credentials_done(PullCredentials *keys) {
         keys->named = keyring_free(keys->named);
         keys->general = keyring_free(keys->general);
 }
 
 void pull_request_done(PullRequest *request) {
         credential_list_done(&request->credentials);
-        pull_keys_done(&request->keys);
+        pull_credentials_done(&request->keys);
         free(request->labels);
         free(request->label_list);
         free(request->annotations);
@@ -144,11 +144,11 @@ static int fill_sandbox(PullRequest *request, const DesiredImage *desired) {
 }
 
 int pull_request_init(PullRequest *request, const DesiredImage *desired, const ImageRef *ref,
-                      const char *reference, PullKeys *keys) {
+                      const char *reference, PullCredentials *keys) {
         int r;
 
         *request = (PullRequest){ .keys = *keys };
-        *keys = (PullKeys){ .named = NULL };
+        *keys = (PullCredentials){ .named = NULL };
 
         r = find_credentials(request, ref);
         if (r < 0)

@@ -19,41 +19,41 @@
 #include "cri/types.h"
 
 /* Keyrings to try, in this order. */
-typedef struct PullKeys {
+typedef struct PullCredentials {
         Keyring *named;   /* credentials of the desired image's own pull secrets; or NULL */
         Keyring *general; /* credentials of the node; or NULL */
-} PullKeys;
+} PullCredentials;
 
-void pull_keys_done(PullKeys *keys);
+void pull_credentials_done(PullCredentials *keys);
 
-typedef struct PullKeysAsk PullKeysAsk;
+typedef struct PullCredentialsAsk PullCredentialsAsk;
 
-typedef struct PullKeysQuestion {
+typedef struct PullCredentialsQuestion {
         const DesiredImage *desired;
         const ImageRef *ref;
         bool was_denied; /* the last attempt was denied: cached credentials will not do */
-} PullKeysQuestion;
+} PullCredentialsQuestion;
 
 /* The keys may be taken out of *keys. Refuses if none of the named pull secrets can be read. May
  * drop the ask. Runs once, not from within ask(). */
-typedef int (*PullKeysReady)(PullKeys *keys, const Error *error, void *userdata);
+typedef int (*PullCredentialsReady)(PullCredentials *keys, const Error *error, void *userdata);
 
 /* Interface that hides the sources of credentials from the engine. */
-typedef struct PullKeySource {
+typedef struct PullCredentialsSource {
         /* The question is borrowed during the call. */
-        int (*ask)(void *source, const PullKeysQuestion *question, PullKeysReady on_ready,
-                   void *userdata, PullKeysAsk **ret);
+        int (*ask)(void *source, const PullCredentialsQuestion *question,
+                   PullCredentialsReady on_ready, void *userdata, PullCredentialsAsk **ret);
         /* on_ready does not run any more; returns NULL. Does nothing to NULL. */
-        PullKeysAsk *(*drop)(PullKeysAsk *ask);
+        PullCredentialsAsk *(*drop)(PullCredentialsAsk *ask);
         void *source;
-} PullKeySource;
+} PullCredentialsSource;
 
 typedef Runtime__V1__PodSandboxConfig__LabelsEntry SandboxLabel;
 typedef Runtime__V1__PodSandboxConfig__AnnotationsEntry SandboxAnnotation;
 
 /* All zero: not ready. Stays where it is, since its parts point to each other. */
 typedef struct PullRequest {
-        PullKeys keys;
+        PullCredentials keys;
         CredentialList credentials;
         size_t i_credential;
 
@@ -71,7 +71,7 @@ typedef struct PullRequest {
  * each registry of its list. The desired image and reference are borrowed while the request
  * lives. */
 int pull_request_init(PullRequest *request, const DesiredImage *desired, const ImageRef *ref,
-                      const char *reference, PullKeys *keys);
+                      const char *reference, PullCredentials *keys);
 void pull_request_done(PullRequest *request);
 
 const CriPullRequest *pull_request_message(const PullRequest *request);

@@ -3,6 +3,7 @@
 #include "agent/image/pull.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +11,10 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "cri/client.h"
 
-#define USEC_PER_SEC ((uint64_t) 1000000)
 #define LAYERS_POLL_USEC USEC_PER_SEC
 
 /* Only the registry knows whether a tag has moved to a smaller image, or other pulls have brought
@@ -46,8 +48,8 @@ struct Pull {
         bool is_held;           /* the runtime has the image, though not yet all of its layers */
         uint64_t arrived_usec;  /* when bytes of its layers were last seen to arrive */
 
-        /* Resources, see PullHolding in pull-plan.h; the ticket is one as well. */
-        PullKeysAsk *ask;
+        /* Resources, see PullResource in pull-plan.h; the ticket is one as well. */
+        PullCredentialsAsk *ask;
         RpcCall *call;
         PullRequest request;
         Progress *progress;
@@ -96,52 +98,29 @@ static int pull_refused(Pull *pull, PullReason reason, const char *text) {
         r = image_status_set_failure(&pull->status, reason, text, pull->failures.n,
                                      pull_plan_n_attempts(reason, is_refusal, pull->failures,
                                                           &pull->desired));
-        if (r < 0)
-                return r;
-
-        return pull_handle(pull, pull_plan_judge(reason, pull->failures, &pull->desired));
-}
-
-static int pull_given_up(Pull *pull, const Error *error) {
-        cleanup(free_p) char *text = NULL;
-
-        if (asprintf(&text, "the runtime gave up, by a time-out of its own: %s",
-                     error_message(error)) < 0) {
-                text = NULL;
-                return -ENOMEM;
-        }
-
-        return pull_refused(pull, PULL_REASON_NO_PROGRESS, text);
-}
-
-/* Explains a refusal that credentials might have prevented, if the registry were known. */
-static int pull_denied_short(Pull *pull, PullReason reason, const char *text) {
-        cleanup(free_p) char *longer = NULL;
-
-        if (asprintf(&longer,
-                     "%s; no credentials are sent for a name without a registry, which the runtime "
-                     "searches in several: name the registry, as in docker.io/%s",
-                     text, pull->shown) < 0) {
-                longer = NULL;
-                return -ENOMEM;
-        }
-
-        return pull_refused(pull, reason, longer);
+        return r < 0 ? r
+                     : pull_handle(pull, pull_plan_judge(reason, pull->failures, &pull->desired));
 }
 
 /* A runtime that went away during a call has not refused anything. */
 static int pull_failed(Pull *pull, const Error *error) {
         PullReason reason = pull_reason_from_error(error);
+        cleanup(free_p) char *text = NULL;
+        int r = 0;
 
         if (error->kind == ERROR_UNAVAILABLE && pull_runtime_is_away(pull))
                 return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
         if (reason == PULL_REASON_NO_PROGRESS)
-                return pull_given_up(pull, error);
-        if (image_ref_is_searched(&pull->ref) &&
-            pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS)
-                return pull_denied_short(pull, reason, error_message(error));
+                r = text_format(&text, "the runtime timed out: %s", error_message(error));
+        else if (image_ref_is_searched(&pull->ref) &&
+                 pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS)
+                r = text_format(&text,
+                                "%s; the agent sends no credentials for a name without a registry, "
+                                "because the runtime searches several registries: name one, as in "
+                                "docker.io/%s",
+                                error_message(error), pull->shown);
 
-        return pull_refused(pull, reason, error_message(error));
+        return r < 0 ? r : pull_refused(pull, reason, text ?: error_message(error));
 }
 
 /* An ID that differs from what the pull answered is rare and worth a line: the tag was moved
@@ -209,6 +188,7 @@ static int pull_inspect(Pull *pull, PullEvent *ret_event) {
 
 /* Asks for the image after the pull. */
 static int pull_identify(Pull *pull, PullEvent *ret_event) {
+        pull_end_leases(pull); /* the image refers to the content now */
         if (!pull_runtime_is_away(pull))
                 return pull_ask_status(pull);
 
@@ -216,9 +196,13 @@ static int pull_identify(Pull *pull, PullEvent *ret_event) {
         return 0;
 }
 
-/* Records the layers that the snapshotter has fetched since the last answer. */
+/* Records the layers that the snapshotter has fetched since the last answer. If layers that the pull
+ * waits for are no longer visible, nothing has arrived: a mount may be hidden for a moment. */
 static void pull_take_layers(Pull *pull, const ImageOnDemand *found) {
         ImageStatus *status = &pull->status;
+
+        if (pull->is_held && found->n_layers > 0 && !found->is_counted)
+                return;
 
         if (!pull->is_held || found->bytes_present != status->on_demand.bytes_present)
                 pull->arrived_usec = pull_now(pull);
@@ -308,10 +292,7 @@ static int on_pulled(const void *reply, const Error *error, void *userdata) {
         if (error)
                 return pull_failed(pull, error);
 
-        pull_end_leases(pull); /* the image refers to it now */
-        free(pull->answered_id);
-        pull->answered_id = strdup(answer->image_ref);
-        if (!pull->answered_id)
+        if (text_set(&pull->answered_id, answer->image_ref) < 0)
                 return -ENOMEM;
 
         return pull_handle(pull, PULL_ON_PULLED);
@@ -322,6 +303,24 @@ static void pull_take_bytes(Pull *pull, const ProgressReport *report) {
         pull->status.bytes_total = report->bytes_total;
         pull->status.bytes_fetched = pull->bytes_before + report->bytes_fetched;
         pull->status.is_counted = true;
+}
+
+/* Warns about each new reason; a repeated reason goes to the debug log. */
+static void pull_log_delay(Pull *pull, const char *when) {
+        const ImageStatus *status = &pull->status;
+        int level = status->reason == pull->logged ? LOG_DEBUG : LOG_WARNING;
+        char attempt[16];
+
+        pull->logged = status->reason;
+        if (status->reason == PULL_REASON_NONE)
+                return;
+
+        (void) snprintf(attempt, sizeof(attempt), "%u", status->attempt);
+        log_write(pull->context->log, level,
+                  LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_DELAYED }, { "IMAGE", pull->shown },
+                             { "REASON", pull_reason_to_string(status->reason) },
+                             { "ATTEMPT", attempt }),
+                  "Cannot pull \"%s\" yet: %s%s.", pull->shown, status->message, when);
 }
 
 /* Checks the disk when the missing bytes become known, and when they grow. Bytes that have arrived
@@ -345,11 +344,7 @@ static int pull_weigh(Pull *pull, const ProgressReport *report, bool *ret_is_too
         if (r < 0)
                 return r;
 
-        log_write(pull->context->log, pull->status.reason == pull->logged ? LOG_DEBUG : LOG_WARNING,
-                  LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_DELAYED }, { "IMAGE", pull->shown },
-                             { "REASON", pull_reason_to_string(pull->status.reason) }),
-                  "Cannot pull \"%s\" yet: %s.", pull->shown, pull->status.message);
-        pull->logged = pull->status.reason;
+        pull_log_delay(pull, "");
         pull->bytes_needed = bytes_missing;
         *ret_is_too_large = true;
         return 0;
@@ -387,24 +382,20 @@ static int on_stalled(void *userdata) {
 
         pull->call = rpc_call_unref(pull->call);
         return pull_refused(pull, PULL_REASON_NO_PROGRESS,
-                            "no byte arrived for the stall time-out");
+                            "no data arrived within the stall timeout");
 }
 
 static int on_deadline(void *userdata) {
         Pull *pull = userdata;
         int r = 0;
 
-        if (pull->state == PULL_PARKED)
+        if (pull->state == PULL_WAITING_FOR_RUNTIME)
                 r = image_status_set_pause(&pull->status, PULL_REASON_RUNTIME_UNAVAILABLE,
                                            "no container runtime answers");
-        if (r < 0)
-                return r;
-
-        r = image_status_set_past_deadline(&pull->status, pull->desired.active_deadline_sec);
-        if (r < 0)
-                return r;
-
-        return pull_handle(pull, PULL_ON_DEADLINE);
+        if (r >= 0)
+                r = image_status_set_past_deadline(&pull->status,
+                                                   pull->desired.active_deadline_sec);
+        return r < 0 ? r : pull_handle(pull, PULL_ON_DEADLINE);
 }
 
 /* The clock of activeDeadlineSeconds runs from the moment the pull has its turn, or would have if
@@ -439,13 +430,10 @@ static int pull_keys_failed(Pull *pull, const Error *error) {
                                      pull_plan_n_attempts(PULL_REASON_INVALID_CREDENTIALS,
                                                           /* is_refusal= */ false, pull->failures,
                                                           &pull->desired));
-        if (r < 0)
-                return r;
-
-        return pull_handle(pull, PULL_ON_REFUSED);
+        return r < 0 ? r : pull_handle(pull, PULL_ON_REFUSED);
 }
 
-static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
+static int on_keys(PullCredentials *keys, const Error *error, void *userdata) {
         Pull *pull = userdata;
         int r;
 
@@ -458,7 +446,7 @@ static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
                 return r;
 
         pull->status.attempt = pull->failures.n + 1;
-        return pull_handle(pull, PULL_ON_KEYS);
+        return pull_handle(pull, PULL_ON_CREDENTIALS);
 }
 
 /* Whether the last attempt failed for its credentials, or without any. */
@@ -488,7 +476,7 @@ static int pull_check_disk(Pull *pull, uint64_t bytes_needed, bool *ret_is_low) 
 
 /* Each attempt asks for the credentials anew: they may have been corrected. */
 static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
-        const PullKeysQuestion question = {
+        const PullCredentialsQuestion question = {
                 .desired = &pull->desired,
                 .ref = &pull->ref,
                 .was_denied = pull->failures.n > 0 && keys_may_be_stale(pull->status.reason),
@@ -502,12 +490,10 @@ static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
         }
 
         r = pull_check_disk(pull, pull->bytes_needed, &is_low);
-        if (r < 0)
-                return r;
-        if (is_low) {
+        if (r >= 0 && is_low)
                 *ret_event = PULL_ON_DISK_LOW;
-                return 0;
-        }
+        if (r < 0 || is_low)
+                return r;
 
         r = pull_begin(pull);
         if (r < 0)
@@ -558,15 +544,12 @@ static void pull_log_start(const Pull *pull) {
 static int pull_call(Pull *pull) {
         int r;
 
-        if (!pull->progress) {
-                r = progress_begin(pull->context->progress, &pull->ref, lease_id(pull->lease),
-                                   on_progress, on_stalled, pull, &pull->progress);
-                if (r < 0)
-                        return r;
-        }
-
-        r = disk_guard_run(pull->context->disk, &pull->disk, pull->bytes_needed, on_disk_critical,
-                           pull);
+        r = pull->progress ? 0
+                           : progress_begin(pull->context->progress, lease_id(pull->lease),
+                                            on_progress, on_stalled, pull, &pull->progress);
+        if (r >= 0)
+                r = disk_guard_run(pull->context->disk, &pull->disk, pull->bytes_needed,
+                                   on_disk_critical, pull);
         if (r < 0)
                 return r;
 
@@ -597,7 +580,7 @@ static int pull_lease(Pull *pull) {
 
         pull->lease = NULL;
         pull->has_fetched = false;
-        if (progress_tracker_support(pull->context->progress) != PROGRESS_SUPPORTED)
+        if (progress_tracker_support(pull->context->progress) == PROGRESS_UNSUPPORTED)
                 return pull_call(pull);
 
         pull->awaits_lease = true;
@@ -626,7 +609,7 @@ static int pull_pull(Pull *pull, PullEvent *ret_event) {
 static int pull_count(Pull *pull, PullEvent *ret_event) {
         int r;
 
-        r = progress_count(pull->progress, pull->answered_id, on_counted);
+        r = progress_count(pull->progress, on_counted);
         if (r == 0)
                 *ret_event = PULL_ON_COUNTED;
         return r < 0 ? r : 0;
@@ -635,7 +618,7 @@ static int pull_count(Pull *pull, PullEvent *ret_event) {
 static int on_retry(void *userdata) {
         Pull *pull = userdata;
 
-        if (pull->state == PULL_CRAMPED)
+        if (pull->state == PULL_WAITING_FOR_DISK)
                 pull->bytes_needed = 0;
         return pull_handle(pull, PULL_ON_TIMER);
 }
@@ -647,27 +630,8 @@ static int64_t pull_next_attempt_at(const Pull *pull) {
         return time(NULL) + (int64_t) ((rest + USEC_PER_SEC - 1) / USEC_PER_SEC);
 }
 
-/* Warns about each new reason; a repeated reason goes to the debug log. */
-static void pull_log_pause(Pull *pull) {
-        const ImageStatus *status = &pull->status;
-        int level = status->reason == pull->logged ? LOG_DEBUG : LOG_WARNING;
-        char attempt[16];
-
-        pull->logged = status->reason;
-        if (status->reason == PULL_REASON_NONE)
-                return;
-
-        (void) snprintf(attempt, sizeof(attempt), "%u", status->attempt);
-        log_write(pull->context->log, level,
-                  LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_DELAYED }, { "IMAGE", pull->shown },
-                             { "REASON", pull_reason_to_string(status->reason) },
-                             { "ATTEMPT", attempt }),
-                  "Cannot pull \"%s\" yet: %s, trying again in %llu s.", pull->shown,
-                  status->message,
-                  (unsigned long long) (retry_rest_usec(&pull->retry) / USEC_PER_SEC));
-}
-
 static int pull_back_off(Pull *pull) {
+        char when[48];
         int r;
 
         r = retry_later(&pull->retry, 0);
@@ -675,32 +639,24 @@ static int pull_back_off(Pull *pull) {
                 return r;
 
         pull->status.next_attempt_at = pull_next_attempt_at(pull);
-        pull_log_pause(pull);
+        (void) snprintf(when, sizeof(when), ", trying again in %" PRIu64 " s",
+                        retry_rest_usec(&pull->retry) / USEC_PER_SEC);
+        pull_log_delay(pull, when);
         return 0;
 }
 
 /* The first loss may be a restart of the runtime. */
 static PullEvent event_of_return(const Pull *pull) {
-        return pull->n_losses > 1 ? PULL_ON_RUNTIME_SICK : PULL_ON_RUNTIME_BACK;
+        return pull->n_losses > 1 ? PULL_ON_RUNTIME_FLAPPING : PULL_ON_RUNTIME_BACK;
 }
 
 /* A runtime that came back between the call's failure and now will not announce itself again. */
-static int pull_park(Pull *pull, PullState left, PullEvent *ret_event) {
+static int pull_wait_for_runtime(Pull *pull, PullState left, PullEvent *ret_event) {
         if (left == PULL_PULLING)
                 pull->n_losses++;
         if (!pull_runtime_is_away(pull))
                 *ret_event = event_of_return(pull);
         return pull_start_deadline(pull);
-}
-
-static int pull_claim(Pull *pull) {
-        int r = 0;
-
-        for (char **digest = pull->status.repo_digests; r >= 0 && digest && *digest; digest++)
-                r = progress_tracker_claim(pull->context->progress, &pull->ref,
-                                           strrchr(*digest, '@') ? strrchr(*digest, '@') + 1
-                                                                 : *digest);
-        return r;
 }
 
 /* Waiting for layers has the deadline of a pull. */
@@ -727,35 +683,35 @@ static int pull_report(Pull *pull) {
                 return r;
 
         pull->status.is_counted |= pull->status.was_present;
-        return pull->status.was_present ? 0 : pull_claim(pull);
+        return 0;
 }
 
-static void pull_release(Pull *pull, unsigned holdings) {
-        if (holdings & (PULL_HOLDS_INSPECTION | PULL_HOLDS_SLOT))
+static void pull_release(Pull *pull, unsigned resources) {
+        if (resources & (PULL_RESOURCE_INSPECTION | PULL_RESOURCE_SLOT))
                 queue_leave(&pull->ticket);
-        if (holdings & PULL_HOLDS_KEYS)
+        if (resources & PULL_RESOURCE_CREDENTIALS)
                 pull->ask = pull->context->keys.drop(pull->ask);
-        if (holdings & PULL_HOLDS_CALL) {
+        if (resources & PULL_RESOURCE_CALL) {
                 pull->call = rpc_call_unref(pull->call);
                 if (pull->awaits_lease)
                         pull->lease = lease_end(pull->lease);
                 pull->awaits_lease = false;
         }
-        if (holdings & PULL_HOLDS_LAYERS)
+        if (resources & PULL_RESOURCE_LAYERS)
                 pull->layers = on_demand_drop(pull->layers);
-        if (holdings & PULL_HOLDS_REQUEST)
+        if (resources & PULL_RESOURCE_REQUEST)
                 pull_request_done(&pull->request);
-        if (holdings & PULL_HOLDS_PROGRESS) {
+        if (resources & PULL_RESOURCE_PROGRESS) {
                 pull->progress = progress_end(pull->progress);
                 pull->bytes_before = pull->status.bytes_fetched;
         }
-        if (holdings & PULL_HOLDS_DISK)
+        if (resources & PULL_RESOURCE_DISK)
                 disk_guard_leave(&pull->disk);
-        if (holdings & PULL_HOLDS_RETRY) {
+        if (resources & PULL_RESOURCE_RETRY) {
                 timer_stop(&pull->retry.timer); /* the number of pauses so far still counts */
                 pull->status.next_attempt_at = 0;
         }
-        if (holdings & PULL_HOLDS_DEADLINE)
+        if (resources & PULL_RESOURCE_DEADLINE)
                 timer_stop(&pull->deadline);
 }
 
@@ -776,7 +732,7 @@ static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *re
         case PULL_DO_WAIT_FOR_LAYERS: return pull_wait_for_layers(pull);
         case PULL_DO_WAIT_FOR_ROOM: return pull_wait_for_room(pull);
         case PULL_DO_BACK_OFF: return pull_back_off(pull);
-        case PULL_DO_PARK: return pull_park(pull, left, ret_event);
+        case PULL_DO_WAIT_FOR_RUNTIME: return pull_wait_for_runtime(pull, left, ret_event);
         case PULL_DO_REPORT: return pull_report(pull);
         }
 
@@ -848,16 +804,9 @@ static int pull_handle(Pull *pull, PullEvent event) {
 
 static int show_reference(const ImageRef *ref, ShortNames short_names, char **ret) {
         cleanup(free_p) char *name = NULL;
-        int r;
 
-        r = image_ref_shown_name(ref, short_names, &name);
-        if (r < 0)
-                return r;
-
-        return asprintf(ret, "%s%s%s", name, ref->digest[0] ? "@" : ":",
-                        image_ref_tag_or_digest(ref)) < 0
-                       ? -ENOMEM
-                       : 0;
+        return image_ref_shown_name(ref, short_names, &name)
+                       ?: image_ref_join(name, image_ref_tag_or_digest(ref), ret);
 }
 
 int pull_new(const PullContext *context, const DesiredImage *desired, const ImageRef *ref,
@@ -953,23 +902,13 @@ int pull_start_later(Pull *pull, const ImageStatus *missing, uint64_t pause_usec
 static Queue *pull_queue(const Pull *pull) {
         switch (pull->state) {
         case PULL_QUEUED:
-        case PULL_CRAMPED:
+        case PULL_WAITING_FOR_DISK:
         case PULL_BACKING_OFF:
-        case PULL_PARKED: return pull->context->inspections;
+        case PULL_WAITING_FOR_RUNTIME: return pull->context->inspections;
         case PULL_INSPECTING:
         case PULL_WAITING: return pull->context->pulls;
-        case PULL_AUTHENTICATING:
-        case PULL_PULLING:
-        case PULL_COUNTING:
-        case PULL_IDENTIFYING:
-        case PULL_ASSESSING:
-        case PULL_COMPLETING:
-        case PULL_SUCCEEDED:
-        case PULL_FAILED:
-        case _PULL_STATE_MAX: break;
+        default: return NULL;
         }
-
-        return NULL;
 }
 
 int pull_join(Pull *pull, const char *owner) {
@@ -997,29 +936,14 @@ bool pull_covers(const Pull *pull, const DesiredImage *desired) {
                 desired->policy == pull->desired.policy);
 }
 
-bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late) {
-        bool is_short = is_late && pull->status.reason == PULL_REASON_DEADLINE;
-
-        return desired_image_is_within(desired, &pull->desired) && !is_short &&
-               !pull_satisfies(pull, desired);
-}
-
-bool pull_satisfies(const Pull *pull, const DesiredImage *desired) {
-        return pull->is_held && !desired->is_complete;
-}
-
-bool pull_is_over_for(const Pull *pull, const DesiredImage *desired, PullFailures before) {
-        const PullFailures since = {
-                .n = pull->failures.n - before.n,
-                .n_refusals = pull->failures.n_refusals - before.n_refusals,
+PullResult pull_result(const Pull *pull) {
+        return (PullResult){
+                .phase = pull->status.phase,
+                .reason = pull->status.reason,
+                .failures = pull->failures,
+                .is_held = pull->is_held,
+                .desired = &pull->desired,
         };
-
-        return since.n > 0 &&
-               pull_plan_judge(pull->status.reason, since, desired) == PULL_ON_EXHAUSTED;
-}
-
-PullFailures pull_failures(const Pull *pull) {
-        return pull->failures;
 }
 
 bool pull_kick(Pull *pull) {
@@ -1028,7 +952,7 @@ bool pull_kick(Pull *pull) {
 
 bool pull_retry(Pull *pull) {
         pull->retry.n_failures = 0;
-        if (pull->state == PULL_CRAMPED && pull->bytes_needed > 0)
+        if (pull->state == PULL_WAITING_FOR_DISK && pull->bytes_needed > 0)
                 return retry_kick(&pull->retry) >= 0;
         return pull_kick(pull);
 }

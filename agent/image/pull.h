@@ -36,7 +36,7 @@ typedef struct PullContext {
         Leases *leases;
         DiskGuard *disk;
         OnDemandContext *on_demand;
-        PullKeySource keys;
+        PullCredentialsSource keys;
         ShortNames short_names; /* how the chosen runtime reads them */
 
         /* A registry has answered, also with a refusal. registry NULL: it could not be reached
@@ -68,17 +68,8 @@ int pull_join(Pull *pull, const char *owner);
 /* Whether its success also satisfies this desired image. */
 bool pull_covers(const Pull *pull, const DesiredImage *desired);
 
-/* Whether its failure counts for this desired image, which joined it; late: the pull had its turn
- * already, so that it had less time than the desired image allows. */
-bool pull_fails_for(const Pull *pull, const DesiredImage *desired, bool is_late);
-
-/* Whether this desired image, which joined it, has enough, while others need more. */
-bool pull_satisfies(const Pull *pull, const DesiredImage *desired);
-
-/* Whether it has failed as often as this desired image allows, not counting the failures before. */
-bool pull_is_over_for(const Pull *pull, const DesiredImage *desired, PullFailures before);
-
-PullFailures pull_failures(const Pull *pull);
+/* For pull_plan_outcome(). */
+PullResult pull_result(const Pull *pull);
 
 /* Ends a pause: the next attempt begins in the next turn of the loop; true if so. */
 bool pull_kick(Pull *pull);

@@ -117,7 +117,7 @@ bool containers_meta_equal(const ContainersMeta *a, const ContainersMeta *b) {
 static json_object *hashes_to_json(const ContainersMetaEntry *entry) {
         cleanup(json_object_put_p) json_object *json = json_object_new_object();
 
-        if (!json || patch_add(json, "plainHash", json_object_new_uint64(entry->plain_hash)) < 0)
+        if (patch_add(json, "plainHash", json_object_new_uint64(entry->plain_hash)) < 0)
                 return NULL;
         if (entry->env_hash != 0 && patch_add(json, "extractedEnvFromMetadataHash",
                                               json_object_new_uint64(entry->env_hash)) < 0)
@@ -129,9 +129,9 @@ static json_object *hashes_to_json(const ContainersMetaEntry *entry) {
 static json_object *entry_to_json(const ContainersMetaEntry *entry) {
         cleanup(json_object_put_p) json_object *json = json_object_new_object();
 
-        if (!json || patch_add(json, "name", json_object_new_string(entry->name)) < 0 ||
-            patch_add(json, "containerID", json_object_new_string(entry->container_id)) < 0 ||
-            patch_add(json, "restartCount", json_object_new_uint64(entry->restart_count)) < 0 ||
+        if (patch_add_text(json, "name", entry->name) < 0 ||
+            patch_add_text(json, "containerID", entry->container_id) < 0 ||
+            patch_add_number(json, "restartCount", entry->restart_count) < 0 ||
             patch_add(json, "hashes", hashes_to_json(entry)) < 0)
                 return NULL;
 
@@ -141,9 +141,8 @@ static json_object *entry_to_json(const ContainersMetaEntry *entry) {
 int containers_meta_write(const ContainersMeta *meta, char **ret) {
         cleanup(json_object_put_p) json_object *json = json_object_new_object();
         json_object *list = json_object_new_array();
-        const char *text;
 
-        if (!json || patch_add(json, "containers", list) < 0)
+        if (patch_add(json, "containers", list) < 0)
                 return -ENOMEM;
 
         for (size_t i = 0; i < meta->n_items; i++) {
@@ -153,6 +152,5 @@ int containers_meta_write(const ContainersMeta *meta, char **ret) {
                         return r;
         }
 
-        text = json_to_text(json);
-        return text ? text_copy(text, ret) : -ENOMEM;
+        return json_copy_text(json, ret);
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/random.h"
 #include "agent/base/text.h"
@@ -75,7 +74,7 @@ bool inplace_pod_is_settled(const InPlacePod *pod) {
         if (pod->inspection.state == INPLACE_INSPECTION_LISTING)
                 return false;
 
-        return pod->inspection.n_failures > 0 || !pod_wants_list(pod);
+        return pod->inspection.retry.n_failures > 0 || !pod_wants_list(pod);
 }
 
 /* Makes the full ID with the runtime of the container in the pod's status. */
@@ -147,11 +146,11 @@ static int container_take_fact(InPlaceContainer *container, const InspectionAnsw
             fact->kubelet_hash == inplace_container_state(container)->plain_hash)
                 container->pod->inplace->knows_kubelet = true;
 
-        r = is_new ? inplace_container_recall(container) : 0;
+        r = is_new ? inplace_container_restore_restart(container) : 0;
         if (r < 0)
                 return r;
 
-        return inplace_container_judge(container);
+        return inplace_container_check_result(container);
 }
 
 static int container_take(InPlaceContainer *container, const InspectionAnswer *answer,
@@ -194,23 +193,18 @@ static bool is_fruitless(const InPlacePod *pod, const InspectionAnswer *answers)
 }
 
 /* error: NULL if there is nothing to log. */
-static void pod_inspection_failed(InPlacePod *pod, const Error *error) {
-        InPlaceInspection *inspection = &pod->inspection;
-
-        if (error && !inspection->is_failure_logged)
+static int pod_inspection_failed(InPlacePod *pod, const Error *error) {
+        if (error && log_once(&pod->inspection.logged, error_message(error)))
                 log_warning(pod->inplace->context->log, NULL,
                             "Cannot inspect all containers of pod \"%s/%s\", trying again: %s.",
                             pod->pod->namespace, pod->pod->name, error_message(error));
-        inspection->is_failure_logged = inspection->is_failure_logged || error;
-        inspection->n_failures++;
-        inspection->retry_usec =
-                inplace_now(pod->inplace) + backoff_usec(inspection->n_failures, random_number());
+        return retry_later(&pod->inspection.retry, 0);
 }
 
-static void pod_inspection_succeeded(InPlacePod *pod) {
-        pod->inspection.is_failure_logged = false;
-        pod->inspection.n_failures = 0;
-        pod->inspection.retry_usec = 0;
+static int pod_inspection_succeeded(InPlacePod *pod) {
+        (void) log_once(&pod->inspection.logged, NULL);
+        retry_reset(&pod->inspection.retry);
+        return 0;
 }
 
 static int on_inspected(const InspectionAnswer *answers, const Error *error, void *userdata) {
@@ -227,9 +221,12 @@ static int on_inspected(const InspectionAnswer *answers, const Error *error, voi
                 return r;
 
         if (error || (is_listing && answers && is_fruitless(pod, answers)))
-                pod_inspection_failed(pod, error);
+                r = pod_inspection_failed(pod, error);
         else
-                pod_inspection_succeeded(pod);
+                r = pod_inspection_succeeded(pod);
+        if (r < 0)
+                return r;
+
         pod->inspection.refresh_usec =
                 inplace_now(pod->inplace) + REFRESH_USEC + random_number() % REFRESH_JITTER_USEC;
         r = inplace_continue(pod->inplace);
@@ -327,12 +324,8 @@ int inplace_pod_inspect(InPlacePod *pod) {
         }
 
         /* The return of the runtime causes another inspection. */
-        if (!client)
+        if (!client || retry_is_waiting(&inspection->retry))
                 return 0;
-        if (inspection->retry_usec > now) {
-                inplace_pod_wake_at(pod, inspection->retry_usec);
-                return 0;
-        }
         if (pod->inplace->n_inspections >= INSPECTIONS_MAX) {
                 inspection->state = INPLACE_INSPECTION_QUEUED;
                 return 0;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/inplace/inspection.h"
 
@@ -64,7 +65,7 @@ bool inplace_container_is_stopped(const InPlaceContainer *container) {
 
 /* If the kubelet's hash is of an unknown kind, compares the image with the pod's reference when the
  * container was first seen. */
-bool inplace_container_is_kubelets(const InPlaceContainer *container) {
+bool inplace_container_restarted_by_kubelet(const InPlaceContainer *container) {
         const PodContainer *state = inplace_container_state(container);
         const InPlaceFact *fact = &container->fact;
 
@@ -140,7 +141,7 @@ static bool container_set(InPlaceContainer *container, const PodContainer *befor
                 container->pod->has_new_image = true;
         /* A runtime that starts containers answers again: end the back-off. */
         if (strcmp(before->container_id, state->container_id) != 0)
-                container->pod->inspection.retry_usec = 0;
+                timer_stop(&container->pod->inspection.retry.timer);
         if (container->expected_hash == state->env_hash)
                 return false;
 
@@ -220,6 +221,7 @@ InPlacePod *inplace_pod_free(InPlacePod *pod) {
         inspection_free(pod->inspection.pending);
         runtime_pods_call_free(pod->poll);
         kube_patch_done(&pod->write);
+        retry_done(&pod->inspection.retry);
         timer_done(&pod->timer);
         for (size_t i = 0; i < pod->n_containers; i++)
                 container_done(&pod->containers[i]);
@@ -267,6 +269,8 @@ int inplace_pod_new(InPlace *inplace, const Pod *pod, InPlacePod **ret) {
                 },
         };
         timer_init(&made->timer, inplace->context->event, ACCURACY_USEC, on_timer, made);
+        retry_init(&made->inspection.retry, inplace->context->event, BACKOFF_MIN_USEC,
+                   BACKOFF_MAX_USEC, on_timer, made);
         r = pod_fill(made);
         if (r < 0)
                 return r;

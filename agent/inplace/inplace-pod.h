@@ -10,15 +10,15 @@
  * which every callback calls last.
  */
 
+#include "agent/base/log-once.h"
 #include "agent/base/loop.h"
 #include "agent/base/repeat.h"
+#include "agent/base/time-units.h"
 #include "agent/inplace/image-ids.h"
 #include "agent/inplace/restart-plan.h"
 #include "agent/kube/patch.h"
 #include "agent/pod/context.h"
 #include "agent/pod/runtime-pods.h"
-
-#define USEC_PER_SEC ((uint64_t) 1000000)
 
 typedef struct InPlace InPlace;
 typedef struct InPlacePod InPlacePod;
@@ -123,9 +123,8 @@ typedef struct InPlaceInspection {
         uint64_t began_usec;
         bool must_refresh;     /* resolve the references again, */
         uint64_t refresh_usec; /* and at this time in any case */
-        unsigned n_failures;   /* in a row, fruitless inspections included */
-        uint64_t retry_usec;   /* 0: nothing failed */
-        bool is_failure_logged;
+        Retry retry;           /* after a failed or a fruitless inspection */
+        LogOnce logged;
 } InPlaceInspection;
 
 /* Times until which the kubelet may act on older states of the pod. */
@@ -243,7 +242,7 @@ bool inplace_container_is_ahead(const InPlaceContainer *container);
 /* It was stopped, and its successor is not inspected yet. */
 bool inplace_container_is_stopped(const InPlaceContainer *container);
 /* The kubelet will restart it, since its image has changed. */
-bool inplace_container_is_kubelets(const InPlaceContainer *container);
+bool inplace_container_restarted_by_kubelet(const InPlaceContainer *container);
 Verdict inplace_container_verdict(const InPlaceContainer *container);
 
 /* inplace-restart.c */
@@ -251,9 +250,9 @@ int inplace_pod_restart(InPlacePod *pod);
 /* Polls the runtime for successors of stopped containers. */
 int inplace_pod_poll(InPlacePod *pod);
 /* Finds for a new container whether a previous run of the agent stopped the one before it. */
-int inplace_container_recall(InPlaceContainer *container);
-/* Judges a restart once the successor's environment is known. */
-int inplace_container_judge(InPlaceContainer *container);
+int inplace_container_restore_restart(InPlaceContainer *container);
+/* Checks the result of a restart once the successor's environment is known. */
+int inplace_container_check_result(InPlaceContainer *container);
 
 /* inplace-inspect.c */
 int inplace_pod_inspect(InPlacePod *pod);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/random.h"
 #include "agent/base/text.h"
@@ -35,7 +36,7 @@ DEFINE_CLEANUP(Pod *, pod_free)
 DEFINE_CLEANUP(KubeEnvelope *, kube_protobuf_free)
 
 /*
-* Finds the successor of a stopped container as soon as the runtime has it
+ * Finds the successor of a stopped container as soon as the runtime has it
  *
  * The kubelet reports a successor only after it has listed the runtime's containers again, a second later.
  * So the agent polls the runtime for as long as a restart usually takes, and afterwards waits for the pod's
@@ -43,7 +44,7 @@ DEFINE_CLEANUP(KubeEnvelope *, kube_protobuf_free)
  * that waits for all three waits for the status alone.
  */
 
-static bool is_awaited(const InPlaceContainer *container, uint64_t now) {
+static bool awaits_successor(const InPlaceContainer *container, uint64_t now) {
         const InPlaceRestart *restart = &container->restart;
 
         return restart->state == INPLACE_RESTART_STOPPED && restart->await_usec > now &&
@@ -52,7 +53,7 @@ static bool is_awaited(const InPlaceContainer *container, uint64_t now) {
 
 static bool pod_awaits(const InPlacePod *pod, uint64_t now) {
         for (size_t i = 0; i < pod->n_containers; i++)
-                if (is_awaited(&pod->containers[i], now))
+                if (awaits_successor(&pod->containers[i], now))
                         return true;
 
         return false;
@@ -75,7 +76,7 @@ static void pod_take_list(InPlacePod *pod, const RuntimePod *found) {
                 const RuntimeContainer *newest =
                         runtime_pod_find(found, inplace_container_state(container)->name);
 
-                if (is_awaited(container, now) && newest && newest->is_running &&
+                if (awaits_successor(container, now) && newest && newest->is_running &&
                     strcmp(newest->id, container->restart.id) != 0)
                         container->restart.state = INPLACE_RESTART_REPLACED;
         }
@@ -162,7 +163,7 @@ static const char *container_former_id(const InPlaceContainer *container) {
 }
 
 /* Only for the hash that the pod still asks for. The successor decides what follows. */
-int inplace_container_recall(InPlaceContainer *container) {
+int inplace_container_restore_restart(InPlaceContainer *container) {
         const char *former = container_former_id(container), *id;
         InPlaceRestart *restart = &container->restart;
         InPlacePurpose purpose;
@@ -206,19 +207,18 @@ static void container_try_again(InPlaceContainer *container, const InPlacePurpos
 
         container->attempts.n_restarts = purpose->number;
         container->attempts.retry_usec = inplace_now(container->pod->inplace) + usec;
-        log_warning(
-                container->pod->inplace->context->log, NULL,
-                "Pod \"%s/%s\": container %s was started again with its previous environment, so "
-                "the kubelet did not have the new labels or annotations yet: it is restarted "
-                "again in %u s.",
-                container->pod->pod->namespace, container->pod->pod->name, state->name,
-                (unsigned) (usec / USEC_PER_SEC));
+        log_warning(container->pod->inplace->context->log, NULL,
+                    "Pod \"%s/%s\": the kubelet started container %s again with its previous "
+                    "environment, because it did not have the new labels or annotations yet: "
+                    "restarting it again in %u s.",
+                    container->pod->pod->namespace, container->pod->pod->name, state->name,
+                    (unsigned) (usec / USEC_PER_SEC));
 }
 
-/* Judges the restart once the successor is known. If the container ended by itself, or the pod has
+/* Checks the result once the successor is known. If the container ended by itself, or the pod has
  * asked for another hash meanwhile, the restart proves nothing, and the agent forgets it so that
- * its next run does not judge by it. */
-int inplace_container_judge(InPlaceContainer *container) {
+ * its next run does not count it. */
+int inplace_container_check_result(InPlaceContainer *container) {
         InPlaceRestart *restart = &container->restart;
         const InPlaceFact *fact = &container->fact;
         bool has_learned = restart->is_ours && !restart->has_changed;
@@ -266,7 +266,7 @@ static int container_report(InPlaceContainer *container, const char *reason, con
 }
 
 /* NULL: the pod still asks for the stop. */
-static const char *why_not(const InPlaceContainer *container, const Pod *live) {
+static const char *stop_refusal(const InPlaceContainer *container, const Pod *live) {
         const PodContainer *state = pod_find(live, inplace_container_state(container)->name);
         const char *id;
         char scheme[64];
@@ -302,7 +302,7 @@ static int container_answer(InPlaceContainer *container, const char *reason) {
 }
 
 static int container_compare(InPlaceContainer *container, const Pod *live) {
-        const char *reason = why_not(container, live);
+        const char *reason = stop_refusal(container, live);
 
         if (reason && strcmp(live->uid, container->pod->uid) == 0) {
                 free(container->refused_version);
@@ -335,12 +335,12 @@ static int container_check_later(InPlaceContainer *container, KubePatchOutcome o
             check->read.rest_usec < inplace_now(container->pod->inplace) + SLOW_USEC)
                 kube_patch_rest(&check->read, SLOW_USEC + random_number() % SLOW_USEC);
         if (check->read.n_failures == 1)
-                log_warning(
-                        container->pod->inplace->context->log, NULL,
-                        "Container \"%s\" of pod \"%s/%s\" is to be restarted, but the pod cannot be "
-                        "read to confirm that, trying again: %s.",
-                        inplace_container_state(container)->name, container->pod->pod->namespace,
-                        container->pod->pod->name, error_message(error));
+                log_warning(container->pod->inplace->context->log, NULL,
+                            "Cannot confirm the restart of container \"%s\" with pod \"%s/%s\", "
+                            "trying again: %s.",
+                            inplace_container_state(container)->name,
+                            container->pod->pod->namespace, container->pod->pod->name,
+                            error_message(error));
         return inplace_pod_reconcile(container->pod);
 }
 
@@ -405,21 +405,17 @@ static int container_stopped(InPlaceContainer *container, bool is_ours) {
         container->restart.state = INPLACE_RESTART_STOPPED;
         container->restart.is_ours = is_ours;
         container_await(container);
-        return inplace_container_judge(container);
+        return inplace_container_check_result(container);
 }
 
 static int container_failed(InPlaceContainer *container, const StopReport *report) {
         const PodContainer *state = inplace_container_state(container);
         cleanup(free_p) char *message = NULL;
-        uint64_t usec = RETRY_MIN_USEC;
 
-        for (unsigned i = 0; i < container->attempts.n_failures && usec < RETRY_MAX_USEC; i++)
-                usec *= 2;
-        if (usec > RETRY_MAX_USEC)
-                usec = RETRY_MAX_USEC;
-
-        container->attempts.n_failures++;
-        container->attempts.retry_usec = inplace_now(container->pod->inplace) + usec;
+        container->attempts.retry_usec =
+                inplace_now(container->pod->inplace) +
+                backoff_between_usec(RETRY_MIN_USEC, RETRY_MAX_USEC,
+                                     ++container->attempts.n_failures, random_number());
         if (text_format(&message, "Cannot stop container %s, trying again: %s", state->name,
                         report->message ?: "the runtime gives no reason") < 0)
                 return -ENOMEM;
@@ -431,7 +427,7 @@ static int container_take_report(InPlaceContainer *container, const StopReport *
         switch (report->result) {
         case STOP_STOPPED:
         case STOP_GONE: return container_stopped(container, report->result == STOP_STOPPED);
-        case STOP_NOT_ASKED:
+        case STOP_NOT_REQUESTED:
                 /* The pod's next state decides. If that is known already, wait before the next
                  * stop. */
                 if (container->restart.purpose.hash == container->expected_hash)
@@ -528,8 +524,8 @@ static int explain_plan(const InPlaceContainer *container, RestartPlan plan, cha
                 return text_format(
                         ret,
                         "Container %s was restarted and still has another environment than "
-                        "its labels and annotations ask for: it is left alone until they "
-                        "change",
+                        "its labels and annotations ask for: the agent restarts it no more "
+                        "until they change",
                         state->name);
         if (inplace_pod_is_static(container->pod))
                 return text_format(
@@ -538,6 +534,12 @@ static int explain_plan(const InPlaceContainer *container, RestartPlan plan, cha
                         "have changed: the pod is static, so its file on the node decides on "
                         "its environment",
                         state->name);
+        if (state->rules_decide)
+                return text_format(ret,
+                                   "Container %s is not restarted although its labels or "
+                                   "annotations have changed: by its exit status, its restart "
+                                   "rules may end it or restart other containers",
+                                   state->name);
 
         return text_format(ret,
                            "Container %s is not restarted although its labels or annotations "
@@ -573,29 +575,47 @@ static bool is_refused(InPlaceContainer *container) {
         return container->refused_version;
 }
 
+static RestartTarget container_target(const InPlaceContainer *container) {
+        const InPlaceRestart *restart = &container->restart;
+
+        if (inplace_pod_is_over(container->pod))
+                return RESTART_TARGET_NONE;
+        if (restart->state == INPLACE_RESTART_STOPPING ||
+            (inplace_container_is_stopped(container) && container->fact.id &&
+             strcmp(restart->id, container->fact.id) == 0))
+                return RESTART_TARGET_STOPPED;
+
+        return inplace_container_state(container)->is_running &&
+                               inplace_container_is_known(container)
+                       ? RESTART_TARGET_RUNNING
+                       : RESTART_TARGET_NONE;
+}
+
+static RestartHold container_hold(InPlaceContainer *container, uint64_t now) {
+        bool has_waited = container->kubelet_usec > 0 && container->kubelet_usec <= now;
+        bool must_wait = is_refused(container) || container->attempts.retry_usec > now;
+
+        if (inplace_container_restarted_by_kubelet(container) && !has_waited)
+                return RESTART_HOLD_KUBELET;
+        if (container->pod->kubelet.behind_usec > now)
+                return RESTART_HOLD_SYNC;
+
+        return must_wait ? RESTART_HOLD_RETRY : RESTART_HOLD_NONE;
+}
+
 static RestartPlan container_plan(InPlaceContainer *container, uint64_t now) {
         const PodContainer *state = inplace_container_state(container);
-        const InPlacePod *pod = container->pod;
-        const InPlaceFact *fact = &container->fact;
-        const RestartState restart = {
-                .is_asked = container_is_asked(pod->pod, state),
-                .is_over = inplace_pod_is_over(pod),
-                .is_running = state->is_running && inplace_container_is_known(container),
-                .comes_back = state->comes_back && !inplace_pod_is_static(pod),
-                .expected_hash = container->expected_hash,
-                .running_hash = fact->env_hash,
-                .has_stop = container->restart.state == INPLACE_RESTART_STOPPING ||
-                            (inplace_container_is_stopped(container) && fact->id &&
-                             strcmp(container->restart.id, fact->id) == 0),
-                .is_kubelets = inplace_container_is_kubelets(container),
-                .has_waited_for_kubelet =
-                        container->kubelet_usec > 0 && container->kubelet_usec <= now,
-                .is_behind = pod->kubelet.behind_usec > now,
-                .must_wait = container->attempts.retry_usec > now || is_refused(container),
+        const RestartFacts facts = {
+                .target = container_target(container),
+                .hold = container_hold(container, now),
+                .is_requested = container_is_asked(container->pod->pod, state),
+                .comes_back = state->comes_back && !inplace_pod_is_static(container->pod),
                 .has_failed = container->attempts.has_failed,
+                .expected_hash = container->expected_hash,
+                .running_hash = container->fact.env_hash,
         };
 
-        return restart_plan(&restart);
+        return restart_plan(&facts);
 }
 
 static void container_await_kubelet(InPlaceContainer *container, uint64_t now) {

@@ -156,7 +156,7 @@ static bool container_is_restarting(const InPlaceContainer *container) {
             container->fact.knows_env && container->fact.env_hash != container->expected_hash)
                 return true;
 
-        return inplace_container_is_kubelets(container) &&
+        return inplace_container_restarted_by_kubelet(container) &&
                (strcmp(container->fact.image, state->image) != 0 ||
                 inplace_container_verdict(container) != VERDICT_CURRENT);
 }
@@ -218,7 +218,7 @@ static bool is_passing(InPlacePod *pod, ConditionReason reason, bool is_first) {
                 return true;
         if (reason == CONDITION_UNKNOWN)
                 return is_first || pod->inspection.state != INPLACE_INSPECTION_NONE ||
-                       (pod->inspection.n_failures == 0 &&
+                       (pod->inspection.retry.n_failures == 0 &&
                         !runtimes_client(pod->inplace->context->runtimes));
         if (reason != CONDITION_NOT_RUNNING)
                 return false;
@@ -237,7 +237,7 @@ static bool is_behind(const InPlacePod *pod) {
 
                 if (state->kind != POD_CONTAINER_INIT && state->is_running &&
                     !inplace_container_is_known(&pod->containers[i]))
-                        return pod->inspection.n_failures == 0;
+                        return pod->inspection.retry.n_failures == 0;
         }
 
         return false;
@@ -393,20 +393,12 @@ static void notify_changed(const InPlace *inplace) {
 
 /* Logs each reason once, as long as anything is refused. */
 static void inplace_note(InPlace *inplace, const Error *error) {
-        bool was_failing, is_news;
-
         metrics_count(inplace->context->metrics, METRIC_POD_WRITES, !error);
         notify_changed(inplace);
-        if (error ? is_of_pod(error) : is_any_refused(inplace))
-                return;
-
-        was_failing = inplace->error.kind != ERROR_NONE;
-        is_news = error_update(&inplace->error, error);
-        if (is_news && error)
-                log_warning(inplace->context->log, NULL, "Cannot write to a pod's status: %s.",
-                            error_message(error));
-        if (was_failing && !error)
-                log_info(inplace->context->log, NULL, "The status of pods is written again.");
+        if (error ? !is_of_pod(error) : !is_any_refused(inplace))
+                (void) log_trouble(inplace->context->log, LOG_WARNING, &inplace->error, error,
+                                   "Cannot write to a pod's status",
+                                   "Writing to the status of pods works again");
 }
 
 /* Nothing is left to write to this pod, so no success would clear its refusals. */
@@ -423,7 +415,8 @@ void inplace_pod_forget_refusal(InPlacePod *pod) {
         if (!was_refused || inplace->error.kind == ERROR_NONE || is_any_refused(inplace))
                 return;
 
-        log_info(inplace->context->log, NULL, "The refused writes to pods are no longer needed.");
+        log_info(inplace->context->log, NULL,
+                 "The pods no longer need the writes that the API server refused.");
         error_done(&inplace->error);
         notify_changed(inplace);
 }
@@ -454,7 +447,7 @@ static int pod_remember(InPlacePod *pod, InPlaceText *text) {
 }
 
 /* If several fields were refused together, tries each alone, at once. A field that was refused
- * alone waits as long as a person needs to fix the cause, and longer each time. */
+ * alone waits as long as a person needs to fix the cause, and invalid content longer each time. */
 static void pod_refused(InPlacePod *pod, const KubePatchAnswer *answer, const InPlaceText *text) {
         uint64_t now = inplace_now(pod->inplace);
 

@@ -209,7 +209,7 @@ InPlace *inplace_free(InPlace *inplace) {
 /* The images may have changed while the runtime was away. */
 int inplace_runtime_changed(InPlace *inplace) {
         for (size_t i = 0; i < inplace->n_pods; i++) {
-                inplace->pods[i]->inspection.retry_usec = 0;
+                timer_stop(&inplace->pods[i]->inspection.retry.timer);
                 inplace->pods[i]->inspection.must_refresh = true;
         }
 

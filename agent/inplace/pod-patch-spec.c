@@ -31,7 +31,7 @@ static json_object *condition_to_json(const ConditionText *text) {
         cleanup(json_object_put_p) json_object *json = json_object_new_object();
         char when[RFC3339_SIZE];
 
-        if (!json || patch_add_text(json, "type", text->type) < 0 ||
+        if (patch_add_text(json, "type", text->type) < 0 ||
             patch_add_text(json, "status", text->status) < 0 ||
             patch_add_text(json, "reason", text->reason) < 0 ||
             patch_add_text(json, "message", text->message) < 0)

@@ -2,30 +2,26 @@
 
 #include "agent/inplace/restart-plan.h"
 
-static bool is_needed(const RestartState *state) {
-        return state->is_asked && state->is_running && state->running_hash != 0 &&
-               state->running_hash != state->expected_hash;
+static bool is_needed(const RestartFacts *facts) {
+        return facts->is_requested && facts->target == RESTART_TARGET_RUNNING &&
+               facts->running_hash != 0 && facts->running_hash != facts->expected_hash;
 }
 
-RestartPlan restart_plan(const RestartState *state) {
-        if (state->is_over)
-                return RESTART_PLAN_NOTHING;
-        if (state->has_stop)
+RestartPlan restart_plan(const RestartFacts *facts) {
+        if (facts->target == RESTART_TARGET_STOPPED)
                 return RESTART_PLAN_AWAIT;
-        if (!is_needed(state))
+        if (!is_needed(facts))
                 return RESTART_PLAN_NOTHING;
-        if (state->has_failed)
+        if (facts->has_failed)
                 return RESTART_PLAN_GIVE_UP;
-        if (state->is_kubelets && !state->has_waited_for_kubelet)
+        if (facts->hold == RESTART_HOLD_KUBELET)
                 return RESTART_PLAN_FOR_KUBELET;
-        if (!state->comes_back)
+        if (!facts->comes_back)
                 return RESTART_PLAN_SKIP;
-        if (state->is_behind)
+        if (facts->hold == RESTART_HOLD_SYNC)
                 return RESTART_PLAN_FOR_SYNC;
-        if (state->must_wait)
-                return RESTART_PLAN_FOR_RETRY;
 
-        return RESTART_PLAN_STOP;
+        return facts->hold == RESTART_HOLD_RETRY ? RESTART_PLAN_FOR_RETRY : RESTART_PLAN_STOP;
 }
 
 uint64_t restart_again_usec(const RestartOutcome *outcome) {

@@ -25,22 +25,34 @@ typedef enum RestartPlan {
         _RESTART_PLAN_MAX,
 } RestartPlan;
 
-typedef struct RestartState {
-        bool is_asked; /* the pod asks for it, at this moment */
-        bool is_over;  /* the pod is deleted or finished */
-        bool is_running;
-        bool comes_back; /* the kubelet starts it again, whatever its exit status */
-        uint32_t expected_hash;
-        uint32_t running_hash;       /* 0: unknown */
-        bool has_stop;               /* it is being stopped, or was */
-        bool is_kubelets;            /* the kubelet will restart it since its image has changed */
-        bool has_waited_for_kubelet; /* longer than the kubelet needs */
-        bool is_behind;              /* the kubelet may act on an older state of the pod */
-        bool must_wait;              /* a stop failed or was refused a while ago */
-        bool has_failed;             /* a restart for this expected hash did not help */
-} RestartState;
+/* State of the container that the decision is about. */
+typedef enum RestartTarget {
+        RESTART_TARGET_NONE, /* the pod is over, or the container does not run or is not known */
+        RESTART_TARGET_RUNNING,
+        RESTART_TARGET_STOPPED, /* it is being stopped, or was */
+        _RESTART_TARGET_MAX,
+} RestartTarget;
 
-RestartPlan restart_plan(const RestartState *state);
+/* Reason to wait before a stop. Of several reasons, the first counts. */
+typedef enum RestartHold {
+        RESTART_HOLD_NONE,
+        RESTART_HOLD_KUBELET, /* the kubelet will restart it soon, since its image has changed */
+        RESTART_HOLD_SYNC,    /* the kubelet may act on an older state of the pod */
+        RESTART_HOLD_RETRY,   /* a stop failed or was refused a while ago */
+        _RESTART_HOLD_MAX,
+} RestartHold;
+
+typedef struct RestartFacts {
+        RestartTarget target;
+        RestartHold hold;
+        bool is_requested; /* the pod asks for restarts, at this moment */
+        bool comes_back;   /* the kubelet starts it again, whatever its exit status */
+        bool has_failed;   /* a restart for this expected hash did not help */
+        uint32_t expected_hash;
+        uint32_t running_hash; /* 0: unknown */
+} RestartFacts;
+
+RestartPlan restart_plan(const RestartFacts *facts);
 
 /* A restart that ended with another environment than the expected one. */
 typedef struct RestartOutcome {

@@ -95,8 +95,9 @@ static int item_say(Item *item, const Error *error) {
                 return text_format(&item->message, "the runtime cannot be asked: %s",
                                    error ? error_message(error) : "it reports no image");
         if (!item->reference[0])
-                return text_set(&item->message, "it is not known which image is asked for: the "
-                                                "runtime does not keep its name");
+                return text_set(
+                        &item->message,
+                        "the requested image is unknown: the runtime does not keep its name");
         if (!item->reference_id[0])
                 return text_format(&item->message, "%s is not on this node", item->reference);
 

@@ -79,7 +79,7 @@ static int access_file_init(AccessFile *file, AccessFileKind kind, const char *p
 
 static void access_file_done(AccessFile *file) {
         free(file->path);
-        access_text_done(&file->text);
+        text_wipe(&file->text);
         error_done(&file->trouble);
         *file = ACCESS_FILE_INIT;
 }
@@ -151,7 +151,7 @@ static int file_check(const AccessFile *file, char *text, Error *reterr) {
 }
 
 static int read_now(AccessFile *file, char **ret, Error *reterr) {
-        cleanup(access_text_done) char *text = NULL;
+        cleanup(text_wipe) char *text = NULL;
         cleanup(close_p) int fd = -1;
         size_t size = 0;
         int r;
@@ -192,7 +192,7 @@ static int file_report(const AccessFile *file, Error *reterr) {
 /* 1: there is a new text. 0: no change, or there is no such file. Refuses, naming the file, only if
  * there never was a text. Costs one stat() as long as nothing changes. */
 static int access_file_read(AccessFile *file, Error *reterr) {
-        cleanup(access_text_done) char *text = NULL;
+        cleanup(text_wipe) char *text = NULL;
         struct stat status;
         int r;
 
@@ -212,7 +212,7 @@ static int access_file_read(AccessFile *file, Error *reterr) {
         if (file->text && strcmp(file->text, text) == 0)
                 return 0;
 
-        access_text_done(&file->text);
+        text_wipe(&file->text);
         file->text = take_ptr(text);
         return 1;
 }
@@ -347,8 +347,8 @@ static void free_environment(const char ***environment) {
 
 static int exec_start(AccessExec *exec, const ExecCredentialCluster *cluster) {
         cleanup(free_environment) const char **environment = NULL;
-        cleanup(access_text_done) char *request = NULL;
-        cleanup(access_text_done) char *variable = NULL;
+        cleanup(text_wipe) char *request = NULL;
+        cleanup(text_wipe) char *variable = NULL;
         size_t n = 0;
         int r;
 
@@ -387,7 +387,8 @@ static int exec_refusal(const AccessExec *exec, Error *reterr) {
         if (exec->error.kind != ERROR_NONE)
                 return error_copy(reterr, &exec->error);
 
-        return error_set(reterr, ERROR_DENIED, "the server refuses what the program %s makes",
+        return error_set(reterr, ERROR_DENIED,
+                         "the server refuses the credentials of the program %s",
                          quote(exec->exec->command, quoted));
 }
 

@@ -13,6 +13,7 @@
 #include <systemd/sd-event.h>
 
 #include "agent/base/error.h"
+#include "agent/base/loop.h"
 #include "agent/kube/access.h"
 #include "agent/observe/metrics.h"
 
@@ -47,6 +48,11 @@ int kube_client_new(const KubeClientOptions *options, KubeClient **ret, Error *r
 KubeClient *kube_client_free(KubeClient *client);
 
 sd_event *kube_client_event(const KubeClient *client);
+
+/* Returns the monotonic time at which this turn of the client's loop began. */
+static inline uint64_t kube_client_now_usec(const KubeClient *client) {
+        return loop_now_usec(kube_client_event(client));
+}
 
 /* Why the server does not answer, or NULL. Before the first answer it is unset: ERROR_NONE. */
 const Error *kube_client_trouble(const KubeClient *client);

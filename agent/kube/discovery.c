@@ -15,225 +15,147 @@
 #include "agent/document/json-reader.h"
 
 #define REPLY_MAX ((size_t) 1 << 20)
-#define DISCOVERY_VERSIONS_MAX 32
 
-/* Documents of discovery: meta/v1 APIGroup and APIResourceList */
-
-/* Parses the text and finds its list, which is NULL if it is missing. */
-static int read_list(const char *text, size_t size, const char *key, json_object **ret_root,
-                     json_object **ret_list, Error *reterr) {
-        cleanup(json_object_put_p) json_object *root = NULL;
+/* Whether an APIResourceList of meta/v1 has the resource, and its subresource "status". */
+static int read_resources(json_object *list, const char *resource, bool *ret_has_resource,
+                          bool *ret_has_status, Error *reterr) {
+        const JsonPath list_path = { .key = "resources" };
+        json_object *items;
         int r;
 
-        r = json_parse(text, size, &root, reterr);
-        if (r < 0)
-                return r;
-        if (!json_object_is_type(root, json_type_object))
-                return json_refuse_type(NULL, root, "an object", reterr);
+        r = json_check_type(list, NULL, json_type_object, reterr)
+                    ?: json_read_list(list, NULL, "resources", &items, reterr);
+        for (size_t i = 0; r >= 0 && items && i < json_object_array_length(items); i++) {
+                const JsonPath path = { .parent = &list_path, .index = i };
+                json_object *item = json_object_array_get_idx(items, i);
+                const char *name = NULL;
 
-        r = json_read_list(root, NULL, key, ret_list, reterr);
-        if (r < 0)
-                return r;
-
-        *ret_root = take_ptr(root);
-        return 0;
-}
-
-/* Reads a text member of one item. */
-static int read_item(json_object *list, const char *list_key, size_t i, const char *key,
-                     const char **ret, Error *reterr) {
-        const JsonPath list_path = { .key = list_key };
-        const JsonPath path = { .parent = &list_path, .index = i };
-        json_object *item = json_object_array_get_idx(list, i);
-
-        if (!json_object_is_type(item, json_type_object))
-                return json_refuse_type(&path, item, "an object", reterr);
-
-        return json_read_string(item, &path, key, ret, reterr);
-}
-
-static uint32_t find_version(const char *const *versions, const char *version) {
-        for (size_t i = 0; version && versions[i] && i < DISCOVERY_VERSIONS_MAX; i++)
-                if (strcmp(versions[i], version) == 0)
-                        return (uint32_t) 1 << i;
-
-        return 0;
-}
-
-/* Finds the requested versions, a list that ends with NULL, in the group: bit i is for the i-th. */
-static int read_group(const char *text, size_t size, const char *const *versions,
-                      uint32_t *ret_served, Error *reterr) {
-        cleanup(json_object_put_p) json_object *root = NULL;
-        json_object *list = NULL;
-        uint32_t served = 0;
-        int r;
-
-        r = read_list(text, size, "versions", &root, &list, reterr);
-        if (r < 0)
-                return r;
-
-        for (size_t i = 0; list && i < json_object_array_length(list); i++) {
-                const char *version;
-
-                r = read_item(list, "versions", i, "version", &version, reterr);
-                if (r < 0)
-                        return r;
-
-                served |= find_version(versions, version);
-        }
-
-        *ret_served = served;
-        return 0;
-}
-
-/* Whether the list has the resource, and also its subresource "status". */
-static int read_resources(const char *text, size_t size, const char *resource, bool *ret_is_served,
-                          Error *reterr) {
-        cleanup(json_object_put_p) json_object *root = NULL;
-        bool has_resource = false, has_status = false;
-        json_object *list = NULL;
-        int r;
-
-        r = read_list(text, size, "resources", &root, &list, reterr);
-        if (r < 0)
-                return r;
-
-        for (size_t i = 0; list && i < json_object_array_length(list); i++) {
-                const char *name;
-
-                r = read_item(list, "resources", i, "name", &name, reterr);
-                if (r < 0)
-                        return r;
-                if (!name || !slice_starts_with(slice(name), resource))
+                r = json_check_type(item, &path, json_type_object, reterr)
+                            ?: json_read_string(item, &path, "name", &name, reterr);
+                if (r < 0 || !name || !slice_starts_with(slice(name), resource))
                         continue;
 
-                has_resource = has_resource || strcmp(name, resource) == 0;
-                has_status = has_status || strcmp(name + strlen(resource), "/status") == 0;
+                name += strlen(resource);
+                *ret_has_resource = *ret_has_resource || !name[0];
+                *ret_has_status = *ret_has_status || strcmp(name, "/status") == 0;
         }
 
-        *ret_is_served = has_resource && has_status;
+        return r;
+}
+
+const char *kube_questions_next(KubeQuestions *questions) {
+        const char *version =
+                questions->n_asked > 0 ? questions->kind.versions[questions->n_asked - 1] : NULL;
+
+        if (questions->version || (questions->n_asked > 0 && !version))
+                return NULL;
+
+        questions->n_asked++;
+        (void) snprintf(questions->path, sizeof(questions->path), "/apis/%s%s%s",
+                        questions->kind.group, version ? "/" : "", version ?: "");
+        return questions->path;
+}
+
+static int read_answer(KubeQuestions *questions, json_object *answer, Error *reterr) {
+        const char *version = questions->kind.versions[questions->n_asked - 2];
+        bool has_resource = false, has_status = false;
+        int r;
+
+        r = read_resources(answer, questions->kind.resource, &has_resource, &has_status, reterr);
+        if (r < 0)
+                return r;
+
+        if (has_resource && (has_status || !questions->kind.needs_status))
+                questions->version = version;
         return 0;
 }
 
-/* The requests */
+int kube_questions_take(KubeQuestions *questions, json_object *answer, Error *reterr) {
+        static const char *const none = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        /* Without the group there are no versions. */
+        if (questions->n_asked == 1 && !answer)
+                questions->kind.versions = &none;
+        if (questions->n_asked == 1 || !answer)
+                return 0;
+
+        r = read_answer(questions, answer, &error);
+        return error.kind == ERROR_NONE ? r
+                                        : error_set(reterr, error.kind, "GET %s: %s",
+                                                    questions->path, error_message(&error));
+}
 
 struct KubeDiscovery {
         KubeClient *client;
-        const char *group;
-        const char *const *versions;
-        const char *resource;
+        KubeQuestions questions;
         KubeDiscovered on_discovered;
         void *userdata;
-
         KubeCall *call;
-        uint32_t served; /* versions of the group */
-        size_t at;       /* the version that is checked */
 };
 
 DEFINE_CLEANUP(KubeDiscovery *, kube_discovery_free)
 
-static int discovery_try_next(KubeDiscovery *discovery);
+static int discovery_ask(KubeDiscovery *discovery, const char *path);
 
-static int discovery_finish(KubeDiscovery *discovery, const char *version, const Error *error) {
-        return discovery->on_discovered(version, error, discovery->userdata);
+static int discovery_go_on(KubeDiscovery *discovery) {
+        const char *path = kube_questions_next(&discovery->questions);
+
+        return path ? discovery_ask(discovery, path)
+                    : discovery->on_discovered(discovery->questions.version, NULL,
+                                               discovery->userdata);
 }
 
-/* Ends with an error that names the page of the server's invalid answer. */
-static int discovery_refuse(KubeDiscovery *discovery, const char *version, const Error *cause) {
+static int discovery_take(KubeDiscovery *discovery, const KubeReply *reply, Error *reterr) {
+        cleanup(json_object_put_p) json_object *answer = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
+        int r;
 
-        (void) error_set(&error, cause->kind, "GET /apis/%s%s%s: %s", discovery->group,
-                         version ? "/" : "", version ?: "", error_message(cause));
-        return discovery_finish(discovery, NULL, &error);
+        r = json_parse(reply->body, reply->size, &answer, &error);
+        if (error.kind != ERROR_NONE)
+                return error_set(reterr, error.kind, "GET %s: %s", discovery->questions.path,
+                                 error_message(&error));
+
+        return r < 0 ? r : kube_questions_take(&discovery->questions, answer, reterr);
 }
 
-static int discovery_ask(KubeDiscovery *discovery, const char *version, KubeReplied on_replied) {
-        cleanup(free_p) char *path = NULL;
+static int on_answered(const KubeReply *reply, const Error *error, void *userdata) {
+        cleanup(error_done) Error refusal = ERROR_INIT;
+        KubeDiscovery *discovery = userdata;
+        int r;
 
-        if (asprintf(&path, "/apis/%s%s%s", discovery->group, version ? "/" : "", version ?: "") <
-            0) {
-                path = NULL;
-                return -ENOMEM;
-        }
+        discovery->call = kube_call_unref(discovery->call);
+        if (error && error->kind != ERROR_NOT_FOUND)
+                return discovery->on_discovered(NULL, error, discovery->userdata);
 
+        r = error ? kube_questions_take(&discovery->questions, NULL, &refusal)
+                  : discovery_take(discovery, reply, &refusal);
+        if (refusal.kind != ERROR_NONE)
+                return discovery->on_discovered(NULL, &refusal, discovery->userdata);
+
+        return r < 0 ? r : discovery_go_on(discovery);
+}
+
+static int discovery_ask(KubeDiscovery *discovery, const char *path) {
         return kube_call(discovery->client,
                          &(KubeRequest){
                                  .verb = "get",
                                  .method = "GET",
                                  .path = path,
                                  .reply_max = REPLY_MAX,
-                                 .on_replied = on_replied,
+                                 .on_replied = on_answered,
                                  .userdata = discovery,
                          },
                          &discovery->call);
 }
 
-static int on_resources(const KubeReply *reply, const Error *error, void *userdata) {
-        cleanup(error_done) Error refusal = ERROR_INIT;
-        KubeDiscovery *discovery = userdata;
-        const char *version = discovery->versions[discovery->at];
-        bool is_served = false;
-        int r;
-
-        discovery->call = kube_call_unref(discovery->call);
-        /* Not found: it was served a moment ago. */
-        if (error && error->kind != ERROR_NOT_FOUND)
-                return discovery_finish(discovery, NULL, error);
-
-        if (!error) {
-                r = read_resources(reply->body, reply->size, discovery->resource, &is_served,
-                                   &refusal);
-                if (r < 0 && refusal.kind == ERROR_NONE)
-                        return r;
-                if (r < 0)
-                        return discovery_refuse(discovery, version, &refusal);
-        }
-
-        if (is_served)
-                return discovery_finish(discovery, version, NULL);
-
-        discovery->at++;
-        return discovery_try_next(discovery);
-}
-
-static int discovery_try_next(KubeDiscovery *discovery) {
-        for (; discovery->versions[discovery->at]; discovery->at++)
-                if (discovery->served & (uint32_t) 1 << discovery->at)
-                        return discovery_ask(discovery, discovery->versions[discovery->at],
-                                             on_resources);
-
-        return discovery_finish(discovery, NULL, NULL);
-}
-
-static int on_group(const KubeReply *reply, const Error *error, void *userdata) {
-        cleanup(error_done) Error refusal = ERROR_INIT;
-        KubeDiscovery *discovery = userdata;
-        int r;
-
-        discovery->call = kube_call_unref(discovery->call);
-        /* Not found: the group is not installed. */
-        if (error)
-                return discovery_finish(discovery, NULL,
-                                        error->kind == ERROR_NOT_FOUND ? NULL : error);
-
-        r = read_group(reply->body, reply->size, discovery->versions, &discovery->served, &refusal);
-        if (r < 0 && refusal.kind == ERROR_NONE)
-                return r;
-        if (r < 0)
-                return discovery_refuse(discovery, NULL, &refusal);
-
-        return discovery_try_next(discovery);
-}
-
-int kube_discover(KubeClient *client, const char *group, const char *const *versions,
-                  const char *resource, KubeDiscovered on_discovered, void *userdata,
-                  KubeDiscovery **ret) {
+int kube_discover(KubeClient *client, const KubeKind *kind, KubeDiscovered on_discovered,
+                  void *userdata, KubeDiscovery **ret) {
         cleanup(kube_discovery_free_p) KubeDiscovery *discovery = NULL;
         int r;
 
-        assert(group && group[0]);
-        for (size_t i = 0; versions[i]; i++)
-                assert(i < DISCOVERY_VERSIONS_MAX);
+        assert(kind->group && kind->group[0]);
 
         discovery = malloc(sizeof(*discovery));
         if (!discovery)
@@ -241,13 +163,11 @@ int kube_discover(KubeClient *client, const char *group, const char *const *vers
 
         *discovery = (KubeDiscovery){
                 .client = client,
-                .group = group,
-                .versions = versions,
-                .resource = resource,
+                .questions = { .kind = *kind },
                 .on_discovered = on_discovered,
                 .userdata = userdata,
         };
-        r = discovery_ask(discovery, NULL, on_group);
+        r = discovery_go_on(discovery);
         if (r < 0)
                 return r;
 

@@ -14,12 +14,12 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/hash.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/time-units.h"
 #include "agent/base/utf8.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 
-#define NSEC_PER_SEC ((uint64_t) 1000000000)
 #define SUFFIX_SIZE sizeof(".0123456789abcdef")
 #define COMBINED "(combined from similar events): "
 
@@ -155,7 +155,7 @@ static EventDecision plan_create(EventPlan *plan, Record *record, uint64_t key,
         *record = (Record){
                 .memory = { .key = key },
                 .stamp = plan->last_stamp,
-                .first_at = (int64_t) (wall_nsec / NSEC_PER_SEC),
+                .first_at = (int64_t) wall_nsec / NSEC_PER_SEC,
         };
         return plan_repeat(plan, record, EVENT_CREATE);
 }
@@ -356,167 +356,74 @@ const char *event_spec_namespace(const EventRecord *record) {
                                                                        : "default";
 }
 
-typedef struct Member {
-        const char *key;
-        const char *text; /* left out if it is NULL or empty */
-} Member;
-
-static int add_members(json_object *object, const Member *members, size_t n_members) {
-        for (size_t i = 0; i < n_members; i++) {
-                int r;
-
-                if (!members[i].text || !members[i].text[0])
-                        continue;
-
-                r = patch_add_text(object, members[i].key, members[i].text);
-                if (r < 0)
-                        return r;
-        }
-
-        return 0;
-}
-
-#define ADD_MEMBERS(object, ...)                             \
-        add_members(object, (const Member[]){ __VA_ARGS__ }, \
-                    sizeof((const Member[]){ __VA_ARGS__ }) / sizeof(Member))
-
-/* Adds an object with these members. */
-static int add_object(json_object *object, const char *key, const Member *members,
-                      size_t n_members) {
-        cleanup(json_object_put_p) json_object *value = json_object_new_object();
-        int r;
-
-        if (!value)
-                return -ENOMEM;
-
-        r = add_members(value, members, n_members);
-        if (r < 0)
-                return r;
-
-        return patch_add(object, key, take_ptr(value));
-}
-
-#define ADD_OBJECT(object, key, ...)                             \
-        add_object(object, key, (const Member[]){ __VA_ARGS__ }, \
-                   sizeof((const Member[]){ __VA_ARGS__ }) / sizeof(Member))
-
 /* Adds the members that change with each occurrence. */
 static int add_latest(json_object *json, const EventRecord *record) {
         char last_at[RFC3339_SIZE];
-        int r;
 
         /* The API has 32 bits for the count. */
-        r = patch_add(json, "count",
-                      json_object_new_int(record->count > INT_MAX ? INT_MAX : (int) record->count));
-        if (r < 0)
-                return r;
-
-        return ADD_MEMBERS(json, { "lastTimestamp", rfc3339_format(record->last_at, last_at) },
-                           { "message", record->message });
+        return patch_add(json, "count",
+                         json_object_new_int(record->count > INT_MAX ? INT_MAX : (int) record->count))
+               ?: patch_add_text(json, "lastTimestamp", rfc3339_format(record->last_at, last_at))
+               ?: patch_add_filled(json, "message", record->message);
 }
 
 static int add_reference(json_object *json, const KubeReference *object) {
-        return ADD_OBJECT(json, "involvedObject", { "apiVersion", object->api_version },
-                          { "kind", object->kind }, { "namespace", object->namespace },
-                          { "name", object->name }, { "uid", object->uid },
-                          { "resourceVersion", object->resource_version },
-                          { "fieldPath", object->field_path });
-}
+        cleanup(json_object_put_p) json_object *reference = json_object_new_object();
 
-static int write_text(json_object *json, char **ret) {
-        const char *text;
-
-        text = json_to_text(json);
-        if (!text)
-                return -ENOMEM;
-
-        text = strdup(text);
-        if (!text)
-                return -ENOMEM;
-
-        *ret = (char *) text;
-        return 0;
+        return patch_add_filled(reference, "apiVersion", object->api_version)
+               ?: patch_add_filled(reference, "kind", object->kind)
+               ?: patch_add_filled(reference, "namespace", object->namespace)
+               ?: patch_add_filled(reference, "name", object->name)
+               ?: patch_add_filled(reference, "uid", object->uid)
+               ?: patch_add_filled(reference, "resourceVersion", object->resource_version)
+               ?: patch_add_filled(reference, "fieldPath", object->field_path)
+               ?: patch_add(json, "involvedObject", take_ptr(reference));
 }
 
 int event_spec_create(const EventRecord *record, const EventSource *source, char **ret) {
         cleanup(json_object_put_p) json_object *json = json_object_new_object();
+        json_object *metadata = json_object_new_object(), *from = json_object_new_object();
         char name[EVENT_NAME_SIZE], first_at[RFC3339_SIZE];
         int r;
 
-        if (!json)
-                return -ENOMEM;
-
-        r = ADD_MEMBERS(json, { "apiVersion", "v1" }, { "kind", "Event" }, { "type", record->type },
-                        { "reason", record->reason },
-                        { "firstTimestamp", rfc3339_format(record->first_at, first_at) },
-                        { "reportingComponent", source->component },
-                        { "reportingInstance", source->node_name });
+        r = patch_add(json, "source", from);
+        r = patch_add(json, "metadata", metadata) ?: r;
         if (r < 0)
                 return r;
 
-        r = add_latest(json, record);
-        if (r < 0)
-                return r;
-
-        r = ADD_OBJECT(json, "metadata", { "namespace", event_spec_namespace(record) },
-                       { "name", event_spec_name(record, name) });
-        if (r < 0)
-                return r;
-
-        r = add_reference(json, &record->object);
-        if (r < 0)
-                return r;
-
-        r = ADD_OBJECT(json, "source", { "component", source->component },
-                       { "host", source->node_name });
-        if (r < 0)
-                return r;
-
-        return write_text(json, ret);
+        r = patch_add_text(json, "apiVersion", "v1")
+                    ?: patch_add_text(json, "kind", "Event")
+                    ?: patch_add_filled(json, "type", record->type)
+                    ?: patch_add_filled(json, "reason", record->reason)
+                    ?: patch_add_text(json, "firstTimestamp", rfc3339_format(record->first_at, first_at))
+                    ?: patch_add_filled(json, "reportingComponent", source->component)
+                    ?: patch_add_filled(json, "reportingInstance", source->node_name)
+                    ?: patch_add_text(metadata, "namespace", event_spec_namespace(record))
+                    ?: patch_add_text(metadata, "name", event_spec_name(record, name))
+                    ?: patch_add_filled(from, "component", source->component)
+                    ?: patch_add_filled(from, "host", source->node_name)
+                    ?: add_latest(json, record)
+                    ?: add_reference(json, &record->object);
+        return r < 0 ? r : json_copy_text(json, ret);
 }
 
 int event_spec_patch(const EventRecord *record, char **ret) {
         cleanup(json_object_put_p) json_object *json = json_object_new_object();
         int r;
 
-        if (!json)
-                return -ENOMEM;
-
         r = add_latest(json, record);
-        if (r < 0)
-                return r;
-
-        return write_text(json, ret);
-}
-
-static bool has_reason(json_object *object, const char *reason) {
-        json_object *value;
-
-        return json_object_is_type(object, json_type_object) &&
-               json_object_object_get_ex(object, "reason", &value) &&
-               json_object_is_type(value, json_type_string) &&
-               strcmp(json_object_get_string(value), reason) == 0;
+        return r < 0 ? r : json_copy_text(json, ret);
 }
 
 bool event_spec_is_terminating(const char *text, size_t size) {
+        static const char reason[] = "NamespaceTerminating";
         cleanup(json_object_put_p) json_object *status = NULL;
-        json_object *details, *causes;
+        json_object *details;
 
         if (size == 0 || json_parse(text, size, &status, NULL) < 0)
                 return false;
-        if (has_reason(status, "NamespaceTerminating"))
-                return true;
 
-        if (!json_object_is_type(status, json_type_object) ||
-            !json_object_object_get_ex(status, "details", &details) ||
-            !json_object_is_type(details, json_type_object) ||
-            !json_object_object_get_ex(details, "causes", &causes) ||
-            !json_object_is_type(causes, json_type_array))
-                return false;
-
-        for (size_t i = 0; i < json_object_array_length(causes); i++)
-                if (has_reason(json_object_array_get_idx(causes, i), "NamespaceTerminating"))
-                        return true;
-
-        return false;
+        details = json_get(status, "details", json_type_object);
+        return json_is(status, "reason", reason) ||
+               json_find(json_get(details, "causes", json_type_array), "reason", reason);
 }

@@ -47,8 +47,7 @@ struct KubeEvents {
         size_t n_waiting; /* waiting and sending */
         size_t n_calls;
 
-        Timer retry;         /* while the server does not answer */
-        unsigned n_failures; /* in a row */
+        Retry retry; /* while the server does not answer */
         uint64_t n_dropped;
         bool is_logged[_ERROR_KIND_MAX]; /* why some were dropped */
 };
@@ -183,12 +182,11 @@ static void events_drop(KubeEvents *events, const EventRecord *record, const Err
                 return;
 
         events->is_logged[error->kind] = true;
-        log_warning(
-                events->log, NULL,
-                "Dropped the event \"%s\" about %s \"%s\": %s. More that are dropped for a reason "
-                "of the kind \"%s\" will only be counted.",
-                record->reason, record->object.kind ?: "object", record->object.name ?: "",
-                error_message(error), error_kind_to_string(error->kind));
+        log_warning(events->log, NULL,
+                    "Dropped the event \"%s\" about %s \"%s\": %s. Further events that are "
+                    "dropped for \"%s\" are only counted.",
+                    record->reason, record->object.kind ?: "object", record->object.name ?: "",
+                    error_message(error), error_kind_to_string(error->kind));
 }
 
 /* Ends the item's call. */
@@ -236,11 +234,9 @@ static void item_give_up(EventItem *item, const KubeReply *reply, const Error *e
 }
 
 static int events_back_off(KubeEvents *events, const KubeReply *reply) {
-        if (timer_is_running(&events->retry))
-                return 0;
-
-        return timer_start(&events->retry,
-                           kube_retry_usec(++events->n_failures, reply, random_number()));
+        return retry_is_waiting(&events->retry)
+                       ? 0
+                       : retry_later(&events->retry, kube_requested_usec(reply));
 }
 
 /* Whether the server has the event: from this try, or from an earlier one whose answer was lost. */
@@ -263,7 +259,7 @@ static int on_sent(const KubeReply *reply, const Error *error, void *userdata) {
 
         item_settle(item);
         if (!is_retriable)
-                events->n_failures = 0;
+                events->retry.n_failures = 0;
 
         if (is_written(item, reply, error)) {
                 item_finish(item);
@@ -295,7 +291,7 @@ static EventItem *events_next(const KubeEvents *events) {
 static int events_pump(KubeEvents *events) {
         const EventSource source = { events->component, events->node_name };
 
-        while (!timer_is_running(&events->retry) && events->n_calls < CALLS_MAX) {
+        while (!retry_is_waiting(&events->retry) && events->n_calls < CALLS_MAX) {
                 EventItem *item = events_next(events);
                 int r;
 
@@ -335,7 +331,7 @@ int kube_event_send(KubeEvents *events, const KubeReference *object, const char 
         EventItem *item;
         int r;
 
-        now_usec = loop_now_usec(kube_client_event(events->client));
+        now_usec = kube_client_now_usec(events->client);
         (void) clock_gettime(CLOCK_REALTIME, &wall);
         keys = event_keys(events->seed, object, type, reason, message);
         decision = event_plan_decide(events->plan, &keys, now_usec,
@@ -375,7 +371,7 @@ uint64_t kube_events_n_dropped(const KubeEvents *events) {
 }
 
 int kube_events_kick(KubeEvents *events) {
-        timer_stop(&events->retry);
+        timer_stop(&events->retry.timer);
         return events_pump(events);
 }
 
@@ -393,7 +389,8 @@ int kube_events_new(const KubeEventsOptions *options, KubeEvents **ret) {
 
         events->client = options->client;
         events->log = options->log;
-        timer_init(&events->retry, kube_client_event(options->client), 0, on_retry, events);
+        retry_init(&events->retry, kube_client_event(options->client), KUBE_RETRY_MIN_USEC,
+                   KUBE_RETRY_MAX_USEC, on_retry, events);
         events->seed = random_id();
         events->component = strdup(options->component);
         events->node_name = strdup(options->node_name);
@@ -412,7 +409,7 @@ KubeEvents *kube_events_free(KubeEvents *events) {
         if (!events)
                 return NULL;
 
-        timer_done(&events->retry);
+        retry_done(&events->retry);
         events->waiting = event_items_free(events->waiting);
         events->sending = event_items_free(events->sending);
         events->plan = event_plan_free(events->plan);

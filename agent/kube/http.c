@@ -142,7 +142,7 @@ static const char *strip(const char *text) {
 }
 
 static const char *certificate_hint(const char *text) {
-        if (strstr(text, "host name") || strstr(text, "IP address"))
+        if (strstr(text, "subject name") || strstr(text, "mismatch"))
                 return "; check server and tls-server-name";
         if (strstr(text, "expired") || strstr(text, "not yet valid"))
                 return "; check the clocks, or renew it";
@@ -155,11 +155,12 @@ static void describe_tls(CURLcode code, const char *server, const char *reason, 
                 (void) error_set(ret, ERROR_DENIED, "the certificate of %s cannot be trusted: %s%s",
                                  server, reason, certificate_hint(reason));
         else if (code == CURLE_SSL_CACERT_BADFILE)
-                (void) error_set(ret, ERROR_DENIED,
-                                 "the certificate of %s cannot be trusted: there is nothing of use "
-                                 "in certificate-authority or, where there is none, among those "
-                                 "that this machine trusts (ca-certificates)",
-                                 server);
+                (void) error_set(
+                        ret, ERROR_DENIED,
+                        "the certificate of %s cannot be trusted: there is no usable "
+                        "certificate in certificate-authority or, without it, among those of "
+                        "this machine (ca-certificates)",
+                        server);
         else if (code == CURLE_SSL_CERTPROBLEM)
                 (void) error_set(ret, ERROR_DENIED,
                                  "cannot use our own certificate for %s: %s; check "

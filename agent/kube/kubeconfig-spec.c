@@ -6,7 +6,6 @@
 #include <json-c/json_object.h>
 #include <netinet/in.h>
 #include <resolv.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,7 +13,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
-#include "agent/document/json-reader.h"
+#include "agent/document/json-fields.h"
 #include "agent/kube/access-json.h"
 #include "agent/kube/exec-credential-spec.h"
 
@@ -38,166 +37,95 @@ typedef struct KubeconfigEntry {
         struct json_object *object;
 } KubeconfigEntry;
 
-static void texts_done(char **texts) {
-        for (char **text = texts; text && *text; text++)
-                access_text_done(text);
-        free(texts);
-}
+/* Context of the hooks. */
+typedef struct Place {
+        const char *folder; /* folder of the file */
+        const KubeconfigOverrides *overrides;
+} Place;
 
-static void texts_freep(char ***texts) {
-        texts_done(*texts);
-}
-
-static void kubeconfig_exec_done(KubeconfigExec *exec) {
-        free(exec->command);
-        texts_done(exec->arguments);
-        texts_done(exec->environment);
-        free(exec->install_hint);
-        access_text_done(&exec->cluster_config);
-        *exec = (KubeconfigExec){ .api_version = NULL };
-}
-
-static int read_version(struct json_object *exec, const JsonPath *path, const char **ret,
+static int read_version(const char *text, const JsonPath *path, void *ret, const void *context,
                         Error *reterr) {
         static const char *const versions[] = { EXEC_CREDENTIAL_V1, EXEC_CREDENTIAL_V1BETA1 };
-        const JsonPath here = { .parent = path, .key = "apiVersion" };
-        cleanup(free_p) char *text = NULL;
-        int r;
-
-        r = access_json_read_text(exec, path, here.key, &text, reterr);
-        if (r < 0)
-                return r;
 
         for (size_t i = 0; text && i < sizeof(versions) / sizeof(versions[0]); i++)
                 if (strcmp(text, versions[i]) == 0) {
-                        *ret = versions[i];
+                        *(const char **) ret = versions[i];
                         return 0;
                 }
 
-        return json_refuse(&here, reterr, "expected \"%s\" or \"%s\"", versions[0], versions[1]);
+        return json_refuse(path, reterr, "expected \"%s\" or \"%s\"", versions[0], versions[1]);
+}
+
+/* A relative path starts at the folder. */
+static int copy_path(const char *path, const Place *place, char **ret) {
+        return path && path[0] != '/' ? text_format(ret, "%s/%s", place->folder, path)
+                                      : text_copy(path, ret);
 }
 
 /* Like kubectl: a name alone is looked up in PATH. */
-static int read_command(struct json_object *exec, const JsonPath *path, const char *folder,
-                        char **ret, Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "command" };
-        cleanup(free_p) char *command = NULL;
-        int r;
-
-        r = access_json_read_text(exec, path, here.key, &command, reterr);
-        if (r < 0)
-                return r;
-        if (!command)
-                return json_refuse(&here, reterr, "is missing");
-
-        if (command[0] == '/' || !strchr(command, '/'))
-                *ret = take_ptr(command);
-        else if (asprintf(ret, "%s/%s", folder, command) < 0) {
-                *ret = NULL;
-                return -ENOMEM;
-        }
-        return 0;
+static int read_command(const char *text, const JsonPath *path, void *ret, const void *context,
+                        Error *reterr) {
+        return strchr(text, '/') ? copy_path(text, context, ret) : text_copy(text, ret);
 }
 
-static size_t list_length(struct json_object *list) {
-        return list ? json_object_array_length(list) : 0;
+typedef struct Variable {
+        char *name;
+        char *value;
+} Variable;
+
+static const JsonField variable_fields[] = {
+        { "name", JSON_TEXT, .offset = offsetof(Variable, name) },
+        { "value", JSON_TEXT, .offset = offsetof(Variable, value) },
+        { .key = NULL },
+};
+
+static void variable_done(Variable *variable) {
+        json_fields_done(variable_fields, variable);
 }
 
-static int read_variable(struct json_object *item, const JsonPath *path, char **ret,
-                         Error *reterr) {
+static int read_variable(struct json_object *item, const JsonPath *path, void *ret,
+                         const void *context, Error *reterr) {
         const JsonPath name_path = { .parent = path, .key = "name" };
-        cleanup(free_p) char *name = NULL;
-        cleanup(access_text_done) char *value = NULL;
+        cleanup(variable_done) Variable variable = { .name = NULL };
         int r;
 
-        r = access_json_check_object(item, path, reterr)
-                    ?: access_json_read_text(item, path, "name", &name, reterr)
-                    ?: access_json_read_text(item, path, "value", &value, reterr);
+        r = json_check_type(item, path, json_type_object, reterr)
+                    ?: json_fields_read(variable_fields, item, path, &variable, NULL, reterr);
         if (r < 0)
                 return r;
 
-        if (!name || strchr(name, '='))
+        if (!variable.name || strchr(variable.name, '='))
                 return json_refuse(&name_path, reterr, "expected the name of a variable");
-        if (asprintf(ret, "%s=%s", name, value ?: "") < 0) {
-                *ret = NULL;
-                return -ENOMEM;
-        }
-        return 0;
+        return text_format(ret, "%s=%s", variable.name, variable.value ?: "");
 }
 
-typedef int (*ReadItem)(struct json_object *item, const JsonPath *path, char **ret, Error *reterr);
-
-/* Reads a list of texts, each from one item. */
-static int read_texts(struct json_object *exec, const JsonPath *path, const char *key,
-                      ReadItem read_item, char ***ret, Error *reterr) {
-
-        const JsonPath here = { .parent = path, .key = key };
-        struct json_object *list;
-        int r;
-
-        r = access_json_read_list(exec, path, key, &list, reterr);
-        if (r < 0)
-                return r;
-
-        *ret = calloc(list_length(list) + 1, sizeof(**ret));
-        if (!*ret)
-                return -ENOMEM;
-
-        for (size_t i = 0; i < list_length(list); i++) {
-                const JsonPath item_path = { .parent = &here, .index = i };
-
-                r = read_item(json_object_array_get_idx(list, i), &item_path, &(*ret)[i], reterr);
-                if (r < 0)
-                        return r;
-        }
-
-        return 0;
-}
-
-static int check_mode(struct json_object *exec, const JsonPath *path, Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "interactiveMode" };
-        cleanup(free_p) char *mode = NULL;
-        int r;
-
-        r = access_json_read_text(exec, path, here.key, &mode, reterr);
-        if (r < 0 || !mode)
-                return r;
-
-        if (strcmp(mode, "Always") == 0)
-                return json_refuse(&here, reterr, "the program needs a terminal");
-        if (strcmp(mode, "Never") != 0 && strcmp(mode, "IfAvailable") != 0)
-                return json_refuse(&here, reterr,
+static int check_mode(const char *mode, const JsonPath *path, void *ret, const void *context,
+                      Error *reterr) {
+        if (mode && strcmp(mode, "Always") == 0)
+                return json_refuse(path, reterr, "the program needs a terminal");
+        if (mode && strcmp(mode, "Never") != 0 && strcmp(mode, "IfAvailable") != 0)
+                return json_refuse(path, reterr,
                                    "expected \"Never\", \"IfAvailable\" or \"Always\"");
         return 0;
 }
 
-/* Reads the user's member "exec", if there is one. */
-static int kubeconfig_exec_read(struct json_object *user, const JsonPath *path, const char *folder,
-                                KubeconfigExec *ret, Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "exec" };
-        cleanup(kubeconfig_exec_done) KubeconfigExec exec = { .api_version = NULL };
-        struct json_object *object;
-        int r;
+/* clang-format off */
+static const JsonField exec_fields[] = {
+        { "apiVersion", JSON_WORD, .offset = offsetof(KubeconfigExec, api_version), .on_text = read_version },
+        { "command", JSON_TEXT, .offset = offsetof(KubeconfigExec, command), .on_text = read_command,
+          .empty = "is missing" },
+        { "args", JSON_TEXTS, .offset = offsetof(KubeconfigExec, arguments) },
+        { "env", JSON_TEXTS, .offset = offsetof(KubeconfigExec, environment), .on_value = read_variable },
+        { "interactiveMode", JSON_WORD, .on_text = check_mode },
+        { "installHint", JSON_TEXT, .offset = offsetof(KubeconfigExec, install_hint) },
+        { "provideClusterInfo", JSON_BOOLEAN, .offset = offsetof(KubeconfigExec, wants_cluster) },
+        { .key = NULL },
+};
+/* clang-format on */
 
-        r = access_json_read_object(user, path, here.key, &object, reterr);
-        if (r < 0 || !object)
-                return r;
-
-        r = read_version(object, &here, &exec.api_version, reterr)
-                    ?: read_command(object, &here, folder, &exec.command, reterr)
-                    ?: read_texts(object, &here, "args", access_json_copy_text, &exec.arguments, reterr)
-                    ?: read_texts(object, &here, "env", read_variable, &exec.environment, reterr)
-                    ?: check_mode(object, &here, reterr)
-                    ?: access_json_read_text(object, &here, "installHint", &exec.install_hint,
-                                             reterr)
-                    ?: access_json_read_bool(object, &here, "provideClusterInfo",
-                                             &exec.wants_cluster, reterr);
-        if (r < 0)
-                return r;
-
-        *ret = exec;
-        exec = (KubeconfigExec){ .api_version = NULL };
-        return 0;
+static int read_exec(struct json_object *exec, const JsonPath *path, void *ret, const void *context,
+                     Error *reterr) {
+        return exec ? json_fields_read(exec_fields, exec, path, ret, context, reterr) : 0;
 }
 
 static int copy_json(struct json_object *value, char **ret) {
@@ -208,23 +136,19 @@ static int copy_json(struct json_object *value, char **ret) {
 }
 
 /* Reads the cluster's extension for that program. */
-static int kubeconfig_exec_read_cluster(struct json_object *cluster, const JsonPath *path,
-                                        KubeconfigExec *exec, Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "extensions" };
+static int read_extension(const KubeconfigEntry *cluster, KubeconfigExec *exec, Error *reterr) {
+        const JsonPath here = { .parent = &cluster->path, .key = "extensions" };
         struct json_object *list;
         int r;
 
-        r = access_json_read_list(cluster, path, here.key, &list, reterr);
-        if (r < 0)
-                return r;
-
-        for (size_t i = 0; i < list_length(list); i++) {
+        r = json_read_list(cluster->object, &cluster->path, here.key, &list, reterr);
+        for (size_t i = 0; r >= 0 && list && i < json_object_array_length(list); i++) {
                 struct json_object *item = json_object_array_get_idx(list, i), *extension = NULL;
-                const JsonPath item_path = { .parent = &here, .index = i };
-                cleanup(free_p) char *name = NULL;
+                const JsonPath path = { .parent = &here, .index = i };
+                const char *name;
 
-                r = access_json_check_object(item, &item_path, reterr)
-                            ?: access_json_read_text(item, &item_path, "name", &name, reterr);
+                r = json_check_type(item, &path, json_type_object, reterr)
+                            ?: json_read_text(item, &path, "name", &name, reterr);
                 if (r < 0)
                         return r;
 
@@ -233,32 +157,29 @@ static int kubeconfig_exec_read_cluster(struct json_object *cluster, const JsonP
                         return copy_json(extension, &exec->cluster_config);
         }
 
-        return 0;
+        return r;
 }
 
 /* Finds an entry, of "users" and "user" say, in one file. *ret_found: there is one. */
 static int kubeconfig_find_in(struct json_object *root, const char *list_key, const char *key,
                               const char *name, KubeconfigEntry *ret, bool *ret_found,
                               Error *reterr) {
-        struct json_object *list;
+        struct json_object *list = NULL;
         bool is_found = false;
-        int r;
+        int r = 0;
 
-        ret->list = (JsonPath){ .key = list_key };
+        ret->list = (JsonPath){ .key = list_key, .is_secret = true };
         ret->path = (JsonPath){ .parent = &ret->item, .key = key };
-        r = access_json_read_list(root, NULL, list_key, &list, reterr);
-        if (r < 0)
-                return r;
+        if (json_object_object_get_ex(root, list_key, &list) && list)
+                r = json_check_type(list, &ret->list, json_type_array, reterr);
 
-        for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+        for (size_t i = 0; r >= 0 && list && i < json_object_array_length(list); i++) {
                 struct json_object *item = json_object_array_get_idx(list, i);
                 const JsonPath path = { .parent = &ret->list, .index = i };
-                cleanup(free_p) char *its_name = NULL;
+                const char *its_name;
 
-                r = access_json_check_object(item, &path, reterr);
-                if (r < 0)
-                        return r;
-                r = access_json_read_text(item, &path, "name", &its_name, reterr);
+                r = json_check_type(item, &path, json_type_object, reterr)
+                            ?: json_read_text(item, &path, "name", &its_name, reterr);
                 if (r < 0)
                         return r;
                 if (strcmp(its_name ?: "", name) != 0)
@@ -268,15 +189,13 @@ static int kubeconfig_find_in(struct json_object *root, const char *list_key, co
 
                 is_found = true;
                 ret->item = path;
-                r = access_json_read_object(item, &path, key, &ret->object, reterr);
-                if (r < 0)
-                        return r;
-                if (!ret->object)
+                r = json_read_object(item, &path, key, &ret->object, reterr);
+                if (r >= 0 && !ret->object)
                         return json_refuse(&ret->path, reterr, "is missing");
         }
 
         *ret_found = is_found;
-        return 0;
+        return r;
 }
 
 /* Finds the entry in the first file that has it. */
@@ -307,15 +226,15 @@ static int kubeconfig_follow(KubeconfigRoots *roots, const KubeconfigEntry *cont
                              const char *list_key, const char *key, const char *chosen,
                              KubeconfigEntry *ret, bool *ret_found, Error *reterr) {
         const JsonPath path = { .parent = &context->path, .key = key };
-        cleanup(free_p) char *name = NULL;
+        const char *name = chosen;
         bool is_found;
-        int r;
+        int r = 0;
 
-        r = chosen ? text_copy(chosen, &name)
-                   : access_json_read_text(context->object, &context->path, key, &name, reterr);
+        if (!chosen)
+                r = json_read_text(context->object, &context->path, key, &name, reterr);
         if (r < 0)
                 return r;
-        if (!name) {
+        if (!name || !*name) {
                 *ret_found = false;
                 return 0;
         }
@@ -332,44 +251,19 @@ static int kubeconfig_follow(KubeconfigRoots *roots, const KubeconfigEntry *cont
         return 0;
 }
 
-/* Reads a text without control characters. */
-static int kubeconfig_read_line(const KubeconfigEntry *entry, const char *key, char **ret,
-                                Error *reterr) {
-        const JsonPath path = { .parent = &entry->path, .key = key };
-        int r;
-
-        r = access_json_read_text(entry->object, &entry->path, key, ret, reterr);
-        if (r < 0)
-                return r;
-
-        if (*ret && !access_text_is_line(*ret))
-                return json_refuse(&path, reterr, "has a control character in it");
-        return 0;
-}
-
-/* Reads the path of a file; a relative one starts at the folder. */
-static int kubeconfig_read_file(const KubeconfigEntry *entry, const char *folder, const char *key,
-                                char **ret, Error *reterr) {
+static int read_file(const char *text, const JsonPath *path, void *ret, const void *context,
+                     Error *reterr) {
         cleanup(free_p) char *file = NULL;
         int r;
 
-        r = kubeconfig_read_line(entry, key, &file, reterr);
-        if (r < 0 || !file)
-                return r;
-
-        if (file[0] == '/')
-                *ret = take_ptr(file);
-        else if (asprintf(ret, "%s/%s", folder, file) < 0) {
-                *ret = NULL;
-                return -ENOMEM;
-        }
-        return 0;
+        r = access_json_read_line(text, path, &file, NULL, reterr);
+        return r < 0 ? r : copy_path(file, context, ret);
 }
 
 /* Decodes base64, ignoring line ends; the result has to be PEM. */
 static int decode_pem(const JsonPath *path, const char *encoded, char **ret, Error *reterr) {
         cleanup(free_p) char *place = NULL;
-        cleanup(access_text_done) char *text = NULL;
+        cleanup(text_wipe) char *text = NULL;
         size_t size = strlen(encoded) / 4 * 3 + 4;
         int n;
 
@@ -390,23 +284,18 @@ static int decode_pem(const JsonPath *path, const char *encoded, char **ret, Err
         return 0;
 }
 
-/* Reads a path from "client-key", or the content from "client-key-data". */
-static int kubeconfig_read_source(const KubeconfigEntry *entry, const char *folder, const char *key,
-                                  const char *data_key, KubeconfigSource *ret, Error *reterr) {
-        const JsonPath path = { .parent = &entry->path, .key = data_key };
-        cleanup(access_text_done) char *encoded = NULL;
-        int r;
+/* Reads the content from "client-key-data", where there may be no path in "client-key". */
+static int read_data(const char *text, const JsonPath *path, void *ret, const void *context,
+                     Error *reterr) {
+        const KubeconfigSource *source =
+                (KubeconfigSource *) ((char *) ret - offsetof(KubeconfigSource, text));
 
-        r = kubeconfig_read_file(entry, folder, key, &ret->file, reterr);
-        if (r < 0)
-                return r;
-        r = access_json_read_text(entry->object, &entry->path, data_key, &encoded, reterr);
-        if (r < 0 || !encoded)
-                return r;
-
-        if (ret->file)
-                return json_refuse(&path, reterr, "is there beside %s", key);
-        return decode_pem(&path, encoded, &ret->text, reterr);
+        if (!text)
+                return 0;
+        if (source->file)
+                return json_refuse(path, reterr, "is there beside %.*s",
+                                   (int) (strlen(path->key) - strlen("-data")), path->key);
+        return decode_pem(path, text, ret, reterr);
 }
 
 static bool has_scheme(const char *address, const char *const *schemes) {
@@ -421,57 +310,145 @@ static bool has_scheme(const char *address, const char *const *schemes) {
         return false;
 }
 
-static int read_server(const KubeconfigEntry *cluster, const char *chosen, char **ret,
+static int read_server(const char *text, const JsonPath *path, void *ret, const void *context,
                        Error *reterr) {
         static const char *const schemes[] = { "https", "http", NULL };
-        const JsonPath path = { .parent = &cluster->path, .key = "server" };
+        const char *chosen = ((const Place *) context)->overrides->server;
+        char **server = ret;
         int r;
 
-        r = chosen ? text_copy(chosen, ret) : kubeconfig_read_line(cluster, "server", ret, reterr);
+        r = chosen ? text_copy(chosen, server)
+                   : access_json_read_line(text, path, server, NULL, reterr);
         if (r < 0)
                 return r;
 
-        if (!*ret)
-                return json_refuse(&path, reterr, "is missing");
-        if (!has_scheme(*ret, schemes) || strpbrk(*ret, "?#@ "))
-                return json_refuse(chosen ? NULL : &path, reterr,
+        if (!*server)
+                return json_refuse(path, reterr, "is missing");
+        if (!has_scheme(*server, schemes) || strpbrk(*server, "?#@ "))
+                return json_refuse(chosen ? NULL : path, reterr,
                                    "%sexpected an address such as https://10.0.0.1:6443",
                                    chosen ? "the server that was chosen instead: " : "");
 
-        for (size_t size = strlen(*ret); (*ret)[size - 1] == '/'; size--)
-                (*ret)[size - 1] = '\0';
+        for (size_t size = strlen(*server); (*server)[size - 1] == '/'; size--)
+                (*server)[size - 1] = '\0';
         return 0;
 }
 
-static int read_proxy(const KubeconfigEntry *cluster, char **ret, Error *reterr) {
+static int read_proxy(const char *text, const JsonPath *path, void *ret, const void *context,
+                      Error *reterr) {
         static const char *const schemes[] = { "http", "https", "socks5", "socks5h", NULL };
-        const JsonPath path = { .parent = &cluster->path, .key = "proxy-url" };
         int r;
 
-        r = kubeconfig_read_line(cluster, "proxy-url", ret, reterr);
+        r = access_json_read_line(text, path, ret, NULL, reterr);
         if (r < 0)
                 return r;
 
-        if (*ret && !has_scheme(*ret, schemes))
-                return json_refuse(&path, reterr,
+        if (text && !has_scheme(text, schemes))
+                return json_refuse(path, reterr,
                                    "expected an address with http, https, socks5 or socks5h");
         return 0;
 }
 
-static int read_cluster(const KubeconfigEntry *cluster, const char *folder, const char *server,
-                        KubeconfigSpec *spec, Error *reterr) {
-        static const char unverified[] = "insecure-skip-tls-verify";
-        const JsonPath path = { .parent = &cluster->path, .key = unverified };
+/* Members that would give another access than the intended one if they were ignored are refused. */
+static int refuse_provider(struct json_object *value, const JsonPath *path, void *ret,
+                           const void *context, Error *reterr) {
+        return value ? json_refuse(path, reterr,
+                                   "is not supported, as in kubectl since 1.26; use \"exec\"")
+                     : 0;
+}
+
+static int refuse_extra(struct json_object *value, const JsonPath *path, void *ret,
+                        const void *context, Error *reterr) {
+        return value ? json_refuse(path, reterr,
+                                   "is not supported; \"as\", \"as-uid\" and \"as-groups\" are")
+                     : 0;
+}
+
+static int read_group(struct json_object *item, const JsonPath *path, void *ret,
+                      const void *context, Error *reterr) {
+        return json_check_text(item, path, SIZE_MAX, reterr)
+                       ?: access_json_read_line(json_object_get_string(item), path->parent, ret,
+                                                NULL, reterr);
+}
+
+static int check_kind(const char *kind, const JsonPath *path, void *ret, const void *context,
+                      Error *reterr) {
+        return kind && strcmp(kind, "Config") != 0
+                       ? json_refuse(path, reterr, "expected \"Config\"")
+                       : 0;
+}
+
+typedef struct Impersonation {
+        char *user;
+        char *uid;
+        char **groups;
+} Impersonation;
+
+/* clang-format off */
+#define LINE(key, member) \
+        { key, JSON_TEXT, .offset = offsetof(KubeconfigSpec, member), .on_text = access_json_read_line }
+#define PATH(key, member) \
+        { key, JSON_TEXT, .offset = offsetof(KubeconfigSpec, member), .on_text = read_file }
+#define SOURCE(key, member) \
+        PATH(key, member.file), \
+        { key "-data", JSON_TEXT, .offset = offsetof(KubeconfigSpec, member.text), .on_text = read_data }
+
+static const JsonField kind_fields[] = {
+        { "kind", JSON_WORD, .on_text = check_kind, .is_secret = true },
+        { .key = NULL },
+};
+
+static const JsonField root_fields[] = {
+        { "current-context", JSON_TEXT, .offset = offsetof(KubeconfigSpec, context), .is_secret = true },
+        { .key = NULL },
+};
+
+static const JsonField context_fields[] = {
+        LINE("namespace", namespace),
+        LINE("user", user),
+        { .key = NULL },
+};
+
+static const JsonField cluster_fields[] = {
+        { "server", JSON_TEXT, .offset = offsetof(KubeconfigSpec, server), .on_text = read_server },
+        SOURCE("certificate-authority", ca),
+        { "insecure-skip-tls-verify", JSON_BOOLEAN, .offset = offsetof(KubeconfigSpec, is_unverified) },
+        LINE("tls-server-name", tls_server_name),
+        { "proxy-url", JSON_TEXT, .offset = offsetof(KubeconfigSpec, proxy), .on_text = read_proxy },
+        { .key = NULL },
+};
+
+static const JsonField refused_fields[] = {
+        { "auth-provider", JSON_ANY, .on_value = refuse_provider },
+        { "as-user-extra", JSON_ANY, .on_value = refuse_extra },
+        { .key = NULL },
+};
+
+static const JsonField user_fields[] = {
+        LINE("token", token),
+        PATH("tokenFile", token_file),
+        SOURCE("client-certificate", certificate),
+        SOURCE("client-key", key),
+        LINE("username", username),
+        LINE("password", password),
+        { "exec", JSON_OBJECT, .offset = offsetof(KubeconfigSpec, exec), .on_value = read_exec, .fields = exec_fields },
+        { .key = NULL },
+};
+
+static const JsonField impersonation_fields[] = {
+        { "as", JSON_TEXT, .offset = offsetof(Impersonation, user), .on_text = access_json_read_line },
+        { "as-uid", JSON_TEXT, .offset = offsetof(Impersonation, uid), .on_text = access_json_read_line },
+        { "as-groups", JSON_TEXTS, .offset = offsetof(Impersonation, groups), .on_value = read_group },
+        { .key = NULL },
+};
+/* clang-format on */
+
+static int read_cluster(const KubeconfigEntry *cluster, const Place *place, KubeconfigSpec *spec,
+                        Error *reterr) {
+        const JsonPath path = { .parent = &cluster->path, .key = "insecure-skip-tls-verify" };
         int r;
 
-        r = read_server(cluster, server, &spec->server, reterr)
-                    ?: kubeconfig_read_source(cluster, folder, "certificate-authority",
-                                              "certificate-authority-data", &spec->ca, reterr)
-                    ?: access_json_read_bool(cluster->object, &cluster->path, unverified,
-                                             &spec->is_unverified, reterr)
-                    ?: kubeconfig_read_line(cluster, "tls-server-name", &spec->tls_server_name,
-                                            reterr)
-                    ?: read_proxy(cluster, &spec->proxy, reterr);
+        r = json_fields_read(cluster_fields, cluster->object, &cluster->path, spec, place, reterr);
         if (r < 0)
                 return r;
 
@@ -484,32 +461,13 @@ static bool is_given(const KubeconfigSource *source) {
         return source->file || source->text;
 }
 
-/* Refuses members that would give another access than the intended one if they were ignored. */
-static int refuse_others(const KubeconfigEntry *user, Error *reterr) {
-        static const struct {
-                const char *key;
-                const char *words;
-        } others[] = {
-                { "auth-provider", "is not supported, as in kubectl since 1.26; use \"exec\"" },
-                { "as-user-extra", "is not supported; \"as\", \"as-uid\" and \"as-groups\" are" },
-        };
-
-        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-                const JsonPath path = { .parent = &user->path, .key = others[i].key };
-                struct json_object *value = NULL;
-
-                (void) json_object_object_get_ex(user->object, others[i].key, &value);
-                if (value)
-                        return json_refuse(&path, reterr, "%s", others[i].words);
-        }
-
-        return 0;
-}
-
-/* Appends "Impersonate-User: jane". */
+/* Appends "Impersonate-User: jane"; nothing for NULL. */
 static int add_impersonation(KubeconfigSpec *spec, const char *header, const char *value) {
         size_t n = 0;
         char **grown;
+
+        if (!value)
+                return 0;
 
         while (spec->impersonation && spec->impersonation[n])
                 n++;
@@ -522,59 +480,40 @@ static int add_impersonation(KubeconfigSpec *spec, const char *header, const cha
         return text_format(&grown[n], "%s: %s", header, value);
 }
 
-static int add_text(const KubeconfigEntry *user, const char *key, const char *header,
-                    KubeconfigSpec *spec, Error *reterr) {
-        cleanup(free_p) char *text = NULL;
-        int r;
-
-        r = kubeconfig_read_line(user, key, &text, reterr);
-        return r < 0 || !text ? r : add_impersonation(spec, header, text);
-}
-
-static int add_groups(const KubeconfigEntry *user, KubeconfigSpec *spec, Error *reterr) {
-        const JsonPath here = { .parent = &user->path, .key = "as-groups" };
-        cleanup(texts_freep) char **groups = NULL;
-        int r;
-
-        r = read_texts(user->object, &user->path, here.key, access_json_copy_text, &groups, reterr);
-        for (char **group = groups; r >= 0 && *group; group++)
-                r = access_text_is_line(*group)
-                            ? add_impersonation(spec, "Impersonate-Group", *group)
-                            : json_refuse(&here, reterr, "has a control character in it");
-        return r;
+static void impersonation_done(Impersonation *from) {
+        json_fields_done(impersonation_fields, from);
 }
 
 static int read_impersonation(const KubeconfigEntry *user, const KubeconfigOverrides *overrides,
                               KubeconfigSpec *spec, Error *reterr) {
-        int r = overrides->as ? add_impersonation(spec, "Impersonate-User", overrides->as)
-                              : add_text(user, "as", "Impersonate-User", spec, reterr);
-        bool has_user = spec->impersonation;
+        cleanup(impersonation_done) Impersonation from = { .user = NULL };
+        const char *const *groups = overrides->as_groups;
+        int r = 0;
 
-        if (r >= 0 && !overrides->as)
-                r = add_text(user, "as-uid", "Impersonate-Uid", spec, reterr);
-        if (r >= 0 && !overrides->as && !overrides->as_groups)
-                r = add_groups(user, spec, reterr);
-        for (const char *const *group = overrides->as_groups; r >= 0 && group && *group; group++)
-                r = add_impersonation(spec, "Impersonate-Group", *group);
-        if (r >= 0 && spec->impersonation && !has_user)
+        if (!overrides->as)
+                r = json_fields_read(impersonation_fields, user->object, &user->path, &from, NULL,
+                                     reterr);
+        if (r < 0)
+                return r;
+        if (!groups)
+                groups = (const char *const *) from.groups;
+
+        if (!overrides->as && !from.user && (from.uid || (groups && *groups)))
                 return json_refuse(user->object ? &user->path : NULL, reterr,
                                    "names a group or UID to act as, and no user");
+
+        r = add_impersonation(spec, "Impersonate-User", overrides->as ?: from.user)
+                    ?: add_impersonation(spec, "Impersonate-Uid", from.uid);
+        for (; r >= 0 && groups && *groups; groups++)
+                r = add_impersonation(spec, "Impersonate-Group", *groups);
         return r;
 }
 
-static int read_user(const KubeconfigEntry *user, const char *folder, KubeconfigSpec *spec,
+static int read_user(const KubeconfigEntry *user, const Place *place, KubeconfigSpec *spec,
                      Error *reterr) {
         int r;
 
-        r = kubeconfig_read_line(user, "token", &spec->token, reterr)
-                    ?: kubeconfig_read_file(user, folder, "tokenFile", &spec->token_file, reterr)
-                    ?: kubeconfig_read_source(user, folder, "client-certificate",
-                                              "client-certificate-data", &spec->certificate, reterr)
-                    ?: kubeconfig_read_source(user, folder, "client-key", "client-key-data",
-                                              &spec->key, reterr)
-                    ?: kubeconfig_read_line(user, "username", &spec->username, reterr)
-                    ?: kubeconfig_read_line(user, "password", &spec->password, reterr)
-                    ?: kubeconfig_exec_read(user->object, &user->path, folder, &spec->exec, reterr);
+        r = json_fields_read(user_fields, user->object, &user->path, spec, place, reterr);
         if (r < 0)
                 return r;
 
@@ -584,8 +523,10 @@ static int read_user(const KubeconfigEntry *user, const char *folder, Kubeconfig
                 return json_refuse(&user->path, reterr, "has both a token and a user name");
 
         /* The program is used only without other credentials, as in kubectl. */
-        if (spec->token || spec->token_file || spec->username || is_given(&spec->certificate))
-                kubeconfig_exec_done(&spec->exec);
+        if (spec->token || spec->token_file || spec->username || is_given(&spec->certificate)) {
+                json_fields_done(exec_fields, &spec->exec);
+                spec->exec = (KubeconfigExec){ .api_version = NULL };
+        }
         return 0;
 }
 
@@ -593,6 +534,7 @@ static int read_cluster_and_user(KubeconfigRoots *roots, const KubeconfigEntry *
                                  KubeconfigSpec *spec, Error *reterr) {
         const JsonPath path = { .parent = &context->path, .key = "cluster" };
         const KubeconfigOverrides *overrides = roots->overrides;
+        Place place = { .overrides = overrides };
         KubeconfigEntry cluster = { .object = NULL }, user = { .object = NULL };
         bool is_found;
         int r;
@@ -603,19 +545,21 @@ static int read_cluster_and_user(KubeconfigRoots *roots, const KubeconfigEntry *
                 return r;
         if (!is_found)
                 return json_refuse(&path, reterr, "is missing");
-        r = read_cluster(&cluster, roots->files[cluster.file].folder, overrides->server, spec,
-                         reterr);
+        place.folder = roots->files[cluster.file].folder;
+        r = read_cluster(&cluster, &place, spec, reterr);
         if (r < 0)
                 return r;
 
         r = kubeconfig_follow(roots, context, "users", "user", overrides->user, &user, &is_found,
                               reterr);
         if (r >= 0 && is_found)
-                r = refuse_others(&user, reterr);
+                r = json_fields_read(refused_fields, user.object, &user.path, spec, NULL, reterr);
         if (r >= 0 && overrides->token)
                 r = text_copy(overrides->token, &spec->token);
-        else if (r >= 0 && is_found)
-                r = read_user(&user, roots->files[user.file].folder, spec, reterr);
+        else if (r >= 0 && is_found) {
+                place.folder = roots->files[user.file].folder;
+                r = read_user(&user, &place, spec, reterr);
+        }
         if (r >= 0)
                 r = read_impersonation(&user, overrides, spec, reterr);
         if (r < 0)
@@ -624,57 +568,26 @@ static int read_cluster_and_user(KubeconfigRoots *roots, const KubeconfigEntry *
                 return 0;
 
         roots->current = cluster.file;
-        return kubeconfig_exec_read_cluster(cluster.object, &cluster.path, &spec->exec, reterr);
-}
-
-static int check_kind(struct json_object *root, Error *reterr) {
-        const JsonPath path = { .key = "kind" };
-        cleanup(free_p) char *kind = NULL;
-        int r;
-
-        r = access_json_read_text(root, NULL, "kind", &kind, reterr);
-        if (r < 0)
-                return r;
-
-        if (kind && strcmp(kind, "Config") != 0)
-                return json_refuse(&path, reterr, "expected \"Config\"");
-        return 0;
+        return read_extension(&cluster, &spec->exec, reterr);
 }
 
 /* Finds the current context in the first file that names one. */
-static int choose_context(KubeconfigRoots *roots, const char *name, char **ret, Error *reterr) {
+static int choose_context(KubeconfigRoots *roots, const char *name, KubeconfigSpec *spec,
+                          Error *reterr) {
         const JsonPath path = { .key = "current-context" };
-        int r;
+        int r = text_copy(name, &spec->context);
 
-        if (name) {
-                *ret = strdup(name);
-                return *ret ? 0 : -ENOMEM;
-        }
-
-        for (size_t i = 0; !*ret && i < roots->n_files; i++) {
+        for (size_t i = 0; r >= 0 && !spec->context && i < roots->n_files; i++) {
                 roots->current = i;
-                r = access_json_read_text(roots->documents[i].items[0], NULL, path.key, ret,
-                                          reterr);
-                if (r < 0)
-                        return r;
+                r = json_fields_read(root_fields, roots->documents[i].items[0], NULL, spec, NULL,
+                                     reterr);
         }
 
-        if (!*ret) {
+        if (r >= 0 && !spec->context) {
                 roots->current = 0;
                 return json_refuse(&path, reterr, "is missing, and no context was chosen");
         }
-        return 0;
-}
-
-static int read_context(const KubeconfigEntry *context, const KubeconfigOverrides *overrides,
-                        KubeconfigSpec *spec, Error *reterr) {
-        int r = kubeconfig_read_line(context, "namespace", &spec->namespace, reterr);
-
-        if (r < 0)
-                return r;
-
-        return overrides->user ? text_copy(overrides->user, &spec->user)
-                               : kubeconfig_read_line(context, "user", &spec->user, reterr);
+        return r;
 }
 
 static int read_config(KubeconfigRoots *roots, const char *name, KubeconfigSpec *spec,
@@ -684,7 +597,7 @@ static int read_config(KubeconfigRoots *roots, const char *name, KubeconfigSpec 
         bool is_found;
         int r;
 
-        r = choose_context(roots, name, &spec->context, reterr);
+        r = choose_context(roots, name, spec, reterr);
         if (r < 0)
                 return r;
 
@@ -696,7 +609,9 @@ static int read_config(KubeconfigRoots *roots, const char *name, KubeconfigSpec 
                 return json_refuse(name ? NULL : &path, reterr, "there is no context %s",
                                    quote(spec->context, (char[QUOTE_SIZE]){ 0 }));
 
-        r = read_context(&context, roots->overrides, spec, reterr);
+        r = json_fields_read(context_fields, context.object, &context.path, spec, NULL, reterr);
+        if (r >= 0 && roots->overrides->user)
+                r = text_set(&spec->user, roots->overrides->user);
         return r < 0 ? r : read_cluster_and_user(roots, &context, spec, reterr);
 }
 
@@ -719,7 +634,8 @@ static int roots_init(KubeconfigRoots *roots, Error *reterr) {
                 r = access_json_parse(file->text, file->size, &roots->documents[i], reterr);
                 if (r < 0)
                         return r;
-                r = check_kind(roots->documents[i].items[0], reterr);
+                r = json_fields_read(kind_fields, roots->documents[i].items[0], NULL, roots, NULL,
+                                     reterr);
                 if (r < 0)
                         return r;
         }
@@ -759,26 +675,15 @@ int kubeconfig_spec_parse(const KubeconfigFile *files, size_t n_files, const cha
         return 0;
 }
 
-static void source_done(KubeconfigSource *source) {
-        free(source->file);
-        access_text_done(&source->text);
-}
-
 void kubeconfig_spec_done(KubeconfigSpec *spec) {
-        free(spec->context);
-        free(spec->namespace);
-        free(spec->user);
-        free(spec->server);
-        source_done(&spec->ca);
-        free(spec->tls_server_name);
-        access_text_done(&spec->proxy);
-        access_text_done(&spec->token);
-        free(spec->token_file);
-        source_done(&spec->certificate);
-        source_done(&spec->key);
-        access_text_done(&spec->username);
-        access_text_done(&spec->password);
-        kubeconfig_exec_done(&spec->exec);
-        texts_done(spec->impersonation);
+        static const JsonField *const tables[] = { root_fields, context_fields, cluster_fields,
+                                                   user_fields };
+
+        for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+                json_fields_done(tables[i], spec);
+        text_wipe(&spec->exec.cluster_config);
+        for (char **header = spec->impersonation; header && *header; header++)
+                text_wipe(header);
+        free(spec->impersonation);
         *spec = KUBECONFIG_SPEC_INIT;
 }

@@ -35,10 +35,6 @@ static const struct {
 };
 /* clang-format on */
 
-static uint64_t now_usec(const KubePatch *patch) {
-        return loop_now_usec(kube_client_event(patch->client));
-}
-
 static KubePatchOutcome find_outcome(const KubeReply *reply, const Error *error) {
         if (!error)
                 return KUBE_PATCH_TAKEN;
@@ -99,7 +95,7 @@ static void patch_note(KubePatch *patch, const KubePatchAnswer *answer) {
         if (answer->version)
                 patch->n_conflicts = 0;
         if (!answer->error && patch->digest != 0)
-                repeat_note(&patch->repeat, patch->digest, now_usec(patch));
+                repeat_note(&patch->repeat, patch->digest, kube_client_now_usec(patch->client));
 }
 
 static int on_replied(const KubeReply *reply, const Error *error, void *userdata) {
@@ -169,7 +165,7 @@ static int make_body(const KubePatchRequest *request, json_object **ret) {
                 return -ENOMEM;
 
         options = patch_wrap("preconditions", take_ptr(guard));
-        if (!options || patch_add_text(options, "kind", "DeleteOptions") < 0 ||
+        if (patch_add_text(options, "kind", "DeleteOptions") < 0 ||
             patch_add_text(options, "apiVersion", "v1") < 0)
                 return -ENOMEM;
 
@@ -244,7 +240,7 @@ uint64_t kube_patch_when_usec(const KubePatch *patch, uint64_t digest) {
 }
 
 void kube_patch_rest(KubePatch *patch, uint64_t usec) {
-        patch->rest_usec = usec > 0 ? now_usec(patch) + usec : 0;
+        patch->rest_usec = usec > 0 ? kube_client_now_usec(patch->client) + usec : 0;
 }
 
 void kube_patch_succeed(KubePatch *patch) {

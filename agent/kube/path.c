@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 
 static bool is_unreserved(char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -49,10 +50,9 @@ static int escape_impossible(const char *text, char **ret) {
         if (r < 0)
                 return r;
 
-        if (asprintf(&quoted, "\"%s\"", once) < 0) {
-                quoted = NULL;
-                return -ENOMEM;
-        }
+        r = text_format(&quoted, "\"%s\"", once);
+        if (r < 0)
+                return r;
 
         return kube_path_escape(quoted, ret);
 }
@@ -70,6 +70,21 @@ static int add_part(FILE *to, const char *part) {
                 return r;
 
         return fprintf(to, "/%s", escaped) < 0 ? -ENOMEM : 0;
+}
+
+static int add_query(FILE *to, char separator, const char *key, const char *value,
+                     bool is_escaped) {
+        cleanup(free_p) char *escaped = NULL;
+        int r;
+
+        if (!value || (is_escaped && !value[0]))
+                return 0;
+
+        r = is_escaped ? 0 : kube_path_escape(value, &escaped);
+        if (r < 0)
+                return r;
+
+        return fprintf(to, "%c%s%s", separator, key, escaped ?: value) < 0 ? -ENOMEM : 0;
 }
 
 static int write_path(FILE *to, const KubePath *path) {
@@ -92,10 +107,14 @@ static int write_path(FILE *to, const KubePath *path) {
                         return r;
         }
 
-        if (path->query && path->query[0] && fprintf(to, "?%s", path->query) < 0)
-                return -ENOMEM;
-
-        return 0;
+        r = add_query(to, '?', "fieldSelector=", path->fields, /* is_escaped= */ false);
+        if (r >= 0)
+                r = add_query(to, path->fields ? '&' : '?', "labelSelector=", path->labels,
+                              /* is_escaped= */ false);
+        if (r >= 0)
+                r = add_query(to, path->fields || path->labels ? '&' : '?', "", path->query,
+                              /* is_escaped= */ true);
+        return r;
 }
 
 int kube_path_format(const KubePath *path, char **ret) {
@@ -115,31 +134,5 @@ int kube_path_format(const KubePath *path, char **ret) {
                 return r;
 
         *ret = take_ptr(text);
-        return 0;
-}
-
-int kube_path_select(const char *fields, const char *labels, char **ret) {
-        cleanup(free_p) char *its_fields = NULL;
-        cleanup(free_p) char *its_labels = NULL;
-        int r = 0;
-
-        if (fields)
-                r = kube_path_escape(fields, &its_fields);
-        if (r >= 0 && labels)
-                r = kube_path_escape(labels, &its_labels);
-        if (r < 0)
-                return r;
-
-        if (!fields && !labels) {
-                *ret = NULL;
-                return 0;
-        }
-        if (asprintf(ret, "%s%s%s%s%s", fields ? "fieldSelector=" : "", its_fields ?: "",
-                     fields && labels ? "&" : "", labels ? "labelSelector=" : "",
-                     its_labels ?: "") < 0) {
-                *ret = NULL;
-                return -ENOMEM;
-        }
-
         return 0;
 }

@@ -14,15 +14,13 @@ typedef struct KubePath {
         const char *resource;  /* plural, lower case */
         const char *name;      /* NULL: all of them */
         const char *subresource;
-        const char *query; /* without "?", already escaped; NULL: none */
+        const char *fields; /* "metadata.name=web-0"; NULL: any */
+        const char *labels; /* "app=web,!active"; NULL: any */
+        const char *query;  /* more of the query, already escaped; NULL: none */
 } KubePath;
 
-/* Escapes the names. The caller owns *ret. */
+/* Escapes names and selectors. The caller owns *ret. */
 int kube_path_format(const KubePath *path, char **ret);
 
 /* Escapes a value of a query; the caller owns *ret. */
 int kube_path_escape(const char *text, char **ret);
-
-/* Makes a query that selects objects, such as "labelSelector=app%3Dweb"; NULL: any. *ret is NULL if
- * both are. The caller owns *ret. */
-int kube_path_select(const char *fields, const char *labels, char **ret);

@@ -41,7 +41,7 @@ static int report_wait(KubeReport *report) {
                 timer_init(&report->delay, kube_client_event(report->client),
                            /* accuracy_usec= */ 0, on_delay_over, report);
         if (!timer_is_running(&report->delay))
-                report->since_usec = loop_now_usec(kube_client_event(report->client));
+                report->since_usec = kube_client_now_usec(report->client);
         if (report->waiting.kind == ERROR_TIMEOUT)
                 delay_usec *= KUBE_REPORT_TIMEOUT_FACTOR;
         return timer_start_at(&report->delay, report->since_usec + delay_usec);

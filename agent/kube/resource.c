@@ -11,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
+#include "agent/base/text.h"
 #include "agent/kube/discovery.h"
 #include "agent/kube/path.h"
 #include "agent/kube/report.h"
@@ -23,7 +24,8 @@
 typedef struct SelectionWatch {
         KubeResource *resource;
         const KubeSelection *selection;
-        char *selector;
+        char *fields;
+        char *labels;
         KubeWatch *watch; /* NULL before a version was served; stopped while none is */
 } SelectionWatch;
 
@@ -184,8 +186,9 @@ static int watch_begin(SelectionWatch *watch) {
                         .client = options->client,
                         .path = { .group = options->group,
                                   .version = watch->resource->version,
-                                  .resource = options->resource },
-                        .selector = watch->selector,
+                                  .resource = options->resource,
+                                  .fields = watch->fields,
+                                  .labels = watch->labels },
                         .is_protobuf = options->is_protobuf,
                         .on_object = on_object,
                         .on_gone = on_gone,
@@ -249,9 +252,12 @@ static int on_discovered(const char *version, const Error *error, void *userdata
 static int resource_discover(void *userdata) {
         KubeResource *resource = userdata;
         const KubeResourceOptions *options = &resource->options;
+        const KubeKind kind = { .group = options->group,
+                                .versions = options->versions,
+                                .resource = options->resource,
+                                .needs_status = true };
 
-        return kube_discover(options->client, options->group, options->versions, options->resource,
-                             on_discovered, resource, &resource->discovery);
+        return kube_discover(options->client, &kind, on_discovered, resource, &resource->discovery);
 }
 
 /* Check of an object that the watch has shown */
@@ -266,8 +272,9 @@ static int take_checked(KubeResource *resource, const KubeObject *object) {
                 return 0;
 
         log_info(resource->options.log, NULL,
-                 "\"%s\" is not what the watch has shown: listing %s again.", object->name,
-                 resource->subject);
+                 "The server has another version of \"%s\" than the watch reported: listing %s "
+                 "again.",
+                 object->name, resource->subject);
         notify_list(watch);
         r = on_object(object, watch);
         return r < 0 ? r : kube_watch_relist(watch->watch);
@@ -343,7 +350,8 @@ static int resource_add_selections(KubeResource *resource) {
                 SelectionWatch *watch = &resource->watches[resource->n_watches++];
 
                 *watch = (SelectionWatch){ .resource = resource, .selection = &selections[i] };
-                r = kube_path_select(selections[i].fields, selections[i].labels, &watch->selector);
+                r = text_copy(selections[i].fields, &watch->fields)
+                            ?: text_copy(selections[i].labels, &watch->labels);
                 selections[i].fields = selections[i].labels = NULL;
         }
 
@@ -351,14 +359,15 @@ static int resource_add_selections(KubeResource *resource) {
 }
 
 static int resource_add_texts(KubeResource *resource) {
+        int r;
+
         resource->subject = strdup(resource->options.subject);
         if (!resource->subject)
                 return -ENOMEM;
 
-        if (asprintf(&resource->trouble, "Cannot watch %s", resource->subject) < 0) {
-                resource->trouble = NULL;
-                return -ENOMEM;
-        }
+        r = text_format(&resource->trouble, "Cannot watch %s", resource->subject);
+        if (r < 0)
+                return r;
 
         resource->options.subject = resource->subject;
         resource->report.subject = resource->trouble;
@@ -410,7 +419,8 @@ KubeResource *kube_resource_free(KubeResource *resource) {
         kube_call_unref(resource->check);
         for (size_t i = 0; i < resource->n_watches; i++) {
                 kube_watch_free(resource->watches[i].watch);
-                free(resource->watches[i].selector);
+                free(resource->watches[i].fields);
+                free(resource->watches[i].labels);
         }
         kube_report_done(&resource->report);
         error_done(&resource->absence);

@@ -17,13 +17,16 @@ bool kube_is_retriable(const KubeReply *reply, const Error *error) {
         return !reply || reply->code == 0;
 }
 
+uint64_t kube_requested_usec(const KubeReply *reply) {
+        uint64_t usec = reply ? reply->retry_after_usec : 0;
+
+        return usec < RETRY_AFTER_MAX_USEC ? usec : RETRY_AFTER_MAX_USEC;
+}
+
 uint64_t kube_retry_usec(unsigned n_failures, const KubeReply *reply, uint32_t random) {
-        uint64_t asked = reply ? reply->retry_after_usec : 0;
+        uint64_t requested = kube_requested_usec(reply);
         uint64_t usec =
                 backoff_between_usec(KUBE_RETRY_MIN_USEC, KUBE_RETRY_MAX_USEC, n_failures, random);
 
-        if (asked > RETRY_AFTER_MAX_USEC)
-                asked = RETRY_AFTER_MAX_USEC;
-
-        return usec > asked ? usec : asked;
+        return usec > requested ? usec : requested;
 }

@@ -11,7 +11,6 @@
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
-#include "agent/base/random.h"
 #include "agent/kube/path.h"
 #include "agent/kube/retry.h"
 #include "agent/kube/secret-spec.h"
@@ -90,8 +89,7 @@ typedef struct SecretRead {
         size_t body_room;
         bool is_too_large;
 
-        Timer retry;
-        unsigned n_failures;
+        Retry retry;
         uint64_t give_up_usec;
 } SecretRead;
 
@@ -110,7 +108,7 @@ static SecretRead *secret_read_free(SecretRead *read) {
                 return NULL;
 
         read->call = kube_call_unref(read->call);
-        timer_done(&read->retry);
+        retry_done(&read->retry);
         read_forget_body(read);
         free(read);
         return NULL;
@@ -196,28 +194,28 @@ static int read_fail(SecretRead *read, const Error *error, bool is_too_large) {
         return read_refuse(read, error->kind, "it cannot be read", error_message(error));
 }
 
-static int read_ask(SecretRead *read, uint64_t now_usec);
+static int read_ask(SecretRead *read);
 
 static int on_retry(void *userdata) {
-        SecretRead *read = userdata;
-        uint64_t now_usec;
-
-        now_usec = loop_now_usec(kube_client_event(read->client));
-        return read_ask(read, now_usec);
+        return read_ask(userdata);
 }
 
 static int read_retry_or_give_up(SecretRead *read, const KubeReply *reply, const Error *error) {
-        uint64_t now_usec, wait_usec;
+        uint64_t now_usec = kube_client_now_usec(read->client);
+        int r;
 
-        now_usec = loop_now_usec(kube_client_event(read->client));
-        wait_usec = kube_retry_usec(++read->n_failures, reply, random_number());
-        if (read->n_failures > RETRIES_MAX || now_usec + wait_usec >= read->give_up_usec)
-                return read_refuse(read, ERROR_UNAVAILABLE,
-                                   reply->code == 0 ? "the API server does not answer"
-                                                    : "the API server cannot answer now",
-                                   error_message(error));
+        r = retry_later(&read->retry, kube_requested_usec(reply));
+        if (r < 0)
+                return r;
+        if (read->retry.n_failures <= RETRIES_MAX &&
+            now_usec + retry_rest_usec(&read->retry) < read->give_up_usec)
+                return 0;
 
-        return timer_start(&read->retry, wait_usec);
+        retry_reset(&read->retry);
+        return read_refuse(read, ERROR_UNAVAILABLE,
+                           reply->code == 0 ? "the API server does not answer"
+                                            : "the API server cannot answer now",
+                           error_message(error));
 }
 
 static int on_replied(const KubeReply *reply, const Error *error, void *userdata) {
@@ -235,8 +233,9 @@ static int on_replied(const KubeReply *reply, const Error *error, void *userdata
         return read_fail(read, error, is_too_large);
 }
 
-static int read_ask(SecretRead *read, uint64_t now_usec) {
+static int read_ask(SecretRead *read) {
         cleanup(free_p) char *path = NULL;
+        uint64_t now_usec = kube_client_now_usec(read->client);
         int r;
 
         r = kube_path_format(
@@ -269,24 +268,23 @@ static int read_ask(SecretRead *read, uint64_t now_usec) {
 static int secret_read_start(KubeClient *client, const char *namespace, const char *name,
                              SecretReadDone on_done, void *userdata, SecretRead **ret) {
         cleanup(secret_read_free_p) SecretRead *read = NULL;
-        uint64_t now_usec;
         int r;
 
         read = malloc(sizeof(*read));
         if (!read)
                 return -ENOMEM;
 
-        now_usec = loop_now_usec(kube_client_event(client));
         *read = (SecretRead){
                 .client = client,
                 .namespace = namespace,
                 .name = name,
                 .on_done = on_done,
                 .userdata = userdata,
-                .give_up_usec = now_usec + BUDGET_USEC,
+                .give_up_usec = kube_client_now_usec(client) + BUDGET_USEC,
         };
-        timer_init(&read->retry, kube_client_event(client), /* accuracy_usec= */ 0, on_retry, read);
-        r = read_ask(read, now_usec);
+        retry_init(&read->retry, kube_client_event(client), KUBE_RETRY_MIN_USEC,
+                   KUBE_RETRY_MAX_USEC, on_retry, read);
+        r = read_ask(read);
         if (r < 0)
                 return r;
 
@@ -526,7 +524,7 @@ static int ask_refuse(KubeSecretAsk *ask, const char *namespace, const char *nam
         int r;
 
         (void) error_set(&error, ERROR_INVALID,
-                         "secret %s of the namespace %s: nothing can be called so",
+                         "secret %s of the namespace %s: this cannot be its name",
                          quote(name, (char[QUOTE_SIZE]){ 0 }),
                          quote(namespace, (char[QUOTE_SIZE]){ 0 }));
         r = secret_answer_new(NULL, &error, &answer);

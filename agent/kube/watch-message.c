@@ -11,10 +11,10 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/time-units.h"
+#include "agent/base/utf8.h"
 #include "agent/document/json-reader.h"
 #include "agent/kube/protobuf.h"
-
-#define USEC_PER_SEC ((uint64_t) 1000000)
 
 #define DEPTH_MAX 128
 
@@ -54,13 +54,6 @@ static int read_string(struct json_object *object, const JsonPath *path, const c
         return 0;
 }
 
-static int expect_object(struct json_object *json, const JsonPath *path, Error *reterr) {
-        if (json_object_is_type(json, json_type_object))
-                return 0;
-
-        return json_refuse_type(path, json, "an object", reterr);
-}
-
 static int read_metadata(struct json_object *json, struct json_object **ret, Error *reterr) {
         const JsonPath path = { .key = "metadata" };
         struct json_object *metadata;
@@ -81,7 +74,7 @@ static int watch_json_object(struct json_object *json, KubeObject *object, Error
         struct json_object *metadata;
         int r;
 
-        r = expect_object(json, NULL, reterr)
+        r = json_check_type(json, NULL, json_type_object, reterr)
                     ?: read_metadata(json, &metadata, reterr)
                     ?: read_string(metadata, &path, "namespace", &object->namespace, reterr)
                     ?: read_string(metadata, &path, "name", &object->name, reterr)
@@ -94,14 +87,10 @@ static int watch_json_object(struct json_object *json, KubeObject *object, Error
 }
 
 static bool is_json_list_end(struct json_object *json) {
-        struct json_object *metadata, *annotations, *value;
+        struct json_object *metadata = json_get(json, "metadata", json_type_object);
 
-        return json_object_object_get_ex(json, "metadata", &metadata) &&
-               json_object_object_get_ex(metadata, "annotations", &annotations) &&
-               json_object_is_type(annotations, json_type_object) &&
-               json_object_object_get_ex(annotations, WATCH_LIST_END_ANNOTATION, &value) &&
-               json_object_is_type(value, json_type_string) &&
-               strcmp(json_object_get_string(value), "true") == 0;
+        return json_is(json_get(metadata, "annotations", json_type_object),
+                       WATCH_LIST_END_ANNOTATION, "true");
 }
 
 static int read_retry_after(struct json_object *json, WatchStatus *status, Error *reterr) {
@@ -128,7 +117,7 @@ static int read_json_status(struct json_object *json, WatchStatus *status, Error
         int64_t code = 0;
         int r;
 
-        r = expect_object(json, NULL, reterr)
+        r = json_check_type(json, NULL, json_type_object, reterr)
                     ?: json_read_text(json, NULL, "message", &message, reterr)
                     ?: json_read_integer(json, NULL, "code", &code, reterr);
         if (r < 0)
@@ -144,7 +133,7 @@ static int watch_json_event(struct json_object *json, WatchEvent *event, Error *
         const char *type;
         int r;
 
-        r = expect_object(json, NULL, reterr)
+        r = json_check_type(json, NULL, json_type_object, reterr)
                     ?: read_string(json, NULL, "type", &type, reterr)
                     ?: watch_event_type_from_string(type, &event->type, reterr);
         if (r < 0)
@@ -164,7 +153,7 @@ static int watch_json_list(struct json_object *json, WatchList *list, Error *ret
         const char *next;
         int r;
 
-        r = expect_object(json, NULL, reterr)
+        r = json_check_type(json, NULL, json_type_object, reterr)
                     ?: read_metadata(json, &metadata, reterr)
                     ?: read_string(metadata, &path, "resourceVersion", &list->version, reterr)
                     ?: json_read_text(metadata, &path, "continue", &next, reterr)
@@ -305,11 +294,7 @@ static int reader_begin(WatchReader *reader) {
         }
 
         reader->tokener = json_tokener_new_ex(DEPTH_MAX);
-        if (!reader->tokener)
-                return -ENOMEM;
-
-        json_tokener_set_flags(reader->tokener, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8);
-        return 0;
+        return reader->tokener ? 0 : -ENOMEM;
 }
 
 static int refuse_json(WatchReader *reader, Error *reterr) {
@@ -327,11 +312,14 @@ static int parse_json(WatchReader *reader, Slice text, struct json_object **ret,
 
         if (text.size > INT_MAX)
                 return error_set(reterr, ERROR_INVALID, "this is too large");
+        if (utf8_valid_size(text.data, text.size) < text.size)
+                return error_set(reterr, ERROR_INVALID, "this is not JSON: it is not UTF-8");
 
         r = reader_begin(reader);
         if (r < 0)
                 return r;
 
+        json_tokener_set_flags(reader->tokener, json_reading_flags(text.data, text.size));
         json = json_tokener_parse_ex(reader->tokener, text.data, (int) text.size);
         if (!json || json_tokener_get_parse_end(reader->tokener) != text.size) {
                 json_object_put(json);

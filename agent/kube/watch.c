@@ -16,17 +16,17 @@
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
 #include "agent/base/sorted.h"
+#include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "agent/kube/frames.h"
+#include "agent/kube/pages.h"
 #include "agent/kube/retry.h"
 #include "agent/kube/status-error-spec.h"
 #include "agent/kube/watch-message.h"
 #include "agent/kube/watch-plan.h"
 
-#define USEC_PER_SEC ((uint64_t) 1000000)
 #define STREAM_ACCEPT_PROTOBUF KUBE_PROTOBUF ";stream=watch"
 
-/* Limit of a page in memory. A larger page is requested again with fewer objects. */
-#define PAGE_BYTES_MAX ((size_t) 8 << 20)
 #define PAGE_TIMEOUT_USEC (60 * USEC_PER_SEC)
 
 /* An object in its event is a little longer than it is alone. */
@@ -100,7 +100,8 @@ struct KubeWatch {
         char *version;
         char *namespace;
         char *resource;
-        char *selector;
+        char *fields;
+        char *labels;
         sd_event *event;
 
         KubeWatchState state;
@@ -111,8 +112,7 @@ struct KubeWatch {
         Frames frames;
 
         char *resource_version; /* from where to watch on; NULL before the first list */
-        char *next;             /* the next page; NULL for the first one */
-        unsigned page_size;
+        KubePages pages;
         bool has_bookmarks;   /* the server sends them from time to time */
         bool lacks_bookmarks; /* a silence has shown that it does not, for now */
         bool has_begun;
@@ -229,18 +229,6 @@ static int watch_keys_add(WatchKeys *keys, const char *namespace, const char *na
         return 0;
 }
 
-/* Sets the current version of the object. Copied. */
-static int watch_key_set_version(WatchKey *key, const char *version) {
-        char *copy = strdup(version);
-
-        if (!copy)
-                return -ENOMEM;
-
-        free(key->version);
-        key->version = copy;
-        return 0;
-}
-
 /* Removes the key from the list; the caller owns it. */
 static WatchKey *watch_keys_take(WatchKeys *keys, WatchKey *key) {
         bool is_there;
@@ -296,12 +284,13 @@ static KubeWatch *watch_unref(KubeWatch *watch) {
         error_done(&watch->error);
         sd_event_unref(watch->event);
         free(watch->resource_version);
-        free(watch->next);
+        kube_pages_rewind(&watch->pages);
         free(watch->group);
         free(watch->version);
         free(watch->namespace);
         free(watch->resource);
-        free(watch->selector);
+        free(watch->fields);
+        free(watch->labels);
         free(watch);
         return NULL;
 }
@@ -355,7 +344,7 @@ static int report_known(KubeWatch *watch, WatchKey *key, const KubeObject *objec
         if (strcmp(key->version, object->resource_version) == 0)
                 return 0;
 
-        r = watch_key_set_version(key, object->resource_version);
+        r = text_set(&key->version, object->resource_version);
         if (r < 0)
                 return r;
 
@@ -434,17 +423,6 @@ static bool is_success(const KubeReply *reply) {
         return reply->code >= 200 && reply->code < 300;
 }
 
-static int set_text(char **text, const char *value) {
-        char *copy = strdup(value);
-
-        if (!copy)
-                return -ENOMEM;
-
-        free(*text);
-        *text = copy;
-        return 0;
-}
-
 /* Keeps the decision until the stream has ended, because its callbacks cannot start another
  * request. */
 static void watch_decide(KubeWatch *watch, WatchPlanEvent outcome, ErrorKind kind,
@@ -502,7 +480,7 @@ static int watch_take_event(KubeWatch *watch, const WatchEvent *event) {
                 return 0;
         }
 
-        r = set_text(&watch->resource_version, event->object.resource_version);
+        r = text_set(&watch->resource_version, event->object.resource_version);
         if (r < 0)
                 return r;
 
@@ -597,7 +575,7 @@ static int watch_fell_silent(KubeWatch *watch, const KubeReply *reply, const Err
         cleanup(error_done) Error silence = ERROR_INIT;
 
         watch_expect_bookmarks(watch, false);
-        (void) error_set(&silence, ERROR_TIMEOUT, "GET %s: nothing came since it broke",
+        (void) error_set(&silence, ERROR_TIMEOUT, "GET %s: no data since the connection broke",
                          watch->resource);
         return watch_handle(watch, WATCH_ON_SILENCE, reply, error ?: &silence);
 }
@@ -675,22 +653,17 @@ static int watch_report_page(KubeWatch *watch, const WatchList *list, Error *ret
         return r;
 }
 
-/* Refuses the same page again, which would be asked for without end. */
 static int watch_turn_page(KubeWatch *watch, const WatchList *list, Error *reterr) {
         int r;
 
-        if (!list->next[0]) {
-                free(watch->next);
-                watch->next = NULL;
-                r = set_text(&watch->resource_version, list->version);
-                return r < 0 ? r : watch_handle(watch, WATCH_ON_LISTED, NULL, NULL);
-        }
+        r = kube_pages_turn(&watch->pages, list->next, reterr);
+        if (r < 0)
+                return r;
+        if (watch->pages.next)
+                return watch_handle(watch, WATCH_ON_PAGE, NULL, NULL);
 
-        if (watch->next && strcmp(watch->next, list->next) == 0)
-                return error_set(reterr, ERROR_INVALID, "a page of the list follows itself");
-
-        r = set_text(&watch->next, list->next);
-        return r < 0 ? r : watch_handle(watch, WATCH_ON_PAGE, NULL, NULL);
+        r = text_set(&watch->resource_version, list->version);
+        return r < 0 ? r : watch_handle(watch, WATCH_ON_LISTED, NULL, NULL);
 }
 
 static int watch_read_page(KubeWatch *watch, const KubeReply *reply, Error *reterr) {
@@ -722,15 +695,6 @@ static int watch_take_page(KubeWatch *watch, const KubeReply *reply) {
         return watch_handle(watch, WATCH_ON_GARBAGE, NULL, &named);
 }
 
-/* 500, 50, 5, 1. */
-static bool has_shrunk_page(KubeWatch *watch, const KubeReply *reply, const Error *error) {
-        if (error->kind != ERROR_INVALID || !is_success(reply) || watch->page_size <= 1)
-                return false;
-
-        watch->page_size = watch->page_size >= 10 ? watch->page_size / 10 : 1;
-        return true;
-}
-
 static int watch_on_page(const KubeReply *reply, const Error *error, void *userdata) {
         KubeWatch *watch = watch_ref(userdata);
         int r;
@@ -738,7 +702,7 @@ static int watch_on_page(const KubeReply *reply, const Error *error, void *userd
         watch->call = kube_call_unref(watch->call);
         if (!error)
                 r = watch_take_page(watch, reply);
-        else if (has_shrunk_page(watch, reply, error))
+        else if (kube_pages_shrink(&watch->pages, reply->code, error))
                 r = watch_ask_page(watch);
         else
                 r = watch_refused(watch, reply, error);
@@ -820,30 +784,22 @@ static unsigned short_seconds(void) {
         return SHORT_MIN_SEC + random_number() % SHORT_SPREAD_SEC;
 }
 
-static const char *selector_of(const KubeWatch *watch) {
-        return watch->selector ?: "";
-}
-
-static const char *separator_of(const KubeWatch *watch) {
-        return watch->selector ? "&" : "";
-}
-
 /* Asks without a version, for the newest list: an older one could bring back deleted objects. */
 static int watch_ask_stream(KubeWatch *watch) {
         cleanup(free_p) char *query = NULL;
         unsigned seconds = watch->lacks_bookmarks ? short_seconds() : long_seconds();
+        int r;
 
         begin_list(watch);
         if (watch->is_closed)
                 return 0;
 
-        if (asprintf(&query,
-                     "%s%swatch=true&allowWatchBookmarks=true&sendInitialEvents=true"
-                     "&resourceVersionMatch=NotOlderThan&timeoutSeconds=%u",
-                     selector_of(watch), separator_of(watch), seconds) < 0) {
-                query = NULL;
-                return -ENOMEM;
-        }
+        r = text_format(&query,
+                        "watch=true&allowWatchBookmarks=true&sendInitialEvents=true"
+                        "&resourceVersionMatch=NotOlderThan&timeoutSeconds=%u",
+                        seconds);
+        if (r < 0)
+                return r;
 
         return call_stream(watch, query, seconds, watch->lacks_bookmarks ? 0 : SILENCE_USEC);
 }
@@ -858,17 +814,13 @@ static int watch_ask_watch(KubeWatch *watch) {
         if (watch->is_closed)
                 return 0;
 
-        r = kube_path_escape(watch->resource_version, &version);
+        r = kube_path_escape(watch->resource_version, &version)
+                    ?: text_format(&query,
+                                   "watch=true&allowWatchBookmarks=true&resourceVersion=%s"
+                                   "&timeoutSeconds=%u",
+                                   version, seconds);
         if (r < 0)
                 return r;
-
-        if (asprintf(&query,
-                     "%s%swatch=true&allowWatchBookmarks=true&resourceVersion=%s"
-                     "&timeoutSeconds=%u",
-                     selector_of(watch), separator_of(watch), version, seconds) < 0) {
-                query = NULL;
-                return -ENOMEM;
-        }
 
         return call_stream(watch, query, seconds, watch->has_bookmarks ? SILENCE_USEC : 0);
 }
@@ -878,7 +830,7 @@ static int call_page(KubeWatch *watch, const char *query) {
         KubeRequest request = {
                 .verb = "list",
                 .accept = watch->options.is_protobuf ? KUBE_PROTOBUF : KUBE_JSON,
-                .reply_max = object_max > PAGE_BYTES_MAX ? object_max : PAGE_BYTES_MAX,
+                .reply_max = object_max > KUBE_PAGE_BYTES_MAX ? object_max : KUBE_PAGE_BYTES_MAX,
                 .timeout_usec = PAGE_TIMEOUT_USEC,
                 .on_replied = watch_on_page,
         };
@@ -888,26 +840,15 @@ static int call_page(KubeWatch *watch, const char *query) {
 
 static int watch_ask_page(KubeWatch *watch) {
         cleanup(free_p) char *query = NULL;
-        cleanup(free_p) char *next = NULL;
         int r;
 
-        if (watch->next) {
-                r = kube_path_escape(watch->next, &next);
-                if (r < 0)
-                        return r;
-        } else {
+        if (!watch->pages.next)
                 begin_list(watch);
-                if (watch->is_closed)
-                        return 0;
-        }
+        if (watch->is_closed)
+                return 0;
 
-        if (asprintf(&query, "%s%slimit=%u%s%s", selector_of(watch), separator_of(watch),
-                     watch->page_size, next ? "&continue=" : "", next ?: "") < 0) {
-                query = NULL;
-                return -ENOMEM;
-        }
-
-        return call_page(watch, query);
+        r = kube_pages_query(&watch->pages, &query);
+        return r < 0 ? r : call_page(watch, query);
 }
 
 static int watch_sync(KubeWatch *watch) {
@@ -946,9 +887,7 @@ static int watch_wait(KubeWatch *watch, WatchPlanEvent event, const KubeReply *r
         uint64_t usec;
         int r;
 
-        free(watch->next);
-        watch->next = NULL;
-
+        kube_pages_rewind(&watch->pages);
         usec = watch_plan_wait_usec(&watch->plan, event, error->kind,
                                     kube_retry_usec(n, reply, random_number()), random_number());
         r = timer_start(&watch->pause, usec);
@@ -987,30 +926,24 @@ static void watch_drop_call(KubeWatch *watch) {
         error_done(&watch->outcome_error);
 }
 
-static int copy_text(const char *text, char **ret) {
-        if (!text)
-                return 0;
-
-        *ret = strdup(text);
-        return *ret ? 0 : -ENOMEM;
-}
-
 static int watch_copy_options(KubeWatch *watch, const KubeWatchOptions *options) {
         watch->options = *options;
         watch->options.object_max = options->object_max ?: OBJECT_MAX;
-        if (copy_text(options->path.group, &watch->group) < 0 ||
-            copy_text(options->path.version, &watch->version) < 0 ||
-            copy_text(options->path.namespace, &watch->namespace) < 0 ||
-            copy_text(options->path.resource, &watch->resource) < 0 ||
-            copy_text(options->selector, &watch->selector) < 0)
+        if (text_copy(options->path.group, &watch->group) < 0 ||
+            text_copy(options->path.version, &watch->version) < 0 ||
+            text_copy(options->path.namespace, &watch->namespace) < 0 ||
+            text_copy(options->path.resource, &watch->resource) < 0 ||
+            text_copy(options->path.fields, &watch->fields) < 0 ||
+            text_copy(options->path.labels, &watch->labels) < 0)
                 return -ENOMEM;
 
-        watch->options.selector = watch->selector;
         watch->options.path = (KubePath){
                 .group = watch->group,
                 .version = watch->version,
                 .namespace = watch->namespace,
                 .resource = watch->resource,
+                .fields = watch->fields,
+                .labels = watch->labels,
         };
         return 0;
 }
@@ -1029,7 +962,7 @@ int kube_watch_new(const KubeWatchOptions *options, KubeWatch **ret) {
                 .state = KUBE_WATCH_LISTING,
                 .plan = { .step = WATCH_RELISTING },
                 .reader = WATCH_READER_INIT(options->is_protobuf),
-                .page_size = PAGE_SIZE,
+                .pages = { .size = PAGE_SIZE },
         };
 
         timer_init(&watch->pause, watch->event, /* accuracy_usec= */ 0, on_pause_over, watch);
@@ -1082,7 +1015,7 @@ void kube_watch_stop(KubeWatch *watch) {
         watch_drop_call(watch);
         frames_done(&watch->frames);
         timer_stop(&watch->pause);
-        watch->next = (free(watch->next), NULL);
+        kube_pages_rewind(&watch->pages);
         watch->plan = (WatchPlan){ .step = WATCH_RELISTING };
         watch->state = KUBE_WATCH_LISTING;
         error_done(&watch->error);
@@ -1093,7 +1026,7 @@ int kube_watch_begin_again(KubeWatch *watch, const char *version) {
 
         kube_watch_stop(watch);
         watch_keys_forget_versions(&watch->keys);
-        r = version ? set_text(&watch->version, version) : 0;
+        r = version ? text_set(&watch->version, version) : 0;
         if (r < 0)
                 return r;
 

@@ -29,10 +29,9 @@ typedef enum KubeWatchState {
 
 typedef struct KubeWatchOptions {
         KubeClient *client;
-        KubePath path;        /* group, version, namespace, resource; copied */
-        const char *selector; /* "fieldSelector=metadata.name%3Dnode-1", or NULL; copied */
-        bool is_protobuf;     /* ask for protobuf instead of JSON */
-        size_t object_max;    /* bytes of one object; a larger one is trouble. 0: 4 MiB */
+        KubePath path;     /* group, version, namespace, resource, fields, labels; copied */
+        bool is_protobuf;  /* ask for protobuf instead of JSON */
+        size_t object_max; /* bytes of one object; a larger one is trouble. 0: 4 MiB */
 
         /* The object is there, or it changed. */
         int (*on_object)(const KubeObject *object, void *userdata);

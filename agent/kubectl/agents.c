@@ -84,7 +84,7 @@ static int agents_obtain(Agents *agents, const char *node, NodeAgent **ret) {
 /* The tag of its image; one of a digest alone says nothing. */
 static int read_version(json_object *pod, NodeAgent *agent) {
         const char *image =
-                json_get_text(list_find(object_at(pod, "spec.containers"), "name", AGENT_CONTAINER),
+                json_get_text(json_find(object_at(pod, "spec.containers"), "name", AGENT_CONTAINER),
                               "image");
         const char *at = image ? strchr(image, '@') : NULL;
         cleanup(free_p) char *name =
@@ -105,8 +105,8 @@ static int read_version(json_object *pod, NodeAgent *agent) {
 /* Reads what the kubelet reports of the agent's container, else of the pod. */
 static int read_trouble(json_object *pod, NodeAgent *agent) {
         json_object *status =
-                list_find(object_at(pod, "status.containerStatuses"), "name", AGENT_CONTAINER);
-        json_object *condition = list_find(object_at(pod, "status.conditions"), "type", "Ready");
+                json_find(object_at(pod, "status.containerStatuses"), "name", AGENT_CONTAINER);
+        json_object *condition = json_find(object_at(pod, "status.conditions"), "type", "Ready");
         json_object *waiting = object_at(status, "state.waiting");
         json_object *last = object_at(status, "lastState.terminated");
         const char *reason =
@@ -184,7 +184,7 @@ static const char *version_of(json_object *object) {
 }
 
 static bool is_taken_up(json_object *status, const char *tag, int64_t version) {
-        json_object *found = list_find(json_get(status, "tags", json_type_array), "tag", tag);
+        json_object *found = json_find(json_get(status, "tags", json_type_array), "tag", tag);
 
         return found && json_get_integer(found, "version") == version;
 }
@@ -249,29 +249,17 @@ static int note_missing(Agents *agents, int r, Error *error, Error *reterr) {
         return 0;
 }
 
-int agents_find_version(Session *session, const char **ret, Error *reterr) {
-        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
-
-        return session_find_version(session, "apps.kruise.io", versions, "nodeimages", ret, reterr);
-}
-
 int agents_read(Session *session, const char *node_image_version, bool must_answer, Agents *ret,
                 Error *reterr) {
         cleanup(agents_done) Agents agents = AGENTS_INIT;
         cleanup(error_done) Error pods_error = ERROR_INIT;
         cleanup(error_done) Error images_error = ERROR_INIT;
-        cleanup(free_p) char *query = NULL;
-        KubePath pods = { .version = "v1", .resource = "pods" };
+        const KubePath pods = { .version = "v1", .resource = "pods", .labels = AGENT_LABELS };
         const KubePath images = { .group = "apps.kruise.io",
                                   .version = node_image_version,
                                   .resource = "nodeimages" };
         int r;
 
-        r = kube_path_select(NULL, AGENT_LABELS, &query);
-        if (r < 0)
-                return r;
-
-        pods.query = query;
         r = session_list(session, &pods, on_pod, &agents, &pods_error);
         r = note_missing(&agents, r, &pods_error, reterr);
         if (r < 0)

@@ -35,9 +35,6 @@ typedef struct Agents {
 
 #define AGENTS_INIT ((Agents){ .items = NULL })
 
-/* Finds the version of NodeImages that the server has; NULL: none. */
-int agents_find_version(Session *session, const char **ret, Error *reterr);
-
 /* node_image_version: NULL if there is none. must_answer: NodeImages are read as a whole, for is_silent. A right that
  * is missing is no failure. */
 int agents_read(Session *session, const char *node_image_version, bool must_answer, Agents *ret,

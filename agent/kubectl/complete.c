@@ -8,11 +8,12 @@
 #include <string.h>
 
 #include "agent/base/text.h"
-#include "agent/ctl/terminal.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kubectl/workload.h"
+#include "agent/view/terminal.h"
 
 #define TIMEOUT_USEC ((uint64_t) 3 * 1000000)
 
@@ -101,15 +102,19 @@ static void list_containers(Session *session, const CompleteRequest *request, co
                             const char *suffix, const char *current) {
         const Candidates candidates = { .prefix = prefix, .suffix = suffix, .current = current };
         cleanup(json_object_put_p) json_object *workload = NULL;
-        json_object *containers;
+        cleanup(json_object_put_p) json_object *all = patch_wrap("*", json_object_new_string(""));
+        cleanup(json_object_put_p) json_object *images = NULL;
 
-        if (find_template(session, request, &workload) < 0)
+        if (!all || find_template(session, request, &workload) < 0 ||
+            template_expand_images(object_template(workload), all, &images) < 0)
                 return;
 
-        containers = object_list(object_template(workload), "spec.containers");
-        for (size_t i = 0; containers && i < json_object_array_length(containers); i++)
-                (void) add(&candidates,
-                           json_get_text(json_object_array_get_idx(containers, i), "name") ?: "");
+        json_object_object_foreach(images, name, image) {
+                (void) image;
+                if (request->command == COMMAND_SET_IMAGE ||
+                    !template_ends(object_template(workload), name))
+                        (void) add(&candidates, name);
+        }
 }
 
 /* Keeps the names before the last comma of "a,b,c". */

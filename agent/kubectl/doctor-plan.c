@@ -22,10 +22,10 @@ static const char *const alpha[] = { "v1alpha1", "v1beta1", NULL };
 
 /* clang-format off */
 const DoctorKind doctor_kinds[] = {
-        { KRUISE, beta, "nodeimages",                false, APPLY },
-        { KRUISE, beta, "containerrecreaterequests", false, APPLY },
-        { KRUISE, beta, "imagepulljobs",             true,  "not served; NodeImages are written directly" },
-        { KRUISE, alpha, "clonesets",                true,  "not served" },
+        { { KRUISE, beta, "nodeimages", false },                false, APPLY },
+        { { KRUISE, beta, "containerrecreaterequests", false }, false, APPLY },
+        { { KRUISE, beta, "imagepulljobs", false },             true,  "not served; NodeImages are written directly" },
+        { { KRUISE, alpha, "clonesets", false },                true,  "not served" },
 };
 /* clang-format on */
 
@@ -39,25 +39,8 @@ static bool runs_containers(json_object *node) {
                strcmp(json_get_text(labels, "kubernetes.io/os") ?: "linux", "linux") == 0;
 }
 
-int doctor_nodes_add(DoctorNodes *nodes, json_object *node) {
-        char **more;
-
-        if (!runs_containers(node))
-                return 0;
-
-        more = reallocarray(nodes->items, nodes->n_items + 1, sizeof(*more));
-        if (!more)
-                return -ENOMEM;
-
-        nodes->items = more;
-        return text_copy(object_name(node), &nodes->items[nodes->n_items++]);
-}
-
-void doctor_nodes_done(DoctorNodes *nodes) {
-        for (size_t i = 0; i < nodes->n_items; i++)
-                free(nodes->items[i]);
-        free(nodes->items);
-        *nodes = (DoctorNodes){ .items = NULL };
+int doctor_nodes_add(json_object *nodes, json_object *node) {
+        return runs_containers(node) ? patch_add_null(nodes, object_name(node)) : 0;
 }
 
 /* Among agents whose version is known; of equally many, the first one by name of node. */
@@ -143,16 +126,17 @@ static int add_to_group(DoctorGroups *groups, char *message, const char *advice,
         return 0;
 }
 
-int doctor_plan_nodes(const DoctorNodes *nodes, const Agents *agents, DoctorGroups *ret) {
+int doctor_plan_nodes(json_object *nodes, const Agents *agents, DoctorGroups *ret) {
         cleanup(doctor_groups_done)
                 DoctorGroups groups = { .version = most_frequent_version(agents) };
 
-        for (size_t i = 0; i < nodes->n_items; i++) {
-                const NodeAgent *agent = agents_find(agents, nodes->items[i]);
+        json_object_object_foreach(nodes, name, none) {
+                const NodeAgent *agent = agents_find(agents, name);
                 const char *advice = "";
                 char *message;
                 int r;
 
+                (void) none;
                 groups.n_with_agent += agent && !agent->is_silent;
                 if (agent && !agent->is_silent && !agent->has_pod) {
                         groups.n_traces++;
@@ -162,7 +146,7 @@ int doctor_plan_nodes(const DoctorNodes *nodes, const Agents *agents, DoctorGrou
                 groups.n_of_unknown_version += agent && !agent->version;
                 r = judge(agent, groups.version, &message, &advice);
                 if (r >= 0 && message)
-                        r = add_to_group(&groups, message, advice, nodes->items[i]);
+                        r = add_to_group(&groups, message, advice, name);
                 if (r < 0)
                         return r;
         }

@@ -14,9 +14,7 @@
 #include "agent/kubectl/agents.h"
 
 typedef struct DoctorKind {
-        const char *group;
-        const char *const *versions; /* in order of preference, ended by NULL */
-        const char *resource;
+        KubeKind kind;
         bool is_optional;
         const char *absence; /* consequence of the absence, or advice */
 } DoctorKind;
@@ -24,20 +22,15 @@ typedef struct DoctorKind {
 extern const DoctorKind doctor_kinds[];
 extern const size_t n_doctor_kinds;
 
-typedef struct DoctorNodes {
-        char **items; /* names */
-        size_t n_items;
-} DoctorNodes;
-
-/* Passes over nodes that run no containers of their own. node: the object, or its metadata. */
-int doctor_nodes_add(DoctorNodes *nodes, json_object *node);
-void doctor_nodes_done(DoctorNodes *nodes);
+/* Adds the name to the members of an object. Passes over nodes that run no containers of their own. node: the object, or
+ * its metadata. */
+int doctor_nodes_add(json_object *nodes, json_object *node);
 
 /* Nodes with the same problem. */
 typedef struct DoctorGroup {
         char *message;
         const char *advice;
-        const char **nodes; /* the texts belong to DoctorNodes */
+        const char **nodes; /* keys of the nodes */
         size_t n_nodes;
 } DoctorGroup;
 
@@ -53,7 +46,8 @@ typedef struct DoctorGroups {
 
 #define DOCTOR_GROUPS_INIT ((DoctorGroups){ .items = NULL })
 
-int doctor_plan_nodes(const DoctorNodes *nodes, const Agents *agents, DoctorGroups *ret);
+/* nodes: {name: null} */
+int doctor_plan_nodes(json_object *nodes, const Agents *agents, DoctorGroups *ret);
 void doctor_groups_done(DoctorGroups *groups);
 
 /* The policies that limit agents to their nodes, see packaging/kubernetes/policy. */

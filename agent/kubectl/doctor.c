@@ -16,9 +16,6 @@
 #include <time.h>
 
 #include "agent/base/text.h"
-#include "agent/ctl/format.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
@@ -27,6 +24,9 @@
 #include "agent/kubectl/doctor-plan.h"
 #include "agent/kubectl/open-updates.h"
 #include "agent/kubectl/rights.h"
+#include "agent/view/format.h"
+#include "agent/view/output.h"
+#include "agent/view/terminal.h"
 
 #define KRUISE "apps.kruise.io"
 #define ADMISSION "admissionregistration.k8s.io"
@@ -39,64 +39,64 @@ typedef struct Doctor {
         const Flags *flags;
         json_object *facts;    /* {"subject", "value"} */
         json_object *problems; /* {"subject", "message", "advice"} */
-        DoctorNodes nodes;
+        json_object *absences; /* the same, of what only agents need */
+        json_object *nodes;    /* {name: null} */
+        bool wants_agents;     /* the server has a kind of theirs, or there is an agent */
 } Doctor;
 
 static void doctor_done(Doctor *doctor) {
         json_object_put(doctor->facts);
         json_object_put(doctor->problems);
-        doctor_nodes_done(&doctor->nodes);
+        json_object_put(doctor->absences);
+        json_object_put(doctor->nodes);
 }
 
 static int add_fact(Doctor *doctor, const char *subject, const char *value) {
         json_object *fact = json_object_new_object();
 
-        return output_append(doctor->facts, fact) && output_add_string(fact, "subject", subject) &&
-                               output_add_string(fact, "value", value)
-                       ? 0
-                       : -ENOMEM;
+        return patch_append(doctor->facts, fact) < 0 || patch_add_text(fact, "subject", subject) < 0
+                       ? -ENOMEM
+                       : patch_add_text(fact, "value", value);
 }
 
-static int add_problem(Doctor *doctor, const char *subject, const char *message,
+static int add_problem(json_object *list, const char *subject, const char *message,
                        const char *advice) {
         json_object *problem = json_object_new_object();
 
-        return output_append(doctor->problems, problem) &&
-                               output_add_string(problem, "subject", subject) &&
-                               output_add_string(problem, "message", message) &&
-                               output_add_string(problem, "advice", advice)
-                       ? 0
-                       : -ENOMEM;
+        return patch_append(list, problem) < 0 || patch_add_text(problem, "subject", subject) < 0 ||
+                               patch_add_text(problem, "message", message) < 0
+                       ? -ENOMEM
+                       : patch_add_text(problem, "advice", advice);
 }
 
 /* Which version is served; NULL: none. */
-static int check_kind(Doctor *doctor, const DoctorKind *kind, const char **ret, Error *reterr) {
+static int check_kind(Doctor *doctor, const DoctorKind *checked, const char **ret, Error *reterr) {
+        const KubeKind *kind = &checked->kind;
         char subject[128];
         int r;
 
-        r = session_find_version(doctor->session, kind->group, kind->versions, kind->resource, ret,
-                                 reterr);
+        r = session_find_version(doctor->session, kind, ret, reterr);
         if (r < 0)
                 return r;
 
         (void) snprintf(subject, sizeof(subject), "%s.%s", kind->resource, kind->group);
-        if (*ret || kind->is_optional)
-                return add_fact(doctor, subject, *ret ?: kind->absence);
+        if (*ret || checked->is_optional) {
+                doctor->wants_agents = doctor->wants_agents || !checked->is_optional;
+                return add_fact(doctor, subject, *ret ?: checked->absence);
+        }
 
-        return add_problem(doctor, subject, "the API server does not serve this kind",
-                           kind->absence);
+        return add_problem(doctor->absences, subject, "the API server does not serve this kind",
+                           checked->absence);
 }
 
 /* OpenKruise's kinds are known to few servers. */
 static int is_served(Doctor *doctor, RightsTask task, bool *ret, Error *reterr) {
-        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         const Right *right = rights_own(task);
         const char *version = "";
         int r = 0;
 
         if (strcmp(right->group, KRUISE) == 0)
-                r = session_find_version(doctor->session, KRUISE, versions, right->resource,
-                                         &version, reterr);
+                r = session_find_kruise(doctor->session, right->resource, &version, reterr);
         *ret = version;
         return r;
 }
@@ -112,8 +112,9 @@ static int report_rights(Doctor *doctor, RightsTask task, const RightsMissing *m
                         missing->text) < 0)
                 return -ENOMEM;
 
-        return missing->has_own && missing->n > 0 ? add_problem(doctor, subject, text, ROLE_ADVICE)
-                                                  : add_fact(doctor, subject, text);
+        return missing->has_own && missing->n > 0
+                       ? add_problem(doctor->problems, subject, text, ROLE_ADVICE)
+                       : add_fact(doctor, subject, text);
 }
 
 static int check_rights(Doctor *doctor, Error *reterr) {
@@ -138,13 +139,14 @@ static int check_rights(Doctor *doctor, Error *reterr) {
         if (r < 0 || has_any)
                 return r;
 
-        return add_problem(doctor, "rights", "this user may do nothing of all that", ROLE_ADVICE);
+        return add_problem(doctor->problems, "rights", "this user may do nothing of all that",
+                           ROLE_ADVICE);
 }
 
 static int on_node(json_object *node, void *userdata) {
-        Doctor *doctor = userdata;
+        const Doctor *doctor = userdata;
 
-        return doctor_nodes_add(&doctor->nodes, node);
+        return doctor_nodes_add(doctor->nodes, node);
 }
 
 static int report_group(Doctor *doctor, const DoctorGroup *group) {
@@ -155,7 +157,7 @@ static int report_group(Doctor *doctor, const DoctorGroup *group) {
                                   group->n_nodes == 1 ? "" : "s", names) < 0)
                 return -ENOMEM;
 
-        return add_problem(doctor, subject, group->message, group->advice);
+        return add_problem(doctor->absences, subject, group->message, group->advice);
 }
 
 /* Nothing tells a service of a node from an agent that was removed, unless something is requested of it. */
@@ -178,16 +180,17 @@ static int report_nodes(Doctor *doctor, const Agents *agents) {
         char value[160], unknown[64] = "";
         int r;
 
-        r = doctor_plan_nodes(&doctor->nodes, agents, &groups);
+        r = doctor_plan_nodes(doctor->nodes, agents, &groups);
         if (r < 0)
                 return r;
 
         if (groups.n_of_unknown_version > 0)
                 (void) snprintf(unknown, sizeof(unknown), ", %zu of unknown version",
                                 groups.n_of_unknown_version);
-        (void) snprintf(value, sizeof(value), "%zu, %zu with an agent%s%s%s", doctor->nodes.n_items,
-                        groups.n_with_agent, groups.version ? ", mostly of version " : "",
-                        groups.version ?: "", unknown);
+        (void) snprintf(value, sizeof(value), "%d, %zu with an agent%s%s%s",
+                        json_object_object_length(doctor->nodes), groups.n_with_agent,
+                        groups.version ? ", mostly of version " : "", groups.version ?: "",
+                        unknown);
         r = add_fact(doctor, "nodes", value);
         if (r >= 0 && groups.n_traces > 0)
                 r = report_traces(doctor, &groups);
@@ -217,6 +220,9 @@ static int list_limits(Session *session, const char *version, DoctorLimits *limi
 
 static int check_limits(Doctor *doctor, Error *reterr) {
         static const char *const versions[] = { "v1", NULL };
+        static const KubeKind kind = { .group = ADMISSION,
+                                       .versions = versions,
+                                       .resource = "validatingadmissionpolicies" };
         static const char subject[] = "limits of agents to their nodes";
         DoctorLimits limits = { .policies = json_object_new_object() };
         cleanup(json_object_put_p) json_object *policies = limits.policies;
@@ -225,8 +231,7 @@ static int check_limits(Doctor *doctor, Error *reterr) {
         const char *version, *missing;
         int r;
 
-        r = session_find_version(doctor->session, ADMISSION, versions,
-                                 "validatingadmissionpolicies", &version, reterr);
+        r = session_find_version(doctor->session, &kind, &version, reterr);
         if (r < 0)
                 return r;
         if (!version)
@@ -245,7 +250,7 @@ static int check_limits(Doctor *doctor, Error *reterr) {
                 return -ENOMEM;
 
         return add_problem(
-                doctor, subject, text,
+                doctor->problems, subject, text,
                 "apply packaging/kubernetes/policy, see docs/OPERATING.md (\"InplacedNotLimited\")");
 }
 
@@ -273,15 +278,32 @@ static int check_nodes(Doctor *doctor, const char *node_image_version, Error *re
                         return r;
         }
 
+        doctor->wants_agents = doctor->wants_agents || agents.n_items > 0;
         r = report_nodes(doctor, &agents);
         return r < 0 || agents.n_items == 0 ? r : check_limits(doctor, reterr);
 }
 
+/* The plugin alone is a supported way. */
+static int report_absences(Doctor *doctor) {
+        if (!doctor->wants_agents)
+                return add_fact(doctor, "agents",
+                                "none, nor their kinds: updates, restarts and status work without; "
+                                "to preload images and to verify what runs, see docs/INSTALL.md");
+
+        for (size_t i = 0; i < json_object_array_length(doctor->absences); i++) {
+                json_object *absence = json_object_array_get_idx(doctor->absences, i);
+
+                if (patch_append(doctor->problems, json_object_get(absence)) < 0)
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
 static int report_updates(Doctor *doctor, Error *reterr) {
-        cleanup(json_put_p) json_object *updates = json_object_new_array();
+        cleanup(json_object_put_p) json_object *updates = json_object_new_array();
         int r = updates ? open_updates_of_namespace(doctor->session,
-                                                    session_namespace(doctor->session), updates,
-                                                    reterr)
+                                                    session_namespace(doctor->session),
+                                                    /* labels= */ NULL, updates, reterr)
                         : -ENOMEM;
 
         for (size_t i = 0; r >= 0 && i < json_object_array_length(updates); i++) {
@@ -291,7 +313,7 @@ static int report_updates(Doctor *doctor, Error *reterr) {
                 if (text_format(&subject, "%s/%s", json_get_text(update, "kind"),
                                 json_get_text(update, "name")) < 0)
                         return -ENOMEM;
-                r = add_problem(doctor, subject, json_get_text(update, "text"),
+                r = add_problem(doctor->problems, subject, json_get_text(update, "text"),
                                 "go on or back with kubectl inplace rollout, or hand it back with "
                                 "--release");
         }
@@ -310,7 +332,7 @@ static int examine(Doctor *doctor, Error *reterr) {
                 r = check_kind(doctor, &doctor_kinds[i], &version, reterr);
                 if (r < 0)
                         return r;
-                if (strcmp(doctor_kinds[i].resource, "nodeimages") == 0)
+                if (strcmp(doctor_kinds[i].kind.resource, "nodeimages") == 0)
                         node_image_version = version;
         }
 
@@ -320,6 +342,8 @@ static int examine(Doctor *doctor, Error *reterr) {
         r = check_rights(doctor, reterr);
         if (r >= 0)
                 r = check_nodes(doctor, node_image_version, reterr);
+        if (r >= 0)
+                r = report_absences(doctor);
         return r < 0 ? r : report_updates(doctor, reterr);
 }
 
@@ -343,10 +367,10 @@ static int print_texts(const Doctor *doctor) {
 }
 
 static int print_document(const Doctor *doctor) {
-        cleanup(json_put_p) json_object *tree = json_object_new_object();
+        cleanup(json_object_put_p) json_object *tree = json_object_new_object();
 
-        if (!tree || !output_add(tree, "facts", json_object_get(doctor->facts)) ||
-            !output_add(tree, "problems", json_object_get(doctor->problems)))
+        if (patch_add(tree, "facts", json_object_get(doctor->facts)) < 0 ||
+            patch_add(tree, "problems", json_object_get(doctor->problems)) < 0)
                 return -ENOMEM;
 
         return output_tree(doctor->flags->format, tree);
@@ -355,13 +379,15 @@ static int print_document(const Doctor *doctor) {
 int kubectl_doctor(Session *session, const Flags *flags) {
         cleanup(doctor_done) Doctor doctor = { .session = session,
                                                .flags = flags,
+                                               .nodes = json_object_new_object(),
                                                .facts = json_object_new_array(),
-                                               .problems = json_object_new_array() };
+                                               .problems = json_object_new_array(),
+                                               .absences = json_object_new_array() };
         cleanup(error_done) Error error = ERROR_INIT;
         size_t n_problems;
         int r;
 
-        if (!doctor.facts || !doctor.problems)
+        if (!doctor.nodes || !doctor.facts || !doctor.problems || !doctor.absences)
                 return -ENOMEM;
 
         r = examine(&doctor, &error);

@@ -11,9 +11,9 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/suggest.h"
-#include "agent/ctl/format.h"
 #include "agent/kube/access-json.h"
 #include "agent/kubectl/workload.h"
+#include "agent/view/format.h"
 
 #define FLAG_VALUE 0x100 /* and the index in the table: what getopt_long() calls a flag */
 #define FLAGS_MAX 64
@@ -24,79 +24,81 @@
 /* clang-format off */
 const FlagSpec flag_specs[] = {
         { "all-namespaces", 'A', FLAG_BOOL, FIELD(all_namespaces), OF(STATUS), NULL,
-          "in all namespaces" },
+          "show the pods of all namespaces" },
         { "annotation", 0, FLAG_TEXTS, FIELD(annotations), OF(RESTART), "KEY=VALUE|KEY-",
-          "and change this annotation of the pods; may be given several times" },
+          "change this annotation of the pods as well; may be repeated" },
         { "containers", 0, FLAG_TEXT, FIELD(containers), OF(RESTART), "NAME,...",
-          "only these containers of each pod" },
+          "restart only these containers of each pod" },
         { "dry-run", 0, FLAG_DRY_RUN, FIELD(is_dry_run), OF(RESTART) | OF(PRELOAD) | OF(SET_IMAGE) | OF(ROLLOUT), "none|server|client",
-          "the API server checks everything and keeps nothing" },
+          "let the API server check all writes and keep none" },
+        { "first", 0, FLAG_COUNT, FIELD(first), OF(SET_IMAGE) | OF(ROLLOUT), "N",
+          "update only this many pods for now; rollout continues" },
         { "grace", 0, FLAG_DURATION, FIELD(grace_sec), OF(SET_IMAGE) | OF(ROLLOUT), "SECONDS",
-          "between the end of a pod's readiness and its update" },
+          "time between the end of a pod's readiness and its update" },
         { "label", 0, FLAG_TEXTS, FIELD(labels), OF(RESTART), "KEY=VALUE|KEY-",
-          "and change this label of the pods; may be given several times" },
+          "change this label of the pods as well; may be repeated" },
         { "like", 0, FLAG_TEXT, FIELD(like), OF(PRELOAD), "WORKLOAD",
-          "the nodes and pull secrets of its pods, such as deployment/web" },
+          "use the nodes and pull secrets of the pods of this workload" },
         { "max-failures", 0, FLAG_SHARE, FIELD(max_failures), OF(PRELOAD), "N|%",
-          "begin on no more nodes after more failures; default: all may fail" },
+          "begin on no further node after more failures; default: no limit" },
         { "max-unavailable", 0, FLAG_PART, FIELD(max_unavailable),
           OF(RESTART) | OF(SET_IMAGE) | OF(ROLLOUT), "N|%",
           "how many pods at a time; default 1, or the workload's own" },
         { "nodes", 0, FLAG_TEXT, FIELD(nodes), OF(IMAGES) | OF(PRELOAD), "NAME,...",
           "only these nodes" },
         { "parallelism", 0, FLAG_PART, FIELD(parallelism), OF(PRELOAD), "N|%",
-          "how many nodes at a time; default 10" },
+          "pull on this many nodes at a time; default 10" },
         { "no-preload", 0, FLAG_BOOL, FIELD(no_preload), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
-          "do not have the images pulled before the update begins" },
+          "update without pulling the images first" },
         { "partition", 0, FLAG_NUMBER, FIELD(partition), OF(SET_IMAGE), "N",
-          "of a StatefulSet: pods with lower ordinals stay as they are" },
+          "leave the pods of a StatefulSet with lower ordinals as they are" },
         { "release", 0, FLAG_BOOL, FIELD(release), OF(ROLLOUT), NULL,
           "end the update where it is, and hand the workload back to its controller" },
         { "request", 0, FLAG_BOOL, FIELD(request), OF(RESTART), NULL,
-          "by ContainerRecreateRequests, which leave the pods as they are" },
+          "restart by ContainerRecreateRequests, which do not change the pods" },
         { "require-preload", 0, FLAG_BOOL, FIELD(require_preload), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
-          "do not begin unless the images are pulled on all nodes" },
+          "update only if the images are pulled on all nodes" },
         { "selector", 'l', FLAG_TEXT, FIELD(selector), OF(STATUS) | OF(PRELOAD) | OF(IMAGES) | OF(RESTART), "SELECTOR",
-          "those with these labels, such as app=web,tier!=test" },
+          "select by labels, such as app=web,tier!=test" },
         { "take-over", 0, FLAG_BOOL, FIELD(take_over), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
-          "go on with an update that another user has begun" },
+          "continue an update that another user began" },
         { "ttl", 0, FLAG_DURATION, FIELD(ttl_sec), OF(PRELOAD), "DURATION",
-          "how long the request stays after its end; default 1h" },
+          "keep the finished request for this time; default 1h" },
         { "undo", 0, FLAG_BOOL, FIELD(undo), OF(ROLLOUT), NULL,
-          "back to the images before the update" },
+          "go back to the images before the update" },
         { "watch", 'w', FLAG_BOOL, FIELD(watch), OF(STATUS) | OF(PRELOAD), NULL,
-          "show what changes until Ctrl-C; preload: follow an earlier request" },
+          "show changes until Ctrl-C; preload: follow an earlier request" },
         { "withdraw", 0, FLAG_BOOL, FIELD(withdraw), OF(PRELOAD), NULL,
-          "take the request back: pulls end, images stay" },
+          "withdraw the request: its pulls end, images stay" },
 
         { "namespace", 'n', FLAG_TEXT, FIELD(namespace), FLAG_OF_ALL, "NAMESPACE",
-          "default: the context's" },
+          "default: the namespace of the context" },
         { "output", 'o', FLAG_FORMAT, FIELD(format), FLAG_OF_ALL, "wide|json|yaml|name",
           "default: a table" },
         { "timeout", 0, FLAG_DURATION, FIELD(timeout_sec), FLAG_OF_ALL, "DURATION",
-          "of the whole command, such as 30s or 10m; default: none" },
+          "limit of the whole command, such as 30s or 10m; default: none" },
         { "kubeconfig", 0, FLAG_TEXT, FIELD(kubeconfig), FLAG_OF_ALL, "FILE",
-          "instead of $KUBECONFIG, ~/.kube/config" },
+          "default: $KUBECONFIG, else ~/.kube/config" },
         { "context", 0, FLAG_TEXT, FIELD(context), FLAG_OF_ALL, "NAME",
-          "of the kubeconfig" },
+          "context of the kubeconfig; default: its current one" },
         { "cluster", 0, FLAG_TEXT, FIELD(cluster), FLAG_OF_ALL, "NAME",
-          "of the kubeconfig, instead of the context's" },
+          "cluster of the kubeconfig, instead of the context's" },
         { "user", 0, FLAG_TEXT, FIELD(user), FLAG_OF_ALL, "NAME",
-          "of the kubeconfig, instead of the context's" },
+          "user of the kubeconfig, instead of the context's" },
         { "server", 's', FLAG_TEXT, FIELD(server), FLAG_OF_ALL, "ADDRESS",
-          "of the API server, instead of the cluster's" },
+          "address of the API server, instead of the cluster's" },
         { "token", 0, FLAG_TEXT, FIELD(token), FLAG_OF_ALL, "TOKEN",
-          "instead of the user's credentials" },
+          "bearer token, instead of the user's credentials" },
         { "as", 0, FLAG_TEXT, FIELD(as), FLAG_OF_ALL, "USER",
           "act as another user, such as system:serviceaccount:shop:ci" },
         { "as-group", 0, FLAG_TEXTS, FIELD(as_groups), FLAG_OF_ALL, "GROUP",
-          "and as a member of this group; may be given several times" },
+          "act as a member of this group; may be repeated" },
         { "request-timeout", 0, FLAG_DURATION, FIELD(request_timeout_sec), FLAG_OF_ALL, "DURATION",
-          "of each request; default 30s" },
+          "limit of each request; default 30s" },
         { "help", 'h', FLAG_BOOL, FIELD(wants_help), FLAG_OF_ALL, NULL,
-          "this text" },
+          "show this text" },
         { "version", 0, FLAG_BOOL, FIELD(wants_version), FLAG_OF_ALL, NULL,
-          "the version of this program" },
+          "show the version of this program" },
 };
 /* clang-format on */
 
@@ -148,13 +150,17 @@ static int parse_further_text(const FlagSpec *spec, const char *text, const char
 }
 
 static int parse_share(const FlagSpec *spec, const char *text, const char **ret, Error *reterr) {
+        const char *expected = spec->type == FLAG_COUNT    ? "a number of at least 1"
+                               : spec->type == FLAG_NUMBER ? "a number"
+                                                           : NULL;
         cleanup(error_done) Error error = ERROR_INIT;
-        int64_t share;
+        int64_t share = 0;
+        int r = share_parse(text, 100, SHARE_ROUNDED_UP, &share, &error);
 
-        if (spec->type == FLAG_NUMBER && text[0] && strchr(text, '%'))
-                return error_set(reterr, ERROR_INVALID, "--%s: \"%s\": expected a number",
-                                 spec->name, text);
-        if (share_parse(text, 100, SHARE_ROUNDED_UP, &share, &error) < 0)
+        if (expected && (r < 0 || strchr(text, '%') || (spec->type == FLAG_COUNT && share == 0)))
+                return error_set(reterr, ERROR_INVALID, "--%s: \"%s\": expected %s", spec->name,
+                                 text, expected);
+        if (r < 0)
                 return error_set(reterr, error.kind, "--%s: %s", spec->name, error_message(&error));
         if (spec->type == FLAG_PART && share == 0)
                 return error_set(reterr, ERROR_INVALID, "--%s: \"%s\": expected at least 1",
@@ -207,6 +213,7 @@ static int parse_one(const FlagSpec *spec, const char *text, Flags *flags, Error
         case FLAG_TEXT: return parse_text(spec, text, field, reterr);
         case FLAG_TEXTS: return parse_further_text(spec, text, field, reterr);
         case FLAG_NUMBER:
+        case FLAG_COUNT:
         case FLAG_SHARE:
         case FLAG_PART: return parse_share(spec, text, field, reterr);
         case FLAG_DURATION: return parse_duration(spec, text, field, reterr);
@@ -335,5 +342,24 @@ int flags_check(const Flags *flags, CommandId command, Error *reterr) {
                         return error_set(reterr, ERROR_INVALID, "--%s is no flag of this command",
                                          flag_specs[i].name);
 
+        return 0;
+}
+
+int flags_check_kruise(const Flags *flags, Error *reterr) {
+        const char *flag = flags->partition         ? "--partition"
+                           : flags->max_unavailable ? "--max-unavailable"
+                           : flags->grace_sec > 0   ? "--grace"
+                           : flags->first           ? "--first"
+                                                    : NULL;
+
+        if (flag)
+                return error_set(reterr, ERROR_INVALID,
+                                 "%s has no effect on OpenKruise's controller, which follows the "
+                                 "workload's spec.updateStrategy: set it there",
+                                 flag);
+        if (flags->undo)
+                return error_set(reterr, ERROR_INVALID,
+                                 "there is no record of what its images were: set them with \"set "
+                                 "image\" instead");
         return 0;
 }

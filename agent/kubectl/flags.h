@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "agent/base/error.h"
-#include "agent/ctl/options.h"
+#include "agent/view/output.h"
 
 typedef enum CommandId {
         COMMAND_STATUS,
@@ -52,6 +52,7 @@ typedef struct Flags {
         bool no_preload, require_preload;
         bool is_dry_run;       /* --dry-run=server */
         const char *partition; /* a number */
+        const char *first;     /* a number of pods */
         int64_t grace_sec;
         const char *selector;
         const char *nodes;           /* separated by commas */
@@ -76,6 +77,7 @@ typedef enum FlagType {
         FLAG_TEXT,
         FLAG_TEXTS,    /* may be given several times */
         FLAG_NUMBER,   /* a text, checked */
+        FLAG_COUNT,    /* the same, more than none */
         FLAG_SHARE,    /* the same, "2" or "25%" */
         FLAG_PART,     /* the same, more than none */
         FLAG_DURATION, /* in seconds */
@@ -108,3 +110,6 @@ const FlagSpec *flags_find_awaiting(const char *word);
 
 /* Refused if a flag was given that the command does not have. */
 int flags_check(const Flags *flags, CommandId command, Error *reterr);
+
+/* Refuses flags that have no effect on OpenKruise's controller. */
+int flags_check_kruise(const Flags *flags, Error *reterr);

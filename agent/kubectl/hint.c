@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/ctl/terminal.h"
+#include "agent/view/terminal.h"
 
 #define PLAIN                                                            \
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789" \

@@ -14,17 +14,19 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/base/text.h"
 #include "agent/base/rfc3339.h"
-#include "agent/ctl/failure.h"
-#include "agent/ctl/format.h"
-#include "agent/ctl/status-rows.h"
-#include "agent/ctl/status-select.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
-#include "agent/kubectl/agents.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/workload.h"
+#include "agent/view/failure.h"
+#include "agent/view/format.h"
+#include "agent/view/output.h"
+#include "agent/view/status-rows.h"
+#include "agent/view/status-select.h"
+#include "agent/view/table.h"
+#include "agent/view/terminal.h"
 
 #define ROWS_MAX 1000 /* before they are printed */
 
@@ -57,15 +59,10 @@ static void images_done(Images *images) {
         json_object_put(images->list);
 }
 
-/* "nginx:1.25", "nginx@sha256:..." */
 static char *reference_of(const StatusRow *row) {
         char *text;
 
-        if (text_format(&text, "%s%s%s", row->image, strchr(row->tag, ':') ? "@" : ":", row->tag) <
-            0)
-                return NULL;
-
-        return text;
+        return status_row_reference(row, &text) < 0 ? NULL : text;
 }
 
 /* Without the name: with it, the digest of the image's configuration looks like one to pull by. */
@@ -101,22 +98,22 @@ static int add_row(Images *images, const char *node, const StatusRow *row) {
 }
 
 static int add_item(Images *images, const char *node, const StatusRow *row) {
-        cleanup(json_put_p) json_object *item = json_object_new_object();
+        cleanup(json_object_put_p) json_object *item = json_object_new_object();
         cleanup(free_p) char *reference = reference_of(row);
         const int64_t since = status_row_since(row);
         char text[RFC3339_SIZE];
 
-        if (!item || !reference || !output_add_string(item, "node", node) ||
-            !output_add_string(item, "image", reference) ||
-            !output_add_string(item, "phase", row->phase) ||
-            !output_add_number(item, "progress",
-                               row->progress > 0 ? (uint64_t) row->progress : 0) ||
-            (row->image_id[0] && !output_add_string(item, "imageID", row->image_id)) ||
-            (row->message[0] && !output_add_string(item, "message", row->message)) ||
-            (since > 0 && !output_add_string(item, "since", rfc3339_format(since, text))))
+        if (!item || !reference || patch_add_text(item, "node", node) < 0 ||
+            patch_add_text(item, "image", reference) < 0 ||
+            patch_add_text(item, "phase", row->phase) < 0 ||
+            patch_add_number(item, "progress", row->progress > 0 ? (uint64_t) row->progress : 0) <
+                    0 ||
+            (row->image_id[0] && patch_add_text(item, "imageID", row->image_id) < 0) ||
+            (row->message[0] && patch_add_text(item, "message", row->message) < 0) ||
+            (since > 0 && patch_add_text(item, "since", rfc3339_format(since, text)) < 0))
                 return -ENOMEM;
 
-        return output_append(images->list, take_ptr(item)) ? 0 : -ENOMEM;
+        return patch_append(images->list, take_ptr(item));
 }
 
 static int show_rows(Images *images, const char *node, const StatusRows *rows) {
@@ -157,7 +154,7 @@ static int on_node_image(json_object *object, void *userdata) {
 }
 
 static int show_node(Images *images, const KubePath *all, const char *node, Error *reterr) {
-        cleanup(json_put_p) json_object *object = NULL;
+        cleanup(json_object_put_p) json_object *object = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         KubePath path = *all;
         int r;
@@ -195,11 +192,12 @@ static int show_nodes(Images *images, const KubePath *all, Error *reterr) {
 }
 
 static int show(Images *images, Error *reterr) {
-        cleanup(free_p) char *query = NULL;
-        KubePath path = { .group = "apps.kruise.io", .resource = "nodeimages" };
+        KubePath path = { .group = "apps.kruise.io",
+                          .resource = "nodeimages",
+                          .labels = images->flags->selector };
         int r;
 
-        r = agents_find_version(images->session, &path.version, reterr);
+        r = session_find_kruise(images->session, path.resource, &path.version, reterr);
         if (r < 0)
                 return r;
         if (!path.version)
@@ -207,22 +205,17 @@ static int show(Images *images, Error *reterr) {
                                  "%s serves no NodeImages; apply the definitions of inplaced, or "
                                  "install OpenKruise",
                                  session_target(images->session));
-        if (images->flags->nodes)
-                return show_nodes(images, &path, reterr);
 
-        r = kube_path_select(NULL, images->flags->selector, &query);
-        if (r < 0)
-                return r;
-
-        path.query = query;
-        return session_list(images->session, &path, on_node_image, images, reterr);
+        return images->flags->nodes
+                       ? show_nodes(images, &path, reterr)
+                       : session_list(images->session, &path, on_node_image, images, reterr);
 }
 
 static int print_rest(Images *images) {
         if (images->list) {
-                cleanup(json_put_p) json_object *tree = json_object_new_object();
+                cleanup(json_object_put_p) json_object *tree = json_object_new_object();
 
-                if (!tree || !output_add(tree, "items", take_ptr(images->list)))
+                if (patch_add(tree, "items", take_ptr(images->list)) < 0)
                         return -ENOMEM;
                 return output_tree(images->flags->format, tree);
         }
@@ -237,7 +230,7 @@ static int check_images(const Flags *flags, Error *reterr) {
         const StatusSelection selection = { .images = flags->arguments,
                                             .n_images = (size_t) flags->n_arguments,
                                             .is_partial = true };
-        cleanup(json_put_p) json_object *nothing = json_object_new_object();
+        cleanup(json_object_put_p) json_object *nothing = json_object_new_object();
 
         return nothing ? status_select(nothing, &selection, reterr) : -ENOMEM;
 }

@@ -11,36 +11,50 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-#include "agent/kubectl/rollout-pod-plan.h"
 
-/* Where each kind has what its controller does. */
-static const struct {
+/* Where a kind has what its controller does. */
+typedef struct Fields {
         const char *policy, *paused, *partition;
-        const char *desired, *updated, *updated_ready;
-} fields[_WORKLOAD_KIND_MAX] = {
-        [WORKLOAD_CLONE_SET] = { "spec.updateStrategy.type", "spec.updateStrategy.paused",
-                                 "spec.updateStrategy.partition", "spec.replicas",
+        const char *updated, *updated_ready;
+} Fields;
+
+static const Fields fields[_WORKLOAD_KIND_MAX] = {
+        [WORKLOAD_CLONE_SET] = { "spec.updateStrategy.rollingUpdate.podUpdatePolicy",
+                                 "spec.updateStrategy.rollingUpdate.paused",
+                                 "spec.updateStrategy.rollingUpdate.partition",
                                  "status.updatedReplicas", "status.updatedReadyReplicas" },
         [WORKLOAD_ADVANCED_STATEFUL_SET] = { "spec.updateStrategy.rollingUpdate.podUpdatePolicy",
                                              "spec.updateStrategy.rollingUpdate.paused",
                                              "spec.updateStrategy.rollingUpdate.partition",
-                                             "spec.replicas", "status.updatedReplicas",
+                                             "status.updatedReplicas",
                                              "status.updatedReadyReplicas" },
         [WORKLOAD_ADVANCED_DAEMON_SET] = { "spec.updateStrategy.rollingUpdate.rollingUpdateType",
                                            "spec.updateStrategy.rollingUpdate.paused",
                                            "spec.updateStrategy.rollingUpdate.partition",
-                                           "status.desiredNumberScheduled",
                                            "status.updatedNumberScheduled", NULL },
 };
 
+/* Before OpenKruise 1.9. */
+static const Fields older_clone_set = { "spec.updateStrategy.type", "spec.updateStrategy.paused",
+                                        "spec.updateStrategy.partition", "status.updatedReplicas",
+                                        "status.updatedReadyReplicas" };
+
+static const Fields *fields_of(const RolloutView *view) {
+        const char *version = object_text(view->workload, "apiVersion");
+
+        return view->kind == WORKLOAD_CLONE_SET && text_equal(version, "apps.kruise.io/v1alpha1")
+                       ? &older_clone_set
+                       : &fields[view->kind];
+}
+
 static bool is_paused(const RolloutView *view) {
-        return json_object_get_boolean(object_at(view->workload, fields[view->kind].paused));
+        return json_object_get_boolean(object_at(view->workload, fields_of(view)->paused));
 }
 
 static int check_strategy(const RolloutView *view, Error *reterr) {
-        const char *path = fields[view->kind].policy, *policy = object_text(view->workload, path);
+        const char *path = fields_of(view)->policy, *policy = object_text(view->workload, path);
 
-        if (view->kind != WORKLOAD_CLONE_SET &&
+        if (fields_of(view) != &older_clone_set &&
             text_equal(object_text(view->workload, "spec.updateStrategy.type"), "OnDelete"))
                 return error_set(reterr, ERROR_INVALID,
                                  "with OnDelete its controller updates no pod by itself: make "
@@ -54,7 +68,7 @@ static int check_strategy(const RolloutView *view, Error *reterr) {
                 return error_set(
                         reterr, ERROR_INVALID,
                         "%s is true, and so its controller updates no pod: resume it first",
-                        fields[view->kind].paused);
+                        fields_of(view)->paused);
         return 0;
 }
 
@@ -63,13 +77,13 @@ static int check_images(json_object *template, json_object *images, Error *reter
 
         json_object_object_foreach(images, container, image) {
                 (void) image;
-                if (list_find(containers, "name", container))
+                if (json_find(containers, "name", container))
                         continue;
-                if (list_find(object_at(template, "spec.initContainers"), "name", container))
+                if (json_find(object_at(template, "spec.initContainers"), "name", container))
                         return error_set(
                                 reterr, ERROR_INVALID,
                                 "container \"%s\" is an init container: OpenKruise does not "
-                                "update its image in place",
+                                "update its image in place; leave it out",
                                 container);
                 return template_refuse_container(template, container, reterr);
         }
@@ -78,12 +92,12 @@ static int check_images(json_object *template, json_object *images, Error *reter
 
 /* All containers, as a merge patch replaces lists. */
 static json_object *make_containers(json_object *template, json_object *images) {
-        json_object *containers = NULL;
+        json_object *containers = json_copy(object_at(template, "spec.containers"));
 
-        if (json_object_deep_copy(object_at(template, "spec.containers"), &containers, NULL) < 0)
+        if (!containers)
                 return NULL;
         json_object_object_foreach(images, container, image) {
-                json_object *found = list_find(containers, "name", container);
+                json_object *found = json_find(containers, "name", container);
 
                 if (patch_add(found, "image", json_object_get(image)) < 0) {
                         json_object_put(containers);
@@ -114,8 +128,9 @@ static int make_patch(const RolloutView *view, json_object *images, json_object 
         return 0;
 }
 
-int kruise_begin(const RolloutView *view, json_object *images, json_object **ret, Error *reterr) {
-        json_object *template = object_template(view->workload);
+int kruise_begin(const RolloutView *view, const RolloutRequest *request, json_object **ret,
+                 Error *reterr) {
+        json_object *template = object_template(view->workload), *images = request->images;
         int r;
 
         if (object_is_deleted(view->workload))
@@ -153,7 +168,7 @@ json_object *kruise_record(const RolloutView *view, json_object *images) {
         cleanup(json_object_put_p) json_object *record = json_object_new_object();
         json_object *after = images ? json_object_get(images) : all_images(template);
 
-        if (!record || patch_add(record, "after", after) < 0 ||
+        if (patch_add(record, "after", after) < 0 ||
             patch_add(record, "before", template_images(template, after)) < 0 ||
             patch_add_text(record, "state", "forward") < 0 ||
             patch_add_text(record, "mode", "set-image") < 0)
@@ -163,8 +178,8 @@ json_object *kruise_record(const RolloutView *view, json_object *images) {
 
 /* How many pods the controller will have updated in the end: not those that the partition keeps. */
 static int64_t expected_pods(const RolloutView *view) {
-        json_object *replicas = object_at(view->workload, fields[view->kind].desired);
-        json_object *partition = object_at(view->workload, fields[view->kind].partition);
+        json_object *replicas = object_at(view->workload, view_kind(view)->desired);
+        json_object *partition = object_at(view->workload, fields_of(view)->partition);
         int64_t desired = replicas ? json_object_get_int64(replicas) : 1, kept = 0;
         cleanup(error_done) Error error = ERROR_INIT;
 
@@ -174,40 +189,22 @@ static int64_t expected_pods(const RolloutView *view) {
         return desired > kept ? desired - kept : 0;
 }
 
-typedef struct Census {
-        int64_t n_updated;
-        json_object *failed, *awaited; /* the first ones; NULL: none */
-} Census;
-
-static Census count_pods(const RolloutView *view, json_object *record) {
-        Census census = { .n_updated = 0 };
-
-        json_object_object_foreach(view->pods, name, pod) {
-                RolloutPhase phase = rollout_phase(view, record, pod);
-
-                (void) name;
-                census.n_updated += phase == ROLLOUT_UPDATED;
-                if (phase == ROLLOUT_FAILED && !census.failed)
-                        census.failed = pod;
-                if (phase == ROLLOUT_UPDATING && !census.awaited)
-                        census.awaited = pod;
-        }
-        return census;
-}
-
 static bool is_counted(const RolloutView *view, int64_t expected) {
-        const char *ready = fields[view->kind].updated_ready;
+        const char *ready = fields_of(view)->updated_ready;
 
         if (ready && object_at(view->workload, ready) &&
             object_integer(view->workload, ready) < expected)
                 return false;
         return object_is_observed(view->workload) &&
-               object_integer(view->workload, fields[view->kind].updated) >= expected;
+               object_integer(view->workload, fields_of(view)->updated) >= expected;
 }
 
-int kruise_plan(const RolloutView *view, json_object *record, RolloutStep *ret) {
+int kruise_plan(const RolloutView *view, json_object *record, const Census *census,
+                RolloutStep *ret) {
+        const PodState *failed = census_find(census, ROLLOUT_FAILED);
+        const PodState *awaited = census_find(census, ROLLOUT_UPDATING);
+        int64_t n_updated = (int64_t) census->n_by_phase[ROLLOUT_UPDATED];
         int64_t expected = expected_pods(view);
-        Census census = count_pods(view, record);
 
         *ret = ROLLOUT_STEP_INIT;
         if (!template_has_images(object_template(view->workload), record_images(record, false)))
@@ -215,18 +212,18 @@ int kruise_plan(const RolloutView *view, json_object *record, RolloutStep *ret) 
                         ret, ROLLOUT_STOP,
                         "another client has changed its template: its controller brings the pods "
                         "there now");
-        if (census.failed)
-                return rollout_step_set_pod(ret, ROLLOUT_STOP, view, record, census.failed);
-        if (census.awaited)
-                return rollout_step_set_pod(ret, ROLLOUT_WAIT, view, record, census.awaited);
-        if (census.n_updated < expected && is_paused(view))
+        if (failed)
+                return rollout_step_set_pod(ret, ROLLOUT_STOP, failed);
+        if (awaited)
+                return rollout_step_set_pod(ret, ROLLOUT_WAIT, awaited);
+        if (n_updated < expected && is_paused(view))
                 return rollout_step_set(ret, ROLLOUT_WAIT, "until it is resumed: %s is true",
-                                        fields[view->kind].paused);
-        if (census.n_updated < expected || !is_counted(view, expected))
+                                        fields_of(view)->paused);
+        if (n_updated < expected || !is_counted(view, expected))
                 return rollout_step_set(ret, ROLLOUT_WAIT,
                                         "for its controller, which has updated %lld of %lld pods",
                                         (long long) object_integer(view->workload,
-                                                                   fields[view->kind].updated),
+                                                                   fields_of(view)->updated),
                                         (long long) expected);
         ret->action = ROLLOUT_DONE;
         return 0;

@@ -16,11 +16,13 @@
 
 /* Checks that the controller will update in place, and makes the merge patch of the template, which the
  * caller owns; NULL: it has these images. */
-int kruise_begin(const RolloutView *view, json_object *images, json_object **ret, Error *reterr);
+int kruise_begin(const RolloutView *view, const RolloutRequest *request, json_object **ret,
+                 Error *reterr);
 
-/* By which rollout_phase() judges the pods: {container: image} that they should have; NULL: as the template
+/* The record by which a census judges the pods: {container: image} that they should have; NULL: as the template
  * has them. Owned by the caller; NULL: no memory. */
 json_object *kruise_record(const RolloutView *view, json_object *images);
 
 /* ROLLOUT_WAIT, ROLLOUT_STOP or ROLLOUT_DONE: there is nothing to write. */
-int kruise_plan(const RolloutView *view, json_object *record, RolloutStep *ret);
+int kruise_plan(const RolloutView *view, json_object *record, const Census *census,
+                RolloutStep *ret);

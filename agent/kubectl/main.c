@@ -16,15 +16,14 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/suggest.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
+#include "agent/base/time-units.h"
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/complete.h"
 #include "agent/kubectl/flags.h"
 #include "agent/kubectl/session.h"
 #include "agent/kubectl/workload.h"
-
-#define USEC_PER_SEC ((uint64_t) 1000000)
+#include "agent/view/output.h"
+#include "agent/view/terminal.h"
 
 typedef struct Command {
         const char *words; /* "status", or several: "set image" */
@@ -49,23 +48,23 @@ static const Command commands[] = {
         { "set image", COMMAND_SET_IMAGE, 2, INT_MAX, kubectl_set_image,
           "set image WORKLOAD CONTAINER=IMAGE...",
           "Updates the images of a workload and of its pods, without replacing the pods.\n"
-          "A workload is a deployment, replicaset, statefulset or daemonset, as in deployment/web, or a pod that\n"
-          "has none; the container name * stands for all of them. An update that did not end goes on when the\n"
-          "command is repeated. What OpenKruise updates in place (cloneset/web, asts/db, ads/logs) gets the\n"
-          "images in its template, and is followed.\n",
+          "A workload is a deployment, replicaset, statefulset or daemonset, as in deployment/web, or a pod\n"
+          "without one. The container name * stands for all containers. Repeat the command to continue an update\n"
+          "that was interrupted. For OpenKruise's workloads (cloneset/web, asts/db, ads/logs) it writes the images\n"
+          "into the template, and follows OpenKruise's own update.\n",
           "set image deployment/web app=registry.internal/app:2\n"
           "set image sts/db db=registry.internal/db:7 --partition 2\n"
           "set image deployment/web app=registry.internal/app:2 --dry-run=server -o yaml\n" },
         { "rollout", COMMAND_ROLLOUT, 1, 1, kubectl_rollout, "rollout WORKLOAD [--undo|--release]",
-          "Goes on with an update in place, undoes it, or ends it where it is.\n"
-          "Where none has begun, it brings the pods to a template that its controller leaves alone: of a\n"
-          "Deployment that is paused, a StatefulSet or DaemonSet with OnDelete, or a ReplicaSet.\n",
+          "Continues an update in place, undoes it, or ends it where it is.\n"
+          "Without such an update, it brings the pods to a template that the controller does not roll out: the\n"
+          "template of a paused Deployment, a StatefulSet or DaemonSet with OnDelete, or a ReplicaSet.\n",
           "rollout deployment/web\n"
           "rollout deployment/web --undo\n" },
         { "preload", COMMAND_PRELOAD, 1, INT_MAX, kubectl_preload, "preload IMAGE...",
-          "Has images pulled on nodes before they are needed, and waits for that.\n"
-          "Of all nodes that have a NodeImage, unless --nodes, --selector or --like says which. What ends this\n"
-          "command does not end the pulls: --watch follows them again, --withdraw takes the request back.\n",
+          "Pulls images onto nodes before they are needed, and waits until they are there.\n"
+          "Targets all nodes with a NodeImage unless --nodes, --selector or --like is given. Stopping the command\n"
+          "does not stop the pulls: --watch follows them again, --withdraw takes the request back.\n",
           "preload nginx:1.28 --like deployment/web\n"
           "preload nginx:1.28 -l pool=edge --parallelism 10%\n"
           "preload nginx:1.28 -l pool=edge --withdraw\n" },
@@ -77,14 +76,15 @@ static const Command commands[] = {
         { "restart", COMMAND_RESTART, 0, INT_MAX, kubectl_restart, "restart POD[/CONTAINER]...|-l SELECTOR",
           "Restarts containers in place, and waits until their pods are ready again.\n"
           "KIND/NAME stands for all pods of a workload, KIND/NAME/CONTAINER for one container of\n"
-          "each. Without --containers, all main containers of a pod are restarted. The kubelet does it,\n"
-          "because the image gets another spelling; nothing is pulled. Ctrl-C leaves what has begun alone.\n",
+          "each. Without --containers, all main containers of a pod are restarted. The kubelet restarts\n"
+          "them because the command writes the same image under another name; it pulls nothing. Restarts\n"
+          "in progress continue after Ctrl-C.\n",
           "restart web-0\n"
           "restart deployment/web/app --max-unavailable 25%\n"
           "restart web-0 --label tier=gold --annotation note-\n" },
         { "doctor", COMMAND_DOCTOR, 0, 0, kubectl_doctor, "doctor",
-          "Says what the cluster lacks for the other commands, and what to do.\n"
-          "The exit status is 3 if anything was found.\n",
+          "Shows what the cluster lacks for the other commands, and what to do about it.\n"
+          "The exit status is 3 if there is a problem.\n",
           "doctor -n shop\n" },
         { "version", COMMAND_VERSION, 0, 0, NULL, "version",
           "Shows the version of this program.\n",
@@ -211,8 +211,8 @@ static int refuse_command(char **arguments, int n_arguments) {
         const char *word = find_similar(arguments, n_arguments) ?: (begun ? begun->words : NULL);
 
         if (word)
-                complain("unknown command \"%s%s%s\" (did you mean \"%s\"?); try: kubectl inplace "
-                         "help %s",
+                complain("unknown command \"%s%s%s\" (did you mean \"%s\"?); try: "
+                         "kubectl inplace help %s",
                          arguments[0], begun && n_arguments > 1 ? " " : "",
                          begun && n_arguments > 1 ? arguments[1] : "", word, word);
         else

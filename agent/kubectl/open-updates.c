@@ -12,17 +12,26 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/pod-choice.h"
-#include "agent/kubectl/rollout-show.h"
 #include "agent/kubectl/rollout-text.h"
 #include "agent/kubectl/rollout-watch.h"
 
+/* An undo goes to the images before, also that of an ended update, whose own record calls the way back an update. */
+static int add_direction(json_object *item, json_object *record) {
+        bool is_other = record_undoes(record), is_undo = is_other || record_is_undo(record);
+
+        if (patch_add_text(item, "state", is_undo ? "undo" : "forward") < 0 ||
+            patch_add(item, "before", json_object_get(record_images(record, !is_other))) < 0)
+                return -ENOMEM;
+        return patch_add(item, "after", json_object_get(record_images(record, is_other)));
+}
+
+/* census: NULL: the pods are not known. */
 static int describe(const KubePath *path, const RolloutView *view, json_object *record,
-                    bool has_pods, json_object **ret) {
-        static const char *const copied[] = { "by", "since", "state", "before", "after" };
+                    const Census *census, json_object **ret) {
+        static const char *const copied[] = { "by", "since" };
         cleanup(json_object_put_p) json_object *item = json_object_new_object();
-        RolloutSum sum = has_pods ? rollout_count(view, record) : (RolloutSum){ .n_pods = 0 };
         cleanup(free_p) char *text = NULL;
-        int r = rollout_text_open(record, has_pods ? view : NULL, time(NULL), &text);
+        int r = rollout_text_open(record, view, census, time(NULL), &text);
 
         if (r < 0 || !item ||
             patch_add_text(item, "kind", workload_kind_to_string(view->kind)) < 0 ||
@@ -33,33 +42,71 @@ static int describe(const KubePath *path, const RolloutView *view, json_object *
                 if (patch_add(item, copied[i],
                               json_object_get(json_object_object_get(record, copied[i]))) < 0)
                         return -ENOMEM;
-        if (has_pods &&
-            (patch_add(item, "updated", json_object_new_int64((int64_t) sum.n_updated)) < 0 ||
-             patch_add(item, "pods", json_object_new_int64((int64_t) sum.n_pods)) < 0))
+        if (add_direction(item, record) < 0)
+                return -ENOMEM;
+        if (record_first(record) > 0 &&
+            patch_add(item, "first", json_object_new_int64(record_first(record))) < 0)
+                return -ENOMEM;
+        if (census && (patch_add_bool(item, "held", view_is_held(view)) < 0 ||
+                       patch_add_number(item, "updated", census->n_by_phase[ROLLOUT_UPDATED]) < 0 ||
+                       patch_add_number(item, "pods", census->n_concerned) < 0))
                 return -ENOMEM;
 
         *ret = take_ptr(item);
         return 0;
 }
 
+typedef struct Search {
+        json_object *pods; /* NULL: they are not known */
+        bool is_found;
+} Search;
+
+static int on_pod(json_object *pod, void *userdata) {
+        Search *search = userdata;
+
+        search->is_found |= json_object_object_get_ex(search->pods, object_name(pod), NULL);
+        return 0;
+}
+
+/* Whether one of the pods has these labels. */
+static int has_pod(const RolloutWatch *watch, const char *labels, bool *ret, Error *reterr) {
+        Search search = { .pods = watch->view.pods };
+        KubePath path = workload_path(WORKLOAD_POD, watch->path.namespace, NULL);
+        int r;
+
+        path.labels = labels;
+        r = session_list_metadata(watch->session, &path, on_pod, &search, reterr);
+        *ret = search.is_found;
+        return r;
+}
+
 /* A workload whose record is open is read once more, with its pods. */
 static int add_update(Session *session, WorkloadKind kind, const KubePath *path,
-                      json_object *workload, json_object *list, Error *reterr) {
+                      json_object *workload, const char *labels, json_object *list, Error *reterr) {
         cleanup(json_object_put_p) json_object *record = NULL;
         cleanup(json_object_put_p) json_object *item = NULL;
         cleanup(rollout_watch_done) RolloutWatch watch = { .session = session };
         cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(census_done) Census census = CENSUS_INIT;
+        bool is_chosen = true;
         int r = rollout_record_read(workload, &record, NULL);
 
         if (r < 0 || !rollout_record_is_open(record))
                 return 0;
+        if (kind == WORKLOAD_REPLICA_SET && object_owner(workload))
+                return 0; /* the record is a copy, which the Deployment's controller has made */
         r = rollout_watch_load_path(session, kind, path, &watch, &error);
         if (r < 0 && error.kind == ERROR_NOT_FOUND)
                 return 0;
         if (r < 0 && error.kind != ERROR_DENIED)
                 return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
-        if (describe(path, &watch.view, record, r >= 0, &item) < 0)
+        if ((r >= 0 && census_take(&watch.view, record, &census) < 0) ||
+            describe(path, &watch.view, record, r >= 0 ? &census : NULL, &item) < 0)
                 return -ENOMEM;
+        if (labels)
+                r = has_pod(&watch, labels, &is_chosen, reterr);
+        if (labels && (r < 0 || !is_chosen))
+                return r;
         return patch_append(list, take_ptr(item));
 }
 
@@ -72,7 +119,7 @@ static int on_workload(json_object *workload, void *userdata) {
 }
 
 static int add_of_kind(Session *session, WorkloadKind kind, const char *namespace,
-                       json_object *list, Error *reterr) {
+                       const char *labels, json_object *list, Error *reterr) {
         const KubePath path = workload_path(kind, namespace, NULL);
         cleanup(json_object_put_p) json_object *found = json_object_new_array();
         cleanup(error_done) Error error = ERROR_INIT;
@@ -89,21 +136,21 @@ static int add_of_kind(Session *session, WorkloadKind kind, const char *namespac
                         workload_path(kind, object_text(workload, "metadata.namespace"),
                                       object_name(workload));
 
-                r = add_update(session, kind, &one, workload, list, reterr);
+                r = add_update(session, kind, &one, workload, labels, list, reterr);
                 if (r < 0)
                         return r;
         }
         return 0;
 }
 
-int open_updates_of_namespace(Session *session, const char *namespace, json_object *list,
-                              Error *reterr) {
+int open_updates_of_namespace(Session *session, const char *namespace, const char *labels,
+                              json_object *list, Error *reterr) {
         static const WorkloadKind kinds[] = { WORKLOAD_DEPLOYMENT, WORKLOAD_STATEFUL_SET,
                                               WORKLOAD_DAEMON_SET, WORKLOAD_REPLICA_SET,
                                               WORKLOAD_POD };
 
         for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-                int r = add_of_kind(session, kinds[i], namespace, list, reterr);
+                int r = add_of_kind(session, kinds[i], namespace, labels, list, reterr);
 
                 if (r < 0)
                         return r;
@@ -127,5 +174,5 @@ int open_updates_of_workload(Session *session, const char *workload, json_object
                 return 0;
         if (r < 0)
                 return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
-        return add_update(session, kind, &path, object, list, reterr);
+        return add_update(session, kind, &path, object, /* labels= */ NULL, list, reterr);
 }

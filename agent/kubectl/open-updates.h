@@ -11,11 +11,12 @@
 
 #include "agent/kubectl/session.h"
 
-/* Appends {"kind", "namespace", "name", "by", "since", "state", "before", "after", "updated", "pods", "text"} of
+/* labels: a selector; only updates of workloads with such a pod; NULL: all.
+ * Appends {"kind", "namespace", "name", "by", "since", "state", "before", "after", "updated", "pods", "text"} of
  * each workload of the namespace, NULL: of all, to the list. The last but one two are missing where this user
  * may not read the pods. */
-int open_updates_of_namespace(Session *session, const char *namespace, json_object *list,
-                              Error *reterr);
+int open_updates_of_namespace(Session *session, const char *namespace, const char *labels,
+                              json_object *list, Error *reterr);
 /* The same of one workload, "deployment/web". */
 int open_updates_of_workload(Session *session, const char *workload, json_object *list,
                              Error *reterr);

@@ -21,13 +21,11 @@ static int choose_pod(const char *name, PodChoice *choice) {
 
 static int workload_find_path(Session *session, WorkloadKind kind, const char *name, KubePath *ret,
                               Error *reterr) {
-        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         KubePath path = workload_path(kind, session_namespace(session), name);
         int r = 0;
 
         if (!path.version)
-                r = session_find_version(session, path.group, versions, path.resource,
-                                         &path.version, reterr);
+                r = session_find_kruise(session, path.resource, &path.version, reterr);
         if (r < 0)
                 return r;
         if (!path.version)
@@ -129,16 +127,14 @@ static int on_item(json_object *pod, void *userdata) {
 
 int pod_choice_list(Session *session, const PodChoice *choice, const char *namespace,
                     SessionItem on_pod, void *userdata, size_t *ret_n, Error *reterr) {
-        KubePath path = { .version = "v1", .namespace = namespace, .resource = "pods" };
+        const KubePath path = { .version = "v1",
+                                .namespace = namespace,
+                                .resource = "pods",
+                                .fields = choice->fields,
+                                .labels = choice->labels };
         Listing listing = { .on_pod = on_pod, .userdata = userdata };
-        cleanup(free_p) char *query = NULL;
         int r;
 
-        r = kube_path_select(choice->fields, choice->labels, &query);
-        if (r < 0)
-                return r;
-
-        path.query = query;
         r = session_list(session, &path, on_item, &listing, reterr);
         if (r < 0)
                 return r;

@@ -11,11 +11,13 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
-#include "agent/ctl/format.h"
-#include "agent/ctl/view.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/workload.h"
 #include "agent/pod/pod.h"
+#include "agent/view/format.h"
+#include "agent/view/output.h"
 
 static size_t length(json_object *list) {
         return json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
@@ -42,7 +44,7 @@ static bool containers_next(Containers *containers) {
                                 continue;
 
                         containers->status =
-                                list_find(object_at(containers->pod,
+                                json_find(object_at(containers->pod,
                                                     containers->is_main
                                                             ? "status.containerStatuses"
                                                             : "status.initContainerStatuses"),
@@ -102,8 +104,15 @@ typedef enum Part {
         PART_ID,
 } Part;
 
+/* The status keeps the ID of an image that does not run any more. */
+static const char *reason_not_running(json_object *status) {
+        return object_text(status, "state.waiting.reason")
+                       ?: object_text(status, "state.terminated.reason");
+}
+
 static int append_part(FILE *to, const Containers *containers, Part part) {
         const char *id = json_get_filled(containers->status, "imageID");
+        const char *reason = reason_not_running(containers->status);
         const char *name = json_get_text(containers->spec, "name") ?: "";
         cleanup(free_p) char *image = NULL;
         int r = 0;
@@ -114,8 +123,9 @@ static int append_part(FILE *to, const Containers *containers, Part part) {
                            : part == PART_IMAGE ? image
                                                 : image_short(image));
         } else {
-                append(to, id && part == PART_SHORT_ID ? format_short_id(id, FORMAT_BUFFER)
-                                                       : id ?: "-");
+                append(to, reason                        ? reason
+                           : id && part == PART_SHORT_ID ? format_short_id(id, FORMAT_BUFFER)
+                                                         : id ?: "-");
         }
         return r;
 }
@@ -142,6 +152,16 @@ static int join(json_object *pod, Part part, char **ret) {
         return 0;
 }
 
+/* Why the first container that waits does not start, in the kubelet's words; NULL: none waits. */
+static const char *waiting_message(json_object *pod) {
+        Containers containers = { .pod = pod };
+        const char *message = NULL;
+
+        while (!message && containers_next(&containers))
+                message = object_text(containers.status, "state.waiting.message");
+        return message;
+}
+
 static void count_restarts(json_object *pod, PodReport *report) {
         Containers containers = { .pod = pod };
 
@@ -157,13 +177,13 @@ static void count_restarts(json_object *pod, PodReport *report) {
 
 int pod_report_make(json_object *pod, PodReport *ret) {
         json_object *condition =
-                list_find(object_at(pod, "status.conditions"), "type", POD_VERIFIED_CONDITION);
+                json_find(object_at(pod, "status.conditions"), "type", POD_VERIFIED_CONDITION);
         PodReport report = {
                 .namespace = object_text(pod, "metadata.namespace") ?: "",
                 .name = object_name(pod),
                 .node = json_get_filled(object_at(pod, "spec"), "nodeName") ?: "-",
                 .verdict = json_get_filled(condition, "reason") ?: "-",
-                .message = json_get_text(condition, "message") ?: "",
+                .message = json_get_filled(condition, "message") ?: waiting_message(pod) ?: "",
         };
         int64_t verdict_since = json_get_time(condition, "lastTransitionTime");
         int r;
@@ -194,44 +214,46 @@ void pod_report_done(PodReport *report) {
 }
 
 static bool add_known(json_object *object, const char *key, const char *text) {
-        return !text || !text[0] || strcmp(text, "-") == 0 || output_add_string(object, key, text);
+        return !text || !text[0] || strcmp(text, "-") == 0 ||
+               patch_add_text(object, key, text) >= 0;
 }
 
 static json_object *container_json(const Containers *containers) {
-        cleanup(json_put_p) json_object *object = json_object_new_object();
+        cleanup(json_object_put_p) json_object *object = json_object_new_object();
 
         if (!object ||
-            !output_add_string(object, "name", json_get_text(containers->spec, "name") ?: "") ||
+            patch_add_text(object, "name", json_get_text(containers->spec, "name") ?: "") < 0 ||
             !add_known(object, "image", json_get_text(containers->spec, "image")) ||
             !add_known(object, "runningImage", json_get_text(containers->status, "image")) ||
             !add_known(object, "runningImageID", json_get_text(containers->status, "imageID")) ||
-            !output_add_number(object, "restarts",
-                               (uint64_t) json_get_integer(containers->status, "restartCount")))
+            !add_known(object, "reason", reason_not_running(containers->status)) ||
+            patch_add_number(object, "restarts",
+                             (uint64_t) json_get_integer(containers->status, "restartCount")) < 0)
                 return NULL;
 
         return take_ptr(object);
 }
 
 json_object *pod_report_json(json_object *pod, const PodReport *report) {
-        cleanup(json_put_p) json_object *object = json_object_new_object();
+        cleanup(json_object_put_p) json_object *object = json_object_new_object();
         json_object *list = json_object_new_array();
         Containers containers = { .pod = pod };
         char since[RFC3339_SIZE];
 
-        if (!object || !output_add(object, "containers", list) ||
-            !output_add_string(object, "namespace", report->namespace) ||
-            !output_add_string(object, "name", report->name) ||
+        if (patch_add(object, "containers", list) < 0 ||
+            patch_add_text(object, "namespace", report->namespace) < 0 ||
+            patch_add_text(object, "name", report->name) < 0 ||
             !add_known(object, "node", report->node) ||
             !add_known(object, "verdict", report->verdict) ||
             !add_known(object, "message", report->message) ||
             !add_known(object, "environment", report->environment) ||
-            !output_add_number(object, "restarts", (uint64_t) report->restarts))
+            patch_add_number(object, "restarts", (uint64_t) report->restarts) < 0)
                 return NULL;
         if (report->since > 0 &&
-            !output_add_string(object, "since", rfc3339_format(report->since, since)))
+            patch_add_text(object, "since", rfc3339_format(report->since, since)) < 0)
                 return NULL;
         while (containers_next(&containers))
-                if (!output_append(list, container_json(&containers)))
+                if (patch_append(list, container_json(&containers)) < 0)
                         return NULL;
 
         return take_ptr(object);

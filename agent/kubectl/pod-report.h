@@ -18,10 +18,11 @@ typedef struct PodReport {
         const char *node;    /* "-": it is on none */
         char *images;        /* requested, joined with "," */
         char *short_images;  /* the same, see image_short() */
-        char *running;       /* IDs of the images that run, joined likewise: "0123456789ab" */
+        char *running;       /* IDs of the images that run, joined likewise: "0123456789ab"; of a
+                              * container that does not run, the reason: "ImagePullBackOff" */
         char *running_ids;   /* the same, whole */
         const char *verdict; /* "Verified", "ImageStale" ...; "-": no agent has said anything */
-        const char *message; /* the agent's reason for the verdict; "" */
+        const char *message; /* the agent's reason for the verdict, or the kubelet's to wait; "" */
         const char *
                 environment; /* "current", "stale", "unknown"; "-": nothing in it is from metadata */
         int64_t restarts;

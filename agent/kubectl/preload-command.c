@@ -5,74 +5,40 @@
  */
 
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/hint.h"
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kubectl/preload.h"
 #include "agent/kubectl/workload.h"
+#include "agent/view/output.h"
+#include "agent/view/terminal.h"
 
-/* Each once; owned. */
-typedef struct Names {
-        char **items;
-        size_t n_items;
-} Names;
-
-static void names_done(Names *names) {
-        for (size_t i = 0; i < names->n_items; i++)
-                free(names->items[i]);
-        free(names->items);
-}
-
-/* Takes the name over. */
-static int names_add(Names *names, char *name) {
-        cleanup(free_p) char *added = name;
-        char **items;
-
-        if (!added)
-                return -ENOMEM;
-
-        for (size_t i = 0; i < names->n_items; i++)
-                if (strcmp(names->items[i], added) == 0)
-                        return 0;
-
-        items = reallocarray(names->items, names->n_items + 1, sizeof(*items));
-        if (!items)
-                return -ENOMEM;
-
-        names->items = items;
-        items[names->n_items++] = take_ptr(added);
-        return 0;
-}
-
-static int names_split(Names *names, const char *text) {
-        while (*text) {
-                size_t size = strcspn(text, ",");
-                int r = size > 0 ? names_add(names, strndup(text, size)) : 0;
-
-                if (r < 0)
-                        return r;
-                text += size + (text[size] == ',');
-        }
-
-        return 0;
-}
-
-/* Where the pods of a workload are, and how they get their images. */
+/* Where the pods of a workload are, and how they get their images: {name: null}. */
 typedef struct Likeness {
-        Names nodes, secrets;
+        json_object *nodes, *secrets;
 } Likeness;
 
 static void likeness_done(Likeness *likeness) {
-        names_done(&likeness->nodes);
-        names_done(&likeness->secrets);
+        json_object_put(likeness->nodes);
+        json_object_put(likeness->secrets);
+}
+
+static int split_names(json_object *names, const char *text) {
+        cleanup(free_p) char *copy = strdup(text);
+        char *rest = copy;
+        int r = copy ? 0 : -ENOMEM;
+
+        for (const char *name; r >= 0 && (name = strsep(&rest, ","));)
+                r = name[0] ? patch_add_null(names, name) : 0;
+        return r;
 }
 
 static int add_pod(json_object *pod, void *userdata) {
@@ -82,12 +48,12 @@ static int add_pod(json_object *pod, void *userdata) {
         const char *node = json_get_filled(spec, "nodeName");
         int r;
 
-        r = node ? names_add(&likeness->nodes, strdup(node)) : 0;
+        r = node ? patch_add_null(likeness->nodes, node) : 0;
         for (size_t i = 0; r >= 0 && secrets && i < json_object_array_length(secrets); i++) {
                 const char *name = json_get_filled(json_object_array_get_idx(secrets, i), "name");
 
                 if (name)
-                        r = names_add(&likeness->secrets, strdup(name));
+                        r = patch_add_null(likeness->secrets, name);
         }
 
         return r;
@@ -105,7 +71,7 @@ static int find_likeness(Session *session, const char *name, Likeness *ret, Erro
         if (r < 0)
                 return r;
 
-        return ret->nodes.n_items > 0
+        return json_object_object_length(ret->nodes) > 0
                        ? 0
                        : error_set(reterr, ERROR_NOT_FOUND,
                                    "no pod of %s is on a node: use --nodes or --selector", name);
@@ -169,12 +135,12 @@ static void print_interruption(const Session *session, const Flags *flags,
 }
 
 static int print_tree(const Flags *flags, const PreloadResult *result) {
-        cleanup(json_put_p) json_object *tree = json_object_new_object();
+        cleanup(json_object_put_p) json_object *tree = json_object_new_object();
 
-        if (!tree || !output_add_number(tree, "nodes", result->n_nodes) ||
-            !output_add_number(tree, "succeeded", result->n_done) ||
-            !output_add_number(tree, "failed", result->n_failed) ||
-            !output_add(tree, "items", json_object_get(result->nodes)))
+        if (patch_add_number(tree, "nodes", result->n_nodes) < 0 ||
+            patch_add_number(tree, "succeeded", result->n_done) < 0 ||
+            patch_add_number(tree, "failed", result->n_failed) < 0 ||
+            patch_add(tree, "items", json_object_get(result->nodes)) < 0)
                 return -ENOMEM;
 
         return output_tree(flags->format, tree);
@@ -219,8 +185,11 @@ static int conclude(const Session *session, const Flags *flags, const PreloadRes
         if (result->n_nodes > 0 || result->n_done > 0 || session_is_dry_run(session))
                 return EXIT_STATUS_DONE;
 
-        complain("%s", flags->watch || flags->withdraw ? "no node has such a request"
-                                                       : "there is no such node");
+        complain(
+                "%s",
+                flags->watch || flags->withdraw
+                        ? "no node has such a request: kubectl inplace images lists those there are"
+                        : "there is no such node: kubectl inplace doctor lists nodes without an agent");
         return EXIT_STATUS_FAILED;
 }
 
@@ -246,11 +215,14 @@ static int preload(Session *session, const Flags *flags, const PreloadRequest *r
 }
 
 int kubectl_preload(Session *session, const Flags *flags) {
-        cleanup(likeness_done) Likeness likeness = { .nodes = { .items = NULL } };
+        cleanup(likeness_done) Likeness likeness = { .nodes = json_object_new_object(),
+                                                     .secrets = json_object_new_object() };
         cleanup(error_done) Error error = ERROR_INIT;
-        PreloadRequest request = {
+        const PreloadRequest request = {
                 .images = (const char *const *) flags->arguments,
                 .n_images = (size_t) flags->n_arguments,
+                .nodes = likeness.nodes,
+                .secrets = likeness.secrets,
                 .labels = flags->nodes || flags->like ? NULL : flags->selector ?: "",
                 .parallelism = flags->parallelism,
                 .max_failures = flags->max_failures,
@@ -269,16 +241,14 @@ int kubectl_preload(Session *session, const Flags *flags) {
                 return EXIT_STATUS_USAGE;
         }
 
+        if (!likeness.nodes || !likeness.secrets)
+                return -ENOMEM;
         if (flags->nodes)
-                r = names_split(&likeness.nodes, flags->nodes);
+                r = split_names(likeness.nodes, flags->nodes);
         else if (flags->like)
                 r = find_likeness(session, flags->like, &likeness, &error);
         if (r < 0)
                 return session_fail(session, r, &error);
 
-        request.nodes = (const char *const *) likeness.nodes.items;
-        request.n_nodes = likeness.nodes.n_items;
-        request.secrets = (const char *const *) likeness.secrets.items;
-        request.n_secrets = likeness.secrets.n_items;
         return preload(session, flags, &request);
 }

@@ -3,6 +3,7 @@
 #include "agent/kubectl/preload-plan.h"
 
 #include <errno.h>
+#include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/kubectl/workload.h"
 
 #define NODES_NAMED 5
 
@@ -46,18 +48,30 @@ void preload_image_done(PreloadImage *image) {
 
 /* Reading a NodeImage */
 
-static json_object *find_tag(json_object *tags, const char *tag, size_t *ret_index) {
-        for (size_t i = 0; tags && i < json_object_array_length(tags); i++) {
-                json_object *item = json_object_array_get_idx(tags, i);
+int preload_node_init(PreloadNode *node, const PreloadTask *task, const char *name) {
+        *node = (PreloadNode){
+                .task = task,
+                .name = strdup(name),
+                .pulls = calloc(task->n_images, sizeof(*node->pulls)),
+        };
+        if (!node->name || !node->pulls)
+                return -ENOMEM;
 
-                if (!json_is(item, "tag", tag))
-                        continue;
+        for (size_t i = 0; i < task->n_images; i++)
+                node->pulls[i].awaited = -1;
+        return 0;
+}
 
-                *ret_index = i;
-                return item;
+void preload_node_done(PreloadNode *node) {
+        for (size_t i = 0; node->pulls && i < node->task->n_images; i++) {
+                free(node->pulls[i].spec);
+                free(node->pulls[i].message);
+                free(node->pulls[i].reason);
         }
-
-        return NULL;
+        free(node->pulls);
+        free(node->name);
+        free(node->version);
+        free(node->refusal);
 }
 
 static bool has_secret(json_object *secrets, const char *namespace, const char *name) {
@@ -71,14 +85,14 @@ static bool has_secret(json_object *secrets, const char *namespace, const char *
         return false;
 }
 
-static uint32_t missing_secrets(json_object *secrets, const PreloadTerms *terms) {
-        uint32_t missing = 0;
+static bool lacks_secrets(json_object *secrets, const PreloadTask *task) {
+        json_object_object_foreach(task->secrets, name, none) {
+                (void) none;
+                if (!has_secret(secrets, task->namespace, name))
+                        return true;
+        }
 
-        for (size_t i = 0; i < terms->n_secrets; i++)
-                if (!has_secret(secrets, terms->namespace, terms->secrets[i]))
-                        missing |= UINT32_C(1) << i;
-
-        return missing;
+        return false;
 }
 
 static PreloadPhase phase_of(json_object *status) {
@@ -99,283 +113,238 @@ static int64_t version_after(int64_t spec, int64_t status) {
         return next;
 }
 
-static int read_status(json_object *status, PreloadEntry *entry) {
-        int64_t version = json_get_integer(status, "version");
-
-        entry->next_version = version_after(entry->phase == PRELOAD_ABSENT ? -1 : entry->version,
-                                            status ? version : -1);
-        if (entry->phase == PRELOAD_ABSENT || !status || version != entry->version)
-                return 0;
-
-        entry->phase = phase_of(status);
-        entry->is_taken_up = true;
-        entry->percent = json_get_integer(status, "progress");
-        entry->percent = entry->percent < 0 ? 0 : entry->percent > 100 ? 100 : entry->percent;
-        return text_set(&entry->message, json_get_filled(status, "message"));
+static json_object *find_tag(json_object *image, const char *tag) {
+        return json_find(json_get(image, "tags", json_type_array), "tag", tag);
 }
 
-int preload_entry_read(json_object *node_image, const PreloadImage *image,
-                       const PreloadTerms *terms, PreloadEntry *ret) {
-        json_object *images = json_get(json_get(node_image, "spec", json_type_object), "images",
-                                       json_type_object);
-        json_object *of_name = json_get(images, image->name, json_type_object);
-        json_object *tags = json_get(of_name, "tags", json_type_array);
-        json_object *secrets = json_get(of_name, "pullSecrets", json_type_array);
-        json_object *statuses = json_get(json_get(node_image, "status", json_type_object),
-                                         "imageStatuses", json_type_object);
-        cleanup(preload_entry_done) PreloadEntry entry = {
-                .has_images = images,
-                .has_name = tags,
-                .has_secrets = secrets,
-                .n_tags = tags ? json_object_array_length(tags) : 0,
-                .missing_secrets = missing_secrets(secrets, terms),
-        };
-        json_object *tag = find_tag(tags, image->tag, &entry.tag_index);
-        size_t at;
-        int r = 0;
+/* spec and status: entries of the tag, or NULL. */
+static int pull_read(PreloadPull *pull, json_object *spec, json_object *status) {
+        int64_t percent = json_get_integer(status, "progress");
 
-        if (tag) {
-                entry.phase = PRELOAD_WAITING;
-                entry.version = json_get_integer(tag, "version");
-                entry.owners = json_object_get(json_get(tag, "ownerReferences", json_type_array));
+        pull->version = json_get_integer(spec, "version");
+        pull->next_version = version_after(spec ? pull->version : -1,
+                                           status ? json_get_integer(status, "version") : -1);
+        pull->is_taken_up = spec && status && json_get_integer(status, "version") == pull->version;
+        if (!pull->is_taken_up)
+                status = NULL;
+
+        pull->phase = spec ? phase_of(status) : PRELOAD_ABSENT;
+        pull->percent = !status || percent < 0 ? 0 : percent > 100 ? 100 : percent;
+        return text_set(&pull->message, json_get_filled(status, "message"));
+}
+
+/* The request is noted that is to be waited for, or what has become of it. */
+static int pull_take(PreloadPull *pull) {
+        bool is_over = pull->phase == PRELOAD_SUCCEEDED || pull->phase == PRELOAD_FAILED;
+
+        if (pull->awaited < 0 || pull->outcome != PRELOAD_ABSENT)
+                return 0;
+        if (pull->phase == PRELOAD_ABSENT || pull->version < pull->awaited) {
+                pull->outcome = pull->was_seen ? PRELOAD_FAILED : PRELOAD_ABSENT;
+                return pull->was_seen ? text_set(&pull->reason, "Withdrawn: by another client") : 0;
         }
+
+        pull->was_seen = true;
+        pull->outcome = is_over ? pull->phase : PRELOAD_ABSENT;
+        return is_over ? text_set(&pull->reason, pull->message) : 0;
+}
+
+/* Whether there is a request that is to be waited for, though it was not made here. */
+static bool is_ours(const PreloadTask *task, json_object *spec, size_t i) {
+        json_object *owners = json_get(spec, "ownerReferences", json_type_array);
+
+        return spec && (task->mode == PRELOAD_WATCH ||
+                        (task->jobs && json_find(owners, "uid", task->jobs[i].uid)));
+}
+
+static int read_image(PreloadNode *node, json_object *images, json_object *statuses, size_t i) {
+        const PreloadImage *wanted = &node->task->images[i];
+        json_object *image = json_get(images, wanted->name, json_type_object);
+        json_object *spec = find_tag(image, wanted->tag);
+        PreloadPull *pull = &node->pulls[i];
+        int r;
+
+        free(take_ptr(pull->spec));
+        r = image ? json_copy_text(image, &pull->spec) : 0;
         if (r >= 0)
-                r = read_status(find_tag(json_get(json_get(statuses, image->name, json_type_object),
-                                                  "tags", json_type_array),
-                                         image->tag, &at),
-                                &entry);
+                r = pull_read(pull, spec,
+                              find_tag(json_get(statuses, wanted->name, json_type_object),
+                                       wanted->tag));
         if (r < 0)
                 return r;
 
-        *ret = entry;
-        entry = (PreloadEntry){ .owners = NULL };
-        return 0;
+        pull->lacks_secrets =
+                lacks_secrets(json_get(image, "pullSecrets", json_type_array), node->task);
+        if (pull->awaited < 0 && is_ours(node->task, spec, i))
+                pull->awaited = pull->version;
+        return pull_take(pull);
 }
 
-void preload_entry_done(PreloadEntry *entry) {
-        json_object_put(entry->owners);
-        free(entry->message);
-        *entry = (PreloadEntry){ .owners = NULL };
+int preload_node_read(PreloadNode *node, json_object *node_image) {
+        json_object *images = json_get(json_get(node_image, "spec", json_type_object), "images",
+                                       json_type_object);
+        json_object *statuses = json_get(json_get(node_image, "status", json_type_object),
+                                         "imageStatuses", json_type_object);
+        int r;
+
+        r = text_set(&node->version,
+                     json_get_text(json_get(node_image, "metadata", json_type_object),
+                                   "resourceVersion")
+                             ?: "");
+        for (size_t i = 0; r >= 0 && i < node->task->n_images; i++)
+                r = read_image(node, images, statuses, i);
+        return r;
 }
 
-bool preload_entry_is_of(const PreloadEntry *entry, const char *uid) {
-        size_t n = entry->owners ? json_object_array_length(entry->owners) : 0;
-
-        for (size_t i = 0; i < n; i++)
-                if (json_is(json_object_array_get_idx(entry->owners, i), "uid", uid))
-                        return true;
-
-        return false;
+/* It can be waited for as it is. */
+static bool is_under_way(const PreloadPull *pull) {
+        return (pull->phase == PRELOAD_WAITING || pull->phase == PRELOAD_PULLING) &&
+               !pull->lacks_secrets;
 }
 
-bool preload_entry_is_under_way(const PreloadEntry *entry) {
-        return (entry->phase == PRELOAD_WAITING || entry->phase == PRELOAD_PULLING) &&
-               entry->missing_secrets == 0;
+int preload_node_expect(PreloadNode *node) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < node->task->n_images; i++) {
+                PreloadPull *pull = &node->pulls[i];
+
+                pull->awaited = is_under_way(pull) ? pull->version : pull->next_version;
+                r = pull_take(pull);
+        }
+
+        return r;
 }
 
 /* Writing a request */
 
-/* "/spec/images/NAME" and what follows; NULL: no memory. */
-static char *pointer_to(const char *name, const char *rest) {
-        cleanup(free_p) char *text = NULL;
-        size_t size = 0;
-        FILE *to = open_memstream(&text, &size);
+/* The list of that name; an empty one is added where there is none. Borrowed; NULL: no memory. */
+static json_object *obtain_list(json_object *image, const char *key) {
+        json_object *list = json_get(image, key, json_type_array);
 
-        if (!to)
-                return NULL;
+        if (!list) {
+                list = json_object_new_array();
+                if (patch_add(image, key, list) < 0)
+                        return NULL;
+        }
 
-        (void) fputs("/spec/images/", to);
-        for (; *name; name++)
-                if (*name == '~' || *name == '/')
-                        (void) fputs(*name == '~' ? "~0" : "~1", to);
-                else
-                        (void) fputc(*name, to);
-        (void) fputs(rest, to);
-        return fclose(to) == 0 ? take_ptr(text) : NULL;
+        return list;
 }
 
-/* value is taken over; NULL: there is none. */
-static int add_step(json_object *steps, const char *op, const char *path, json_object *value) {
-        cleanup(json_object_put_p) json_object *owned = value;
-        cleanup(json_object_put_p) json_object *step = json_object_new_object();
-
-        if (!path || !step || patch_add_text(step, "op", op) < 0 ||
-            patch_add_text(step, "path", path) < 0 ||
-            (value && patch_add(step, "value", take_ptr(owned)) < 0))
-                return -ENOMEM;
-
-        return patch_append(steps, take_ptr(step));
-}
-
-/* Fails as a conflict where the object is another one by now. */
-static json_object *new_steps(const char *version) {
-        cleanup(json_object_put_p) json_object *steps = json_object_new_array();
-
-        if (!steps || add_step(steps, "replace", "/metadata/resourceVersion",
-                               json_object_new_string(version)) < 0)
-                return NULL;
-
-        return take_ptr(steps);
-}
-
-static json_object *new_tag(const PreloadImage *image, const PreloadEntry *entry,
-                            const PreloadTerms *terms) {
-        cleanup(json_object_put_p) json_object *tag = json_object_new_object();
+static json_object *new_tag(const PreloadTask *task, const char *tag, int64_t version) {
+        cleanup(json_object_put_p) json_object *entry = json_object_new_object();
         char now[RFC3339_SIZE];
 
-        if (!tag || patch_add_text(tag, "tag", image->tag) < 0 ||
-            patch_add_text(tag, "createdAt", rfc3339_format(terms->now_sec, now)) < 0 ||
-            patch_add(tag, "version", json_object_new_int64(entry->next_version)) < 0 ||
-            patch_add_text(tag, "imagePullPolicy", "IfNotPresent") < 0 ||
-            patch_add(tag, "pullPolicy",
-                      patch_wrap("ttlSecondsAfterFinished",
-                                 json_object_new_int64(terms->ttl_sec))) < 0)
+        if (patch_add_text(entry, "tag", tag) < 0 ||
+            patch_add_text(entry, "createdAt", rfc3339_format(task->now_sec, now)) < 0 ||
+            patch_add(entry, "version", json_object_new_int64(version)) < 0 ||
+            patch_add_text(entry, "imagePullPolicy", "IfNotPresent") < 0 ||
+            patch_add(entry, "pullPolicy",
+                      patch_wrap("ttlSecondsAfterFinished", json_object_new_int64(task->ttl_sec))) <
+                    0)
                 return NULL;
 
-        return take_ptr(tag);
+        return take_ptr(entry);
 }
 
-static json_object *new_secrets(const PreloadTerms *terms, uint32_t which) {
-        cleanup(json_object_put_p) json_object *secrets = json_object_new_array();
+static int add_secrets(const PreloadTask *task, json_object *image) {
+        json_object_object_foreach(task->secrets, name, none) {
+                json_object *list = obtain_list(image, "pullSecrets"), *secret;
 
-        for (size_t i = 0; secrets && i < terms->n_secrets; i++) {
-                json_object *secret;
-
-                if (!(which & UINT32_C(1) << i))
+                (void) none;
+                if (has_secret(list, task->namespace, name))
                         continue;
 
-                secret = patch_wrap("namespace", json_object_new_string(terms->namespace));
-                if (!secret || patch_add_text(secret, "name", terms->secrets[i]) < 0) {
-                        json_object_put(secret);
-                        return NULL;
-                }
-                if (patch_append(secrets, secret) < 0)
-                        return NULL;
-        }
-
-        return take_ptr(secrets);
-}
-
-static int add_secrets(json_object *steps, const PreloadImage *image, const PreloadEntry *entry,
-                       const PreloadTerms *terms) {
-        cleanup(json_object_put_p) json_object *secrets = NULL;
-        cleanup(free_p) char *path =
-                pointer_to(image->name, entry->has_secrets ? "/pullSecrets/-" : "/pullSecrets");
-        int r = 0;
-
-        if (entry->missing_secrets == 0)
-                return 0;
-
-        secrets = new_secrets(terms, entry->missing_secrets);
-        if (!secrets)
-                return -ENOMEM;
-        if (!entry->has_secrets)
-                return add_step(steps, "add", path, take_ptr(secrets));
-
-        for (size_t i = 0; r >= 0 && i < json_object_array_length(secrets); i++)
-                r = add_step(steps, "add", path,
-                             json_object_get(json_object_array_get_idx(secrets, i)));
-        return r;
-}
-
-/* An entry that is there keeps what its authors said of it. */
-static int add_version(json_object *steps, const PreloadImage *image, const PreloadEntry *entry) {
-        cleanup(free_p) char *path = NULL;
-        char rest[48];
-
-        (void) snprintf(rest, sizeof(rest), "/tags/%zu/version", entry->tag_index);
-        path = pointer_to(image->name, rest);
-        return add_step(steps, "add", path, json_object_new_int64(entry->next_version));
-}
-
-static int add_request(json_object *steps, const PreloadImage *image, const PreloadEntry *entry,
-                       const PreloadTerms *terms) {
-        cleanup(free_p) char *name = pointer_to(image->name, ""),
-                             *tags = pointer_to(image->name, "/tags"),
-                             *end = pointer_to(image->name, "/tags/-");
-        int r = 0;
-
-        if (!entry->has_images)
-                r = add_step(steps, "add", "/spec/images", json_object_new_object());
-        if (r >= 0 && !entry->has_name)
-                r = add_step(steps, "add", name, json_object_new_object());
-        if (r >= 0 && !entry->has_name)
-                r = add_step(steps, "add", tags, json_object_new_array());
-        if (r >= 0)
-                r = add_secrets(steps, image, entry, terms);
-        if (r < 0)
-                return r;
-
-        return entry->phase == PRELOAD_ABSENT
-                       ? add_step(steps, "add", end, new_tag(image, entry, terms))
-                       : add_version(steps, image, entry);
-}
-
-int preload_patch_request(const PreloadImage *images, const PreloadEntry *entries, size_t n,
-                          const PreloadTerms *terms, const char *version, json_object **ret) {
-        cleanup(json_object_put_p) json_object *steps = new_steps(version);
-        size_t n_steps = 0;
-
-        if (!steps)
-                return -ENOMEM;
-
-        for (size_t i = 0; i < n; i++) {
-                PreloadEntry entry = entries[i];
-
-                if (preload_entry_is_under_way(&entry))
-                        continue;
-
-                /* As it is after the steps before. */
-                for (size_t k = 0; k < i; k++)
-                        if (!preload_entry_is_under_way(&entries[k])) {
-                                bool is_same = strcmp(images[k].name, images[i].name) == 0;
-
-                                entry.has_images = true;
-                                entry.has_name = entry.has_name || is_same;
-                                entry.missing_secrets = is_same ? 0 : entry.missing_secrets;
-                        }
-                if (add_request(steps, &images[i], &entry, terms) < 0)
+                secret = patch_wrap("namespace", json_object_new_string(task->namespace));
+                if (patch_append(list, secret) < 0 || patch_add_text(secret, "name", name) < 0)
                         return -ENOMEM;
-                n_steps++;
         }
 
-        *ret = n_steps > 0 ? take_ptr(steps) : NULL;
         return 0;
 }
 
-static bool is_named_before(const PreloadImage *images, const PreloadEntry *entries, size_t i) {
-        for (size_t k = 0; k < i; k++)
-                if (entries[k].phase != PRELOAD_ABSENT &&
-                    strcmp(images[k].name, images[i].name) == 0)
-                        return true;
+/* An entry that is there keeps what its authors said of it. */
+static int add_request(const PreloadTask *task, const char *tag, const PreloadPull *pull,
+                       json_object *image) {
+        json_object *known = find_tag(image, tag);
 
-        return false;
-}
-
-int preload_patch_withdraw(const PreloadImage *images, const PreloadEntry *entries, size_t n,
-                           const char *version, json_object **ret) {
-        cleanup(json_object_put_p) json_object *steps = new_steps(version);
-        size_t n_steps = 0;
-
-        if (!steps)
+        if (add_secrets(task, image) < 0)
                 return -ENOMEM;
 
-        for (size_t i = 0; i < n; i++) {
-                cleanup(free_p) char *path = NULL;
-                char rest[48] = "";
+        return known ? patch_add(known, "version", json_object_new_int64(pull->next_version))
+                     : patch_append(obtain_list(image, "tags"),
+                                    new_tag(task, tag, pull->next_version));
+}
 
-                if (entries[i].phase == PRELOAD_ABSENT || is_named_before(images, entries, i))
-                        continue;
+static void remove_tag(json_object *image, const char *tag) {
+        json_object *tags = json_get(image, "tags", json_type_array);
 
-                if (entries[i].n_tags > 1)
-                        (void) snprintf(rest, sizeof(rest), "/tags/%zu", entries[i].tag_index);
-                path = pointer_to(images[i].name, rest);
-                if (add_step(steps, "remove", path, NULL) < 0)
-                        return -ENOMEM;
-                n_steps++;
+        for (size_t i = tags ? json_object_array_length(tags) : 0; i-- > 0;)
+                if (json_is(json_object_array_get_idx(tags, i), "tag", tag))
+                        (void) json_object_array_del_idx(tags, i, 1);
+}
+
+/* The image as the patch has it so far, else as the NodeImage has it; borrowed. */
+static int obtain_image(json_object *images, const char *name, const PreloadPull *pull,
+                        json_object **ret) {
+        json_object *image = NULL;
+        int r = 0;
+
+        if (json_object_object_get_ex(images, name, ret))
+                return 0;
+
+        if (pull->spec)
+                r = json_parse(pull->spec, strlen(pull->spec), &image, /* reterr= */ NULL);
+        else
+                image = json_object_new_object();
+        *ret = image;
+        return r < 0 ? r : patch_add(images, name, image);
+}
+
+static int patch_image(const PreloadNode *node, size_t i, json_object *images) {
+        const PreloadTask *task = node->task;
+        const char *name = task->images[i].name, *tag = task->images[i].tag;
+        const PreloadPull *pull = &node->pulls[i];
+        json_object *image;
+        int r;
+
+        if (task->mode == PRELOAD_WITHDRAW ? pull->phase == PRELOAD_ABSENT : is_under_way(pull))
+                return 0;
+
+        r = obtain_image(images, name, pull, &image);
+        if (r < 0 || task->mode != PRELOAD_WITHDRAW)
+                return r < 0 ? r : add_request(task, tag, pull, image);
+
+        remove_tag(image, tag);
+        return 0;
+}
+
+/* An image without tags goes. */
+static int remove_empty(json_object *images) {
+        int r = 0;
+
+        json_object_object_foreach(images, name, image) {
+                json_object *tags = json_get(image, "tags", json_type_array);
+
+                if (r >= 0 && json_object_array_length(tags) == 0)
+                        r = patch_add_null(images, name);
         }
+        return r;
+}
 
-        *ret = n_steps > 0 ? take_ptr(steps) : NULL;
+int preload_node_patch(const PreloadNode *node, json_object **ret) {
+        json_object *images = json_object_new_object();
+        cleanup(json_object_put_p) json_object *patch =
+                patch_wrap("spec", patch_wrap("images", images));
+        int r = patch ? 0 : -ENOMEM;
+
+        for (size_t i = 0; r >= 0 && i < node->task->n_images; i++)
+                r = patch_image(node, i, images);
+        if (r >= 0 && node->task->mode == PRELOAD_WITHDRAW)
+                r = remove_empty(images);
+        if (r < 0)
+                return r;
+
+        *ret = json_object_object_length(images) > 0 ? take_ptr(patch) : NULL;
         return 0;
 }
 
@@ -399,81 +368,56 @@ bool preload_is_over(const PreloadCounts *counts, const PreloadLimits *limits) {
         return counts->n_running == 0 && (counts->n_idle == 0 || is_stopped(counts, limits));
 }
 
-/* Reasons. */
-
-int preload_pull_begin(PreloadPull *pull, const PreloadEntry *entry, bool is_requested) {
-        pull->version = is_requested ? entry->next_version : entry->version;
-        return preload_pull_take(pull, entry);
-}
-
-static int conclude(PreloadPull *pull, PreloadPhase outcome, const char *message) {
-        pull->outcome = outcome;
-        return text_set(&pull->message, message);
-}
-
-int preload_pull_take(PreloadPull *pull, const PreloadEntry *entry) {
-        if (pull->version < 0 || pull->outcome != PRELOAD_ABSENT)
-                return 0;
-        if (entry->phase == PRELOAD_ABSENT || entry->version < pull->version)
-                return pull->was_seen
-                               ? conclude(pull, PRELOAD_FAILED, "Withdrawn: by another client")
-                               : 0;
-
-        pull->was_seen = true;
-        if (entry->phase != PRELOAD_SUCCEEDED && entry->phase != PRELOAD_FAILED)
-                return 0;
-
-        return conclude(pull, entry->phase, entry->message);
-}
+/* The state of a node. */
 
 /* The image's job has ended without this node. */
-static bool is_left(const PreloadNodeView *node, size_t i) {
-        return node->jobs && node->jobs[i].has_ended && node->pulls[i].version < 0;
+static bool is_left(const PreloadNode *node, size_t i) {
+        return node->task->jobs && node->task->jobs[i].has_ended && node->pulls[i].awaited < 0;
 }
 
-static bool is_taken_up(const PreloadNodeView *node, size_t i) {
+static bool is_taken_up(const PreloadNode *node, size_t i) {
         const PreloadPull *pull = &node->pulls[i];
 
-        return pull->outcome != PRELOAD_ABSENT || (pull->was_seen && node->entries[i].is_taken_up);
+        return pull->outcome != PRELOAD_ABSENT || (pull->was_seen && pull->is_taken_up);
 }
 
-bool preload_node_is_unanswered(const PreloadNodeView *node) {
+bool preload_node_is_unanswered(const PreloadNode *node) {
         bool has_begun = false;
 
-        for (size_t i = 0; i < node->n_images; i++) {
+        for (size_t i = 0; i < node->task->n_images; i++) {
                 if (is_taken_up(node, i))
                         return false;
-                has_begun = has_begun || node->pulls[i].version >= 0;
+                has_begun = has_begun || node->pulls[i].awaited >= 0;
         }
 
         return has_begun;
 }
 
-int64_t preload_node_progress(const PreloadNodeView *node) {
-        int64_t progress = node->has_begun || node->is_over;
+int64_t preload_node_progress(const PreloadNode *node) {
+        int64_t progress = node->has_begun;
 
-        for (size_t i = 0; i < node->n_images; i++)
+        for (size_t i = 0; i < node->task->n_images; i++)
                 progress += node->pulls[i].outcome != PRELOAD_ABSENT ? 102
-                            : is_taken_up(node, i)                   ? 1 + node->entries[i].percent
+                            : is_taken_up(node, i)                   ? 1 + node->pulls[i].percent
                                                                      : 0;
         return progress;
 }
 
 /* Sums up the pulls of a node's images. */
-static PreloadNodeState state_of_pulls(const PreloadNodeView *node) {
+static PreloadNodeState state_of_pulls(const PreloadNode *node) {
         size_t n_begun = 0, n_over = 0, n_failed = 0;
 
-        for (size_t i = 0; i < node->n_images; i++) {
+        for (size_t i = 0; i < node->task->n_images; i++) {
                 const PreloadPull *pull = &node->pulls[i];
 
-                n_begun += pull->version >= 0 || is_left(node, i);
+                n_begun += pull->awaited >= 0 || is_left(node, i);
                 n_over += pull->outcome != PRELOAD_ABSENT || is_left(node, i);
                 n_failed += pull->outcome == PRELOAD_FAILED || is_left(node, i);
         }
 
-        if (node->mode == PRELOAD_WATCH && n_begun == 0)
+        if (node->task->mode == PRELOAD_WATCH && n_begun == 0)
                 return PRELOAD_NODE_UNCONCERNED;
-        if (n_over == (node->mode == PRELOAD_WATCH ? n_begun : node->n_images))
+        if (n_over == (node->task->mode == PRELOAD_WATCH ? n_begun : node->task->n_images))
                 return n_failed > 0 ? PRELOAD_NODE_FAILED : PRELOAD_NODE_DONE;
 
         if (n_begun == 0 && !node->has_begun)
@@ -481,29 +425,31 @@ static PreloadNodeState state_of_pulls(const PreloadNodeView *node) {
         if (node->is_late && preload_node_is_unanswered(node))
                 return PRELOAD_NODE_SILENT;
 
-        return node->is_stalled ? PRELOAD_NODE_FAILED : PRELOAD_NODE_RUNNING;
+        return node->task->is_stalled ? PRELOAD_NODE_FAILED : PRELOAD_NODE_RUNNING;
 }
 
-static PreloadNodeState state_of_withdrawal(const PreloadNodeView *node) {
-        for (size_t i = 0; i < node->n_images; i++)
-                if (node->entries[i].phase != PRELOAD_ABSENT)
+static PreloadNodeState state_of_withdrawal(const PreloadNode *node) {
+        for (size_t i = 0; i < node->task->n_images; i++)
+                if (node->pulls[i].phase != PRELOAD_ABSENT)
                         return node->has_begun ? PRELOAD_NODE_RUNNING : PRELOAD_NODE_IDLE;
 
         return node->has_begun ? PRELOAD_NODE_DONE : PRELOAD_NODE_UNCONCERNED;
 }
 
-PreloadNodeState preload_node_state(const PreloadNodeView *node) {
-        if (node->is_over)
+PreloadNodeState preload_node_state(const PreloadNode *node) {
+        if (node->task->is_dry_run && node->is_written)
                 return PRELOAD_NODE_DONE;
-        if (!node->is_registered)
-                return node->mode == PRELOAD_PULL ? PRELOAD_NODE_FAILED : PRELOAD_NODE_UNCONCERNED;
+        if (!node->version)
+                return node->task->mode == PRELOAD_PULL ? PRELOAD_NODE_FAILED
+                                                        : PRELOAD_NODE_UNCONCERNED;
         if (node->refusal)
                 return PRELOAD_NODE_FAILED;
 
-        return node->mode == PRELOAD_WITHDRAW ? state_of_withdrawal(node) : state_of_pulls(node);
+        return node->task->mode == PRELOAD_WITHDRAW ? state_of_withdrawal(node)
+                                                    : state_of_pulls(node);
 }
 
-const char *preload_node_state_to_string(PreloadNodeState state) {
+static const char *preload_node_state_to_string(PreloadNodeState state) {
         switch (state) {
         case PRELOAD_NODE_IDLE: return "NotRequested";
         case PRELOAD_NODE_RUNNING: return "Running";
@@ -517,32 +463,32 @@ const char *preload_node_state_to_string(PreloadNodeState state) {
         return "";
 }
 
-const char *preload_node_message(const PreloadNodeView *node) {
+const char *preload_node_message(const PreloadNode *node) {
         PreloadNodeState state = preload_node_state(node);
 
         if (node->refusal)
                 return node->refusal;
-        if (!node->is_registered)
+        if (!node->version)
                 return "NoNodeImage: no agent has registered the node";
 
-        for (size_t i = 0; i < node->n_images; i++) {
+        for (size_t i = 0; i < node->task->n_images; i++) {
                 if (node->pulls[i].outcome == PRELOAD_FAILED)
-                        return node->pulls[i].message ?: "Failed: without a reason";
+                        return node->pulls[i].reason ?: "Failed: without a reason";
                 if (is_left(node, i))
                         return "NotTaken: the ImagePullJob ended without this node";
         }
         if (state == PRELOAD_NODE_SILENT)
                 return "no agent answers";
-        for (size_t i = 0; i < node->n_images; i++)
-                if (node->entries[i].message)
-                        return node->entries[i].message;
+        for (size_t i = 0; i < node->task->n_images; i++)
+                if (node->pulls[i].message)
+                        return node->pulls[i].message;
 
         return state == PRELOAD_NODE_FAILED ? "NoProgress: nothing has changed for ten minutes"
                                             : NULL;
 }
 
-const char *preload_node_awaited(const PreloadNodeView *node) {
-        if (node->mode == PRELOAD_WITHDRAW)
+const char *preload_node_awaited(const PreloadNode *node) {
+        if (node->task->mode == PRELOAD_WITHDRAW)
                 return "the request is still there";
         if (preload_node_is_unanswered(node))
                 return "no agent has begun";
@@ -550,7 +496,7 @@ const char *preload_node_awaited(const PreloadNodeView *node) {
         return preload_node_message(node) ?: "the image is being pulled";
 }
 
-void preload_image_count(const PreloadNodeView *node, size_t i, PreloadImageCounts *counts) {
+void preload_image_count(const PreloadNode *node, size_t i, PreloadImageCounts *counts) {
         const PreloadPull *pull = &node->pulls[i];
         PreloadNodeState state = preload_node_state(node);
 
@@ -562,56 +508,45 @@ void preload_image_count(const PreloadNodeView *node, size_t i, PreloadImageCoun
                 counts->n_done++;
         else if (state == PRELOAD_NODE_FAILED || state == PRELOAD_NODE_SILENT)
                 counts->n_failed++;
-        else if (pull->version >= 0 && is_taken_up(node, i))
+        else if (pull->awaited >= 0 && is_taken_up(node, i))
                 counts->n_running++;
-        else if (pull->version >= 0)
+        else if (pull->awaited >= 0)
                 counts->n_waiting++;
-        if (pull->version >= 0)
-                counts->percent +=
-                        pull->outcome == PRELOAD_SUCCEEDED ? 100 : node->entries[i].percent;
+        if (pull->awaited >= 0)
+                counts->percent += pull->outcome == PRELOAD_SUCCEEDED ? 100 : pull->percent;
 }
 
-static json_object *make_secrets(const PreloadTerms *terms) {
+static json_object *list_names(json_object *map) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
 
-        for (size_t i = 0; list && i < terms->n_secrets; i++)
-                if (patch_append(list, json_object_new_string(terms->secrets[i])) < 0)
+        json_object_object_foreach(map, name, none) {
+                (void) none;
+                if (patch_append(list, json_object_new_string(name)) < 0)
                         return NULL;
+        }
 
         return take_ptr(list);
 }
 
-static json_object *make_job_spec(const char *image, const PreloadTerms *terms, size_t parallelism,
-                                  json_object *names) {
-        cleanup(json_object_put_p) json_object *spec =
-                patch_wrap("selector", patch_wrap("names", names));
-        json_object *policy = patch_wrap("type", json_object_new_string("Always"));
-
-        if (patch_add(spec, "completionPolicy", policy) < 0 ||
-            patch_add(policy, "ttlSecondsAfterFinished", json_object_new_int64(terms->ttl_sec)) <
-                    0 ||
-            patch_add_text(spec, "image", image) < 0 ||
-            patch_add(spec, "parallelism", json_object_new_int64((int64_t) parallelism)) < 0 ||
-            (terms->n_secrets > 0 && patch_add(spec, "pullSecrets", make_secrets(terms)) < 0))
-                return NULL;
-
-        return take_ptr(spec);
-}
-
-json_object *preload_job_make(const char *version, const char *image, const PreloadTerms *terms,
+json_object *preload_job_make(const char *version, const char *image, const PreloadTask *task,
                               size_t parallelism, json_object *names) {
-        cleanup(json_object_put_p) json_object *job =
-                patch_wrap("spec", make_job_spec(image, terms, parallelism, names));
-        json_object *metadata = patch_wrap("generateName", json_object_new_string("preload-"));
+        static const char form[] =
+                "{\"kind\":\"ImagePullJob\",\"metadata\":{\"generateName\":\"preload-\",\"labels\":{"
+                "\"" PRELOAD_JOB_LABEL "\":\"" PRELOAD_JOB_LABEL_VALUE "\"}},"
+                "\"spec\":{\"completionPolicy\":{\"type\":\"Always\"}}}";
+        cleanup(json_object_put_p) json_object *job = json_tokener_parse(form);
+        json_object *spec = object_at(job, "spec");
         char group_version[64];
 
         (void) snprintf(group_version, sizeof(group_version), PRELOAD_GROUP "/%s", version);
-        if (patch_add(job, "metadata", metadata) < 0 ||
-            patch_add(metadata, "labels",
-                      patch_wrap(PRELOAD_JOB_LABEL,
-                                 json_object_new_string(PRELOAD_JOB_LABEL_VALUE))) < 0 ||
+        if (patch_add(spec, "selector", patch_wrap("names", names)) < 0 ||
             patch_add_text(job, "apiVersion", group_version) < 0 ||
-            patch_add_text(job, "kind", "ImagePullJob") < 0)
+            patch_add_text(spec, "image", image) < 0 ||
+            patch_add_number(spec, "parallelism", parallelism) < 0 ||
+            patch_add(object_at(spec, "completionPolicy"), "ttlSecondsAfterFinished",
+                      json_object_new_int64(task->ttl_sec)) < 0 ||
+            (json_object_object_length(task->secrets) > 0 &&
+             patch_add(spec, "pullSecrets", list_names(task->secrets)) < 0))
                 return NULL;
 
         return take_ptr(job);
@@ -720,8 +655,7 @@ void preload_reasons_done(PreloadReasons *reasons) {
         *reasons = PRELOAD_REASONS_INIT;
 }
 
-int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const char *name,
-                       const PreloadNodeView *node) {
+int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const PreloadNode *node) {
         PreloadNodeState state = preload_node_state(node);
         const char *message = state == PRELOAD_NODE_DONE ? NULL : preload_node_message(node);
         json_object *item;
@@ -733,14 +667,14 @@ int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const cha
         result->n_done += state == PRELOAD_NODE_DONE;
         result->n_failed += state == PRELOAD_NODE_FAILED || state == PRELOAD_NODE_SILENT;
         result->n_silent += state == PRELOAD_NODE_SILENT;
-        item = patch_wrap("name", json_object_new_string(name));
+        item = patch_wrap("name", json_object_new_string(node->name));
         if (patch_append(result->nodes, item) < 0 ||
             patch_add_text(item, "phase", preload_node_state_to_string(state)) < 0 ||
             (message && patch_add_text(item, "message", message) < 0))
                 return -ENOMEM;
 
         return state == PRELOAD_NODE_FAILED || state == PRELOAD_NODE_SILENT
-                       ? preload_reasons_add(reasons, name, message)
+                       ? preload_reasons_add(reasons, node->name, message)
                        : 0;
 }
 

@@ -24,7 +24,7 @@
 #define PRELOAD_ANSWER_USEC ((uint64_t) 10 * 1000000)
 #define PRELOAD_PROGRESS_USEC ((uint64_t) 600 * 1000000)
 
-#define PRELOAD_SECRETS_MAX ((size_t) 32)
+#define PRELOAD_SECRETS_MAX 32
 #define PRELOAD_IMAGES_MAX ((size_t) 64)
 
 typedef enum PreloadPhase {
@@ -45,55 +45,6 @@ typedef struct PreloadImage {
 int preload_image_parse(const char *reference, PreloadImage *ret, Error *reterr);
 void preload_image_done(PreloadImage *image);
 
-/* The terms that all requests share. Borrowed. */
-typedef struct PreloadTerms {
-        const char *namespace; /* namespace of the secrets */
-        const char *const *secrets;
-        size_t n_secrets;
-        int64_t ttl_sec;
-        int64_t now_sec;
-} PreloadTerms;
-
-/* An image in a NodeImage. */
-typedef struct PreloadEntry {
-        bool has_images, has_name, has_secrets; /* these are in the spec */
-        size_t n_tags;                          /* number of tags of that name */
-        size_t tag_index;                       /* unless it is absent */
-        uint32_t missing_secrets;               /* bits, in the order of the terms */
-        int64_t version;                        /* in the spec */
-        int64_t next_version;
-        json_object *owners; /* references to ImagePullJobs that requested it, or NULL; owned */
-        PreloadPhase phase;
-        bool is_taken_up; /* an agent has written a status of this version */
-        int64_t percent;  /* 0 to 100 */
-        char *message;    /* why it failed, or waits; NULL: nothing is said. Owned. */
-} PreloadEntry;
-
-int preload_entry_read(json_object *node_image, const PreloadImage *image,
-                       const PreloadTerms *terms, PreloadEntry *ret);
-void preload_entry_done(PreloadEntry *entry);
-
-/* The ImagePullJob with this uid has requested it, perhaps with others. */
-bool preload_entry_is_of(const PreloadEntry *entry, const char *uid);
-
-/* It can be waited for as it is. */
-bool preload_entry_is_under_way(const PreloadEntry *entry);
-
-/* A request for one image on one node, and its outcome. */
-typedef struct PreloadPull {
-        int64_t version; /* version of the awaited request; -1: there is none yet */
-        bool was_seen;
-        PreloadPhase outcome; /* PRELOAD_SUCCEEDED, PRELOAD_FAILED; PRELOAD_ABSENT: none yet */
-        char *message;        /* owned */
-} PreloadPull;
-
-#define PRELOAD_PULL_INIT ((PreloadPull){ .version = -1 })
-
-/* It is requested now, as the entry says what comes next, or was, as it is in the entry. */
-int preload_pull_begin(PreloadPull *pull, const PreloadEntry *entry, bool is_requested);
-/* The NodeImage is shown with this entry. */
-int preload_pull_take(PreloadPull *pull, const PreloadEntry *entry);
-
 /* An ImagePullJob for one of the images; texts are owned. */
 typedef struct PreloadJob {
         char *name;
@@ -107,6 +58,64 @@ typedef enum PreloadMode {
         PRELOAD_WITHDRAW, /* takes the request back */
 } PreloadMode;
 
+/* All that is the same for each node. Borrowed. */
+typedef struct PreloadTask {
+        PreloadMode mode;
+        const PreloadImage *images;
+        size_t n_images;
+        const char *namespace; /* namespace of the secrets */
+        json_object *secrets;  /* {name: null} */
+        int64_t ttl_sec;
+        int64_t now_sec;
+        const PreloadJob *jobs; /* a job for each image; NULL: there are none */
+        bool is_dry_run;
+        bool is_stalled; /* PRELOAD_PROGRESS_USEC have passed since preload_node_progress() grew */
+} PreloadTask;
+
+/* An image on a node. */
+typedef struct PreloadPull {
+        /* as the NodeImage has it: */
+        char *spec; /* entry of the image in the spec, with all tags, as JSON; NULL: there is none. Owned. */
+        bool lacks_secrets; /* the spec does not have all of the task */
+        PreloadPhase phase;
+        int64_t version; /* in the spec */
+        int64_t next_version;
+        bool is_taken_up; /* an agent has written a status of this version */
+        int64_t percent;  /* 0 to 100 */
+        char *message;    /* why it failed, or waits; NULL: nothing is said. Owned. */
+
+        /* the awaited request: */
+        int64_t awaited; /* version of the request; -1: there is none yet */
+        bool was_seen;
+        PreloadPhase outcome; /* PRELOAD_SUCCEEDED, PRELOAD_FAILED; PRELOAD_ABSENT: none yet */
+        char *reason;         /* message of the outcome; owned */
+} PreloadPull;
+
+/* A node. */
+typedef struct PreloadNode {
+        const PreloadTask *task;
+        char *name;
+        char *version;      /* resourceVersion of the NodeImage as last seen; NULL: there is none */
+        char *refusal;      /* why nothing more is expected of it; NULL: it is */
+        PreloadPull *pulls; /* a pull for each image */
+        bool has_begun;
+        bool is_written; /* the NodeImage has the request, or does not have it any more */
+        bool is_late;    /* PRELOAD_ANSWER_USEC have passed since preload_node_is_unanswered() */
+} PreloadNode;
+
+/* The name is copied. */
+int preload_node_init(PreloadNode *node, const PreloadTask *task, const char *name);
+void preload_node_done(PreloadNode *node);
+
+/* The NodeImage is shown. */
+int preload_node_read(PreloadNode *node, json_object *node_image);
+/* Notes the requests to wait for after the patch; where others have requested an image already, without it. */
+int preload_node_expect(PreloadNode *node);
+
+/* Makes a merge patch of the NodeImage, which requests those of its images that are not under way, or takes them back;
+ * NULL: nothing is to be done. It is for this version of the object alone. The caller owns *ret. */
+int preload_node_patch(const PreloadNode *node, json_object **ret);
+
 typedef enum PreloadNodeState {
         PRELOAD_NODE_IDLE,
         PRELOAD_NODE_RUNNING,
@@ -117,31 +126,15 @@ typedef enum PreloadNodeState {
         _PRELOAD_NODE_STATE_MAX,
 } PreloadNodeState;
 
-/* The state of a node as the plan sees it. Borrowed. */
-typedef struct PreloadNodeView {
-        PreloadMode mode;
-        size_t n_images;
-        const PreloadEntry *entries; /* an entry for each image */
-        const PreloadPull *pulls;
-        const PreloadJob *jobs; /* NULL: there are none */
-        const char *refusal;    /* why nothing more is expected of it; NULL: it is */
-        bool is_registered;     /* it has a NodeImage */
-        bool has_begun;
-        bool is_over;    /* the work on its NodeImage is done, and nothing is awaited */
-        bool is_late;    /* PRELOAD_ANSWER_USEC have passed since preload_node_is_unanswered() */
-        bool is_stalled; /* PRELOAD_PROGRESS_USEC have passed since preload_node_progress() grew */
-} PreloadNodeView;
-
 /* Images are requested, and no agent has taken up any of them. */
-bool preload_node_is_unanswered(const PreloadNodeView *node);
-PreloadNodeState preload_node_state(const PreloadNodeView *node);
-const char *preload_node_state_to_string(PreloadNodeState state);
+bool preload_node_is_unanswered(const PreloadNode *node);
+PreloadNodeState preload_node_state(const PreloadNode *node);
 /* Grows as its images come nearer to their end. Its maximum is bounded, whatever the agent writes. */
-int64_t preload_node_progress(const PreloadNodeView *node);
-/* Says what a running node has still to do, for preload_reasons_add(); borrowed from the view. */
-const char *preload_node_awaited(const PreloadNodeView *node);
-/* Why it has failed, or what it waits for; NULL: nothing is said. Borrowed from the view. */
-const char *preload_node_message(const PreloadNodeView *node);
+int64_t preload_node_progress(const PreloadNode *node);
+/* Says what a running node has still to do, for preload_reasons_add(); borrowed from the node. */
+const char *preload_node_awaited(const PreloadNode *node);
+/* Why it has failed, or what it waits for; NULL: nothing is said. Borrowed from the node. */
+const char *preload_node_message(const PreloadNode *node);
 
 typedef struct PreloadImageCounts {
         size_t n_nodes, n_done, n_waiting, n_running, n_failed;
@@ -149,21 +142,13 @@ typedef struct PreloadImageCounts {
 } PreloadImageCounts;
 
 /* Counts one of a node's images, unless the node is unconcerned. */
-void preload_image_count(const PreloadNodeView *node, size_t i, PreloadImageCounts *counts);
+void preload_image_count(const PreloadNode *node, size_t i, PreloadImageCounts *counts);
 
 /* An ImagePullJob in that version of its API, owned by the caller. parallelism: a number of nodes, since
  * OpenKruise accepts a percentage and never begins such a job. names: of nodes, taken over. NULL: no
  * memory. */
-json_object *preload_job_make(const char *version, const char *image, const PreloadTerms *terms,
+json_object *preload_job_make(const char *version, const char *image, const PreloadTask *task,
                               size_t parallelism, json_object *names);
-
-/* A JSON patch of the NodeImage in that version, which requests those of its images that are not under
- * way, or takes them back; NULL: nothing is to be done. The caller owns *ret. Of images with one name
- * only one is taken back at a time. */
-int preload_patch_request(const PreloadImage *images, const PreloadEntry *entries, size_t n,
-                          const PreloadTerms *terms, const char *version, json_object **ret);
-int preload_patch_withdraw(const PreloadImage *images, const PreloadEntry *entries, size_t n,
-                           const char *version, json_object **ret);
 
 /* Numbers of nodes. */
 typedef struct PreloadCounts {
@@ -211,6 +196,5 @@ typedef struct PreloadResult {
 } PreloadResult;
 
 /* Counts a node, unless it is unconcerned, with the reason of its failure. nodes is to be there. */
-int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const char *name,
-                       const PreloadNodeView *node);
+int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const PreloadNode *node);
 void preload_result_done(PreloadResult *result);

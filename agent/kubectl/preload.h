@@ -25,11 +25,9 @@ typedef struct PreloadRequest {
         size_t n_images;
         /* Selector of more NodeImages than those of `nodes`; NULL: no more. */
         const char *labels;
-        const char *const *nodes;
-        size_t n_nodes;
+        json_object *nodes;    /* {name: null} */
         const char *namespace; /* namespace of secrets and ImagePullJobs; NULL: the session's */
-        const char *const *secrets;
-        size_t n_secrets; /* 32 at most */
+        json_object *secrets;  /* {name: null}; 32 at most */
         const char *
                 parallelism; /* number of nodes at a time: "10", "25%"; NULL: PRELOAD_PARALLELISM */
         const char *max_failures; /* no more nodes begin after more failures; NULL: all may fail */

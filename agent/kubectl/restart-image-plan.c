@@ -3,6 +3,7 @@
 #include "agent/kubectl/restart-image-plan.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <json-c/json.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -80,7 +81,8 @@ int restart_changes_check(json_object *changes, json_object *pod, json_object *s
         json_object *known = object_at(pod, "metadata.labels");
         int r;
 
-        if (known && json_object_deep_copy(known, &labels, NULL) < 0)
+        labels = json_copy(known);
+        if (known && !labels)
                 return -ENOMEM;
         r = json_merge_patch(&labels, object_at(changes, "labels"));
         if (r < 0)
@@ -106,35 +108,110 @@ static size_t name_size(const char *image) {
         return size;
 }
 
-static json_object *status_of(json_object *pod, const char *container) {
-        return list_find(object_at(pod, "status.containerStatuses"), "name", container)
-                       ?: list_find(object_at(pod, "status.initContainerStatuses"), "name",
-                                    container);
+static bool is_same_image(const char *one, const char *other) {
+        ImageRef a, b;
+
+        return one && other && image_ref_parse(one, SHORT_NAMES_HUB, &a, NULL) >= 0 &&
+               image_ref_parse(other, SHORT_NAMES_HUB, &b, NULL) >= 0 && image_ref_equal(&a, &b);
+}
+
+/* Ours, {container: value}. The caller owns it. */
+static json_object *read_annotation(json_object *pod, const char *key) {
+        json_object *annotations = object_at(pod, "metadata.annotations");
+        const char *text = annotations ? json_get_text(annotations, key) : NULL;
+        json_object *known = NULL;
+
+        if (text && json_parse(text, strlen(text), &known, NULL) >= 0 &&
+            json_object_is_type(known, json_type_object))
+                return known;
+
+        json_object_put(known);
+        return json_object_new_object();
+}
+
+/* This program wrote the image, and the container was started after that. */
+static bool was_started_since(json_object *pod, const char *container, const char *image) {
+        cleanup(json_object_put_p) json_object *restarted =
+                read_annotation(pod, RESTART_ANNOTATION);
+        json_object *entry = json_get(restarted, container, json_type_object);
+        json_object *starts = json_get(entry, "starts", json_type_object);
+        int64_t at_sec = json_get_time(json_get(starts, image, json_type_object), "at");
+        json_object *running = object_at(container_status(pod, container), "state.running");
+
+        return at_sec > 0 && json_get_time(running, "startedAt") > at_sec;
+}
+
+/* It runs, or did until it ended by itself. */
+static bool was_started(json_object *status) {
+        json_object *waiting = object_at(status, "state.waiting");
+
+        return waiting ? json_is(waiting, "reason", "CrashLoopBackOff")
+                       : object_at(status, "state.running") ||
+                                 object_at(status, "state.terminated");
+}
+
+/* The status is about the image of the spec: by its name on the node, or because the spec has never changed, or not
+ * since the container was started. */
+static bool is_about_spec(json_object *pod, const char *container, const char *image) {
+        bool is_seen = !object_at(pod, "status.observedGeneration") || object_is_observed(pod);
+
+        return is_seen &&
+               (is_same_image(json_get_text(container_status(pod, container), "image"), image) ||
+                object_integer(pod, "metadata.generation") == 1 ||
+                was_started_since(pod, container, image));
+}
+
+int restart_image_check(json_object *pod, const char *container, Error *reterr) {
+        cleanup(json_object_put_p) json_object *updated =
+                read_annotation(pod, ROLLOUT_POD_ANNOTATION);
+        json_object *former = json_get(updated, container, json_type_object);
+        const char *id = json_get_text(container_status(pod, container), "containerID") ?: "";
+        const char *before = json_get_text(former, "image");
+        const char *image = template_image(pod, container) ?: "";
+
+        if (!before || !json_is(former, "id", id) || strcmp(before, image) == 0)
+                return 0;
+
+        return error_set(reterr, ERROR_INVALID,
+                         "pod/%s: container %s does not run \"%s\" yet: its update from \"%s\" is "
+                         "still open; continue it with rollout, or go back with rollout --undo, "
+                         "before you restart it",
+                         object_name(pod), container, image, before);
+}
+
+static int check_status(json_object *pod, const char *container, const char *image, Error *reterr) {
+        json_object *status = container_status(pod, container);
+        const char *id = json_get_filled(status, "imageID");
+        const char *reason = object_text(status, "state.waiting.reason");
+
+        if (!id || !was_started(status))
+                return error_set(reterr, ERROR_INVALID,
+                                 "pod/%s: container %s has not been started yet with \"%s\"%s%s; "
+                                 "restart it when it runs",
+                                 object_name(pod), container, image, reason ? ": " : "",
+                                 reason ?: "");
+        if (!is_about_spec(pod, container, image))
+                return error_set(
+                        reterr, ERROR_INVALID,
+                        "pod/%s: container %s may still run another image than \"%s\": its "
+                        "node calls what runs \"%s\"; wait until it has been replaced, or "
+                        "delete the pod",
+                        object_name(pod), container, image, json_get_text(status, "image") ?: "");
+        return 0;
 }
 
 /* The digest of the image that runs, in the repository of this image. */
-static int find_digest(json_object *pod, const char *container, const char *image, ImageRef *ret,
+static int read_digest(json_object *pod, const char *container, const char *image, ImageRef *ref,
                        Error *reterr) {
         static const char scheme[] = "docker-pullable://"; /* cri-dockerd has it */
-        const char *id = json_get_text(status_of(pod, container), "imageID") ?: "";
-        ImageRef running, written;
+        const char *id = json_get_text(container_status(pod, container), "imageID") ?: "";
+        ImageRef running;
 
         if (strncmp(id, scheme, strlen(scheme)) == 0)
                 id += strlen(scheme);
-        if (image_ref_parse(image, SHORT_NAMES_HUB, &written, NULL) < 0)
-                return error_set(reterr, ERROR_INVALID, "pod/%s: \"%s\" is no name of an image",
-                                 object_name(pod), image);
-        if (written.digest[0]) {
-                *ret = written;
-                return 0;
-        }
-        if (!id[0])
-                return error_set(reterr, ERROR_INVALID,
-                                 "pod/%s: container %s has not been started yet", object_name(pod),
-                                 container);
         if (image_ref_parse(id, SHORT_NAMES_HUB, &running, NULL) < 0 || !running.digest[0] ||
-            strcmp(running.registry, written.registry) != 0 ||
-            strcmp(running.repository, written.repository) != 0)
+            strcmp(running.registry, ref->registry) != 0 ||
+            strcmp(running.repository, ref->repository) != 0)
                 return error_set(
                         reterr, ERROR_INVALID,
                         "pod/%s: container %s cannot be restarted by its digest: its node has the image as "
@@ -142,28 +219,38 @@ static int find_digest(json_object *pod, const char *container, const char *imag
                         "or pulled by another name)",
                         object_name(pod), container, id, image);
 
-        strcpy(written.digest, running.digest);
-        *ret = written;
+        strcpy(ref->digest, running.digest);
         return 0;
 }
 
-static json_object *container_of(json_object *pod, const char *container) {
-        return list_find(object_at(pod, "spec.containers"), "name", container)
-                       ?: list_find(object_at(pod, "spec.initContainers"), "name", container);
+/* The digest that the image is written with, or the spec has by a restart, or else that of what runs. */
+static int find_digest(json_object *pod, const char *container, const char *image, ImageRef *ret,
+                       Error *reterr) {
+        ImageRef now;
+        int r;
+
+        if (image_ref_parse(image, SHORT_NAMES_HUB, ret, NULL) < 0)
+                return error_set(reterr, ERROR_INVALID, "pod/%s: \"%s\" is no name of an image",
+                                 object_name(pod), image);
+        if (ret->digest[0])
+                return 0;
+        if (image_ref_parse(template_image(pod, container), SHORT_NAMES_HUB, &now, NULL) >= 0 &&
+            now.digest[0]) {
+                strcpy(ret->digest, now.digest);
+                return 0;
+        }
+
+        r = check_status(pod, container, image, reterr);
+        return r < 0 ? r : read_digest(pod, container, image, ret, reterr);
 }
 
 /* As far as is known, the image as it was written is the same on the node: by its digest, or by a tag that the runtime
  * calls the running image by. */
 static bool is_still_same(json_object *pod, const char *container, const char *written) {
-        const char *named = json_get_text(status_of(pod, container), "image");
-        ImageRef a, b;
-
         if (strchr(written, '@'))
                 return true;
-        if (!named || json_is(container_of(pod, container), "imagePullPolicy", "Always"))
-                return false;
-        return image_ref_parse(written, SHORT_NAMES_HUB, &a, NULL) >= 0 &&
-               image_ref_parse(named, SHORT_NAMES_HUB, &b, NULL) >= 0 && image_ref_equal(&a, &b);
+        return !json_is(template_find_container(pod, container), "imagePullPolicy", "Always") &&
+               is_same_image(json_get_text(container_status(pod, container), "image"), written);
 }
 
 typedef struct Spelling {
@@ -229,17 +316,30 @@ static const char *choose(const Spelling *spelling, json_object *starts, const c
         return chosen;
 }
 
-static json_object *read_annotation(json_object *pod) {
-        json_object *annotations = object_at(pod, "metadata.annotations");
-        const char *text = annotations ? json_get_text(annotations, RESTART_ANNOTATION) : NULL;
-        json_object *known = NULL;
+/* The kubelet starts it again after any exit status, and it alone. */
+static bool comes_back(json_object *pod, const char *container) {
+        json_object *spec = template_find_container(pod, container);
+        json_object *rules = object_list(spec, "restartPolicyRules");
+        const char *policy =
+                json_get_text(spec, "restartPolicy") ?: object_text(pod, "spec.restartPolicy");
 
-        if (text && json_parse(text, strlen(text), &known, NULL) >= 0 &&
-            json_object_is_type(known, json_type_object))
-                return known;
+        for (size_t i = 0; rules && i < json_object_array_length(rules); i++)
+                if (!json_is(json_object_array_get_idx(rules, i), "action", "Restart"))
+                        return false;
+        return !policy || strcmp(policy, "Always") == 0;
+}
 
-        json_object_put(known);
-        return json_object_new_object();
+/* While the kubelet delays a start, it follows the container's restart policy and rules. */
+static int check_delay(json_object *pod, const char *container, int64_t delay_sec, Error *reterr) {
+        if (delay_sec == 0 || comes_back(pod, container))
+                return 0;
+
+        return error_set(
+                reterr, ERROR_INVALID,
+                "pod/%s: container %s would not come back alone: the kubelet delays its start "
+                "for up to %" PRId64 "s after the restarts of the last ten minutes, and "
+                "its restart policy or rules count meanwhile; restart it later",
+                object_name(pod), container, delay_sec);
 }
 
 /* With those that the kubelet has not forgotten. */
@@ -275,20 +375,30 @@ static int respell(json_object *pod, const char *container, int64_t now_sec, jso
         const char *current = template_image(pod, container), *chosen;
         int64_t n_starts = 0;
         int r = template_written_image(pod, container, &written);
+        bool is_spelled = current && json_is(known, "as", current);
+        const char *ran = is_spelled
+                                  ? json_get_text(known, "ran")
+                                  : json_get_text(container_status(pod, container), "containerID");
 
         if (r >= 0 && !written)
                 return error_set(reterr, ERROR_INVALID, "pod/%s: container %s has no image",
                                  object_name(pod), container);
+        if (r >= 0)
+                r = restart_image_check(pod, container, reterr);
         if (r >= 0)
                 r = list_spellings(pod, container, written, &spelling, reterr);
         if (r < 0)
                 return r;
 
         chosen = choose(&spelling, starts, current, now_sec, &n_starts);
+        r = check_delay(pod, container, delay_after(n_starts), reterr);
+        if (r < 0)
+                return r;
         if (delay_after(n_starts) > *delay_sec)
                 *delay_sec = delay_after(n_starts);
-        if (!entry || patch_add_text(entry, "image", written) < 0 ||
+        if (patch_add_text(entry, "image", written) < 0 ||
             patch_add_text(entry, "as", chosen) < 0 ||
+            (ran && patch_add_text(entry, "ran", ran) < 0) ||
             patch_add(entry, "starts", make_starts(starts, chosen, n_starts, now_sec)) < 0 ||
             patch_add_text(images, container, chosen) < 0 ||
             patch_add(annotation, container, take_ptr(entry)) < 0)
@@ -321,10 +431,7 @@ static int add_metadata(json_object *metadata, json_object *changes, json_object
         json_object *asked = object_at(changes, "annotations");
         int r = 0;
 
-        if (asked && json_object_deep_copy(asked, &annotations, NULL) < 0)
-                return -ENOMEM;
-        if (!annotations)
-                annotations = json_object_new_object();
+        annotations = asked ? json_copy(asked) : json_object_new_object();
         r = patch_add_text(annotations, RESTART_ANNOTATION, json_to_text(annotation));
         if (r >= 0)
                 r = patch_add(metadata, "annotations", take_ptr(annotations));
@@ -335,7 +442,8 @@ static int add_metadata(json_object *metadata, json_object *changes, json_object
 
 int restart_image_patch(json_object *pod, json_object *containers, json_object *changes,
                         int64_t now_sec, json_object **ret, int64_t *ret_delay_sec, Error *reterr) {
-        cleanup(json_object_put_p) json_object *annotation = read_annotation(pod);
+        cleanup(json_object_put_p) json_object *annotation =
+                read_annotation(pod, RESTART_ANNOTATION);
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *metadata = identify(pod);
         int64_t delay_sec = 0;
@@ -352,6 +460,86 @@ int restart_image_patch(json_object *pod, json_object *containers, json_object *
         *ret = wrap(take_ptr(metadata), template_image_patch(pod, images));
         *ret_delay_sec = delay_sec;
         return *ret ? 0 : -ENOMEM;
+}
+
+/* With the starts of the image that crashes now, as many as the kubelet's back-off says. */
+static json_object *note_crashes(json_object *pod, const char *container, json_object *starts,
+                                 int64_t now_sec) {
+        int64_t backoff_sec = container_backoff_sec(container_status(pod, container)), n = 0;
+        const char *image = template_image(pod, container);
+
+        if (backoff_sec <= 0 || !image)
+                return json_object_get(starts);
+        while (delay_after(n + 1) < backoff_sec && delay_after(n + 1) < BACKOFF_MAX_SEC)
+                n++;
+        return make_starts(starts, image, n, now_sec);
+}
+
+/* The entry of a container in the annotation, with one more start of the image. */
+static json_object *add_start(json_object *pod, const char *container, json_object *known,
+                              const char *image, int64_t now_sec) {
+        cleanup(json_object_put_p) json_object *entry =
+                known ? json_copy(known) : json_object_new_object();
+        cleanup(json_object_put_p) json_object *starts =
+                note_crashes(pod, container, json_get(known, "starts", json_type_object), now_sec);
+
+        if (patch_add(entry, "starts",
+                      make_starts(starts, image, count_starts(starts, image, now_sec), now_sec)) <
+            0)
+                return NULL;
+
+        return take_ptr(entry);
+}
+
+/* The kubelet answers to another text of the image; init containers that have ended do not run again. */
+static bool is_started_by(json_object *pod, const char *container, const char *image) {
+        return !template_ends(pod, container) && !text_equal(template_image(pod, container), image);
+}
+
+int restart_image_note(json_object *pod, json_object *images, int64_t now_sec,
+                       json_object *annotations) {
+        cleanup(json_object_put_p) json_object *annotation =
+                read_annotation(pod, RESTART_ANNOTATION);
+        bool has_start = false;
+
+        json_object_object_foreach(images, container, image) {
+                json_object *known = json_get(annotation, container, json_type_object);
+                const char *text = json_object_get_string(image);
+
+                if (!is_started_by(pod, container, text))
+                        continue;
+                has_start = true;
+                if (patch_add(annotation, container,
+                              add_start(pod, container, known, text, now_sec)) < 0)
+                        return -ENOMEM;
+        }
+        return has_start ? patch_add_text(annotations, RESTART_ANNOTATION, json_to_text(annotation))
+                         : 0;
+}
+
+int64_t restart_image_delay(json_object *pod, json_object *images, int64_t now_sec) {
+        cleanup(json_object_put_p) json_object *annotation =
+                read_annotation(pod, RESTART_ANNOTATION);
+        int64_t longest_sec = 0;
+
+        json_object_object_foreach(images, container, image) {
+                json_object *known = json_get(annotation, container, json_type_object);
+                json_object *starts = json_get(known, "starts", json_type_object);
+                json_object *status = container_status(pod, container);
+                const char *text = json_object_get_string(image);
+                int64_t delay_sec = is_started_by(pod, container, text)
+                                            ? delay_after(count_starts(starts, text, now_sec))
+                                            : 0;
+
+                /* It counts from the end of the container before. */
+                if (delay_sec > 0 && !object_at(status, "state.running"))
+                        delay_sec -=
+                                now_sec - json_get_time(object_at(status, "lastState.terminated"),
+                                                        "finishedAt");
+                if (delay_sec > longest_sec)
+                        longest_sec = delay_sec;
+        }
+        return longest_sec;
 }
 
 json_object *restart_image_unpatch(json_object *before, json_object *containers) {

@@ -24,10 +24,22 @@ int restart_changes_parse(const char *const *labels, const char *const *annotati
 int restart_changes_check(json_object *changes, json_object *pod, json_object *selector,
                           Error *reterr);
 
-/* The strategic merge patch that restarts these containers, a list of names; refused where no digest of an image is known.
+/* Refused if an update has changed the image of the container, and the container from before is still there. */
+int restart_image_check(json_object *pod, const char *container, Error *reterr);
+
+/* The strategic merge patch that restarts these containers, a list of names; refused where no digest of an image is known,
+ * or where what runs may be another image than that of the spec, or where the kubelet would delay the start of a
+ * container that its restart policy or rules may end meanwhile.
  * *ret_delay_sec: how long the kubelet will delay a start, as far as the annotation shows. The caller owns *ret. */
 int restart_image_patch(json_object *pod, json_object *containers, json_object *changes,
                         int64_t now_sec, json_object **ret, int64_t *ret_delay_sec, Error *reterr);
+
+/* Adds to the annotations of a patch of the pod that containers, {name: image}, start with these images now: those
+ * that the kubelet starts because of that patch. */
+int restart_image_note(json_object *pod, json_object *images, int64_t now_sec,
+                       json_object *annotations);
+/* How long the kubelet will delay the first of them, as far as the annotation shows; 0: it will not. */
+int64_t restart_image_delay(json_object *pod, json_object *images, int64_t now_sec);
 
 /* The patch that spells the images as before, for containers that could not be started. NULL: no memory. */
 json_object *restart_image_unpatch(json_object *before, json_object *containers);

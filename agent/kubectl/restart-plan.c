@@ -2,7 +2,6 @@
 
 #include "agent/kubectl/restart-plan.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
@@ -73,6 +72,16 @@ static int add_all(json_object *pod, json_object *names) {
         return r;
 }
 
+static int refuse_container(json_object *pod, const char *name, Error *reterr) {
+        cleanup(free_p) char *names = NULL;
+
+        if (template_name_containers(pod, &names) < 0)
+                return -ENOMEM;
+        return error_set(reterr, ERROR_INVALID,
+                         "pod/%s has no container \"%s\" that keeps running; the pod has %s",
+                         object_name(pod), name, names);
+}
+
 static int add_named(json_object *pod, const char *list, json_object *names, Error *reterr) {
         cleanup(free_p) char *copy = strdup(list);
         char *rest = copy;
@@ -82,13 +91,11 @@ static int add_named(json_object *pod, const char *list, json_object *names, Err
 
         for (char *name; (name = strsep(&rest, ","));) {
                 json_object *sidecar =
-                        list_find(object_at(pod, "spec.initContainers"), "name", name);
+                        json_find(object_at(pod, "spec.initContainers"), "name", name);
 
-                if (!list_find(object_at(pod, "spec.containers"), "name", name) &&
+                if (!json_find(object_at(pod, "spec.containers"), "name", name) &&
                     !json_is(sidecar, "restartPolicy", "Always"))
-                        return error_set(reterr, ERROR_INVALID,
-                                         "pod/%s has no container \"%s\" that keeps running",
-                                         object_name(pod), name);
+                        return refuse_container(pod, name, reterr);
                 if (add_name(names, name) < 0)
                         return -ENOMEM;
         }
@@ -124,38 +131,20 @@ static json_object *containers_of(const RestartRequest *request) {
         return take_ptr(list);
 }
 
-static json_object *metadata_of(const RestartRequest *request) {
-        cleanup(json_object_put_p) json_object *metadata = json_object_new_object();
-
-        if (!metadata || patch_add_text(metadata, "generateName", "inplace-restart-") < 0 ||
-            patch_add(metadata, "labels",
-                      patch_wrap(RESTART_LABEL, json_object_new_string(request->run))) < 0)
-                return NULL;
-
-        return take_ptr(metadata);
-}
-
-static json_object *spec_of(const RestartRequest *request) {
-        cleanup(json_object_put_p) json_object *spec = json_object_new_object();
-
-        if (!spec || patch_add_text(spec, "podName", request->pod) < 0 ||
-            patch_add(spec, "containers", containers_of(request)) < 0 ||
-            patch_add(spec, "ttlSecondsAfterFinished", json_object_new_int64(request->keep_sec)) <
-                    0)
-                return NULL;
-
-        return take_ptr(spec);
-}
-
 int restart_plan_body(const RestartRequest *request, json_object **ret) {
-        cleanup(json_object_put_p) json_object *body = json_object_new_object();
+        cleanup(json_object_put_p) json_object *body = json_tokener_parse(
+                "{\"kind\":\"ContainerRecreateRequest\","
+                "\"metadata\":{\"generateName\":\"inplace-restart-\",\"labels\":{}},\"spec\":{}}");
+        json_object *spec = object_at(body, "spec");
         char version[64];
 
         (void) snprintf(version, sizeof(version), "apps.kruise.io/%s", request->version);
-        if (!body || patch_add_text(body, "apiVersion", version) < 0 ||
-            patch_add_text(body, "kind", "ContainerRecreateRequest") < 0 ||
-            patch_add(body, "metadata", metadata_of(request)) < 0 ||
-            patch_add(body, "spec", spec_of(request)) < 0)
+        if (patch_add_text(body, "apiVersion", version) < 0 ||
+            patch_add_text(object_at(body, "metadata.labels"), RESTART_LABEL, request->run) < 0 ||
+            patch_add_text(spec, "podName", request->pod) < 0 ||
+            patch_add(spec, "containers", containers_of(request)) < 0 ||
+            patch_add(spec, "ttlSecondsAfterFinished", json_object_new_int64(request->keep_sec)) <
+                    0)
                 return -ENOMEM;
 
         *ret = take_ptr(body);
@@ -203,34 +192,10 @@ int restart_plan_read(json_object *request, RestartEnd *ret_end, char **ret_why)
         return 0;
 }
 
-static json_object *status_of(json_object *pod, const char *container) {
-        return list_find(object_at(pod, "status.containerStatuses"), "name", container)
-                       ?: list_find(object_at(pod, "status.initContainerStatuses"), "name",
-                                    container);
-}
-
-/* "1m20s" as Go writes it; 0: it is none. */
-static int64_t read_delay(const char *text) {
-        int64_t sum = 0;
-
-        while (isdigit((unsigned char) *text)) {
-                char *unit;
-                long number = strtol(text, &unit, 10);
-
-                if ((*unit != 'm' && *unit != 's') || number > INT32_MAX)
-                        return 0;
-                sum += *unit == 'm' ? number * 60 : number;
-                text = unit + 1;
-        }
-        return sum;
-}
-
 static int explain_backoff(json_object *status, const char *container, int64_t now_sec,
                            char **ret_why) {
-        const char *message = object_text(status, "state.waiting.message") ?: "";
-        const char *delay = strstr(message, "back-off ");
         int64_t left_sec = json_get_time(object_at(status, "lastState.terminated"), "finishedAt") +
-                           (delay ? read_delay(delay + strlen("back-off ")) : 0) - now_sec;
+                           container_backoff_sec(status) - now_sec;
 
         if (left_sec <= 0)
                 return text_format(ret_why, "the kubelet starts %s again when its back-off is over",
@@ -303,9 +268,9 @@ int restart_plan_observe(json_object *before, json_object *pod, json_object *con
         *ret_end = RESTART_SUCCEEDED;
         for (size_t i = 0; i < json_object_array_length(containers); i++) {
                 const char *name = json_object_get_string(json_object_array_get_idx(containers, i));
-                json_object *status = status_of(pod, name);
+                json_object *status = container_status(pod, name);
                 const char *id = json_get_filled(status, "containerID");
-                bool is_new = id && !json_is(status_of(before, name), "containerID", id);
+                bool is_new = id && !json_is(container_status(before, name), "containerID", id);
                 cleanup(free_p) char *why = NULL;
                 RestartEnd end;
                 int r = is_new ? observe_new(pod, status, name, &end, &why)
@@ -374,8 +339,5 @@ int restart_plan_allowance(const RolloutView *view, int64_t max_unavailable, jso
 }
 
 bool restart_plan_is_over(json_object *pod) {
-        const char *phase = object_text(pod, "status.phase") ?: "";
-
-        return object_is_deleted(pod) || strcmp(phase, "Succeeded") == 0 ||
-               strcmp(phase, "Failed") == 0;
+        return object_is_deleted(pod) || pod_has_ended(pod);
 }

@@ -5,34 +5,27 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "agent/base/text.h"
-#include "agent/ctl/terminal.h"
 #include "agent/document/json-patch.h"
 #include "agent/kubectl/rollout-pod-plan.h"
+#include "agent/view/terminal.h"
 
-#define QUIET_SEC 5
-#define REPEAT_SEC 30
 #define PROGRESS_SEC 600 /* as for an update; longer than the kubelet's back-off */
 
-bool restart_announce(RestartAnnouncer *announcer, const char *pod, const char *why) {
-        int64_t now_sec = time(NULL);
-
-        if (announcer->since_sec == 0)
-                announcer->since_sec = now_sec;
-        if (why && now_sec - announcer->since_sec >= QUIET_SEC &&
-            (announcer->said_sec == 0 || now_sec - announcer->said_sec >= REPEAT_SEC)) {
-                announcer->said_sec = now_sec;
+bool restart_announce(const RestartWait *wait, Announcer *announcer, const char *pod,
+                      const char *why, int64_t grace_sec) {
+        if (wait->on_wait)
+                wait->on_wait(pod, why, wait->userdata);
+        else if (why && announcer_is_due(announcer))
                 complain("waiting for pod/%s: %s", pod, why);
-        }
-        return now_sec - announcer->since_sec >= PROGRESS_SEC + announcer->grace_sec;
+        return announcer_still_sec(announcer) >= PROGRESS_SEC + grace_sec;
 }
 
 typedef struct Turn {
         const RestartWait *wait;
         json_object *pod;
-        RestartAnnouncer announcer;
+        Announcer announcer;
         bool is_over; /* it does not come */
 } Turn;
 
@@ -68,14 +61,15 @@ static int is_turn(void *userdata) {
         int64_t n_allowed;
         int r;
 
-        turn->wait->view->now_sec = time(NULL);
+        turn->wait->view->now_sec = session_server_sec(turn->wait->session);
         r = restart_plan_allowance(turn->wait->view, turn->wait->max_unavailable, turn->pod,
                                    &n_allowed, &why);
         if (r < 0)
                 return r;
 
-        turn->is_over =
-                restart_announce(&turn->announcer, object_name(turn->pod), why) && n_allowed <= 0;
+        turn->is_over = restart_announce(turn->wait, &turn->announcer, object_name(turn->pod), why,
+                                         /* grace_sec= */ 0) &&
+                        n_allowed <= 0;
         return n_allowed > 0 || turn->is_over;
 }
 
@@ -102,6 +96,7 @@ int restart_wait_turn(const RestartWait *wait, json_object *pod, Error *reterr) 
         Turn turn = { .wait = wait, .pod = pod };
         int r;
 
+        announcer_begin(&turn.announcer);
         if (forget(&wait->view->pods) < 0 || forget(&wait->view->budgets) < 0)
                 return -ENOMEM;
 
@@ -112,17 +107,19 @@ int restart_wait_turn(const RestartWait *wait, json_object *pod, Error *reterr) 
                                          .userdata = &turn },
                          reterr);
         if (r >= 0 && turn.is_over)
-                return error_set(reterr, ERROR_TIMEOUT,
-                                 "pod/%s did not get its turn within ten minutes",
-                                 object_name(pod));
+                return error_set(
+                        reterr, ERROR_TIMEOUT,
+                        "pod/%s did not get its turn within ten minutes: repeat the command "
+                        "when more pods are ready, or with a greater --max-unavailable",
+                        object_name(pod));
         return r;
 }
 
 typedef struct Awaited {
-        RolloutView *view;
+        const RestartWait *wait;
         json_object *before, *containers; /* borrowed */
         bool was_ready, was_seen, is_gone;
-        RestartAnnouncer announcer;
+        Announcer announcer;
         json_object *pod;
         RestartEnd end;
         char *why; /* reason of a failure */
@@ -162,9 +159,9 @@ static int is_restarted(void *userdata) {
                 return 1;
         }
 
-        awaited->view->now_sec = time(NULL);
+        awaited->wait->view->now_sec = session_server_sec(awaited->wait->session);
         r = restart_plan_observe(awaited->before, awaited->pod, awaited->containers,
-                                 awaited->view->now_sec, &awaited->end, &why);
+                                 awaited->wait->view->now_sec, &awaited->end, &why);
         if (r < 0)
                 return r;
         if (awaited->end == RESTART_FAILED || awaited->end == RESTART_NOT_PULLED) {
@@ -172,15 +169,15 @@ static int is_restarted(void *userdata) {
                 return 1;
         }
         if (awaited->end == RESTART_SUCCEEDED &&
-            (!awaited->was_ready || view_pod_is_available(awaited->view, awaited->pod)))
+            (!awaited->was_ready || view_pod_is_available(awaited->wait->view, awaited->pod)))
                 return 1;
 
         if (!why && text_copy("its new containers are not ready for long enough", &why) < 0)
                 return -ENOMEM;
-        awaited->announcer.grace_sec =
-                object_integer(awaited->pod, "spec.terminationGracePeriodSeconds") +
-                object_integer(awaited->view->workload, "spec.minReadySeconds");
-        if (!restart_announce(&awaited->announcer, object_name(awaited->pod), why))
+        if (!restart_announce(awaited->wait, &awaited->announcer, object_name(awaited->pod), why,
+                              object_integer(awaited->pod, "spec.terminationGracePeriodSeconds") +
+                                      object_integer(awaited->wait->view->workload,
+                                                     "spec.minReadySeconds")))
                 return 0;
 
         awaited->end = RESTART_FAILED;
@@ -190,10 +187,9 @@ static int is_restarted(void *userdata) {
 
 int restart_wait_pod(const RestartWait *wait, json_object *before, json_object *containers,
                      bool was_ready, RestartEnd *ret_end, char **ret_why, Error *reterr) {
-        cleanup(awaited_done) Awaited awaited = { .view = wait->view,
-                                                  .before = before,
-                                                  .containers = containers,
-                                                  .was_ready = was_ready };
+        cleanup(awaited_done) Awaited awaited = {
+                .wait = wait, .before = before, .containers = containers, .was_ready = was_ready
+        };
         cleanup(free_p) char *fields = NULL;
         SessionWatch watch = { .path = workload_path(WORKLOAD_POD, session_namespace(wait->session),
                                                      NULL),
@@ -201,6 +197,7 @@ int restart_wait_pod(const RestartWait *wait, json_object *before, json_object *
                                .on_gone = on_pod_gone };
         int r;
 
+        announcer_begin(&awaited.announcer);
         if (text_format(&fields, "metadata.name=%s", object_name(before)) < 0)
                 return -ENOMEM;
 

@@ -4,8 +4,7 @@
 /*
  * Waiting while pods restart
  *
- * What takes longer than five seconds is said, and again every 30, also off a terminal; after ten minutes without progress
- * it ends.
+ * What takes long is said, also off a terminal; after ten minutes without progress it ends.
  */
 
 #include <json-c/json_types.h>
@@ -13,25 +12,25 @@
 #include <stdint.h>
 
 #include "agent/base/error.h"
+#include "agent/kubectl/announcer.h"
 #include "agent/kubectl/restart-plan.h"
 #include "agent/kubectl/session.h"
 #include "agent/kubectl/takeover-plan.h"
-
-typedef struct RestartAnnouncer {
-        int64_t since_sec; /* 0: it has not begun */
-        int64_t said_sec;
-        int64_t grace_sec; /* time that containers may take to stop */
-} RestartAnnouncer;
-
-/* True: it has lasted too long. why: NULL: nothing is awaited. */
-bool restart_announce(RestartAnnouncer *announcer, const char *pod, const char *why);
 
 typedef struct RestartWait {
         Session *session;
         RolloutView *view;  /* view with pods and budgets; the workload may be NULL */
         const char *labels; /* selector of the workload's pods */
         int64_t max_unavailable;
+        /* Draws it, again and again; NULL: what takes long is printed. why: NULL: nothing is awaited. */
+        void (*on_wait)(const char *pod, const char *why, void *userdata);
+        void *userdata;
 } RestartWait;
+
+/* Shows what is awaited. True: it has lasted too long, the time that containers may take to stop included. why: NULL:
+ * nothing is. */
+bool restart_announce(const RestartWait *wait, Announcer *announcer, const char *pod,
+                      const char *why, int64_t grace_sec);
 
 /* Until this pod may be unavailable. */
 int restart_wait_turn(const RestartWait *wait, json_object *pod, Error *reterr);

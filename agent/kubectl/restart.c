@@ -9,43 +9,33 @@
  * taken back, since containers may be stopped already; but a pod whose image cannot be had gets the text before.
  */
 
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "agent/base/text.h"
+#include "agent/base/clock.h"
 #include "agent/base/random.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kubectl/restart-image-plan.h"
 #include "agent/kubectl/restart-plan.h"
+#include "agent/kubectl/restart-show.h"
 #include "agent/kubectl/restart-wait.h"
+#include "agent/kubectl/rights.h"
 #include "agent/kubectl/rollout-plan.h"
 #include "agent/kubectl/workload.h"
+#include "agent/view/output.h"
+#include "agent/view/terminal.h"
 
 #define KEEP_SEC 600
 #define MAX_CONFLICTS 10
-
-typedef struct PodRestart {
-        char *pod;
-        json_object *containers; /* a list of names */
-        bool was_ready;
-        json_object *before; /* the pod when it began, or was listed */
-        bool has_begun;
-        bool is_by_request;
-        char *request; /* name of the request; NULL: there is none */
-        RestartEnd end;
-        char *why; /* reason of a failure; NULL: none is known */
-} PodRestart;
 
 typedef struct Restarts {
         Session *session;
@@ -56,7 +46,8 @@ typedef struct Restarts {
                 view; /* workload: if all arguments are one; pods and budgets: while a turn is awaited */
         PodChoice choice; /* pods of that workload */
         int64_t max_unavailable;
-        RestartAnnouncer requests; /* announcer of the awaited requests */
+        Announcer requests; /* announcer of the awaited requests */
+        RestartShow show;
         bool has_changes;
         char run[17];
         PodRestart *items;
@@ -69,19 +60,15 @@ typedef struct Restarts {
 } Restarts;
 
 static void restarts_done(Restarts *restarts) {
-        for (size_t i = 0; i < restarts->n_items; i++) {
-                free(restarts->items[i].pod);
-                json_object_put(restarts->items[i].containers);
-                json_object_put(restarts->items[i].before);
-                free(restarts->items[i].request);
-                free(restarts->items[i].why);
-        }
+        for (size_t i = 0; i < restarts->n_items; i++)
+                pod_restart_done(&restarts->items[i]);
         free(restarts->items);
         json_object_put(restarts->changes);
         json_object_put(restarts->view.workload);
         json_object_put(restarts->view.pods);
         json_object_put(restarts->view.budgets);
         pod_choice_done(&restarts->choice);
+        restart_show_done(&restarts->show);
         error_done(&restarts->error);
 }
 
@@ -107,7 +94,7 @@ static int add_containers(PodRestart *restart, json_object *names) {
                 json_object *name = json_object_array_get_idx(names, i);
 
                 if (!has_name(restart->containers, json_object_get_string(name)) &&
-                    !output_append(restart->containers, json_object_get(name)))
+                    patch_append(restart->containers, json_object_get(name)) < 0)
                         return -ENOMEM;
         }
 
@@ -134,7 +121,7 @@ static int add_pod(Restarts *restarts, json_object *pod, json_object *names) {
 
 /* A refusal is kept, since the list that shows the pod cannot return it. */
 static int on_pod(json_object *pod, void *userdata) {
-        cleanup(json_put_p) json_object *names = NULL;
+        cleanup(json_object_put_p) json_object *names = NULL;
         Restarts *restarts = userdata;
         int r;
 
@@ -161,10 +148,11 @@ static int add_choice(Restarts *restarts, const PodChoice *choice, Error *reterr
         if (restarts->error.kind != ERROR_NONE)
                 return error_copy(reterr, &restarts->error);
         if (restarts->n_chosen == 0)
-                return error_set(reterr, ERROR_NOT_FOUND,
-                                 "%s: there is no such pod that runs in namespace %s",
-                                 choice->name ?: choice->labels,
-                                 session_namespace(restarts->session));
+                return error_set(
+                        reterr, ERROR_NOT_FOUND,
+                        "%s: there is no such pod that runs in namespace %s: see kubectl get "
+                        "pods -A",
+                        choice->name ?: choice->labels, session_namespace(restarts->session));
 
         return 0;
 }
@@ -215,11 +203,28 @@ static int read_targets(Restarts *restarts, Error *reterr) {
         return add_choice(restarts, &choice, reterr);
 }
 
+static size_t count(const Restarts *restarts, bool has_begun) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < restarts->n_items; i++)
+                n += has_begun ? restarts->items[i].has_begun
+                               : restarts->items[i].end != RESTART_SUCCEEDED;
+        return n;
+}
+
+static void on_wait(const char *pod, const char *why, void *userdata) {
+        Restarts *restarts = userdata;
+
+        restart_show_draw(&restarts->show, restarts->items, restarts->n_items, pod, why);
+}
+
 static RestartWait wait_of(Restarts *restarts) {
         return (RestartWait){ .session = restarts->session,
                               .view = &restarts->view,
                               .labels = restarts->choice.labels,
-                              .max_unavailable = restarts->max_unavailable };
+                              .max_unavailable = restarts->max_unavailable,
+                              .on_wait = restarts->show.is_live ? on_wait : NULL,
+                              .userdata = restarts };
 }
 
 static KubePath requests_path(const Restarts *restarts) {
@@ -236,8 +241,8 @@ static int create_request(Restarts *restarts, PodRestart *restart, Error *reterr
                                          .containers = restart->containers,
                                          .keep_sec = KEEP_SEC };
         const KubePath path = requests_path(restarts);
-        cleanup(json_put_p) json_object *body = NULL;
-        cleanup(json_put_p) json_object *made = NULL;
+        cleanup(json_object_put_p) json_object *body = NULL;
+        cleanup(json_object_put_p) json_object *made = NULL;
         int r;
 
         r = restart_plan_body(&request, &body);
@@ -255,13 +260,24 @@ static KubePath pod_path(const Restarts *restarts, const PodRestart *restart) {
         return workload_path(WORKLOAD_POD, session_namespace(restarts->session), restart->pod);
 }
 
+static void announce_delay(Restarts *restarts, const PodRestart *restart, int64_t delay_sec) {
+        cleanup(free_p) char *text = NULL;
+
+        if (text_format(&text,
+                        "the kubelet may start it up to %" PRId64
+                        "s later: it delays containers that it has started repeatedly within ten "
+                        "minutes",
+                        delay_sec) >= 0)
+                restart_show_say(&restarts->show, restart, text);
+}
+
 /* The patch is for the pod as it was read: what another client writes meanwhile is read again. */
 static int patch_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
         const KubePath path = pod_path(restarts, restart);
 
         for (int n_conflicts = 0;; n_conflicts++) {
                 cleanup(error_done) Error error = ERROR_INIT;
-                cleanup(json_put_p) json_object *patch = NULL;
+                cleanup(json_object_put_p) json_object *patch = NULL;
                 int64_t delay_sec;
                 int r;
 
@@ -271,14 +287,12 @@ static int patch_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
                 if (r < 0)
                         return r;
                 r = restart_image_patch(restart->before, restart->containers, restarts->changes,
-                                        time(NULL), &patch, &delay_sec, reterr);
+                                        session_server_sec(restarts->session), &patch, &delay_sec,
+                                        reterr);
                 if (r < 0)
                         return r;
                 if (delay_sec > 0 && n_conflicts == 0)
-                        complain("pod/%s: the kubelet may start it up to %" PRId64
-                                 "s later: it delays containers that it has started repeatedly "
-                                 "within ten minutes",
-                                 restart->pod, delay_sec);
+                        announce_delay(restarts, restart, delay_sec);
                 r = session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
                                   /* ret= */ NULL, &error);
                 if (error.kind == ERROR_CONFLICT && n_conflicts < MAX_CONFLICTS)
@@ -288,17 +302,13 @@ static int patch_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
 }
 
 static int begin(Restarts *restarts, PodRestart *restart, Error *reterr) {
-        bool is_table =
-                restarts->flags->format == OUTPUT_TABLE || restarts->flags->format == OUTPUT_WIDE;
         int r;
 
-        if (is_table && !restarts->flags->wants_names && !session_is_dry_run(restarts->session)) {
-                (void) print_safe("pod/%s restarting", restart->pod);
-                (void) fflush(stdout);
-        }
+        restart_show_begun(&restarts->show, restart);
         r = restart->is_by_request ? create_request(restarts, restart, reterr)
                                    : patch_pod(restarts, restart, reterr);
         restart->has_begun = r >= 0;
+        restart->since_usec = clock_monotonic_usec();
         return r;
 }
 
@@ -334,13 +344,15 @@ static int is_batch_done(void *userdata) {
         static const char why[] =
                 "the agent of its node has not completed the ContainerRecreateRequest";
         Restarts *restarts = userdata;
+        const RestartWait wait = wait_of(restarts);
 
         for (size_t i = 0; i < restarts->n_items; i++) {
                 PodRestart *restart = &restarts->items[i];
 
                 if (!restart->request || restart->end != RESTART_RUNNING)
                         continue;
-                if (!restart_announce(&restarts->requests, restart->pod, why))
+                if (!restart_announce(&wait, &restarts->requests, restart->pod, why,
+                                      /* grace_sec= */ 0))
                         return 0;
 
                 restart->end = RESTART_FAILED;
@@ -358,7 +370,7 @@ static int wait_requests(Restarts *restarts, Error *reterr) {
                                      .on_object = on_request,
                                      .on_gone = on_request_gone };
 
-        restarts->requests = (RestartAnnouncer){ .since_sec = 0 };
+        announcer_begin(&restarts->requests);
         if (is_batch_done(restarts))
                 return 0;
 
@@ -373,7 +385,7 @@ static int wait_requests(Restarts *restarts, Error *reterr) {
 
 /* The text before may lead to an image where the digest does not. */
 static int put_back(Restarts *restarts, PodRestart *restart, Error *reterr) {
-        cleanup(json_put_p) json_object *patch =
+        cleanup(json_object_put_p) json_object *patch =
                 restart_image_unpatch(restart->before, restart->containers);
         const KubePath path = pod_path(restarts, restart);
         int r = patch ? session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
@@ -382,7 +394,7 @@ static int put_back(Restarts *restarts, PodRestart *restart, Error *reterr) {
 
         restart->end = RESTART_FAILED;
         if (r >= 0)
-                complain("pod/%s: its images are written as before again", restart->pod);
+                restart_show_say(&restarts->show, restart, "its images were written back");
         return r;
 }
 
@@ -393,23 +405,6 @@ static int wait_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
 
         return r >= 0 && restart->end == RESTART_NOT_PULLED ? put_back(restarts, restart, reterr)
                                                             : r;
-}
-
-static int print_end(const Restarts *restarts, const PodRestart *restart) {
-        const bool is_table =
-                restarts->flags->format == OUTPUT_TABLE || restarts->flags->format == OUTPUT_WIDE;
-        int r = 0;
-
-        if (restart->end == RESTART_FAILED)
-                complain("pod/%s was not restarted: %s", restart->pod,
-                         restart->why ?: "no reason given");
-        else if (is_table && restarts->flags->wants_names)
-                r = print_safe("pod/%s", restart->pod);
-        else if (is_table)
-                r = print_safe("pod/%s restarted%s", restart->pod,
-                               session_is_dry_run(restarts->session) ? " (server dry run)" : "");
-        (void) fflush(stdout);
-        return r;
 }
 
 /* --max-unavailable, or as the workload's own strategy has it; at least one. */
@@ -485,8 +480,9 @@ static int run_batch(Restarts *restarts, PodRestart *batch, size_t n, Error *ret
                         batch[i].end = RESTART_SUCCEEDED;
                 else if (batch[i].end != RESTART_FAILED)
                         r = wait_pod(restarts, &batch[i], reterr);
+                batch[i].since_usec = clock_monotonic_usec();
                 if (r >= 0)
-                        r = print_end(restarts, &batch[i]);
+                        restart_show_ended(&restarts->show, &batch[i]);
         }
 
         return r;
@@ -503,6 +499,8 @@ static bool has_failed(const Restarts *restarts) {
 static int run_batches(Restarts *restarts, Error *reterr) {
         size_t n;
 
+        for (size_t i = 0; i < restarts->n_items; i++)
+                restarts->items[i].since_usec = clock_monotonic_usec();
         if (restarts->view.workload)
                 qsort(restarts->items, restarts->n_items, sizeof(*restarts->items), compare_items);
         for (size_t i = 0; i < restarts->n_items && !has_failed(restarts); i += n) {
@@ -518,15 +516,6 @@ static int run_batches(Restarts *restarts, Error *reterr) {
         return 0;
 }
 
-static size_t count(const Restarts *restarts, bool has_begun) {
-        size_t n = 0;
-
-        for (size_t i = 0; i < restarts->n_items; i++)
-                n += has_begun ? restarts->items[i].has_begun
-                               : restarts->items[i].end != RESTART_SUCCEEDED;
-        return n;
-}
-
 /* Says which restarts go on, and which never began. */
 static void explain_rest(const Restarts *restarts) {
         size_t n_begun = count(restarts, true), n_undone = count(restarts, false);
@@ -535,50 +524,26 @@ static void explain_rest(const Restarts *restarts) {
 
         if (n_running > 0 && !has_failed(restarts) && !session_is_dry_run(restarts->session)) {
                 if (restarts->version)
-                        complain("what has begun goes on; to watch it: kubectl get "
+                        complain("restarts in progress continue; to watch them: kubectl get "
                                  "containerrecreaterequests -n %s -l " RESTART_LABEL "=%s",
                                  session_namespace(restarts->session), restarts->run);
                 else
-                        complain("what has begun goes on: the kubelet restarts the containers");
+                        complain("restarts in progress continue: the kubelet restarts the "
+                                 "containers");
         }
         if (n_begun < restarts->n_items)
-                complain("%zu of %zu pods were left alone", restarts->n_items - n_begun,
-                         restarts->n_items);
-}
-
-static int print_document(const Restarts *restarts) {
-        cleanup(json_put_p) json_object *tree = json_object_new_object();
-        json_object *list = json_object_new_array();
-
-        if (!tree || !output_add(tree, "items", list))
-                return -ENOMEM;
-
-        for (size_t i = 0; i < restarts->n_items; i++) {
-                const PodRestart *restart = &restarts->items[i];
-                static const char *const ends[] = { "Running", "Succeeded", "Failed" };
-                json_object *item = json_object_new_object();
-
-                if (!output_append(list, item) || !output_add_string(item, "pod", restart->pod) ||
-                    !output_add(item, "containers", json_object_get(restart->containers)) ||
-                    !output_add_string(item, "phase",
-                                       restart->has_begun ? ends[restart->end] : "NotBegun") ||
-                    (restart->why && !output_add_string(item, "message", restart->why)) ||
-                    (restart->request && !output_add_string(item, "request", restart->request)))
-                        return -ENOMEM;
-        }
-
-        return output_tree(restarts->flags->format, tree);
+                complain("%zu of %zu pods were not restarted: restart them by name",
+                         restarts->n_items - n_begun, restarts->n_items);
 }
 
 static int find_requests(Restarts *restarts, Error *reterr) {
-        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         int r;
 
         if (restarts->version)
                 return 0;
 
-        r = session_find_version(restarts->session, "apps.kruise.io", versions,
-                                 "containerrecreaterequests", &restarts->version, reterr);
+        r = session_find_kruise(restarts->session, "containerrecreaterequests", &restarts->version,
+                                reterr);
         if (r >= 0 && !restarts->version)
                 return error_set(reterr, ERROR_NOT_FOUND,
                                  "%s serves no ContainerRecreateRequests; apply the definitions of "
@@ -597,7 +562,7 @@ static bool is_of_kruise(json_object *pod) {
 /* By the kubelet alone where the digest of each image is known; else by a request, which changes no metadata. */
 static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT, missing = ERROR_INIT;
-        cleanup(json_put_p) json_object *patch = NULL;
+        cleanup(json_object_put_p) json_object *patch = NULL;
         int64_t delay_sec;
         int r;
 
@@ -606,8 +571,8 @@ static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
         if (restart->is_by_request)
                 return find_requests(restarts, reterr);
 
-        r = restart_image_patch(restart->before, restart->containers, restarts->changes, time(NULL),
-                                &patch, &delay_sec, &error);
+        r = restart_image_patch(restart->before, restart->containers, restarts->changes,
+                                session_server_sec(restarts->session), &patch, &delay_sec, &error);
         if (error.kind == ERROR_NONE)
                 return r;
         if (restarts->has_changes || find_requests(restarts, &missing) < 0)
@@ -619,38 +584,59 @@ static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
 
 /* The selector of the controller that would replace a pod which it does not find any more. */
 static int check_owner(Restarts *restarts, const PodRestart *restart, Error *reterr) {
-        cleanup(json_put_p) json_object *owner = NULL;
-        cleanup(free_p) char *text = NULL;
         json_object *found = object_controller(restart->before);
-        const char *name;
+        cleanup(json_object_put_p) json_object *owner = NULL;
         WorkloadKind kind;
         KubePath path;
         int r;
 
-        if (text_format(&text, "%s/%s", json_get_text(found, "kind") ?: "",
-                        json_get_text(found, "name") ?: "") < 0)
-                return -ENOMEM;
-        for (char *c = text; *c && *c != '/'; c++)
-                *c = (char) tolower((unsigned char) *c);
-        if (!found || workload_name_parse(text, &kind, &name, NULL) < 0)
+        if (!workload_kind_of_owner(found, &kind))
                 return 0;
 
-        r = workload_find(restarts->session, kind, name, &path, &owner, reterr);
+        r = workload_find(restarts->session, kind, json_get_text(found, "name") ?: "", &path,
+                          &owner, reterr);
         return r < 0 ? r
                      : restart_changes_check(restarts->changes, restart->before,
                                              object_at(owner, "spec.selector"), reterr);
+}
+
+/* Whichever way it is: an update decides what runs next. */
+static int check_updates(const PodRestart *restart, Error *reterr) {
+        json_object *names = restart->containers;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(names); i++)
+                r = restart_image_check(restart->before,
+                                        json_object_get_string(json_object_array_get_idx(names, i)),
+                                        reterr);
+        return r;
+}
+
+/* Asks for the rights that the chosen ways need. */
+static int check_rights(Restarts *restarts, Error *reterr) {
+        size_t n_requests = 0;
+        int r = 0;
+
+        for (size_t i = 0; i < restarts->n_items; i++)
+                n_requests += restarts->items[i].is_by_request;
+        if (n_requests < restarts->n_items)
+                r = rights_require_task(restarts->session, RIGHTS_RESTART, reterr);
+        if (r >= 0 && n_requests > 0)
+                r = rights_require_task(restarts->session, RIGHTS_RESTART_BY_REQUESTS, reterr);
+        return r;
 }
 
 static int check_targets(Restarts *restarts, Error *reterr) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < restarts->n_items; i++) {
-                if (restarts->flags->labels[0])
+                r = check_updates(&restarts->items[i], reterr);
+                if (r >= 0 && restarts->flags->labels[0])
                         r = check_owner(restarts, &restarts->items[i], reterr);
                 if (r >= 0)
                         r = choose_way(restarts, &restarts->items[i], reterr);
         }
-        return r;
+        return r < 0 ? r : check_rights(restarts, reterr);
 }
 
 static int restart_all(Restarts *restarts, Error *reterr) {
@@ -675,7 +661,11 @@ static int end_status(const Restarts *restarts) {
 }
 
 int kubectl_restart(Session *session, const Flags *flags) {
-        cleanup(restarts_done) Restarts restarts = { .session = session, .flags = flags };
+        cleanup(restarts_done) Restarts restarts = {
+                .session = session,
+                .flags = flags,
+                .show = restart_show_init(flags, session_is_dry_run(session)),
+        };
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
@@ -700,6 +690,7 @@ int kubectl_restart(Session *session, const Flags *flags) {
 
         (void) snprintf(restarts.run, sizeof(restarts.run), "%016" PRIx64, random_id());
         r = restart_all(&restarts, &error);
+        restart_show_end(&restarts.show, restarts.items, restarts.n_items);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
         if (error.kind != ERROR_NONE)
@@ -709,7 +700,7 @@ int kubectl_restart(Session *session, const Flags *flags) {
 
         explain_rest(&restarts);
         if (flags->format == OUTPUT_JSON || flags->format == OUTPUT_YAML) {
-                r = print_document(&restarts);
+                r = restart_show_document(&restarts.show, restarts.items, restarts.n_items);
                 if (r < 0)
                         return r;
         }

@@ -44,6 +44,7 @@ const Right right_specs[] = {
         { "get", KRUISE, "nodeimages", NULL, T(RIGHTS_IMAGES), true, true }, /* for --nodes */
         { "delete", KRUISE, "imagepulljobs", NULL, T(RIGHTS_PRELOAD_BY_JOBS), false, true }, /* for --withdraw */
         { "patch", "", "pods", "status", OURS, false, true }, /* for readiness gates */
+        { "create", "apps", "replicasets", NULL, T(WORKLOAD_DEPLOYMENT), false, true }, /* for kubectl rollout undo */
 };
 /* clang-format on */
 

@@ -4,7 +4,7 @@
 /*
  * The rights that each command needs
  *
- * One table, for set image and rollout, which ask before they begin, and for doctor. The ClusterRole inplaced-user
+ * One table, for set image, rollout and restart, which ask before they begin, and for doctor. The ClusterRole inplaced-user
  * of packaging/kubernetes has those of a namespace. Pure.
  */
 

@@ -64,7 +64,7 @@ static int is_allowed(const Rights *rights, const Right *right, const char *verb
         }
 
         r = review(rights, right, verb, name, ret, reterr);
-        return r < 0 ? r : patch_add(rights->answers, key, json_object_new_boolean(*ret));
+        return r < 0 ? r : patch_add_bool(rights->answers, key, *ret);
 }
 
 /* Adds those of its verbs that are missing. *ret_may: its last verb is allowed. */
@@ -119,18 +119,15 @@ int rights_check(Rights *rights, RightsTask task, const char *name, RightsMissin
         return fclose(to) != 0 ? -ENOMEM : r;
 }
 
-int rights_require(Session *session, const char *workload, Error *reterr) {
+/* Names the task, "deployment/web" or "restart", in the refusal. */
+static int require(Session *session, RightsTask task, const char *what, const char *name,
+                   Error *reterr) {
         cleanup(rights_missing_done) RightsMissing missing = { .text = NULL };
         cleanup(rights_done) Rights rights = { .answers = NULL };
-        WorkloadKind kind;
-        const char *name;
-        int r;
+        int r = rights_init(session, &rights);
 
-        r = workload_name_parse(workload, &kind, &name, reterr);
         if (r >= 0)
-                r = rights_init(session, &rights);
-        if (r >= 0)
-                r = rights_check(&rights, (RightsTask) kind, name, &missing, reterr);
+                r = rights_check(&rights, task, name, &missing, reterr);
         if (r < 0 || missing.n == 0)
                 return r;
 
@@ -138,6 +135,18 @@ int rights_require(Session *session, const char *workload, Error *reterr) {
                 reterr, ERROR_DENIED,
                 "%s: the user \"%s\" lacks rights in namespace %s: %s; an administrator grants "
                 "them with: " RIGHTS_GRANT,
-                workload, session_user(session), session_namespace(session), missing.text,
+                what, session_user(session), session_namespace(session), missing.text,
                 session_namespace(session), session_user(session));
+}
+
+int rights_require(Session *session, const char *workload, Error *reterr) {
+        WorkloadKind kind;
+        const char *name;
+        int r = workload_name_parse(workload, &kind, &name, reterr);
+
+        return r < 0 ? r : require(session, (RightsTask) kind, workload, name, reterr);
+}
+
+int rights_require_task(Session *session, RightsTask task, Error *reterr) {
+        return require(session, task, rights_task_to_string(task), /* name= */ NULL, reterr);
 }

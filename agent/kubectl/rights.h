@@ -32,3 +32,5 @@ int rights_check(Rights *rights, RightsTask task, const char *name, RightsMissin
 
 /* Refused, with all that is missing, if set image and rollout of "deployment/web" cannot go on. */
 int rights_require(Session *session, const char *workload, Error *reterr);
+/* The same of another task. */
+int rights_require_task(Session *session, RightsTask task, Error *reterr);

@@ -13,10 +13,14 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/kubectl/history-plan.h"
+#include "agent/kubectl/restart-image-plan.h"
 #include "agent/pod/gate-spec.h"
 
 #define AWAITED_CONTROLLER \
         "for its controller to see its last change: does kube-controller-manager run?"
+/* After that the status of a budget counts a pod that has become ready. */
+#define BUDGET_COUNTED_SEC 10
 
 int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format, ...) {
         va_list arguments;
@@ -33,15 +37,11 @@ int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format
         return 0;
 }
 
-int rollout_step_set_pod(RolloutStep *step, RolloutAction action, const RolloutView *view,
-                         json_object *record, json_object *pod) {
-        cleanup(free_p) char *reason = NULL;
-        int r = rollout_explain(view, record, pod, &reason);
-
-        return r < 0 ? r
-                     : rollout_step_set(step, action, "%spod \"%s\"%s%s",
-                                        action == ROLLOUT_WAIT ? "for " : "", object_name(pod),
-                                        reason ? ": " : "", reason ? reason : "");
+int rollout_step_set_pod(RolloutStep *step, RolloutAction action, const PodState *state) {
+        step->name = object_name(state->pod);
+        return rollout_step_set(step, action, "%spod \"%s\"%s%s",
+                                action == ROLLOUT_WAIT ? "for " : "", step->name,
+                                state->reason ? ": " : "", state->reason ?: "");
 }
 
 static int step_patch(RolloutStep *step, RolloutAction action, const char *name,
@@ -59,37 +59,31 @@ void rollout_step_done(RolloutStep *step) {
 }
 
 int rollout_check_answer(json_object *patch, json_object *answer, Error *reterr) {
-        static const char *const lists[] = { "spec.containers", "spec.initContainers" };
+        json_object *asked = object_template(patch), *made = object_template(answer), *container;
 
-        for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
-                json_object *asked = object_list(object_template(patch), lists[i]);
-                json_object *made = object_list(object_template(answer), lists[i]);
+        for (size_t i = 0; (container = template_container(asked, i)); i++) {
+                const char *name = json_get_text(container, "name");
+                const char *image = json_get_text(container, "image");
+                const char *got = template_image(made, name);
 
-                for (size_t n = 0; asked && n < json_object_array_length(asked); n++) {
-                        json_object *container = json_object_array_get_idx(asked, n);
-                        const char *name = json_get_text(container, "name");
-                        const char *image = json_get_text(container, "image");
-                        const char *got = json_get_text(list_find(made, "name", name), "image");
-
-                        if (got && !text_equal(image, got))
-                                return error_set(reterr, ERROR_INVALID,
-                                                 "admission makes \"%s\" of the image \"%s\" of "
-                                                 "container \"%s\" in %s \"%s\": set that image "
-                                                 "instead, or exempt it",
-                                                 got, image, name,
-                                                 json_get_text(answer, "kind") ?: "object",
-                                                 object_name(answer));
-                }
+                if (got && !text_equal(image, got))
+                        return error_set(
+                                reterr, ERROR_INVALID,
+                                "admission makes \"%s\" of the image \"%s\" of container "
+                                "\"%s\" in %s \"%s\": set that image instead, or exempt it",
+                                got, image, name, json_get_text(answer, "kind") ?: "object",
+                                object_name(answer));
         }
         return 0;
 }
 
 int rollout_step_key(const RolloutStep *step, json_object *record, char **ret) {
         const char *uid = object_text(step->patch, "metadata.uid");
-        bool has_spec = object_at(step->patch, "spec");
+        const char *created = object_text(step->patch, "metadata.name");
+        json_object *spec = object_at(step->patch, "spec");
 
-        return text_format(ret, "%d %s %s %s", (int) step->action, uid ?: "",
-                           has_spec ? "spec" : "", json_to_text(record_target(record)));
+        return text_format(ret, "%d %s %s %s", (int) step->action, uid ?: created ?: "",
+                           spec ? json_to_text(spec) : "", json_to_text(record_target(record)));
 }
 
 static int step_abandon(RolloutStep *step, const RolloutView *view, json_object *record,
@@ -109,7 +103,7 @@ static json_object *identify(json_object *object) {
 static int add_no_record(json_object *patch) {
         cleanup(json_object_put_p) json_object *annotations = json_object_new_object();
 
-        if (!annotations || patch_add_null(annotations, ROLLOUT_ANNOTATION) < 0)
+        if (patch_add_null(annotations, ROLLOUT_ANNOTATION) < 0)
                 return -ENOMEM;
         return patch_add(json_get(patch, "metadata", json_type_object), "annotations",
                          take_ptr(annotations));
@@ -126,32 +120,60 @@ static int step_replica_set(RolloutStep *step, json_object *replica_set, json_ob
                           take_ptr(patch));
 }
 
-/* Gives the images of the other direction to a twin, so that its template is that of the way back. */
+/* Gives the other images of the update to a twin, so that the two differ. */
 static int step_twin(RolloutStep *step, const RolloutView *view, json_object *record,
                      json_object *replica_set) {
+        bool has_before =
+                template_has_images(object_template(replica_set), record_images(record, true));
         json_object *twin;
         int r = view_find_twin(view, replica_set, &twin);
 
         return r < 0 || !twin ? r
-                              : step_replica_set(step, twin,
-                                                 record_images(record, !record_is_undo(record)));
+                              : step_replica_set(step, twin, record_images(record, !has_before));
 }
 
-static int step_template(RolloutStep *step, const RolloutView *view, json_object *record) {
+static int step_template(RolloutStep *step, const RolloutView *view, json_object *record,
+                         json_object *images) {
         cleanup(json_object_put_p) json_object *patch = takeover_patch(view->workload, record);
 
-        if (!patch || takeover_add_images(patch, view->workload, record_target(record)) < 0)
+        if (!patch || takeover_add_images(patch, view->workload, images) < 0)
                 return -ENOMEM;
         return step_patch(step, ROLLOUT_PATCH_WORKLOAD, NULL, take_ptr(patch));
+}
+
+static int step_create(RolloutStep *step, json_object *replica_set) {
+        return step_patch(step, ROLLOUT_CREATE_REPLICA_SET, object_name(replica_set), replica_set);
+}
+
+/* Keeps the template before as the revision before: kubectl rollout undo goes there. The Deployment has the new
+ * template first, so that its controller takes the ReplicaSet for an old one from its beginning. */
+static int step_history(RolloutStep *step, const RolloutView *view, json_object *record,
+                        const RolloutLimits *limits, json_object *replica_set) {
+        cleanup(json_object_put_p) json_object *made = NULL;
+        json_object *twin = NULL;
+        int r = 0;
+
+        if (!limits->keeps_no_history && !record_is_undo(record))
+                r = history_make(view, record, /* is_before= */ true, replica_set, &made);
+        if (r < 0 || !made || view_find_revision(view, object_name(made)))
+                return r;
+        r = view_find_twin(view, made, &twin);
+        if (r < 0 || twin)
+                return r;
+        if (!template_has_images(object_template(view->workload), record_target(record)))
+                return step_template(step, view, record, record_target(record));
+        return step_create(step, take_ptr(made));
 }
 
 static int step_gate(RolloutStep *step, const RolloutView *view, json_object *record,
                      json_object *pod) {
         cleanup(json_object_put_p) json_object *patch = identify(pod);
         cleanup(json_object_put_p) json_object *conditions = json_object_new_array();
+        cleanup(json_object_put_p) json_object *images =
+                pod_gate_images(pod, record_target(record));
         json_object *gate = NULL;
-        int r = gate_close(json_get_text(record, "by"), view->now_sec, record_target(record),
-                           &gate);
+        int r = images ? gate_close(json_get_text(record, "by"), view->now_sec, images, &gate)
+                       : -ENOMEM;
 
         if (r >= 0)
                 r = patch_append(conditions, gate);
@@ -165,19 +187,18 @@ static int step_gate(RolloutStep *step, const RolloutView *view, json_object *re
 static int step_pod(RolloutStep *step, const RolloutView *view, json_object *record,
                     json_object *pod) {
         cleanup(json_object_put_p) json_object *patch = identify(pod);
-        cleanup(json_object_put_p) json_object *former =
-                pod_make_former(pod, record_target(record));
+        cleanup(json_object_put_p) json_object *former = pod_make_former(view, pod, record);
         json_object *metadata = json_get(patch, "metadata", json_type_object);
         const char *revision = view_target_revision(view, record);
         const char *version = object_text(pod, "metadata.resourceVersion");
+        json_object *annotations = json_object_new_object();
 
-        if (!patch || !former)
+        if (patch_add(metadata, "annotations", annotations) < 0 || !former)
                 return -ENOMEM;
         /* A container that was started since would count as one of the new image. */
         if ((version && patch_add_text(metadata, "resourceVersion", version) < 0) ||
-            patch_add(metadata, "annotations",
-                      patch_wrap(ROLLOUT_POD_ANNOTATION,
-                                 json_object_new_string(json_to_text(former)))) < 0 ||
+            patch_add_text(annotations, ROLLOUT_POD_ANNOTATION, json_to_text(former)) < 0 ||
+            restart_image_note(pod, record_target(record), view->now_sec, annotations) < 0 ||
             (revision &&
              patch_add(metadata, "labels",
                        patch_wrap(REVISION_LABEL, json_object_new_string(revision))) < 0) ||
@@ -189,22 +210,10 @@ static int step_pod(RolloutStep *step, const RolloutView *view, json_object *rec
 
 /* Limits of how many pods change at a time */
 
-int64_t view_desired_pods(const RolloutView *view) {
-        if (view->kind == WORKLOAD_POD)
-                return 1;
-        if (view->kind == WORKLOAD_DAEMON_SET)
-                return object_integer(view->workload, "status.desiredNumberScheduled");
-        return object_integer(view->workload, "spec.replicas");
-}
-
 int view_max_unavailable(const RolloutView *view, const char *asked, int64_t *ret, Error *reterr) {
-        json_object *own = object_at(view->workload,
-                                     view->kind == WORKLOAD_DEPLOYMENT
-                                             ? "spec.strategy.rollingUpdate.maxUnavailable"
-                                             : "spec.updateStrategy.rollingUpdate.maxUnavailable");
-        /* As the kind's own controller does. */
-        ShareRounding rounding =
-                view->kind == WORKLOAD_DEPLOYMENT ? SHARE_ROUNDED_DOWN : SHARE_ROUNDED_UP;
+        const RolloutKind *kind = view_kind(view);
+        json_object *own =
+                kind->max_unavailable ? object_at(view->workload, kind->max_unavailable) : NULL;
         const char *text = asked;
         int64_t number = 1;
         int r = 0;
@@ -212,7 +221,7 @@ int view_max_unavailable(const RolloutView *view, const char *asked, int64_t *re
         if (!text && own)
                 text = json_object_get_string(own);
         if (text)
-                r = share_parse(text, view_desired_pods(view), rounding, &number, reterr);
+                r = share_parse(text, view_desired_pods(view), kind->rounding, &number, reterr);
         if (r < 0)
                 return r;
 
@@ -220,24 +229,26 @@ int view_max_unavailable(const RolloutView *view, const char *asked, int64_t *re
         return 0;
 }
 
-/* It may be updated now, or is being: it counts as unavailable, whatever its status still says. */
-static bool is_in_flight(RolloutPhase phase) {
-        return phase == ROLLOUT_DRAINING || phase == ROLLOUT_UPDATING || phase == ROLLOUT_FAILED;
+/* Budgets */
+
+static bool budget_covers(json_object *budget, json_object *pod) {
+        return selector_matches(object_at(budget, "spec.selector"),
+                                object_at(pod, "metadata.labels"));
 }
 
 /* How many more of its pods may be disrupted. The controller of budgets may not have counted yet what has just
  * become unready: where the budget is about this workload alone, its pods are counted here as well. */
-static int64_t count_allowed(const RolloutView *view, json_object *record, json_object *budget) {
-        json_object *selector = object_at(budget, "spec.selector");
+static int64_t count_allowed(const RolloutView *view, const Census *census, json_object *budget) {
         int64_t allowed = object_integer(budget, "status.disruptionsAllowed");
         int64_t spare = -object_integer(budget, "status.desiredHealthy");
 
-        json_object_object_foreach(view->pods, name, pod) {
-                (void) name;
-                if (!pod_is_ready(pod) || object_is_deleted(pod) ||
-                    !selector_matches(selector, object_at(pod, "metadata.labels")))
+        for (size_t i = 0; i < census->n_pods; i++) {
+                const PodState *state = &census->pods[i];
+
+                if (!pod_is_ready(state->pod) || object_is_deleted(state->pod) ||
+                    !budget_covers(budget, state->pod))
                         continue;
-                if (is_in_flight(rollout_phase(view, record, pod)))
+                if (pod_state_is_in_flight(state))
                         allowed--;
                 else
                         spare++;
@@ -247,213 +258,232 @@ static int64_t count_allowed(const RolloutView *view, json_object *record, json_
         return spare < allowed ? spare : allowed;
 }
 
-int rollout_check_budgets(const RolloutView *view, json_object *record, Error *reterr) {
-        json_object_object_foreach(view->pods, pod_name, pod) {
-                (void) pod_name;
-                if (!pod_is_ready(pod) || rollout_phase(view, record, pod) != ROLLOUT_OLD)
-                        continue;
-                json_object_object_foreach(view->budgets, name, budget) {
-                        int64_t n_pods = object_integer(budget, "status.expectedPods");
-
-                        if (n_pods > 0 && object_is_observed(budget) &&
-                            object_integer(budget, "status.desiredHealthy") >= n_pods &&
-                            selector_matches(object_at(budget, "spec.selector"),
-                                             object_at(pod, "metadata.labels")))
-                                return error_set(
-                                        reterr, ERROR_CONFLICT,
-                                        "the PodDisruptionBudget \"%s\" never lets a pod "
-                                        "go: it wants %lld of %lld healthy",
-                                        name,
-                                        (long long) object_integer(budget, "status.desiredHealthy"),
-                                        (long long) n_pods);
-                }
-        }
-        return 0;
-}
-
 /* The budget that does not let another pod go; NULL: none. */
-static const char *find_budget(const RolloutView *view, json_object *record, json_object *pod) {
+static const char *find_budget(const RolloutView *view, const Census *census, json_object *pod) {
         json_object_object_foreach(view->budgets, name, budget) {
-                if (selector_matches(object_at(budget, "spec.selector"),
-                                     object_at(pod, "metadata.labels")) &&
-                    count_allowed(view, record, budget) <= 0)
+                if (budget_covers(budget, pod) && count_allowed(view, census, budget) <= 0)
                         return name;
         }
         return NULL;
 }
 
-/* The highest ordinal first, as a StatefulSet's controller does; else those that are not ready anyway. */
-static bool is_before(const RolloutView *view, json_object *a, json_object *b) {
-        if (view->kind == WORKLOAD_STATEFUL_SET)
-                return pod_ordinal(a) > pod_ordinal(b);
-        return !view_pod_is_available(view, a) && view_pod_is_available(view, b);
-}
+static int check_budgets(const RolloutView *view, json_object *pod, Error *reterr) {
+        json_object_object_foreach(view->budgets, name, budget) {
+                int64_t n_pods = object_integer(budget, "status.expectedPods");
+                int64_t n_healthy = object_integer(budget, "status.desiredHealthy");
 
-typedef struct Census {
-        json_object *failed; /* the first pod of this phase; NULL: none */
-        json_object *next;
-        json_object *next_well; /* next pod among those that are available */
-        json_object *next_ill;  /* next pod among those that are not */
-        json_object *spoiled;   /* it failed, but was not ready before either */
-        json_object *awaited;
-        json_object *draining; /* pod whose grace period is over */
-        json_object *unavailable;
-        json_object *turned; /* pod whose gate is closed for other images than it has */
-        int64_t n_pods;
-        int64_t n_unavailable;
-        int64_t n_in_flight;
-        int64_t n_updated;
-        int64_t n_old;
-        int64_t n_given_up;
-        int64_t n_revised; /* pods that name the revision of the template */
-} Census;
-
-static bool is_drained(const RolloutView *view, const RolloutLimits *limits, json_object *pod) {
-        int64_t closed_sec = pod_gate_closed_sec(pod);
-
-        return !pod_is_ready(pod) && view->now_sec >= closed_sec + limits->grace_sec;
-}
-
-static void count_pod(const RolloutView *view, json_object *record, const RolloutLimits *limits,
-                      json_object *pod, Census *census) {
-        RolloutPhase phase = rollout_phase(view, record, pod);
-        bool is_given_up = rollout_is_given_up(view, record, pod);
-        bool is_available = view_pod_is_available(view, pod);
-        json_object **candidate;
-
-        if (object_is_deleted(pod) || !view_has_pod(view, record, pod))
-                return;
-
-        census->n_pods++;
-        census->n_given_up += is_given_up;
-        census->n_in_flight += is_in_flight(phase) && !is_given_up;
-        census->n_updated += phase == ROLLOUT_UPDATED;
-        if (!is_given_up && (is_in_flight(phase) || !is_available)) {
-                census->n_unavailable++;
-                census->unavailable = pod;
+                if (n_pods > 0 && object_is_observed(budget) && n_healthy >= n_pods &&
+                    budget_covers(budget, pod))
+                        return error_set(reterr, ERROR_CONFLICT,
+                                         "the PodDisruptionBudget \"%s\" never lets a pod go: it "
+                                         "wants %lld of %lld healthy; change it, or run more pods",
+                                         name, (long long) n_healthy, (long long) n_pods);
         }
-        census->n_revised += text_equal(object_revision(pod), view_revision(view));
-        switch (phase) {
+        return 0;
+}
+
+int rollout_check_budgets(const RolloutView *view, const Census *census, Error *reterr) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < census->n_pods; i++)
+                if (census->pods[i].phase == ROLLOUT_OLD && pod_is_ready(census->pods[i].pod))
+                        r = check_budgets(view, census->pods[i].pod, reterr);
+        return r;
+}
+
+/* The choice of the next pod */
+
+/* A turn of the plan, and the pods that it may be about. NULL: there is none. */
+typedef struct Turn {
+        const RolloutView *view;
+        json_object *record;
+        const RolloutLimits *limits;
+        const Census *census;
+        json_object *source;  /* makes the pods, where the update writes its template by itself */
+        bool needs_proof;     /* no pod runs the images yet that it should get */
+        const PodState *next; /* the next pod in the order of the kind */
+        const PodState *next_well; /* among those that are available */
+        const PodState *next_ill;  /* among those that are not */
+        const PodState *draining;  /* the grace period of this pod is over */
+        const PodState *awaited;
+        const PodState *unavailable;
+        const PodState *failed;
+        const PodState *spoiled; /* it failed, but was not ready before either */
+        const PodState *turned;  /* the gate of this pod is closed for other images than it has */
+} Turn;
+
+/* The highest ordinal first, as a StatefulSet's controller does; else those that are not ready anyway. */
+static const PodState *first_of(const Turn *turn, const PodState *a, const PodState *b) {
+        if (!a)
+                return b;
+        if (view_kind(turn->view)->has_ordinals)
+                return pod_ordinal(b->pod) > pod_ordinal(a->pod) ? b : a;
+        return !b->is_available && a->is_available ? b : a;
+}
+
+static bool is_drained(const Turn *turn, json_object *pod) {
+        return !pod_is_ready(pod) &&
+               turn->view->now_sec >= pod_gate_closed_sec(pod) + turn->limits->grace_sec;
+}
+
+static void choose(Turn *turn, const PodState *state) {
+        const PodState **next = state->is_available ? &turn->next_well : &turn->next_ill;
+
+        if (state->is_member && !state->is_given_up &&
+            (pod_state_is_in_flight(state) || !state->is_available))
+                turn->unavailable = state;
+        switch (state->phase) {
         case ROLLOUT_OLD:
-                census->n_old++;
-                if (!census->next || is_before(view, pod, census->next))
-                        census->next = pod;
-                candidate = is_available ? &census->next_well : &census->next_ill;
-                if (!*candidate || is_before(view, pod, *candidate))
-                        *candidate = pod;
+                turn->next = first_of(turn, turn->next, state);
+                *next = first_of(turn, *next, state);
                 break;
         case ROLLOUT_DRAINING:
-                census->n_old++;
-                if (is_drained(view, limits, pod))
-                        census->draining = pod;
-                else
-                        census->awaited = pod;
+                *(is_drained(turn, state->pod) ? &turn->draining : &turn->awaited) = state;
                 break;
         case ROLLOUT_UPDATING:
-                if (!is_given_up)
-                        census->awaited = pod;
-                if (pod_gate_is_closed(pod) && pod_gate_must_close(pod, record_target(record)))
-                        census->turned = pod;
+                if (!state->is_given_up)
+                        turn->awaited = state;
+                if (pod_gate_is_closed(state->pod) &&
+                    pod_gate_must_close(state->pod, record_target(turn->record)))
+                        turn->turned = state;
                 break;
-        case ROLLOUT_FAILED:
-                if (is_given_up)
-                        census->spoiled = pod;
-                else
-                        census->failed = pod;
-                break;
+        case ROLLOUT_FAILED: *(state->is_given_up ? &turn->spoiled : &turn->failed) = state; break;
         case ROLLOUT_UPDATED:
         case ROLLOUT_LEFT:
         case _ROLLOUT_PHASE_MAX: break;
         }
 }
 
-/* The next pod's turn, if the limits allow it. */
-static int step_next(const RolloutView *view, json_object *record, const RolloutLimits *limits,
-                     const Census *census, json_object *pod, RolloutStep *step, Error *reterr) {
-        const char *budget;
-        int64_t n_missing = view_desired_pods(view) - census->n_pods, n_max;
-        int r = view_max_unavailable(view, limits->max_unavailable, &n_max, reterr);
-
-        if (r < 0)
-                return r;
-        if (view_pod_is_available(view, pod) &&
-            census->n_unavailable + (n_missing > 0 ? n_missing : 0) >= n_max)
-                return rollout_step_set(step, ROLLOUT_WAIT,
-                                        "until %s%s%s is available: --max-unavailable is %lld",
-                                        census->unavailable ? "pod \"" : "a missing pod",
-                                        census->unavailable ? object_name(census->unavailable) : "",
-                                        census->unavailable ? "\"" : "", (long long) n_max);
-        if (pod_is_ready(pod)) {
-                budget = find_budget(view, record, pod);
-                if (budget)
-                        return rollout_step_set(
-                                step, ROLLOUT_WAIT,
-                                "until the PodDisruptionBudget \"%s\" allows another "
-                                "pod",
-                                budget);
-        }
-        if (pod_gate_must_close(pod, record_target(record)))
-                return step_gate(step, view, record, pod);
-        return step_pod(step, view, record, pod);
+static int64_t count_old(const Turn *turn) {
+        return (int64_t) (turn->census->n_by_phase[ROLLOUT_OLD] +
+                          turn->census->n_by_phase[ROLLOUT_DRAINING]);
 }
 
-/* In the order of the kind; but a healthy pod comes first to prove the image, and one that is not ready anyway
- * need not wait for the others. */
-static int step_any_next(const RolloutView *view, json_object *record, const RolloutLimits *limits,
-                         const Census *census, bool is_proof, RolloutStep *step, Error *reterr) {
-        json_object *first = is_proof && census->next_well ? census->next_well : census->next;
-        int r = step_next(view, record, limits, census, first, step, reterr);
-
-        if (r < 0 || step->action != ROLLOUT_WAIT || !census->next_ill)
-                return r;
-        rollout_step_done(step);
-        return step_next(view, record, limits, census, census->next_ill, step, reterr);
-}
-
-static Census take_census(const RolloutView *view, json_object *record,
-                          const RolloutLimits *limits) {
-        Census census = { .n_pods = 0 };
-
-        json_object_object_foreach(view->pods, name, pod) {
-                (void) name;
-                count_pod(view, record, limits, pod, &census);
-        }
-        return census;
+static int64_t count_updated(const Turn *turn) {
+        return (int64_t) turn->census->n_by_phase[ROLLOUT_UPDATED];
 }
 
 /* Until a pod runs the new images, pods that are made anew get the ones before, which are known to work: the
  * template of a ReplicaSet follows the first pod. */
-static bool is_proven(json_object *record, const Census *census) {
-        if (record_is_undo(record) || census->n_updated > 0 || census->n_pods == 0)
+static bool is_proven(const Turn *turn) {
+        const Census *census = turn->census;
+
+        if (record_is_undo(turn->record) || count_updated(turn) > 0 || census->n_members == 0)
                 return true;
         /* There is none that could prove it, and none that has refuted it. */
-        return census->n_given_up == census->n_pods && !census->spoiled;
+        return census->n_given_up == census->n_members && census->n_spoiled == 0;
 }
 
-static int step_pods(const RolloutView *view, json_object *record, const RolloutLimits *limits,
-                     const Census *census, bool one_at_a_time, RolloutStep *step, Error *reterr) {
-        if (census->turned)
-                return step_gate(step, view, record, census->turned);
-        /* Going back is the way out of a failure: pods that failed have the old images already. */
-        if (census->failed && !(record_is_undo(record) && census->n_old > 0))
-                return rollout_step_set_pod(step, ROLLOUT_STOP, view, record, census->failed);
-        if (census->spoiled && !record_is_undo(record) && census->n_updated == 0 &&
-            !census->next_well && census->n_in_flight == 0)
-                return rollout_step_set_pod(step, ROLLOUT_STOP, view, record, census->spoiled);
-        if (census->draining)
-                return step_pod(step, view, record, census->draining);
-        if (census->next && !(one_at_a_time && census->n_in_flight > 0)) {
-                int r = step_any_next(view, record, limits, census, one_at_a_time, step, reterr);
+/* The object whose template the pods are made of, where the update writes it by itself; NULL: none. */
+static json_object *find_source(const RolloutView *view, json_object *record) {
+        if (view_kind(view)->has_replica_sets)
+                return view_base(view, record);
+        return view_template_follows(view) && record_sets_images(record) ? view->workload : NULL;
+}
 
-                if (r < 0 || step->action != ROLLOUT_WAIT || !census->awaited)
+static Turn make_turn(const RolloutView *view, json_object *record, const RolloutLimits *limits,
+                      const Census *census) {
+        Turn turn = { .view = view, .record = record, .limits = limits, .census = census };
+
+        for (size_t i = 0; i < census->n_pods; i++)
+                choose(&turn, &census->pods[i]);
+        turn.source = find_source(view, record);
+        turn.needs_proof =
+                turn.source && !is_proven(&turn) &&
+                !template_has_images(object_template(turn.source), record_target(record));
+        return turn;
+}
+
+/* Some pods wait, or will when they are made anew. */
+static bool is_limited(const Turn *turn) {
+        return record_first(turn->record) > 0 &&
+               (count_old(turn) > 0 || turn->census->n_members < view_desired_pods(turn->view));
+}
+
+/* No further pod for now. Those that were given up have the images as well. */
+static bool has_first(const Turn *turn) {
+        int64_t first = record_first(turn->record);
+
+        return first > 0 &&
+               count_updated(turn) + turn->census->n_in_flight + turn->census->n_given_up >= first;
+}
+
+/* The next pod's turn, if the limits allow it. */
+static int step_next(const Turn *turn, const PodState *state, RolloutStep *step, Error *reterr) {
+        const RolloutView *view = turn->view;
+        const PodState *other = turn->unavailable;
+        /* It serves, if perhaps not yet for minReadySeconds. */
+        bool is_ready = pod_is_ready(state->pod);
+        const char *budget = is_ready ? find_budget(view, turn->census, state->pod) : NULL;
+        int64_t n_missing =
+                view_desired_pods(view) - turn->census->n_members - turn->census->n_stuck;
+        int64_t n_max;
+        int r = view_max_unavailable(view, turn->limits->max_unavailable, &n_max, reterr);
+
+        if (r < 0)
+                return r;
+        if (is_ready && turn->census->n_unavailable + (n_missing > 0 ? n_missing : 0) >= n_max)
+                return rollout_step_set(step, ROLLOUT_WAIT,
+                                        "until %s%s%s is available: --max-unavailable is %lld",
+                                        other ? "pod \"" : "a missing pod",
+                                        other ? object_name(other->pod) : "", other ? "\"" : "",
+                                        (long long) n_max);
+        if (budget)
+                return rollout_step_set(step, ROLLOUT_WAIT,
+                                        "until the PodDisruptionBudget \"%s\" allows another pod",
+                                        budget);
+        return pod_gate_must_close(state->pod, record_target(turn->record))
+                       ? step_gate(step, view, turn->record, state->pod)
+                       : step_pod(step, view, turn->record, state->pod);
+}
+
+/* In the order of the kind; but a healthy pod comes first to prove the image, and one that is not ready anyway
+ * need not wait for the others, unless they are to be among the first. NULL: none is left. */
+static const PodState *find_next(const Turn *turn) {
+        bool is_well = turn->needs_proof || record_first(turn->record) > 0;
+
+        return is_well && turn->next_well ? turn->next_well : turn->next;
+}
+
+static int step_any_next(const Turn *turn, RolloutStep *step, Error *reterr) {
+        int r = step_next(turn, find_next(turn), step, reterr);
+
+        if (r < 0 || step->action != ROLLOUT_WAIT || !turn->next_ill ||
+            (record_first(turn->record) > 0 && turn->next_well))
+                return r;
+        rollout_step_done(step);
+        return step_next(turn, turn->next_ill, step, reterr);
+}
+
+static int step_pods(const Turn *turn, RolloutStep *step, Error *reterr) {
+        const RolloutView *view = turn->view;
+        const Census *census = turn->census;
+        bool is_undo = record_is_undo(turn->record);
+
+        if (turn->turned)
+                return step_gate(step, view, turn->record, turn->turned->pod);
+        /* Going back is the way out of a failure: pods that failed have the old images already. */
+        if (turn->failed && !(is_undo && count_old(turn) > 0))
+                return rollout_step_set_pod(step, ROLLOUT_STOP, turn->failed);
+        if (turn->spoiled && !is_undo && count_updated(turn) == 0 && !turn->next_well &&
+            census->n_in_flight == 0)
+                return rollout_step_set_pod(step, ROLLOUT_STOP, turn->spoiled);
+        if (turn->draining)
+                return step_pod(step, view, turn->record, turn->draining->pod);
+        if (turn->next && !(turn->needs_proof && census->n_in_flight > 0) && !has_first(turn)) {
+                int r = step_any_next(turn, step, reterr);
+
+                if (r < 0 || step->action != ROLLOUT_WAIT || !turn->awaited)
                         return r;
                 rollout_step_done(step);
         }
-        if (census->awaited)
-                return rollout_step_set_pod(step, ROLLOUT_WAIT, view, record, census->awaited);
+        if (turn->awaited)
+                return rollout_step_set_pod(step, ROLLOUT_WAIT, turn->awaited);
         step->action = ROLLOUT_DONE;
         return 0;
 }
+
+/* The end */
 
 static bool are_observed(json_object *objects) {
         json_object_object_foreach(objects, name, object) {
@@ -465,30 +495,15 @@ static bool are_observed(json_object *objects) {
 }
 
 /* The controller has seen all of it, so that it will find nothing to do. */
-static bool is_content(const RolloutView *view, json_object *record, json_object *replica_set,
-                       const Census *census) {
-        cleanup(json_object_put_p) json_object *now = NULL;
-        json_object *workload = view->workload;
-        bool is_same;
+static bool is_content(const RolloutView *view, json_object *record, int64_t n_revised) {
+        const RolloutKind *kind = view_kind(view);
+        json_object *base = view_base(view, record);
 
-        if (view->kind == WORKLOAD_POD)
-                return true;
-        if (!object_is_observed(workload) || (replica_set && !are_observed(view->owned)))
+        if (!view_is_observed(view) ||
+            (kind->has_replica_sets && base && !are_observed(view->owned)))
                 return false;
-        if (view->kind == WORKLOAD_STATEFUL_SET)
-                return object_integer(workload, "status.updatedReplicas") == census->n_revised;
-        if (view->kind == WORKLOAD_DAEMON_SET)
-                /* The status counts no revision of pods on nodes where none should be, such as tainted ones. */
-                return object_integer(workload, "status.updatedNumberScheduled") >=
-                       census->n_revised - object_integer(workload, "status.numberMisscheduled");
-        if (view->kind != WORKLOAD_DEPLOYMENT)
-                return true;
-
-        /* It counts the pods of the ReplicaSet whose template is its own. */
-        now = template_images(object_template(workload), record_target(record));
-        is_same = now && template_has_images(object_template(replica_set), now);
-        return object_integer(workload, "status.updatedReplicas") ==
-               (is_same ? object_integer(replica_set, "status.replicas") : 0);
+        return !kind->has_counted ||
+               kind->has_counted(view->workload, base, record_target(record), n_revised);
 }
 
 static int step_hand_back(RolloutStep *step, const RolloutView *view, json_object *record) {
@@ -500,42 +515,37 @@ static int step_hand_back(RolloutStep *step, const RolloutView *view, json_objec
         if (r < 0)
                 return r;
         step->action = ROLLOUT_HAND_BACK;
-        if (view->kind != WORKLOAD_DEPLOYMENT || !record_sets_images(record) ||
+        if (!view_kind(view)->has_replica_sets || !record_sets_images(record) ||
             template_has_images(template, record_target(record)))
                 return 0;
         return takeover_add_images(step->patch, view->workload, record_target(record));
 }
 
-/* The template has the images as before, or as it will be. */
-static bool has_expected_images(const RolloutView *view, json_object *record) {
-        json_object *template = object_template(view->workload);
-
-        if (!record_sets_images(record))
-                return template_has_images(template, record_images(record, false));
-        return template_has_images(template, record_target(record)) ||
-               (!workload_has_revisions(view->kind) &&
-                template_has_images(template, record_images(record, !record_is_undo(record))));
-}
-
-/* The pods that were given up, by name and reason; NULL: none. */
-static int name_given_up(const RolloutView *view, json_object *record, char **ret) {
+/* The pods that were given up, by name and reason, and those that the budget keeps back; NULL: none. budget: NULL:
+ * there is none. */
+static int name_rest(const Census *census, const char *budget, char **ret) {
         size_t size;
         FILE *stream = open_memstream(ret, &size);
-        int r = 0;
+        int r;
 
         if (!stream)
                 return -ENOMEM;
-        json_object_object_foreach(view->pods, name, pod) {
-                cleanup(free_p) char *reason = NULL;
+        for (size_t i = 0; i < census->n_pods; i++) {
+                const PodState *state = &census->pods[i];
+                bool is_kept = budget && state->phase == ROLLOUT_OLD;
 
-                if (r < 0 || !rollout_is_given_up(view, record, pod))
+                if (!is_kept && !state->is_given_up)
                         continue;
-                r = rollout_explain(view, record, pod, &reason);
-                (void) fprintf(stream, "%spod \"%s\"%s%s", ftell(stream) > 0 ? "; " : "", name,
-                               reason ? ": " : "", reason ? reason : "");
+                (void) fprintf(stream, "%spod \"%s\"%s", ftell(stream) > 0 ? "; " : "",
+                               object_name(state->pod), is_kept || state->reason ? ": " : "");
+                if (is_kept)
+                        (void) fprintf(stream,
+                                       "the PodDisruptionBudget \"%s\" lets no further pod go",
+                                       budget);
+                else
+                        (void) fprintf(stream, "%s", state->reason ?: "");
         }
-        if (fclose(stream) != 0)
-                r = -ENOMEM;
+        r = fclose(stream) == 0 ? 0 : -ENOMEM;
         if (r < 0 || size == 0) {
                 free(*ret);
                 *ret = NULL;
@@ -544,15 +554,21 @@ static int name_given_up(const RolloutView *view, json_object *record, char **re
 }
 
 /* Another client has changed what only we should change now. */
-static int check_unchanged(const RolloutView *view, json_object *record, json_object *base,
-                           RolloutStep *step) {
-        json_object *template = object_template(view->workload);
+static int check_unchanged(const RolloutView *view, json_object *record, RolloutStep *step) {
         cleanup(free_p) char *difference = NULL;
+        bool is_changed, is_resumed;
         int r;
 
         if (object_is_deleted(view->workload))
                 return rollout_step_set(step, ROLLOUT_STOP, "it is being deleted");
-        if (!workload_is_held(view->kind, view->workload)) {
+        if (!view_is_held(view)) {
+                r = view_is_resumed(view, record, &is_resumed);
+                if (r < 0)
+                        return r;
+                if (is_resumed)
+                        return rollout_step_set(step, ROLLOUT_STOP,
+                                                "another client has resumed it, and its controller "
+                                                "leaves its pods as they are");
                 r = step_abandon(step, view, record, false);
                 return r < 0 ? r
                              : rollout_step_set(
@@ -560,22 +576,17 @@ static int check_unchanged(const RolloutView *view, json_object *record, json_ob
                                        "another client has let its controller go on, which "
                                        "brings its pods to its template now");
         }
-        if (view->kind == WORKLOAD_POD)
-                return 0;
-        /* Without a history there is nothing to compare with. */
-        if (!base && view->kind != WORKLOAD_DEPLOYMENT)
-                return 0;
-        if (!base) {
+        if (view_kind(view)->has_replica_sets && !view_base(view, record)) {
                 r = step_abandon(step, view, record, true);
                 return r < 0 ? r
-                             : rollout_step_set(step, ROLLOUT_ABANDON, "\"%s\" is gone",
+                             : rollout_step_set(step, ROLLOUT_ABANDON,
+                                                "its ReplicaSet \"%s\" is gone; its controller "
+                                                "makes one of its template now",
                                                 json_get_text(record, "revision"));
         }
-        r = template_compare(object_template(base), template, &difference);
-        if (r < 0)
+        r = view_find_change(view, record, &is_changed, &difference);
+        if (r < 0 || !is_changed)
                 return r;
-        if (!difference && has_expected_images(view, record))
-                return 0;
 
         r = step_abandon(step, view, record, true);
         return r < 0 ? r
@@ -584,14 +595,6 @@ static int check_unchanged(const RolloutView *view, json_object *record, json_ob
                                "another client has changed its template%s%s; its controller "
                                "brings its pods there now",
                                difference ? " in " : "", difference ? difference : "");
-}
-
-static json_object *base_of(const RolloutView *view, json_object *record) {
-        const char *revision = json_get_text(record, "revision");
-
-        if (view->kind == WORKLOAD_REPLICA_SET || view->kind == WORKLOAD_POD)
-                return view->workload;
-        return revision ? view_find_revision(view, revision) : NULL;
 }
 
 /* A ReplicaSet that the controller gave a copy of the record while that was open: kubectl rollout undo would
@@ -608,44 +611,153 @@ static json_object *find_stale_copy(const RolloutView *view) {
         return NULL;
 }
 
-static int step_stale_copy(RolloutStep *step, json_object *replica_set) {
-        cleanup(json_object_put_p) json_object *patch = identify(replica_set);
+int rollout_plan_clean(const RolloutView *view, RolloutStep *ret) {
+        json_object *replica_set = view_kind(view)->has_replica_sets ? find_stale_copy(view) : NULL;
+        cleanup(json_object_put_p) json_object *patch = NULL;
 
+        *ret = ROLLOUT_STEP_INIT;
+        if (!replica_set)
+                return 0;
+        patch = identify(replica_set);
         if (!patch || add_no_record(patch) < 0)
                 return -ENOMEM;
-        return step_patch(step, ROLLOUT_PATCH_REPLICA_SET, object_name(replica_set),
+        return step_patch(ret, ROLLOUT_PATCH_REPLICA_SET, object_name(replica_set),
                           take_ptr(patch));
 }
 
-static int step_after_end(const RolloutView *view, json_object *record, RolloutStep *step) {
-        json_object *base = base_of(view, record), *stale;
-        Census census = { .n_pods = 0 };
+static int step_after_end(const RolloutView *view, json_object *record, const Census *census,
+                          RolloutStep *step) {
+        int r;
 
-        json_object_object_foreach(view->pods, name, pod) {
-                (void) name;
-                census.n_revised += !object_is_deleted(pod) && view_has_pod(view, record, pod) &&
-                                    text_equal(object_revision(pod), view_revision(view));
-        }
-        if (!is_content(view, record, view->kind == WORKLOAD_DEPLOYMENT ? base : NULL, &census))
+        if (!is_content(view, record, census->n_revised))
                 return rollout_step_set(step, ROLLOUT_WAIT, AWAITED_CONTROLLER);
-        stale = view->kind == WORKLOAD_DEPLOYMENT ? find_stale_copy(view) : NULL;
-        if (stale)
-                return step_stale_copy(step, stale);
-        step->action = ROLLOUT_DONE;
+        r = rollout_plan_clean(view, step);
+        if (r >= 0 && step->action == ROLLOUT_WAIT)
+                step->action = ROLLOUT_DONE;
+        return r;
+}
+
+/* This run has just seen a pod become ready: the controller of budgets may not have counted it yet. */
+static bool has_fresh_pod(const RolloutView *view) {
+        json_object_object_foreach(view->pods, name, pod) {
+                json_object *noted = json_get(view->noted, name, json_type_object);
+
+                (void) pod;
+                if (json_is(noted, "phase", rollout_phase_to_string(ROLLOUT_UPDATED)) &&
+                    view->now_sec - json_get_integer(noted, "since") < BUDGET_COUNTED_SEC)
+                        return true;
+        }
+        return false;
+}
+
+/* The budget that keeps the other pods back only because of pods that were given up, which will not return by
+ * this update; NULL: none. */
+static const char *find_spent_budget(const Turn *turn) {
+        const RolloutView *view = turn->view;
+        const Census *census = turn->census;
+        const char *name;
+        json_object *budget;
+
+        if (census->n_given_up == 0 || census->n_unavailable > 0 || !turn->next_well ||
+            census->n_members < view_desired_pods(view) || record_first(turn->record) > 0 ||
+            has_fresh_pod(view))
+                return NULL;
+        name = find_budget(view, census, turn->next_well->pod);
+        budget = name ? json_object_object_get(view->budgets, name) : NULL;
+        for (size_t i = 0; budget && i < census->n_pods; i++)
+                if (census->pods[i].is_given_up && budget_covers(budget, census->pods[i].pod))
+                        return name;
+
+        return NULL;
+}
+
+/* No pod has to be changed any more, or the budget allows none. budget: its name, or NULL. */
+static int step_end(const Turn *turn, json_object *replica_set, const char *budget,
+                    RolloutStep *ret) {
+        int r;
+
+        if (is_limited(turn)) {
+                ret->action = ROLLOUT_PAUSE;
+                return name_rest(turn->census, NULL, &ret->message);
+        }
+        *ret = ROLLOUT_STEP_INIT;
+        if (replica_set) {
+                r = step_history(ret, turn->view, turn->record, turn->limits, replica_set);
+                if (r < 0 || ret->action != ROLLOUT_WAIT)
+                        return r;
+        }
+        if (!is_content(turn->view, turn->record, turn->census->n_revised))
+                return rollout_step_set(ret, ROLLOUT_WAIT,
+                                        "for its controller to count the updated pods in its "
+                                        "status: does kube-controller-manager run?");
+        r = step_hand_back(ret, turn->view, turn->record);
+        return r < 0 ? r : name_rest(turn->census, budget, &ret->message);
+}
+
+/* The images are not proven, and the budget lets no pod go that could prove them. */
+static int step_release(const Turn *turn, const char *budget, RolloutStep *ret) {
+        cleanup(free_p) char *rest = NULL;
+        int r = rollout_plan_release(turn->view, turn->record, turn->limits, ret);
+
+        if (r >= 0 && ret->action == ROLLOUT_ABANDON)
+                r = name_rest(turn->census, budget, &rest);
+        return r < 0 || !rest ? r : rollout_step_set(ret, ROLLOUT_ABANDON, "handed back: %s", rest);
+}
+
+/* The images that pods which are made anew should get; NULL: as it is. */
+static json_object *source_images(const Turn *turn) {
+        if (is_limited(turn))
+                return record_images(turn->record, true);
+        return is_proven(turn) ? record_target(turn->record) : NULL;
+}
+
+/* The template that new pods are made from comes before the next pod. */
+static int step_source(const Turn *turn, json_object *replica_set, RolloutStep *ret) {
+        const RolloutView *view = turn->view;
+        json_object *record = turn->record, *images = source_images(turn), *source = turn->source;
+        int r = 0;
+
+        if (source && images && !template_has_images(object_template(source), images))
+                return replica_set ? step_replica_set(ret, replica_set, images)
+                                   : step_template(ret, view, record, images);
+        if (replica_set)
+                r = step_twin(ret, view, record, replica_set);
+        if (r < 0 || ret->action != ROLLOUT_WAIT)
+                return r;
+        if (replica_set && !object_is_observed(replica_set))
+                return rollout_step_set(ret, ROLLOUT_WAIT,
+                                        "for the controller of ReplicaSet \"%s\" to see its new "
+                                        "template: does kube-controller-manager run?",
+                                        object_name(replica_set));
+        if (view_kind(view)->names_revisions && record_sets_images(record) &&
+            !template_has_images(object_template(view_newest_revision(view)),
+                                 record_target(record)))
+                return rollout_step_set(ret, ROLLOUT_WAIT,
+                                        "for its controller to make a ControllerRevision of its "
+                                        "new template: does kube-controller-manager run?");
         return 0;
 }
 
+static int step_open(const Turn *turn, RolloutStep *ret, Error *reterr) {
+        json_object *replica_set = view_replica_set(turn->view, turn->record);
+        const char *budget;
+        int r = step_source(turn, replica_set, ret);
+
+        if (r < 0 || ret->action != ROLLOUT_WAIT || ret->message)
+                return r;
+        r = step_pods(turn, ret, reterr);
+        budget = r >= 0 && ret->action == ROLLOUT_WAIT ? find_spent_budget(turn) : NULL;
+        if (budget)
+                rollout_step_done(ret);
+        else if (r < 0 || ret->action != ROLLOUT_DONE)
+                return r;
+        return turn->needs_proof && budget ? step_release(turn, budget, ret)
+                                           : step_end(turn, replica_set, budget, ret);
+}
+
 int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimits *limits,
-                 RolloutStep *ret, Error *reterr) {
-        json_object *base = base_of(view, record);
-        json_object *replica_set = view->kind == WORKLOAD_DEPLOYMENT ? base : NULL;
-        json_object *source = replica_set ? replica_set
-                              : view->kind == WORKLOAD_REPLICA_SET && record_sets_images(record)
-                                      ? view->workload
-                                      : NULL;
-        bool is_old =
-                source && !template_has_images(object_template(source), record_target(record));
-        Census census;
+                 const Census *census, RolloutStep *ret, Error *reterr) {
+        Turn turn = make_turn(view, record, limits, census);
         int r;
 
         *ret = ROLLOUT_STEP_INIT;
@@ -655,49 +767,20 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
                         "another run has left it to its controller, which brings its "
                         "pods to its template now");
         if (!rollout_record_is_open(record))
-                return step_after_end(view, record, ret);
-        r = check_unchanged(view, record, base, ret);
+                return step_after_end(view, record, census, ret);
+        r = check_unchanged(view, record, ret);
         if (r < 0 || ret->action != ROLLOUT_WAIT)
                 return r;
-        if (view->kind != WORKLOAD_POD && !object_is_observed(view->workload))
+        if (!view_is_observed(view))
                 return rollout_step_set(ret, ROLLOUT_WAIT, AWAITED_CONTROLLER);
-        census = take_census(view, record, limits);
-        if (is_old && is_proven(record, &census))
-                return replica_set ? step_replica_set(ret, replica_set, record_target(record))
-                                   : step_template(ret, view, record);
-        if (replica_set) {
-                r = step_twin(ret, view, record, replica_set);
-                if (r < 0 || ret->action != ROLLOUT_WAIT)
-                        return r;
-        }
-        if (replica_set && !object_is_observed(replica_set))
-                return rollout_step_set(ret, ROLLOUT_WAIT,
-                                        "for the controller of ReplicaSet \"%s\" to see its new "
-                                        "template: does kube-controller-manager run?",
-                                        object_name(replica_set));
-        if (view->kind == WORKLOAD_DAEMON_SET && record_sets_images(record) &&
-            !template_has_images(object_template(view_newest_revision(view)),
-                                 record_target(record)))
-                return rollout_step_set(ret, ROLLOUT_WAIT,
-                                        "for its controller to make a ControllerRevision of its "
-                                        "new template: does kube-controller-manager run?");
-
-        r = step_pods(view, record, limits, &census, /* one_at_a_time= */ is_old, ret, reterr);
-        if (r < 0 || ret->action != ROLLOUT_DONE)
-                return r;
-        if (!is_content(view, record, replica_set, &census))
-                return rollout_step_set(ret, ROLLOUT_WAIT,
-                                        "for its controller to count the updated pods in its "
-                                        "status: does kube-controller-manager run?");
-        r = step_hand_back(ret, view, record);
-        return r < 0 ? r : name_given_up(view, record, &ret->message);
+        return step_open(&turn, ret, reterr);
 }
 
 int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep *ret) {
         int r;
 
         *ret = ROLLOUT_STEP_INIT;
-        r = step_abandon(ret, view, record, workload_is_held(view->kind, view->workload));
+        r = step_abandon(ret, view, record, view_is_held(view));
         return r < 0 ? r
                      : rollout_step_set(
                                ret, ROLLOUT_ABANDON,
@@ -709,20 +792,30 @@ int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep 
 static int add_source_images(RolloutStep *step, const RolloutView *view, json_object *record,
                              json_object *replica_set) {
         cleanup(json_object_put_p) json_object *images = NULL;
+        json_object *template = object_template(view->workload);
 
         if (!replica_set || !record_sets_images(record) ||
-            !template_has_images(object_template(view->workload), record_images(record, true)))
+            (!template_has_images(template, record_images(record, true)) &&
+             !(record_is_undo(record) &&
+               template_has_images(template, record_images(record, false)))))
                 return 0;
         images = template_images(object_template(replica_set), record_target(record));
         return images ? takeover_add_images(step->patch, view->workload, images) : -ENOMEM;
 }
 
-int rollout_plan_release(const RolloutView *view, json_object *record, RolloutStep *ret) {
-        json_object *replica_set = view->kind == WORKLOAD_DEPLOYMENT ? base_of(view, record) : NULL;
-        bool is_held = workload_is_held(view->kind, view->workload);
+int rollout_plan_release(const RolloutView *view, json_object *record, const RolloutLimits *limits,
+                         RolloutStep *ret) {
+        json_object *replica_set = view_replica_set(view, record);
+        bool is_held = view_is_held(view);
+        cleanup(rollout_step_done) RolloutStep unchanged = ROLLOUT_STEP_INIT;
         int r = 0;
 
         *ret = ROLLOUT_STEP_INIT;
+        if (is_held && view_kind(view)->has_revisions) {
+                r = check_unchanged(view, record, ret);
+                if (r < 0 || ret->action != ROLLOUT_WAIT)
+                        return r;
+        }
         if (replica_set && is_held) {
                 r = step_twin(ret, view, record, replica_set);
                 if (r < 0 || ret->action != ROLLOUT_WAIT)
@@ -730,38 +823,47 @@ int rollout_plan_release(const RolloutView *view, json_object *record, RolloutSt
                 if (!object_is_observed(view->workload) || !are_observed(view->owned))
                         return rollout_step_set(ret, ROLLOUT_WAIT,
                                                 "for the controllers to see the last change");
+                r = check_unchanged(view, record, &unchanged);
+                if (r >= 0 && unchanged.action == ROLLOUT_WAIT)
+                        r = step_history(ret, view, record, limits, replica_set);
+                if (r < 0 || ret->action != ROLLOUT_WAIT)
+                        return r;
         }
         r = step_abandon(ret, view, record, is_held);
         return r < 0 || !is_held ? r : add_source_images(ret, view, record, replica_set);
 }
 
-int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret) {
-        json_object *base = base_of(view, record);
-        RolloutStep steps[] = { ROLLOUT_STEP_INIT, ROLLOUT_STEP_INIT, ROLLOUT_STEP_INIT,
-                                ROLLOUT_STEP_INIT };
-        unsigned n_steps = 0;
+/* None is created where an older ReplicaSet has the template after: it will get the one before. */
+static int rehearse_history(const RolloutView *view, json_object *record, RolloutStep *ret) {
+        json_object *replica_set = view_replica_set(view, record), *twin = NULL;
+        cleanup(json_object_put_p) json_object *after = NULL;
+        cleanup(json_object_put_p) json_object *before = NULL;
         int r = 0;
 
-        if (record_sets_images(record) &&
-            (view->kind == WORKLOAD_DEPLOYMENT || view->kind == WORKLOAD_REPLICA_SET))
-                r = step_template(&steps[n_steps++], view, record);
-        if (r >= 0 && view->kind == WORKLOAD_DEPLOYMENT && base)
-                r = step_replica_set(&steps[n_steps++], base, record_target(record));
-        json_object_object_foreach(view->pods, name, pod) {
-                (void) name;
-                if (r < 0 || rollout_phase(view, record, pod) != ROLLOUT_OLD)
-                        continue;
-                if (pod_gate_must_close(pod, record_target(record)))
-                        r = step_gate(&steps[n_steps++], view, record, pod);
-                if (r >= 0)
-                        r = step_pod(&steps[n_steps++], view, record, pod);
-                break;
-        }
-        *ret = (RolloutStep){ .action = ROLLOUT_DONE };
-        for (unsigned i = 0; i < n_steps; i++)
-                if (r >= 0 && i == n)
-                        *ret = steps[i];
-                else
-                        rollout_step_done(&steps[i]);
-        return r;
+        if (replica_set)
+                r = history_make(view, record, /* is_before= */ false, replica_set, &after);
+        if (r >= 0 && after)
+                r = view_find_twin(view, after, &twin);
+        if (r >= 0 && after && !twin)
+                r = history_make(view, record, /* is_before= */ true, replica_set, &before);
+        return r < 0 || !before ? r : step_create(ret, take_ptr(before));
+}
+
+int rollout_rehearse(const RolloutView *view, json_object *record, const RolloutLimits *limits,
+                     const Census *census, RolloutAction action, RolloutStep *ret) {
+        Turn turn = make_turn(view, record, limits, census);
+        const PodState *next = find_next(&turn);
+        json_object *replica_set = view_replica_set(view, record), *images = record_target(record);
+
+        *ret = ROLLOUT_STEP_INIT;
+        if (action == ROLLOUT_PATCH_WORKLOAD && record_sets_images(record) &&
+            view_template_follows(view))
+                return step_template(ret, view, record, images);
+        if (action == ROLLOUT_PATCH_REPLICA_SET && replica_set)
+                return step_replica_set(ret, replica_set, images);
+        if (action == ROLLOUT_CREATE_REPLICA_SET)
+                return rehearse_history(view, record, ret);
+        if (action == ROLLOUT_CLOSE_GATE && next && pod_gate_must_close(next->pod, images))
+                return step_gate(ret, view, record, next->pod);
+        return action == ROLLOUT_PATCH_POD && next ? step_pod(ret, view, record, next->pod) : 0;
 }

@@ -17,21 +17,24 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/error.h"
-#include "agent/kubectl/rollout-pod-plan.h"
+#include "agent/kubectl/rollout-census.h"
 #include "agent/kubectl/takeover-plan.h"
 
 typedef struct RolloutLimits {
         const char *
                 max_unavailable; /* "1", "25%"; NULL: as the workload's own strategy has it, or 1 */
         int64_t grace_sec;       /* between the gate and the update */
+        bool keeps_no_history;   /* the template before cannot be kept for kubectl rollout undo */
 } RolloutLimits;
 
 typedef enum RolloutAction {
-        ROLLOUT_WAIT,              /* for `message` */
-        ROLLOUT_PATCH_WORKLOAD,    /* the template of the workload */
-        ROLLOUT_PATCH_REPLICA_SET, /* the template its pods come from */
-        ROLLOUT_CLOSE_GATE,        /* the pod's gate, by its status */
+        ROLLOUT_WAIT,               /* for `message` */
+        ROLLOUT_PATCH_WORKLOAD,     /* the template of the workload */
+        ROLLOUT_PATCH_REPLICA_SET,  /* the template its pods come from */
+        ROLLOUT_CREATE_REPLICA_SET, /* the template before, for kubectl rollout undo */
+        ROLLOUT_CLOSE_GATE,         /* the pod's gate, by its status */
         ROLLOUT_PATCH_POD,
+        ROLLOUT_PAUSE, /* the first pods are updated, but for those in `message`; the others wait */
         ROLLOUT_HAND_BACK, /* to the controller: all is done, but for the pods in `message` */
         ROLLOUT_ABANDON,   /* the same, but it is not, because of `message` */
         ROLLOUT_STOP,      /* nothing is written any more, because of `message` */
@@ -41,29 +44,34 @@ typedef enum RolloutAction {
 
 typedef struct RolloutStep {
         RolloutAction action;
-        const char *name;   /* name of the pod or ReplicaSet; borrowed from the view */
-        json_object *patch; /* a strategic merge patch; owned */
+        const char *
+                name; /* name of the pod or ReplicaSet that it is about; of the view or the patch */
+        json_object *patch; /* a strategic merge patch, or what is created; owned */
         char *message;      /* owned */
 } RolloutStep;
 
 #define ROLLOUT_STEP_INIT ((RolloutStep){ .action = ROLLOUT_WAIT })
 
-/* How many pods it should have, and how many may be unavailable: as asked, as its own strategy has it, or 1. */
-int64_t view_desired_pods(const RolloutView *view);
+/* How many pods may be unavailable: as asked, as its own strategy has it, or 1. */
 int view_max_unavailable(const RolloutView *view, const char *asked, int64_t *ret, Error *reterr);
 
 /* Refuses an update that a PodDisruptionBudget never allows, as far as that is known beforehand. */
-int rollout_check_budgets(const RolloutView *view, json_object *record, Error *reterr);
+int rollout_check_budgets(const RolloutView *view, const Census *census, Error *reterr);
+/* The census is of this view and record. */
 int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimits *limits,
-                 RolloutStep *ret, Error *reterr);
+                 const Census *census, RolloutStep *ret, Error *reterr);
 /* The same when another client has removed the record, which is known from before: what it holds is given back,
  * since nothing else would any more. */
 int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep *ret);
 /* Hands the workload back in the middle of an update, as it is: of a Deployment no pod is replaced. */
-int rollout_plan_release(const RolloutView *view, json_object *record, RolloutStep *ret);
-/* The n-th of the writes that an update with this record will need, to be checked by the server beforehand;
- * ROLLOUT_DONE: there are no more. */
-int rollout_rehearse(const RolloutView *view, json_object *record, unsigned n, RolloutStep *ret);
+int rollout_plan_release(const RolloutView *view, json_object *record, const RolloutLimits *limits,
+                         RolloutStep *ret);
+/* Removes a copy of an open record from a ReplicaSet once the record itself is closed; ROLLOUT_WAIT: there is none. */
+int rollout_plan_clean(const RolloutView *view, RolloutStep *ret);
+/* The first write of this action that an update with this record will need, to be checked by the server beforehand;
+ * ROLLOUT_WAIT: it needs none. */
+int rollout_rehearse(const RolloutView *view, json_object *record, const RolloutLimits *limits,
+                     const Census *census, RolloutAction action, RolloutStep *ret);
 
 /* Refuses an answer to a patch whose images are not those of the patch: admission has changed them. */
 int rollout_check_answer(json_object *patch, json_object *answer, Error *reterr);
@@ -74,6 +82,5 @@ int rollout_step_key(const RolloutStep *step, json_object *record, char **ret);
 int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format, ...)
         __attribute__((format(printf, 3, 4)));
 /* The same for or because of a pod. */
-int rollout_step_set_pod(RolloutStep *step, RolloutAction action, const RolloutView *view,
-                         json_object *record, json_object *pod);
+int rollout_step_set_pod(RolloutStep *step, RolloutAction action, const PodState *state);
 void rollout_step_done(RolloutStep *step);

@@ -24,7 +24,7 @@
 #define KRUISE_STATE "apps.kruise.io/inplace-update-state"
 
 static json_object *condition_of(json_object *pod, const char *type) {
-        return list_find(object_at(pod, "status.conditions"), "type", type);
+        return json_find(object_at(pod, "status.conditions"), "type", type);
 }
 
 static bool is_true(json_object *pod, const char *type) {
@@ -40,7 +40,7 @@ int64_t pod_gate_closed_sec(json_object *pod) {
 }
 
 static bool has_gate(json_object *pod) {
-        return list_find(object_at(pod, "spec.readinessGates"), "conditionType", GATE_CONDITION);
+        return json_find(object_at(pod, "spec.readinessGates"), "conditionType", GATE_CONDITION);
 }
 
 bool pod_gate_is_closed(json_object *pod) {
@@ -49,21 +49,45 @@ bool pod_gate_is_closed(json_object *pod) {
         return json_is(gate, "status", "False") && json_is(gate, "reason", GATE_REASON_UPDATE);
 }
 
+json_object *pod_gate_images(json_object *pod, json_object *images) {
+        cleanup(json_object_put_p) json_object *awaited = json_object_new_object();
+
+        json_object_object_foreach(images, container, image) {
+                if (!template_ends(pod, container) &&
+                    patch_add(awaited, container, json_object_get(image)) < 0)
+                        return NULL;
+        }
+        return take_ptr(awaited);
+}
+
 /* The agent opens it when these images run. */
 static bool gate_is_closed_for(json_object *pod, json_object *images) {
         const char *text = json_get_text(condition_of(pod, GATE_CONDITION), "message");
         cleanup(json_object_put_p) json_object *message = NULL;
+        cleanup(json_object_put_p) json_object *awaited = NULL;
 
         if (!pod_gate_is_closed(pod) || !text || json_parse(text, strlen(text), &message, NULL) < 0)
                 return false;
-        return json_object_equal(json_get(message, "images", json_type_object), images);
+        awaited = pod_gate_images(pod, images);
+        return awaited && json_object_equal(json_get(message, "images", json_type_object), awaited);
+}
+
+/* Another container is awaited than init containers, which do not run again. */
+static bool replaces_containers(json_object *pod, json_object *images) {
+        json_object_object_foreach(images, container, image) {
+                (void) image;
+                if (!template_ends(pod, container))
+                        return true;
+        }
+        return false;
 }
 
 /* A gate that is closed for another reason belongs to another client. */
 bool pod_gate_must_close(json_object *pod, json_object *images) {
         json_object *gate = condition_of(pod, GATE_CONDITION);
 
-        return has_gate(pod) && !gate_is_closed_for(pod, images) &&
+        return has_gate(pod) && replaces_containers(pod, images) &&
+               !gate_is_closed_for(pod, images) &&
                (pod_gate_is_closed(pod) || !json_is(gate, "status", "False"));
 }
 
@@ -86,19 +110,27 @@ bool view_pod_is_available(const RolloutView *view, json_object *pod) {
         return view->now_sec - since_sec > wait_sec;
 }
 
-static json_object *status_of(json_object *pod, const char *container) {
-        json_object *found =
-                list_find(object_at(pod, "status.containerStatuses"), "name", container);
+/* They were open before the pod became unready. Just after they open, its kubelet has to say yet that it is ready. */
+static bool were_gates_open(json_object *pod) {
+        int64_t unready_sec = json_get_time(condition_of(pod, "Ready"), "lastTransitionTime");
+        json_object *gates = object_list(pod, "spec.readinessGates");
 
-        return found ? found
-                     : list_find(object_at(pod, "status.initContainerStatuses"), "name", container);
+        for (size_t i = 0; gates && i < json_object_array_length(gates); i++) {
+                const char *type =
+                        json_get_text(json_object_array_get_idx(gates, i), "conditionType");
+                int64_t open_sec =
+                        type ? json_get_time(condition_of(pod, type), "lastTransitionTime") : 0;
+
+                if (open_sec == 0 || open_sec >= unready_sec || !is_true(pod, type))
+                        return false;
+        }
+        return true;
 }
 
 /* The kubelet of a lost node does not say any more that its containers are not ready; the control plane says it
  * of the pod. */
 static bool is_lost(json_object *pod) {
-        return !object_at(pod, "spec.readinessGates") && !pod_is_ready(pod) &&
-               is_true(pod, "ContainersReady");
+        return !pod_is_ready(pod) && is_true(pod, "ContainersReady") && were_gates_open(pod);
 }
 
 static bool is_unready(json_object *pod) {
@@ -107,26 +139,58 @@ static bool is_unready(json_object *pod) {
 }
 
 static const char *id_of(json_object *pod, const char *container) {
-        const char *id = json_get_text(status_of(pod, container), "containerID");
+        const char *id = json_get_text(container_status(pod, container), "containerID");
 
         return id ? id : "";
 }
 
-/* {container: {"image", "id"}}: what ran in the pod before it was updated; NULL: it was not. */
+/* {container: {"image", "id", "since", "unready", "silent"}}: what ran in the pod before it was updated, since when that
+ * update is open, and whether the pod was out of service before, or silent; NULL: it was not updated. */
 static json_object *read_former(json_object *pod) {
         json_object *annotations = object_at(pod, "metadata.annotations");
         const char *text = annotations ? json_get_text(annotations, ROLLOUT_POD_ANNOTATION) : NULL;
         json_object *former = NULL;
 
-        if (!text || json_parse(text, strlen(text), &former, NULL) < 0)
-                return NULL;
-        return former;
+        if (text && json_parse(text, strlen(text), &former, NULL) >= 0 &&
+            json_object_is_type(former, json_type_object))
+                return former;
+
+        json_object_put(former);
+        return NULL;
 }
 
-static bool says_unready(json_object *former) {
-        if (!former)
+/* A pod of an update, and what it should become. */
+typedef struct Subject {
+        const RolloutView *view;
+        json_object *pod;
+        json_object *images;  /* images that it should have */
+        json_object *former;  /* see read_former(); owned */
+        json_object *noted;   /* see RolloutView */
+        const char *since;    /* the record's */
+        const char *revision; /* which it should name; NULL: none */
+} Subject;
+
+static Subject subject_make(const RolloutView *view, json_object *record, json_object *pod) {
+        return (Subject){
+                .view = view,
+                .pod = pod,
+                .images = record_target(record),
+                .since = json_get_text(record, "since"),
+                .former = read_former(pod),
+                .noted = json_get(view->noted, object_name(pod), json_type_object),
+                .revision = view_target_revision(view, record),
+        };
+}
+
+static void subject_done(Subject *subject) {
+        json_object_put(subject->former);
+}
+
+/* A pod that was not ready when it got the images says little about them, whether it runs them or not. */
+static bool was_unready(const Subject *subject) {
+        if (!subject->former)
                 return false;
-        json_object_object_foreach(former, container, entry) {
+        json_object_object_foreach(subject->former, container, entry) {
                 (void) container;
                 if (json_object_get_boolean(object_at(entry, "unready")))
                         return true;
@@ -134,24 +198,30 @@ static bool says_unready(json_object *former) {
         return false;
 }
 
-bool pod_was_unready(json_object *pod) {
-        cleanup(json_object_put_p) json_object *former = read_former(pod);
-
-        return says_unready(former);
+/* A run before has found it, in this update: since one before, the node may have come back. */
+static bool was_silent(const Subject *subject) {
+        if (!subject->former)
+                return false;
+        json_object_object_foreach(subject->former, container, entry) {
+                (void) container;
+                if (json_object_get_boolean(object_at(entry, "silent")) &&
+                    text_equal(json_get_text(entry, "since"), subject->since))
+                        return true;
+        }
+        return false;
 }
 
 /* The container was started for this image. Where that follows from its ID alone, the kubelet has to have
  * seen the pod as it is; one that says so has a status.observedGeneration. */
-static bool runs_image(json_object *pod, json_object *former, const char *container,
-                       const char *image) {
-        json_object *entry = json_get(former, container, json_type_object);
-        json_object *status = status_of(pod, container);
+static bool runs_image(const Subject *subject, const char *container, const char *image) {
+        json_object *entry = json_get(subject->former, container, json_type_object);
 
-        if (!object_at(status, "state.running"))
+        if (template_ends(subject->pod, container))
+                return true;
+        if (!object_at(container_status(subject->pod, container), "state.running"))
                 return false;
-        if (entry && text_equal(json_get_text(entry, "id"), id_of(pod, container)))
-                return json_is(entry, "image", image);
-        return true;
+        return !json_is(entry, "id", id_of(subject->pod, container)) ||
+               json_is(entry, "image", image);
 }
 
 int64_t pod_restarts(json_object *pod, json_object *containers) {
@@ -159,46 +229,60 @@ int64_t pod_restarts(json_object *pod, json_object *containers) {
 
         json_object_object_foreach(containers, container, image) {
                 (void) image;
-                sum += json_get_integer(status_of(pod, container), "restartCount");
+                sum += json_get_integer(container_status(pod, container), "restartCount");
         }
         return sum;
 }
 
-static json_object *noted_of(const RolloutView *view, json_object *pod) {
-        return view->noted ? json_get(view->noted, object_name(pod), json_type_object) : NULL;
-}
-
 /* For how long this run has seen it being updated. */
-static int64_t updating_sec(const RolloutView *view, json_object *pod) {
-        json_object *noted = noted_of(view, pod);
-
-        return json_is(noted, "phase", rollout_phase_to_string(ROLLOUT_UPDATING))
-                       ? view->now_sec - json_get_integer(noted, "since")
+static int64_t updating_sec(const Subject *subject) {
+        return json_is(subject->noted, "phase", rollout_phase_to_string(ROLLOUT_UPDATING))
+                       ? subject->view->now_sec - json_get_integer(subject->noted, "since")
                        : 0;
 }
 
-/* Since this program saw it updated: its new containers do not keep running. */
-static bool has_restarted(const RolloutView *view, json_object *pod, json_object *images) {
-        json_object *noted = noted_of(view, pod);
+/* The closed gate hides that the node is lost; but a kubelet would have ended the old container long ago. */
+static bool is_silent(const Subject *subject) {
+        json_object *pod = subject->pod;
+        int64_t patience_sec =
+                GIVE_UP_SEC + object_integer(pod, "spec.terminationGracePeriodSeconds");
+        bool is_noted =
+                json_object_get_boolean(object_at(subject->noted, "silent")) || was_silent(subject);
 
-        return json_object_object_get_ex(noted, "restarts", NULL) &&
-               pod_restarts(pod, images) > json_get_integer(noted, "restarts");
+        if (!subject->former || !pod_gate_is_closed(pod) ||
+            (!is_noted && updating_sec(subject) <= patience_sec))
+                return false;
+        json_object_object_foreach(subject->former, container, entry) {
+                /* On the way back, the pod has the image of the old container again. */
+                if (object_at(container_status(pod, container), "state.running") &&
+                    json_is(entry, "id", id_of(pod, container)) &&
+                    (is_noted || !json_is(entry, "image", template_image(pod, container))))
+                        return true;
+        }
+        return false;
 }
 
-static bool is_verified(const RolloutView *view, json_object *pod, json_object *former,
-                        json_object *images) {
-        json_object *verified = condition_of(pod, POD_VERIFIED_CONDITION);
+/* Since this program saw it updated: its new containers do not keep running. */
+static bool has_restarted(const Subject *subject) {
+        return json_object_object_get_ex(subject->noted, "restarts", NULL) &&
+               pod_restarts(subject->pod, subject->images) >
+                       json_get_integer(subject->noted, "restarts");
+}
+
+static bool is_verified(const Subject *subject) {
+        json_object *verified = condition_of(subject->pod, POD_VERIFIED_CONDITION);
 
         /* The kubelet may not have seen yet that the gate is closed. */
-        if (pod_gate_is_closed(pod))
+        if (pod_gate_is_closed(subject->pod))
                 return false;
-        if (object_at(pod, "status.observedGeneration") && !object_is_observed(pod))
+        if (object_at(subject->pod, "status.observedGeneration") &&
+            !object_is_observed(subject->pod))
                 return false;
-        json_object_object_foreach(images, container, image) {
-                if (!runs_image(pod, former, container, json_object_get_string(image)))
+        json_object_object_foreach(subject->images, container, image) {
+                if (!runs_image(subject, container, json_object_get_string(image)))
                         return false;
         }
-        return view_pod_is_available(view, pod) &&
+        return view_pod_is_available(subject->view, subject->pod) &&
                (!verified || json_is(verified, "status", "True"));
 }
 
@@ -232,7 +316,7 @@ static bool ran_before_update(json_object *pod, const char *container) {
         json_object *annotations = object_at(pod, "metadata.annotations");
         const char *text = annotations ? json_get_text(annotations, KRUISE_STATE) : NULL;
         const char *started =
-                object_text(status_of(pod, container), "lastState.terminated.startedAt");
+                object_text(container_status(pod, container), "lastState.terminated.startedAt");
         cleanup(json_object_put_p) json_object *state = NULL;
         const char *changed;
 
@@ -242,25 +326,25 @@ static bool ran_before_update(json_object *pod, const char *container) {
         return changed && strcmp(started, changed) <= 0;
 }
 
-/* It may wait for a database: the kubelet's first pause is not the end, nor is one that this program has found. */
-static bool keeps_crashing(const RolloutView *view, json_object *pod, json_object *images) {
-        json_object *noted = noted_of(view, pod);
-
-        return !json_object_object_get_ex(noted, "first", NULL) ||
-               pod_restarts(pod, images) - json_get_integer(noted, "first") >= CRASHES_MAX;
+/* It may wait for a database: the kubelet's first pause is not the end, nor is one that this run has found. */
+static bool keeps_crashing(const Subject *subject) {
+        if (!json_object_object_get_ex(subject->noted, "first", NULL))
+                return !subject->view->noted;
+        return pod_restarts(subject->pod, subject->images) -
+                       json_get_integer(subject->noted, "first") >=
+               CRASHES_MAX;
 }
 
 /* This container will not start by itself. A status that is about the image before does not count. */
-static bool has_failed(const RolloutView *view, json_object *pod, json_object *former,
-                       json_object *images, const char *container, const char *image) {
+static bool has_failed(const Subject *subject, const char *container, const char *image) {
         static const char *const of_image[] = { "ImagePullBackOff", "InvalidImageName",
                                                 "ErrImageNeverPull", "RegistryUnavailable" };
         static const char *const of_creation[] = { "SignatureValidationFailed", "ImageInspectError",
                                                    "CreateContainerConfigError",
                                                    "CreateContainerError", "RunContainerError" };
-        static const char *const of_container[] = { "CrashLoopBackOff" };
-        json_object *entry = json_get(former, container, json_type_object);
-        json_object *waiting = object_at(status_of(pod, container), "state.waiting");
+        json_object *entry = json_get(subject->former, container, json_type_object),
+                    *pod = subject->pod;
+        json_object *waiting = object_at(container_status(pod, container), "state.waiting");
         const char *reason = json_get_text(waiting, "reason");
         const char *message = json_get_text(waiting, "message");
         bool is_same = entry ? text_equal(json_get_text(entry, "id"), id_of(pod, container))
@@ -271,18 +355,19 @@ static bool has_failed(const RolloutView *view, json_object *pod, json_object *f
         if (is_any_of(reason, of_creation, sizeof(of_creation) / sizeof(of_creation[0])))
                 return object_at(pod, "status.observedGeneration") ? object_is_observed(pod)
                                                                    : !is_same;
-        return !is_same && is_any_of(reason, of_container, 1) && keeps_crashing(view, pod, images);
+        return !is_same && text_equal(reason, "CrashLoopBackOff") && keeps_crashing(subject);
 }
 
 /* The kubelet is about to start it for the first time, and has not tried for long. */
-static bool is_starting(const RolloutView *view, json_object *pod, const char *container) {
+static bool is_starting(const Subject *subject, const char *container) {
+        json_object *pod = subject->pod;
         int64_t seen_sec =
                 json_get_time(object_at(pod, "status"), "startTime"); /* by the kubelet */
         int64_t since_sec =
                 seen_sec ?: json_get_time(object_at(pod, "metadata"), "creationTimestamp");
-        const char *reason = object_text(status_of(pod, container), "state.waiting.reason");
+        const char *reason = object_text(container_status(pod, container), "state.waiting.reason");
 
-        if (since_sec > 0 && view->now_sec - since_sec > GIVE_UP_SEC)
+        if (since_sec > 0 && subject->view->now_sec - since_sec > GIVE_UP_SEC)
                 return false;
         return object_text(pod, "spec.nodeName") && !*id_of(pod, container) &&
                (!reason || text_equal(reason, "ContainerCreating") ||
@@ -291,96 +376,72 @@ static bool is_starting(const RolloutView *view, json_object *pod, const char *c
 
 /* The kubelet has acted on what the pod asked for before, so that what runs next is known to be for the next
  * image; or it will not. */
-static bool is_settled(const RolloutView *view, json_object *pod, json_object *former,
-                       json_object *images) {
-        bool is_hopeless = is_unready(pod) && (is_lost(pod) || says_unready(former));
+static bool is_settled(const Subject *subject) {
+        json_object *pod = subject->pod;
+        bool is_hopeless =
+                is_silent(subject) || (is_unready(pod) && (is_lost(pod) || was_unready(subject)));
 
-        json_object_object_foreach(images, container, image) {
-                json_object *entry = json_get(former, container, json_type_object);
+        json_object_object_foreach(subject->images, container, image) {
+                json_object *entry = json_get(subject->former, container, json_type_object);
                 const char *now = template_image(pod, container);
 
                 (void) image;
-                if (is_starting(view, pod, container))
+                if (is_starting(subject, container))
                         return false;
                 if (entry && now && !is_hopeless && !json_is(entry, "image", now) &&
                     json_is(entry, "id", id_of(pod, container)) &&
-                    !has_failed(view, pod, former, images, container, now))
+                    !has_failed(subject, container, now))
                         return false;
         }
         return true;
 }
 
-static bool has_target(const RolloutView *view, json_object *record, json_object *pod) {
-        const char *revision = view_target_revision(view, record);
-
-        return template_has_images(pod, record_target(record)) &&
-               (!revision || text_equal(object_revision(pod), revision));
+static bool has_target(const Subject *subject) {
+        return template_has_images(subject->pod, subject->images) &&
+               (!subject->revision || text_equal(object_revision(subject->pod), subject->revision));
 }
 
 /* The first container that has failed; NULL: none. */
-static const char *find_failed(const RolloutView *view, json_object *pod, json_object *former,
-                               json_object *images) {
-        json_object_object_foreach(images, container, image) {
-                if (has_failed(view, pod, former, images, container, json_object_get_string(image)))
+static const char *find_failed(const Subject *subject) {
+        json_object_object_foreach(subject->images, container, image) {
+                if (has_failed(subject, container, json_object_get_string(image)))
                         return container;
         }
         return NULL;
 }
 
-RolloutPhase rollout_phase(const RolloutView *view, json_object *record, json_object *pod) {
-        cleanup(json_object_put_p) json_object *former = read_former(pod);
-        json_object *images = record_target(record);
+/* The phase of a pod that the update is about. */
+static RolloutPhase find_phase(const Subject *subject) {
+        json_object *pod = subject->pod;
 
-        if (object_is_deleted(pod) || !view_has_pod(view, record, pod) ||
-            (view->kind == WORKLOAD_STATEFUL_SET &&
-             pod_ordinal(pod) < view_partition(view, record)))
-                return ROLLOUT_LEFT;
         if (pod_has_ended(pod))
                 return ROLLOUT_FAILED;
-        if (!has_target(view, record, pod)) {
-                if (!is_settled(view, pod, former, images))
+        if (!has_target(subject)) {
+                if (!is_settled(subject))
                         return ROLLOUT_UPDATING;
-                return gate_is_closed_for(pod, images) ? ROLLOUT_DRAINING : ROLLOUT_OLD;
+                return gate_is_closed_for(pod, subject->images) ? ROLLOUT_DRAINING : ROLLOUT_OLD;
         }
-        if (has_restarted(view, pod, images))
+        if (has_restarted(subject))
                 return ROLLOUT_FAILED;
-        if (is_verified(view, pod, former, images))
+        if (is_verified(subject))
                 return ROLLOUT_UPDATED;
-        if (find_failed(view, pod, former, images))
+        if (find_failed(subject))
                 return ROLLOUT_FAILED;
         /* The controller made it as it is, and it does not wait for us. */
-        if (!former && !pod_gate_is_closed(pod) && !workload_is_of_kruise(view->kind))
+        if (!subject->former && !pod_gate_is_closed(pod) &&
+            !workload_is_of_kruise(subject->view->kind))
                 return ROLLOUT_UPDATED;
         return ROLLOUT_UPDATING;
 }
 
 /* In plain words */
 
-/* As the kubelet writes it: "back-off 2m40s restarting failed container"; 0: it does not say. */
-static int64_t backoff_sec(const char *message) {
-        const char *at = message ? strstr(message, "back-off ") : NULL;
-        int64_t sum = 0;
-
-        for (at = at ? at + strlen("back-off ") : ""; isdigit((unsigned char) *at); at++) {
-                char *end;
-                int64_t number = strtoll(at, &end, 10);
-
-                if (number > 3600)
-                        return 0;
-                sum += *end == 'm' ? 60 * number : number;
-                at = end;
-                if (*at != 'm')
-                        break;
-        }
-        return sum;
-}
-
-static int explain_backoff(const RolloutView *view, json_object *status, const char *container,
+static int explain_backoff(const Subject *subject, json_object *status, const char *container,
                            char **ret) {
         json_object *ended = object_at(status, "lastState.terminated");
-        int64_t whole_sec = backoff_sec(object_text(status, "state.waiting.message"));
+        int64_t whole_sec = container_backoff_sec(status);
         int64_t ended_sec = json_get_time(ended, "finishedAt");
-        int64_t left_sec = ended_sec + whole_sec - view->now_sec;
+        int64_t left_sec = ended_sec + whole_sec - subject->view->now_sec;
 
         if (whole_sec == 0 || ended_sec == 0 || left_sec <= 0)
                 return text_format(ret,
@@ -393,11 +454,11 @@ static int explain_backoff(const RolloutView *view, json_object *status, const c
                            container, (long long) left_sec / 60, (long long) left_sec % 60);
 }
 
-static int explain_old(const RolloutView *view, json_object *pod, char **ret) {
-        json_object *grace = object_at(pod, "spec.terminationGracePeriodSeconds");
+static int explain_old(const Subject *subject, char **ret) {
+        json_object *grace = object_at(subject->pod, "spec.terminationGracePeriodSeconds");
         int64_t grace_sec = grace ? json_object_get_int64(grace) : 30;
-        int64_t left_sec = grace_sec - updating_sec(view, pod);
-        const char *node = object_text(pod, "spec.nodeName");
+        int64_t left_sec = grace_sec - updating_sec(subject);
+        const char *node = object_text(subject->pod, "spec.nodeName");
 
         if (left_sec >= 0)
                 return text_format(ret,
@@ -410,16 +471,18 @@ static int explain_old(const RolloutView *view, json_object *pod, char **ret) {
                            (long long) -left_sec, node ? node : "");
 }
 
-static int explain_container(const RolloutView *view, json_object *pod, json_object *former,
-                             const char *container, char **ret) {
-        json_object *entry = json_get(former, container, json_type_object);
-        json_object *status = status_of(pod, container);
+static int explain_container(const Subject *subject, const char *container, char **ret) {
+        json_object *pod = subject->pod;
+        json_object *entry = json_get(subject->former, container, json_type_object);
+        json_object *status = container_status(pod, container);
         const char *reason = object_text(status, "state.waiting.reason");
         const char *message = object_text(status, "state.waiting.message");
-        const char *ended = object_text(status, "state.terminated.reason");
+        const char *ended = template_ends(pod, container)
+                                    ? NULL
+                                    : object_text(status, "state.terminated.reason");
 
         if (text_equal(reason, "CrashLoopBackOff"))
-                return explain_backoff(view, status, container, ret);
+                return explain_backoff(subject, status, container, ret);
         if (text_equal(reason, "ContainerCreating"))
                 return text_format(ret, "container %s is being created", container);
         if (text_equal(reason, "PodInitializing"))
@@ -432,12 +495,12 @@ static int explain_container(const RolloutView *view, json_object *pod, json_obj
                                    container, ended);
         if (entry && json_is(entry, "id", id_of(pod, container)) &&
             !json_is(entry, "image", template_image(pod, container)))
-                return explain_old(view, pod, ret);
+                return explain_old(subject, ret);
         return 0;
 }
 
-static int explain_wait(const RolloutView *view, json_object *pod, json_object *images,
-                        json_object *former, char **ret) {
+static int explain_wait(const Subject *subject, char **ret) {
+        json_object *pod = subject->pod;
         json_object *scheduled = condition_of(pod, "PodScheduled");
         json_object *ready = condition_of(pod, "Ready");
         const char *node = object_text(pod, "spec.nodeName");
@@ -446,18 +509,18 @@ static int explain_wait(const RolloutView *view, json_object *pod, json_object *
         if (json_is(scheduled, "status", "False"))
                 return text_format(ret, "it has no node: %s",
                                    json_get_text(scheduled, "message") ?: "unschedulable");
-        if (is_lost(pod))
+        if (is_lost(pod) || is_silent(subject))
                 return text_format(ret, "its node \"%s\" does not answer", node ? node : "");
-        json_object_object_foreach(images, container, image) {
-                int r;
+        json_object_object_foreach(subject->images, container, image) {
+                int r = explain_container(subject, container, ret);
 
                 (void) image;
-                r = explain_container(view, pod, former, container, ret);
                 if (r < 0 || *ret)
                         return r;
         }
         if (pod_gate_is_closed(pod))
-                return text_format(ret, "the agent of node \"%s\" opens its readiness gate",
+                return text_format(ret,
+                                   "the agent on node \"%s\" has not opened its readiness gate",
                                    node ? node : "");
         if (!pod_is_ready(pod))
                 return text_format(ret, "it is not ready%s%s", message ? ": " : "",
@@ -466,14 +529,14 @@ static int explain_wait(const RolloutView *view, json_object *pod, json_object *
                 return text_format(ret,
                                    "the agent of node \"%s\" has not verified yet what runs in it",
                                    node ? node : "");
-        return view_pod_is_available(view, pod)
+        return view_pod_is_available(subject->view, pod)
                        ? 0
                        : text_format(ret, "it is ready, but not yet for minReadySeconds");
 }
 
 /* How its container has ended; the kubelet's own sentence says only that it waits. */
 static int explain_crash(json_object *pod, const char *container, const char *image, char **ret) {
-        json_object *status = status_of(pod, container);
+        json_object *status = container_status(pod, container);
         json_object *ended = object_at(status, "lastState.terminated");
         const char *message = json_get_filled(ended, "message");
         const char *reason = json_get_text(ended, "reason");
@@ -494,34 +557,28 @@ static int explain_crash(json_object *pod, const char *container, const char *im
                            container);
 }
 
-static int explain_failure(const RolloutView *view, json_object *pod, json_object *images,
-                           json_object *former, char **ret) {
-        const char *container = find_failed(view, pod, former, images);
-        const char *image = container ? json_get_text(images, container) : NULL;
-        json_object *waiting;
-        const char *reason, *message;
+static int explain_failure(const Subject *subject, char **ret) {
+        json_object *pod = subject->pod, *waiting;
+        const char *container = find_failed(subject), *reason, *message;
 
         if (pod_has_ended(pod))
                 return text_format(ret, "it has ended, and its containers are not started again");
         if (!container)
                 return text_format(ret, "a container has restarted since the update: see kubectl "
                                         "logs --previous");
-        waiting = object_at(status_of(pod, container), "state.waiting");
+        waiting = object_at(container_status(pod, container), "state.waiting");
         reason = json_get_text(waiting, "reason");
         message = json_get_filled(waiting, "message");
         if (text_equal(reason, "CrashLoopBackOff"))
-                return explain_crash(pod, container, image, ret);
+                return explain_crash(pod, container, json_get_text(subject->images, container),
+                                     ret);
         return text_format(ret, "container %s: %s", container, message ? message : reason);
 }
 
-int rollout_explain(const RolloutView *view, json_object *record, json_object *pod, char **ret) {
-        cleanup(json_object_put_p) json_object *former = read_former(pod);
-        json_object *images = record_target(record);
-
-        *ret = NULL;
-        switch (rollout_phase(view, record, pod)) {
-        case ROLLOUT_FAILED: return explain_failure(view, pod, images, former, ret);
-        case ROLLOUT_UPDATING: return explain_wait(view, pod, images, former, ret);
+static int explain(const Subject *subject, RolloutPhase phase, char **ret) {
+        switch (phase) {
+        case ROLLOUT_FAILED: return explain_failure(subject, ret);
+        case ROLLOUT_UPDATING: return explain_wait(subject, ret);
         case ROLLOUT_DRAINING: return text_format(ret, "it is being taken out of service");
         case ROLLOUT_LEFT:
         case ROLLOUT_OLD:
@@ -531,25 +588,69 @@ int rollout_explain(const RolloutView *view, json_object *record, json_object *p
         return 0;
 }
 
-bool rollout_is_given_up(const RolloutView *view, json_object *record, json_object *pod) {
-        RolloutPhase phase = rollout_phase(view, record, pod);
+static bool is_given_up(const Subject *subject, RolloutPhase phase) {
+        json_object *pod = subject->pod;
         int64_t patience_sec = GIVE_UP_SEC +
                                object_integer(pod, "spec.terminationGracePeriodSeconds") +
-                               object_integer(view->workload, "spec.minReadySeconds");
+                               object_integer(subject->view->workload, "spec.minReadySeconds");
 
-        if (!is_lost(pod) && !pod_was_unready(pod))
+        if (is_silent(subject))
+                return phase == ROLLOUT_UPDATING && has_target(subject);
+        if (!is_lost(pod) && !was_unready(subject))
                 return false;
         if (phase == ROLLOUT_FAILED)
                 return true;
-        json_object_object_foreach(record_target(record), container, image) {
+        json_object_object_foreach(subject->images, container, image) {
                 (void) image;
                 /* The kubelet is there, and will try again. */
-                if (text_equal(object_text(status_of(pod, container), "state.waiting.reason"),
+                if (text_equal(object_text(container_status(pod, container),
+                                           "state.waiting.reason"),
                                "CrashLoopBackOff"))
                         patience_sec += BACKOFF_MAX_SEC;
         }
-        return phase == ROLLOUT_UPDATING && has_target(view, record, pod) &&
-               updating_sec(view, pod) > patience_sec;
+        return phase == ROLLOUT_UPDATING && has_target(subject) &&
+               updating_sec(subject) > patience_sec;
+}
+
+/* A StatefulSet's or DaemonSet's controller makes none in its place before its kubelet has ended it. */
+static bool is_stuck(const RolloutView *view, json_object *record, json_object *pod) {
+        int64_t deleted_sec = json_get_time(object_at(pod, "metadata"), "deletionTimestamp");
+
+        return view_kind(view)->has_revisions && deleted_sec > 0 &&
+               view->now_sec - deleted_sec > GIVE_UP_SEC && view_has_pod(view, record, pod);
+}
+
+int pod_state_read(const RolloutView *view, json_object *record, json_object *pod, PodState *ret) {
+        cleanup(subject_done) Subject subject = subject_make(view, record, pod);
+
+        *ret = (PodState){ .pod = json_object_get(pod),
+                           .phase = ROLLOUT_LEFT,
+                           .is_member =
+                                   !object_is_deleted(pod) && view_has_pod(view, record, pod) };
+        if (!ret->is_member && is_stuck(view, record, pod)) {
+                ret->is_given_up = true;
+                return text_format(&ret->reason,
+                                   "it is deleted, and its node \"%s\" does not end it",
+                                   object_text(pod, "spec.nodeName") ?: "");
+        }
+        if (!ret->is_member)
+                return 0;
+        ret->is_available = view_pod_is_available(view, pod);
+        if (pod_ordinal(pod) >= view_partition(view, record))
+                ret->phase = find_phase(&subject);
+        ret->is_silent = is_silent(&subject);
+        ret->is_given_up = is_given_up(&subject, ret->phase);
+        return explain(&subject, ret->phase, &ret->reason);
+}
+
+void pod_state_done(PodState *state) {
+        json_object_put(state->pod);
+        free(state->reason);
+}
+
+bool pod_state_is_in_flight(const PodState *state) {
+        return state->phase == ROLLOUT_DRAINING || state->phase == ROLLOUT_UPDATING ||
+               state->phase == ROLLOUT_FAILED;
 }
 
 const char *rollout_phase_to_string(RolloutPhase phase) {
@@ -562,24 +663,51 @@ const char *rollout_phase_to_string(RolloutPhase phase) {
         return names[phase];
 }
 
+/* The open update has changed the pod already, or an update before whose image has not been started. */
+static bool is_touched(const Subject *subject) {
+        json_object *pod = subject->pod;
+
+        if (!subject->former)
+                return false;
+        json_object_object_foreach(subject->former, container, entry) {
+                const char *image = json_get_text(entry, "image");
+                bool is_old = json_is(entry, "id", id_of(pod, container)) &&
+                              !text_equal(image, template_image(pod, container));
+
+                if (is_old || (subject->since && json_is(entry, "since", subject->since)))
+                        return true;
+        }
+        return false;
+}
+
+/* A pod that an image of this program has made unready was not so before; the way back waits for no unready pod. */
+static bool counts_as_unready(const Subject *subject, json_object *record) {
+        return is_unready(subject->pod) &&
+               (record_is_undo(record) || was_unready(subject) || !is_touched(subject));
+}
+
 /* Notes the containers that run now, so that the new ones can be distinguished from them. */
-json_object *pod_make_former(json_object *pod, json_object *images) {
-        cleanup(json_object_put_p) json_object *before = read_former(pod);
+json_object *pod_make_former(const RolloutView *view, json_object *pod, json_object *record) {
+        cleanup(subject_done) Subject subject = subject_make(view, record, pod);
         cleanup(json_object_put_p) json_object *former = json_object_new_object();
 
-        json_object_object_foreach(images, container, image) {
-                json_object *known = json_get(before, container, json_type_object);
+        json_object_object_foreach(subject.images, container, image) {
+                json_object *known = json_get(subject.former, container, json_type_object);
                 cleanup(json_object_put_p) json_object *entry = json_object_new_object();
                 const char *now = template_image(pod, container);
 
                 (void) image;
+                if (template_ends(pod, container))
+                        continue;
                 /* It was updated, and the container has not been replaced since. */
                 if (known && text_equal(json_get_text(known, "id"), id_of(pod, container)))
                         now = json_get_text(known, "image");
-                if (!entry || patch_add_text(entry, "image", now ? now : "") < 0 ||
+                if (patch_add_text(entry, "image", now ? now : "") < 0 ||
                     patch_add_text(entry, "id", id_of(pod, container)) < 0 ||
-                    (is_unready(pod) &&
-                     patch_add(entry, "unready", json_object_new_boolean(true)) < 0) ||
+                    (subject.since && patch_add_text(entry, "since", subject.since) < 0) ||
+                    (counts_as_unready(&subject, record) &&
+                     patch_add_bool(entry, "unready", true) < 0) ||
+                    (is_silent(&subject) && patch_add_bool(entry, "silent", true) < 0) ||
                     patch_add(former, container, take_ptr(entry)) < 0)
                         return NULL;
         }

@@ -15,9 +15,6 @@
 
 #include "agent/kubectl/takeover-plan.h"
 
-/* An annotation of a pod: {container: {"image", "id"}} at the time of the patch. */
-#define ROLLOUT_POD_ANNOTATION "inplaced.io/updated-containers"
-
 typedef enum RolloutPhase {
         ROLLOUT_LEFT,     /* it is deleted, another's, or below the partition */
         ROLLOUT_OLD,      /* waits for its turn */
@@ -28,14 +25,23 @@ typedef enum RolloutPhase {
         _ROLLOUT_PHASE_MAX,
 } RolloutPhase;
 
-RolloutPhase rollout_phase(const RolloutView *view, json_object *record, json_object *pod);
-/* Why a pod has failed, or what is awaited of it, for people; NULL: nothing. The caller owns *ret. */
-int rollout_explain(const RolloutView *view, json_object *record, json_object *pod, char **ret);
-/* It was out of service before, or its node is lost, and it has not run the images for so long that it
- * need not any more: the end does not wait for it. */
-bool rollout_is_given_up(const RolloutView *view, json_object *record, json_object *pod);
-/* It was not ready when it got the images: whether it runs them or not, that says little about them. */
-bool pod_was_unready(json_object *pod);
+typedef struct PodState {
+        json_object *pod; /* owned: the view may have a newer one by now */
+        RolloutPhase phase;
+        char *reason;   /* why it has failed, or what is awaited of it, for people; NULL: nothing */
+        bool is_member; /* the workload has it, also below the partition */
+        bool is_available; /* see view_pod_is_available() */
+        /* The closed gate hides that the node is lost; but a kubelet would have ended the old container long ago. */
+        bool is_silent;
+        /* It was out of service before, or its node is lost, and it has not run the images for so long that it
+         * need not any more: the end does not wait for it. Nor does it for one that is deleted and does not end. */
+        bool is_given_up;
+} PodState;
+
+int pod_state_read(const RolloutView *view, json_object *record, json_object *pod, PodState *ret);
+void pod_state_done(PodState *state);
+/* It may be updated now, or is being: it counts as unavailable, whatever its status still says. */
+bool pod_state_is_in_flight(const PodState *state);
 const char *rollout_phase_to_string(RolloutPhase phase);
 
 bool pod_is_ready(json_object *pod);
@@ -49,6 +55,8 @@ int64_t pod_restarts(json_object *pod, json_object *containers);
 bool pod_gate_is_closed(json_object *pod);
 bool pod_gate_must_close(json_object *pod, json_object *images);
 int64_t pod_gate_closed_sec(json_object *pod);
+/* The images of these for whose containers it is closed: not of init containers that have ended. NULL: no memory. */
+json_object *pod_gate_images(json_object *pod, json_object *images);
 
 /* The annotation for the next patch. NULL: no memory. */
-json_object *pod_make_former(json_object *pod, json_object *images);
+json_object *pod_make_former(const RolloutView *view, json_object *pod, json_object *record);

@@ -7,84 +7,50 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/ctl/terminal.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-#include "agent/kubectl/agents.h"
 #include "agent/kubectl/preload.h"
 #include "agent/kubectl/rights.h"
-#include "agent/kubectl/rollout-pod-plan.h"
-
-/* Copies: while requests are answered, the view is brought up to date. */
-typedef struct Texts {
-        char **items;
-        size_t n;
-} Texts;
-
-static void texts_done(Texts *texts) {
-        for (size_t i = 0; i < texts->n; i++)
-                free(texts->items[i]);
-        free(texts->items);
-}
-
-static bool texts_has(const Texts *texts, const char *text) {
-        for (size_t i = 0; i < texts->n; i++)
-                if (strcmp(texts->items[i], text) == 0)
-                        return true;
-
-        return false;
-}
-
-static int texts_add(Texts *texts, const char *text) {
-        char **items;
-
-        if (texts_has(texts, text))
-                return 0;
-        items = reallocarray(texts->items, texts->n + 1, sizeof(*items));
-        if (!items)
-                return -ENOMEM;
-        texts->items = items;
-        items[texts->n] = strdup(text);
-        return items[texts->n] ? (texts->n++, 0) : -ENOMEM;
-}
+#include "agent/view/terminal.h"
 
 /* Nodes of pods that will be updated. */
-static int find_nodes(const RolloutWatch *watch, json_object *record, Texts *ret) {
-        json_object_object_foreach(watch->view.pods, name, pod) {
-                const char *node = object_text(pod, "spec.nodeName");
+static int find_nodes(const Census *census, json_object *ret) {
+        for (size_t i = 0; i < census->n_pods; i++) {
+                const char *node = object_text(census->pods[i].pod, "spec.nodeName");
 
-                (void) name;
-                if (node && rollout_phase(&watch->view, record, pod) == ROLLOUT_OLD &&
-                    texts_add(ret, node) < 0)
+                if (node && census->pods[i].phase == ROLLOUT_OLD && patch_add_null(ret, node) < 0)
                         return -ENOMEM;
         }
         return 0;
 }
 
+/* Copies, {name: null}: while requests are answered, the view is brought up to date. */
 typedef struct Places {
-        Texts nodes;      /* nodes of pods */
-        Texts registered; /* nodes among them that have a NodeImage */
+        json_object *nodes;      /* nodes of pods */
+        json_object *registered; /* nodes among them that have a NodeImage */
 } Places;
 
 static void places_done(Places *places) {
-        texts_done(&places->nodes);
-        texts_done(&places->registered);
+        json_object_put(places->nodes);
+        json_object_put(places->registered);
 }
 
 static int on_node_image(json_object *node_image, void *userdata) {
         const char *name = object_name(node_image);
-        Places *places = userdata;
+        const Places *places = userdata;
 
-        return texts_has(&places->nodes, name) ? texts_add(&places->registered, name) : 0;
+        return json_object_object_get_ex(places->nodes, name, NULL)
+                       ? patch_add_null(places->registered, name)
+                       : 0;
 }
 
 /* The right to update one workload need not include the right to make nodes pull. */
 static int check_rights(Session *session, Error *reterr) {
-        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         cleanup(rights_missing_done) RightsMissing missing = { .text = NULL };
         cleanup(rights_done) Rights rights = { .answers = NULL };
         const char *jobs;
-        int r = session_find_version(session, PRELOAD_GROUP, versions, "imagepulljobs", &jobs,
-                                     reterr);
+        int r = session_find_kruise(session, "imagepulljobs", &jobs, reterr);
 
         if (r >= 0)
                 r = rights_init(session, &rights);
@@ -96,25 +62,29 @@ static int check_rights(Session *session, Error *reterr) {
                        : error_set(reterr, ERROR_DENIED, "this user lacks %s", missing.text);
 }
 
-static int find_places(const RolloutWatch *watch, json_object *record, bool is_required,
+static int find_places(const RolloutWatch *watch, const Census *census, bool is_required,
                        Places *ret, Error *reterr) {
         KubePath path = { .group = PRELOAD_GROUP, .resource = "nodeimages" };
-        int r = agents_find_version(watch->session, &path.version, reterr);
+        int r = session_find_kruise(watch->session, path.resource, &path.version, reterr);
 
         if (r >= 0)
-                r = find_nodes(watch, record, &ret->nodes);
-        if (r >= 0 && path.version && ret->nodes.n > 0)
-                r = check_rights(watch->session, reterr);
-        if (r >= 0 && path.version && ret->nodes.n > 0)
-                r = session_list_metadata(watch->session, &path, on_node_image, ret, reterr);
+                r = find_nodes(census, ret->nodes);
+        if (r >= 0 && path.version && json_object_object_length(ret->nodes) > 0)
+                r = check_rights(watch->session, reterr)
+                            ?: session_list_metadata(watch->session, &path, on_node_image, ret,
+                                                     reterr);
         if (r < 0 || !is_required)
                 return r;
 
-        for (size_t i = 0; i < ret->nodes.n; i++)
-                if (!texts_has(&ret->registered, ret->nodes.items[i]))
-                        return error_set(reterr, ERROR_NOT_FOUND,
-                                         "no agent pulls images on node %s: it has no NodeImage",
-                                         ret->nodes.items[i]);
+        json_object_object_foreach(ret->nodes, name, none) {
+                (void) none;
+                if (!json_object_object_get_ex(ret->registered, name, NULL))
+                        return error_set(
+                                reterr, ERROR_NOT_FOUND,
+                                "no agent pulls images on node %s: it has no NodeImage; without "
+                                "--require-preload the update begins nevertheless",
+                                name);
+        }
         return 0;
 }
 
@@ -142,33 +112,43 @@ static int judge(const PreloadResult *result, bool is_required, Error *reterr) {
 }
 
 /* Has the images pulled before the first container ends. */
-static int preload_on(const RolloutWatch *watch, json_object *record, const Texts *nodes,
+static int preload_on(const RolloutWatch *watch, json_object *record, json_object *nodes,
                       bool is_required, bool is_shown, Error *reterr) {
         json_object *secrets =
                 object_at(object_template(watch->view.workload), "spec.imagePullSecrets");
-        cleanup(texts_done) Texts images = { .n = 0 };
-        cleanup(texts_done) Texts names = { .n = 0 };
+        cleanup(json_object_put_p) json_object *images = json_object_new_object();
+        cleanup(json_object_put_p) json_object *names = json_object_new_object();
         cleanup(preload_result_done) PreloadResult result = { .n_nodes = 0 };
-        int r = 0;
+        cleanup(free_p) const char **texts = NULL;
+        size_t n = 0;
+        int r;
+
+        if (!images || !names)
+                return -ENOMEM;
 
         json_object_object_foreach(record_images(record, false), container, image) {
                 (void) container;
-                if (texts_add(&images, json_object_get_string(image)) < 0)
+                if (patch_add_null(images, json_object_get_string(image)) < 0)
                         return -ENOMEM;
         }
         for (size_t i = 0; secrets && i < json_object_array_length(secrets); i++) {
                 const char *name = json_get_filled(json_object_array_get_idx(secrets, i), "name");
 
-                if (name && texts_add(&names, name) < 0)
+                if (name && patch_add_null(names, name) < 0)
                         return -ENOMEM;
         }
+        texts = calloc((size_t) json_object_object_length(images) + 1, sizeof(*texts));
+        if (!texts)
+                return -ENOMEM;
+        json_object_object_foreach(images, text, none) {
+                (void) none;
+                texts[n++] = text;
+        }
         r = preload_run(watch->session,
-                        &(PreloadRequest){ .images = (const char *const *) images.items,
-                                           .n_images = images.n,
-                                           .nodes = (const char *const *) nodes->items,
-                                           .n_nodes = nodes->n,
-                                           .secrets = (const char *const *) names.items,
-                                           .n_secrets = names.n,
+                        &(PreloadRequest){ .images = texts,
+                                           .n_images = n,
+                                           .nodes = nodes,
+                                           .secrets = names,
                                            .is_shown = is_shown },
                         &result, reterr);
         if (session_is_ended(watch->session))
@@ -176,15 +156,18 @@ static int preload_on(const RolloutWatch *watch, json_object *record, const Text
         return r < 0 ? r : judge(&result, is_required, reterr);
 }
 
-int rollout_preload(const RolloutWatch *watch, json_object *record, bool is_required, bool is_shown,
-                    bool *ret_is_done, Error *reterr) {
-        cleanup(places_done) Places places = { .nodes = { .n = 0 } };
+int rollout_preload(const RolloutWatch *watch, json_object *record, const Census *census,
+                    bool is_required, bool is_shown, bool *ret_is_done, Error *reterr) {
+        cleanup(places_done) Places places = { .nodes = json_object_new_object(),
+                                               .registered = json_object_new_object() };
         cleanup(error_done) Error error = ERROR_INIT;
-        int r = find_places(watch, record, is_required, &places, &error);
+        int r = places.nodes && places.registered
+                        ? find_places(watch, census, is_required, &places, &error)
+                        : -ENOMEM;
 
-        *ret_is_done = r >= 0 && places.registered.n > 0;
+        *ret_is_done = r >= 0 && json_object_object_length(places.registered) > 0;
         if (*ret_is_done)
-                r = preload_on(watch, record, &places.registered, is_required, is_shown, &error);
+                r = preload_on(watch, record, places.registered, is_required, is_shown, &error);
         if (r >= 0 || error.kind == ERROR_NONE)
                 return r;
         if (error.kind != ERROR_DENIED || is_required)

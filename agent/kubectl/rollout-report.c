@@ -4,24 +4,25 @@
 
 #include <json-c/json.h>
 
-#include "agent/ctl/view.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-#include "agent/kubectl/rollout-pod-plan.h"
+#include "agent/view/output.h"
 
 static json_object *image_report(const char *container, const char *before, const char *after) {
-        cleanup(json_put_p) json_object *item = json_object_new_object();
+        cleanup(json_object_put_p) json_object *item = json_object_new_object();
 
-        if (!item || !output_add_string(item, "container", container) ||
-            (before && !output_add_string(item, "before", before)) ||
-            (after && !output_add_string(item, "after", after)))
+        if (patch_add_text(item, "container", container) < 0 ||
+            (before && patch_add_text(item, "before", before) < 0) ||
+            (after && patch_add_text(item, "after", after) < 0))
                 return NULL;
         return take_ptr(item);
 }
 
 static bool add_images(json_object *list, json_object *before, json_object *after) {
         json_object_object_foreach(after, container, image) {
-                if (!output_append(list, image_report(container, json_get_text(before, container),
-                                                      json_object_get_string(image))))
+                if (patch_append(list, image_report(container, json_get_text(before, container),
+                                                    json_object_get_string(image))) < 0)
                         return false;
         }
         return true;
@@ -31,64 +32,49 @@ static bool add_images(json_object *list, json_object *before, json_object *afte
 static bool add_pod_images(json_object *item, json_object *pod, json_object *target) {
         json_object *images = json_object_new_object();
 
-        if (!output_add(item, "images", images))
+        if (patch_add(item, "images", images) < 0)
                 return false;
         json_object_object_foreach(target, container, ignored) {
                 const char *image = template_image(pod, container);
 
                 (void) ignored;
-                if (image && !output_add_string(images, container, image))
+                if (image && patch_add_text(images, container, image) < 0)
                         return false;
         }
         return true;
 }
 
-static json_object *pod_report(const RolloutView *view, json_object *record, json_object *pod,
-                               json_object *target) {
-        cleanup(json_put_p) json_object *item = json_object_new_object();
-        const char *node = object_text(pod, "spec.nodeName");
-        RolloutPhase phase = rollout_phase(view, record, pod);
-        cleanup(free_p) char *reason = NULL;
+static json_object *pod_report(const PodState *state, json_object *target) {
+        cleanup(json_object_put_p) json_object *item = json_object_new_object();
+        const char *node = object_text(state->pod, "spec.nodeName");
 
-        if (!item || rollout_explain(view, record, pod, &reason) < 0 ||
-            !output_add_string(item, "name", object_name(pod)) ||
-            (node && !output_add_string(item, "node", node)) ||
-            !output_add_string(item, "phase", rollout_phase_to_string(phase)) ||
-            (reason && !output_add_string(item, "reason", reason)) ||
-            !add_pod_images(item, pod, target))
+        if (patch_add_text(item, "name", object_name(state->pod)) < 0 ||
+            (node && patch_add_text(item, "node", node) < 0) ||
+            patch_add_text(item, "phase", rollout_phase_to_string(state->phase)) < 0 ||
+            (state->reason && patch_add_text(item, "reason", state->reason) < 0) ||
+            !add_pod_images(item, state->pod, target))
                 return NULL;
         return take_ptr(item);
 }
 
-/* By the images that this run was for: a record that says "undone" is closed, and leads nowhere. */
-static int reopen(json_object *record, json_object **ret) {
-        *ret = NULL;
-        if (json_object_deep_copy(record, ret, NULL) < 0)
-                return -1;
+json_object *rollout_report(const RolloutView *view, json_object *record, const Census *census,
+                            const char *outcome) {
+        cleanup(json_object_put_p) json_object *report = json_object_new_object();
+        json_object *target = record_target(record), *images, *pods;
+        bool leads_back = target == record_images(record, true);
 
-        return !json_is(record, "state", "undone") || output_add_string(*ret, "state", "undo") ? 0
-                                                                                               : -1;
-}
-
-json_object *rollout_report(const RolloutView *view, json_object *record, const char *outcome) {
-        cleanup(json_put_p) json_object *report = json_object_new_object();
-        cleanup(json_put_p) json_object *open = NULL;
-        json_object *images, *pods;
-
-        if (!report || reopen(record, &open) < 0 ||
-            !output_add_string(report, "kind", workload_kind_to_string(view->kind)) ||
-            !output_add_string(report, "namespace",
-                               object_text(view->workload, "metadata.namespace") ?: "") ||
-            !output_add_string(report, "name", object_name(view->workload)) ||
-            !output_add_string(report, "outcome", outcome) ||
-            !output_add(report, "images", images = json_object_new_array()) ||
-            !add_images(images, record_images(open, !record_is_undo(open)), record_target(open)) ||
-            !output_add(report, "pods", pods = json_object_new_array()))
+        if (patch_add_text(report, "kind", workload_kind_to_string(view->kind)) < 0 ||
+            patch_add_text(report, "namespace",
+                           object_text(view->workload, "metadata.namespace") ?: "") < 0 ||
+            patch_add_text(report, "name", object_name(view->workload)) < 0 ||
+            patch_add_text(report, "outcome", outcome) < 0 ||
+            patch_add(report, "images", images = json_object_new_array()) < 0 ||
+            !add_images(images, record_images(record, !leads_back), target) ||
+            patch_add(report, "pods", pods = json_object_new_array()) < 0)
                 return NULL;
-        json_object_object_foreach(view->pods, name, pod) {
-                (void) name;
-                if (!output_append(pods, pod_report(view, open, pod, record_target(open))))
+        for (size_t i = 0; i < census->n_pods; i++)
+                if (patch_append(pods, pod_report(&census->pods[i], target)) < 0)
                         return NULL;
-        }
+
         return take_ptr(report);
 }

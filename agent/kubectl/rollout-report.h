@@ -9,7 +9,8 @@
 
 #include <json-c/json_types.h>
 
-#include "agent/kubectl/takeover-plan.h"
+#include "agent/kubectl/rollout-census.h"
 
 /* outcome: "updated". The caller owns it. NULL: no memory. */
-json_object *rollout_report(const RolloutView *view, json_object *record, const char *outcome);
+json_object *rollout_report(const RolloutView *view, json_object *record, const Census *census,
+                            const char *outcome);

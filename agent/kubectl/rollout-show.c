@@ -7,59 +7,49 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "agent/base/clock.h"
 #include "agent/base/text.h"
-#include "agent/ctl/format.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-#include "agent/kubectl/rollout-pod-plan.h"
-
-#define QUIET_SEC 5 /* before it is said what is awaited */
-#define SAY_AGAIN_SEC 30
-#define LINES_AROUND 4u /* the title, the sum, the cursor, and the command above */
-#define ROWS_MIN 3u
-
-static int64_t clock_sec(void) {
-        return (int64_t) (clock_monotonic_usec() / 1000000);
-}
+#include "agent/view/terminal.h"
 
 int rollout_show_init(RolloutShow *ret) {
-        *ret = (RolloutShow){ .pods = json_object_new_object(), .progress_sec = clock_sec() };
+        *ret = (RolloutShow){ .pods = json_object_new_object(), .table = pod_table_init() };
+        announcer_begin(&ret->announcer);
         return ret->pods ? 0 : -ENOMEM;
 }
 
 int64_t rollout_show_still_sec(const RolloutShow *show) {
-        return clock_sec() - show->progress_sec;
+        return announcer_still_sec(&show->announcer);
 }
 
 void rollout_show_done(RolloutShow *show) {
         json_object_put(show->pods);
+        pod_table_done(&show->table);
 }
 
 /* Changes, and their times */
 
-static int note_phase(RolloutShow *show, const RolloutView *view, json_object *record,
-                      json_object *pod, RolloutPhase phase) {
+static int note_phase(RolloutShow *show, int64_t now_sec, json_object *record,
+                      const PodState *state) {
         cleanup(json_object_put_p) json_object *entry =
-                patch_wrap("phase", json_object_new_string(rollout_phase_to_string(phase)));
-        int64_t restarts = pod_restarts(pod, record_target(record));
-        json_object *before = json_get(show->pods, object_name(pod), json_type_object), *first;
+                patch_wrap("phase", json_object_new_string(rollout_phase_to_string(state->phase)));
+        const char *name = object_name(state->pod);
+        int64_t restarts = pod_restarts(state->pod, record_target(record));
+        json_object *before = json_get(show->pods, name, json_type_object), *first;
 
         if (!json_object_object_get_ex(before, "first", &first))
                 first = NULL;
         first = first ? json_object_get(first) : json_object_new_int64(restarts);
-        show->progress_sec = clock_sec();
-        if (!entry || patch_add(entry, "first", first) < 0 ||
-            patch_add(entry, "since", json_object_new_int64(view->now_sec)) < 0 ||
-            (phase == ROLLOUT_UPDATED &&
+        announcer_begin(&show->announcer);
+        if (patch_add(entry, "first", first) < 0 ||
+            patch_add(entry, "since", json_object_new_int64(now_sec)) < 0 ||
+            patch_add_bool(entry, "silent", state->is_silent) < 0 ||
+            (state->phase == ROLLOUT_UPDATED &&
              patch_add(entry, "restarts", json_object_new_int64(restarts)) < 0))
                 return -ENOMEM;
-        return patch_add(show->pods, object_name(pod), take_ptr(entry));
+        return patch_add(show->pods, name, take_ptr(entry));
 }
 
 /* Whether a line is worth it; without a terminal there is one for each change. */
@@ -68,24 +58,22 @@ static bool is_news(RolloutPhase phase, const char *before) {
                (before || phase != ROLLOUT_UPDATED);
 }
 
-static int note_pods(RolloutShow *show, const RolloutView *view, json_object *record, bool is_live,
-                     bool *ret_has_changed) {
-        json_object_object_foreach(view->pods, name, pod) {
-                RolloutPhase now = rollout_phase(view, record, pod);
-                cleanup(free_p) char *reason = NULL;
-                const char *phase, *before;
+static int note_pods(RolloutShow *show, int64_t now_sec, json_object *record, const Census *census,
+                     bool is_live, bool *ret_has_changed) {
+        for (size_t i = 0; i < census->n_pods; i++) {
+                const PodState *state = &census->pods[i];
+                const char *name = object_name(state->pod);
+                const char *phase = rollout_phase_to_string(state->phase);
+                const char *before =
+                        json_get_text(json_get(show->pods, name, json_type_object), "phase");
 
-                phase = rollout_phase_to_string(now);
-                before = json_get_text(json_get(show->pods, name, json_type_object), "phase");
                 if (text_equal(before, phase))
                         continue;
-                if (rollout_explain(view, record, pod, &reason) < 0)
-                        return -ENOMEM;
-                if (!is_live && !show->is_quiet && is_news(now, before))
-                        (void) print_safe("pod/%s %s%s%s", name, phase, reason ? ": " : "",
-                                          reason ? reason : "");
+                if (!is_live && !show->is_quiet && is_news(state->phase, before))
+                        (void) print_safe("pod/%s %s%s%s", name, phase, state->reason ? ": " : "",
+                                          state->reason ?: "");
                 *ret_has_changed = true;
-                if (note_phase(show, view, record, pod, now) < 0)
+                if (note_phase(show, now_sec, record, state) < 0)
                         return -ENOMEM;
         }
         return 0;
@@ -93,31 +81,16 @@ static int note_pods(RolloutShow *show, const RolloutView *view, json_object *re
 
 /* Explains a long wait, and does so again: the text may count down. */
 static void explain_wait(RolloutShow *show, const char *awaited) {
-        int64_t now_sec = clock_sec();
-        bool was_said = show->said_sec >= show->progress_sec;
-
-        if (!awaited || now_sec - show->progress_sec < QUIET_SEC ||
-            (was_said && now_sec - show->said_sec < SAY_AGAIN_SEC))
+        if (!awaited || !announcer_is_due(&show->announcer))
                 return;
 
         if (show->is_quiet)
                 complain("waiting %s", awaited);
         else
                 (void) print_safe("waiting %s", awaited);
-        show->said_sec = now_sec;
 }
 
 /* The table */
-
-/* clang-format off */
-static const TableColumn columns[] = {
-        { .title = "POD", .may_be_cut = true, .keeps_tail = true },
-        { .title = "NODE", .may_be_cut = true },
-        { .title = "PHASE" },
-        { .title = "IMAGE", .may_be_cut = true, .keeps_tail = true },
-        { .title = "SINCE", .is_right = true },
-};
-/* clang-format on */
 
 /* The short forms of both images are the same. */
 static bool needs_whole_images(json_object *record) {
@@ -155,109 +128,82 @@ static int format_images(json_object *pod, json_object *record, char **ret) {
         return fclose(stream) == 0 ? 0 : -ENOMEM;
 }
 
-static int add_row(Table *table, const RolloutShow *show, json_object *record, const char *name,
-                   json_object *pod, RolloutPhase phase, int64_t now_sec) {
+static int add_row(RolloutShow *show, int64_t now_sec, json_object *record, const PodState *state) {
+        const char *name = object_name(state->pod);
         json_object *noted = json_get(show->pods, name, json_type_object);
-        const char *node = object_text(pod, "spec.nodeName");
+        const char *node = object_text(state->pod, "spec.nodeName");
         cleanup(free_p) char *images = NULL;
-        int r = format_images(pod, record, &images);
+        int r = format_images(state->pod, record, &images);
 
         if (r < 0)
                 return r;
-        return table_add_row(
-                table, (const char *[]){
-                               name, node ? node : "-", rollout_phase_to_string(phase), images,
-                               format_age((uint64_t) (now_sec - json_get_integer(noted, "since")),
-                                          FORMAT_BUFFER) });
-}
-
-RolloutSum rollout_count(const RolloutView *view, json_object *record) {
-        RolloutSum sum = { .n_pods = 0 };
-
-        json_object_object_foreach(view->pods, name, pod) {
-                RolloutPhase phase = rollout_phase(view, record, pod);
-
-                (void) name;
-                sum.n_pods += phase != ROLLOUT_LEFT;
-                sum.n_updated += phase == ROLLOUT_UPDATED;
-        }
-        return sum;
+        return pod_table_add(&show->table, name, node ? node : "-",
+                             rollout_phase_to_string(state->phase), images,
+                             now_sec - json_get_integer(noted, "since"));
 }
 
 /* All pods if there is room, else those that matter most. */
-static int add_rows(Table *table, const RolloutShow *show, const RolloutView *view,
-                    json_object *record, size_t n_max, size_t *ret_n) {
+static int add_rows(RolloutShow *show, int64_t now_sec, json_object *record, const Census *census) {
         static const RolloutPhase by_weight[] = { ROLLOUT_FAILED, ROLLOUT_UPDATING,
                                                   ROLLOUT_DRAINING, ROLLOUT_OLD, ROLLOUT_UPDATED };
-        bool has_room = rollout_count(view, record).n_pods <= n_max;
-        size_t n_passes = has_room ? 1 : sizeof(by_weight) / sizeof(by_weight[0]), n = 0;
+        bool has_room = census->n_concerned <= pod_table_room(&show->table);
+        size_t n_passes = has_room ? 1 : sizeof(by_weight) / sizeof(by_weight[0]);
 
-        for (size_t i = 0; i < n_passes; i++) {
-                json_object_object_foreach(view->pods, name, pod) {
-                        RolloutPhase phase = rollout_phase(view, record, pod);
+        for (size_t pass = 0; pass < n_passes; pass++)
+                for (size_t i = 0; i < census->n_pods; i++) {
+                        const PodState *state = &census->pods[i];
 
-                        if (phase == ROLLOUT_LEFT || (!has_room && phase != by_weight[i]) ||
-                            n == n_max)
+                        if (state->phase == ROLLOUT_LEFT ||
+                            (!has_room && state->phase != by_weight[pass]) ||
+                            pod_table_room(&show->table) == 0)
                                 continue;
-                        n++;
-                        if (add_row(table, show, record, name, pod, phase, view->now_sec) < 0)
+                        if (add_row(show, now_sec, record, state) < 0)
                                 return -ENOMEM;
                 }
-        }
-        *ret_n = n;
         return 0;
 }
 
-static int print_sum(const RolloutSum *sum, const char *awaited) {
-        cleanup(free_p) char *line = NULL;
+/* The reason comes first, since the end may be cut; the table has the pod as well. */
+static int format_awaited(const Census *census, const char *awaited, const char *pod, char **ret) {
+        const char *reason = pod ? census_reason(census, pod) : NULL;
 
-        if (text_format(&line, "%zu of %zu pods updated%s%s", sum->n_updated, sum->n_pods,
-                        awaited ? "; waiting " : "", awaited ? awaited : "") < 0) {
-                line = NULL;
-                return -ENOMEM;
-        }
-        return print_cut(line);
+        return reason ? text_format(ret, "; %s: pod %s", reason, pod)
+                      : text_format(ret, "; waiting %s", awaited);
 }
 
-static int draw(RolloutShow *show, const RolloutView *view, json_object *record,
-                const char *awaited) {
-        cleanup(table_free_p) Table *table = NULL;
-        RolloutSum sum = rollout_count(view, record);
-        size_t rows, width, n = 0;
-        int r;
+static int draw(RolloutShow *show, int64_t now_sec, json_object *record, const Census *census,
+                const char *awaited, const char *pod) {
+        cleanup(free_p) char *line = NULL;
+        cleanup(free_p) char *rest = NULL;
+        int r = pod_table_begin(&show->table);
 
-        terminal_get_size(STDOUT_FILENO, &rows, &width);
-        r = table_new(columns, sizeof(columns) / sizeof(columns[0]), /* is_wide= */ false, &table);
         if (r >= 0)
-                r = add_rows(table, show, view, record,
-                             rows > LINES_AROUND + ROWS_MIN ? rows - LINES_AROUND : ROWS_MIN, &n);
-        if (r < 0)
-                return r;
-
-        terminal_rewind(show->n_drawn);
-        r = table_print(table);
+                r = add_rows(show, now_sec, record, census);
+        if (r >= 0 && awaited)
+                r = format_awaited(census, awaited, pod, &rest);
         if (r >= 0)
-                r = print_sum(&sum, awaited);
-        show->n_drawn = n + 2;
-        show->drawn_sec = view->now_sec;
-        return r;
+                r = text_format(&line, "%zu of %zu %supdated%s",
+                                census->n_by_phase[ROLLOUT_UPDATED], census->n_concerned,
+                                rest ? "" : "pods ", rest ?: "");
+        show->drawn_sec = now_sec;
+        return r < 0 ? r : pod_table_draw(&show->table, line);
 }
 
 static bool shows_table(const RolloutShow *show) {
-        return !show->is_quiet && terminal_is_capable(STDOUT_FILENO);
+        return !show->is_quiet && pod_table_is_possible();
 }
 
-int rollout_show(RolloutShow *show, const RolloutView *view, json_object *record,
-                 const char *awaited) {
+int rollout_show(RolloutShow *show, int64_t now_sec, json_object *record, const Census *census,
+                 const char *awaited, const char *pod) {
         bool is_live = shows_table(show), has_changed = false;
-        int r = note_pods(show, view, record, is_live, &has_changed);
+        int r = note_pods(show, now_sec, record, census, is_live, &has_changed);
 
         if (r < 0)
                 return r;
         if (!is_live)
                 explain_wait(show, awaited);
-        else if (has_changed || view->now_sec != show->drawn_sec)
-                r = draw(show, view, record, awaited);
+        else if (has_changed || now_sec != show->drawn_sec)
+                r = draw(show, now_sec, record, census, awaited, pod);
         (void) fflush(stdout);
         return r;
 }
@@ -268,24 +214,19 @@ int rollout_show_away(RolloutShow *show, const char *awaited) {
 
         if (!shows_table(show)) {
                 explain_wait(show, awaited);
-        } else if (show->n_drawn > 0) {
-                if (text_format(&line, "waiting %s", awaited) < 0) {
-                        line = NULL;
-                        return -ENOMEM;
-                }
-                terminal_rewind(1); /* the sum */
-                r = print_cut(line);
+                (void) fflush(stdout);
+                return 0;
         }
-        (void) fflush(stdout);
-        return r;
+        r = text_format(&line, "waiting %s", awaited);
+        return r < 0 ? r : pod_table_draw_line(&show->table, line);
 }
 
-int rollout_show_end(RolloutShow *show, const RolloutView *view, json_object *record) {
+int rollout_show_end(RolloutShow *show, int64_t now_sec, json_object *record,
+                     const Census *census) {
         int r = 0;
 
-        if (show->n_drawn > 0 && record)
-                r = draw(show, view, record, /* awaited= */ NULL);
-        show->n_drawn = 0;
-        (void) fflush(stdout);
+        if (pod_table_is_drawn(&show->table) && record)
+                r = draw(show, now_sec, record, census, /* awaited= */ NULL, /* pod= */ NULL);
+        pod_table_leave(&show->table);
         return r;
 }

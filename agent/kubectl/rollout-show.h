@@ -13,39 +13,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "agent/kubectl/takeover-plan.h"
+#include "agent/kubectl/announcer.h"
+#include "agent/kubectl/pod-table.h"
+#include "agent/kubectl/rollout-census.h"
 
 #define ROLLOUT_PROGRESS_SEC 600 /* as a Deployment's progressDeadlineSeconds */
 
 typedef struct RolloutShow {
-        json_object *pods;    /* see RolloutView.noted */
-        int64_t progress_sec; /* when a pod's phase changed last, by the monotonic clock */
-        int64_t said_sec;     /* when it was said what is awaited, by the same clock */
+        json_object *pods;   /* see RolloutView.noted */
+        Announcer announcer; /* begins anew when a pod's phase changes */
         int64_t drawn_sec;
-        size_t n_drawn; /* lines */
-        bool is_quiet;  /* stdout is for a document at the end; what takes long is said on stderr */
+        PodTable table;
+        bool is_quiet; /* stdout is for a document at the end; what takes long is said on stderr */
 } RolloutShow;
-
-/* Pods that the update is about. */
-typedef struct RolloutSum {
-        size_t n_pods, n_updated;
-} RolloutSum;
-
-RolloutSum rollout_count(const RolloutView *view, json_object *record);
 
 int rollout_show_init(RolloutShow *ret);
 
 /* Since a pod's phase changed. */
 int64_t rollout_show_still_sec(const RolloutShow *show);
 
-/* awaited: NULL: nothing. */
-int rollout_show(RolloutShow *show, const RolloutView *view, json_object *record,
-                 const char *awaited);
+/* awaited: NULL: nothing; pod: the name of the pod that it is about; NULL: none. */
+int rollout_show(RolloutShow *show, int64_t now_sec, json_object *record, const Census *census,
+                 const char *awaited, const char *pod);
 
 /* The same when nothing can be seen of the pods. */
 int rollout_show_away(RolloutShow *show, const char *awaited);
 
 /* The table for the last time, unless the record is NULL: what is printed next stands below. */
-int rollout_show_end(RolloutShow *show, const RolloutView *view, json_object *record);
+int rollout_show_end(RolloutShow *show, int64_t now_sec, json_object *record, const Census *census);
 
 void rollout_show_done(RolloutShow *show);

@@ -10,8 +10,10 @@
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
-#include "agent/kubectl/pod-choice.h"
 #include "agent/kube/patch.h"
+#include "agent/kubectl/announcer.h"
+#include "agent/kubectl/pod-choice.h"
+#include "agent/view/terminal.h"
 
 #define OBSERVED_USEC ((uint64_t) 10 * 1000000)
 #define LIST_USEC ((uint64_t) 60 * 1000000)
@@ -117,8 +119,7 @@ static int on_workload_pod(const KubeObject *object, void *userdata) {
 
 static int follow(RolloutWatch *watch) {
         const char *namespace = watch->path.namespace;
-        WorkloadKind kind = watch->view.kind;
-        bool has_revisions = workload_has_revisions(kind);
+        const RolloutKind *kind = view_kind(&watch->view);
         cleanup(free_p) char *field = NULL;
         SessionWatch watches[SESSION_WATCHES_MAX];
         size_t n = 0;
@@ -130,35 +131,31 @@ static int follow(RolloutWatch *watch) {
             forget(&watch->view.budgets) < 0)
                 return -ENOMEM;
 
-        watches[n++] =
-                (SessionWatch){ .path = watch->path,
-                                .fields = field,
-                                .on_object = kind == WORKLOAD_POD ? on_workload_pod : on_workload,
-                                .on_gone = on_workload_gone };
+        watches[n++] = (SessionWatch){ .path = watch->path,
+                                       .fields = field,
+                                       .on_object = kind->is_pod ? on_workload_pod : on_workload,
+                                       .on_gone = on_workload_gone };
         watches[0].path.name = NULL;
-        if (!workload_is_of_kruise(kind))
+        if (!workload_is_of_kruise(watch->view.kind))
                 watches[n++] = (SessionWatch){ .path = { .group = "policy",
                                                          .version = "v1",
                                                          .namespace = namespace,
                                                          .resource = "poddisruptionbudgets" },
                                                .on_object = on_budget,
                                                .on_gone = on_budget_gone };
-        if (kind != WORKLOAD_POD)
+        if (!kind->is_pod)
                 watches[n++] = (SessionWatch){ .path = workload_path(WORKLOAD_POD, namespace, NULL),
                                                .labels = watch->selector,
                                                .on_object = on_pod,
                                                .on_gone = on_pod_gone };
-        if (has_revisions || kind == WORKLOAD_DEPLOYMENT)
-                watches[n++] = (SessionWatch){
-                        .path = { .group = "apps",
-                                  .version = "v1",
-                                  .namespace = namespace,
-                                  .resource =
-                                          has_revisions ? "controllerrevisions" : "replicasets" },
-                        .labels = watch->selector,
-                        .on_object = on_owned,
-                        .on_gone = on_owned_gone,
-                };
+        if (kind->owned)
+                watches[n++] = (SessionWatch){ .path = { .group = "apps",
+                                                         .version = "v1",
+                                                         .namespace = namespace,
+                                                         .resource = kind->owned },
+                                               .labels = watch->selector,
+                                               .on_object = on_owned,
+                                               .on_gone = on_owned_gone };
 
         return session_follow_new(watch->session, watches, n, watch, &watch->follow);
 }
@@ -214,10 +211,19 @@ int rollout_watch_note(RolloutWatch *watch, json_object *object) {
         return r;
 }
 
+int rollout_watch_add(RolloutWatch *watch, json_object *object) {
+        const char *name = object_name(object);
+
+        if (json_object_object_get(watch->view.owned, name))
+                return rollout_watch_note(watch, object);
+        return patch_add(watch->view.owned, name, json_object_get(object));
+}
+
 typedef struct List {
         const RolloutView *view;
         uint64_t observed_usec; /* when the workload's controller need not be waited for any more */
         uint64_t late_usec;
+        Announcer announcer;
         Error error; /* why there was none in time */
 } List;
 
@@ -227,19 +233,27 @@ static void list_done(List *list) {
 
 /* The controller may still have to see the end of an update before this one. */
 static int is_listed(void *userdata) {
-        const List *list = userdata;
+        List *list = userdata;
         const RolloutView *view = list->view;
 
-        return !view->workload || view->kind == WORKLOAD_POD || workload_is_of_kruise(view->kind) ||
-               object_is_observed(view->workload) || clock_monotonic_usec() >= list->observed_usec;
+        if (!view->workload || workload_is_of_kruise(view->kind) || view_is_observed(view) ||
+            clock_monotonic_usec() >= list->observed_usec)
+                return 1;
+        if (announcer_is_due(&list->announcer))
+                complain("waiting for its controller to see its last change");
+        return 0;
 }
 
 static int is_late(const Error *error, void *userdata) {
         List *list = userdata;
 
+        if (announcer_is_due(&list->announcer))
+                complain("waiting for the API server: %s",
+                         error->kind == ERROR_NONE ? "no answer yet" : error_message(error));
         if (clock_monotonic_usec() < list->late_usec)
                 return 0;
-        (void) error_set(&list->error, ERROR_TIMEOUT, "the API server has not listed it%s%s",
+        (void) error_set(&list->error, ERROR_TIMEOUT,
+                         "the API server has not listed it in time%s%s",
                          error->kind == ERROR_NONE ? "" : ": ",
                          error->kind == ERROR_NONE ? "" : error_message(error));
         return 1;
@@ -253,6 +267,7 @@ int rollout_watch_list(RolloutWatch *watch, Error *reterr) {
         };
         int r;
 
+        announcer_begin(&list.announcer);
         rollout_watch_stop(watch);
         r = rollout_watch_wait(watch, is_listed, is_late, &list, reterr);
         if (r >= 0 && list.error.kind != ERROR_NONE)
@@ -267,7 +282,7 @@ void rollout_watch_stop(RolloutWatch *watch) {
 }
 
 static int load_pods(RolloutWatch *watch, Error *reterr) {
-        int r = watch->view.kind == WORKLOAD_POD
+        int r = view_kind(&watch->view)->is_pod
                         ? 0
                         : selector_format(object_at(watch->view.workload, "spec.selector"),
                                           &watch->selector);

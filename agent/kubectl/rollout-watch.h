@@ -31,6 +31,8 @@ int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata),
                        Error *reterr);
 /* The server's answer to a write, which the watch may show later. */
 int rollout_watch_note(RolloutWatch *watch, json_object *object);
+/* The same of a ReplicaSet that was created. */
+int rollout_watch_add(RolloutWatch *watch, json_object *object);
 /* Reads all of it anew, within a minute; refused if the workload is gone. */
 int rollout_watch_list(RolloutWatch *watch, Error *reterr);
 /* The next wait reads all of it anew. */

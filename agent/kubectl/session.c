@@ -13,22 +13,20 @@
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
 #include "agent/base/text.h"
-#include "agent/ctl/options.h"
-#include "agent/ctl/terminal.h"
+#include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/kube/pages.h"
 #include "agent/kube/retry.h"
 #include "agent/kube/watch.h"
+#include "agent/view/output.h"
+#include "agent/view/terminal.h"
 
 /* The API server takes the name before the slash as the writer's: it is not the agent's. */
 #define USER_AGENT "User-Agent: kubectl-inplace/" INPLACED_VERSION
 
-#define USEC_PER_SEC ((uint64_t) 1000000)
 #define PAGE_OBJECTS 100u
-/* Largest page in memory. A larger page is requested again with fewer objects. */
-#define PAGE_BYTES_MAX ((size_t) 8 << 20)
-#define OBJECT_BYTES_MAX ((size_t) 4 << 20)
 #define METADATA_LIST "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 #define ATTEMPTS_MAX 10u /* as client-go */
 #define REDRAW_USEC USEC_PER_SEC
@@ -46,7 +44,7 @@ struct Session {
         KubeClient *client;
         char *namespace;
         char *user;              /* NULL: not asked yet */
-        json_object *discovered; /* {"group/version": the list of its resources, or null} */
+        json_object *discovered; /* {"/apis/GROUP/VERSION": the list of its resources, or null} */
         size_t n_troubled;       /* watches that the server does not answer */
         int code;                /* HTTP status of the last answer; 0: none came */
 
@@ -379,9 +377,8 @@ static int session_ask_once(Session *session, const KubeRequest *request, Exchan
         return r;
 }
 
-/* *ret_code: the status of the answer, also of one that is an error; 0: none came. */
 static int session_ask(Session *session, const KubeRequest *request, json_object **ret,
-                       int *ret_code, Error *reterr) {
+                       Error *reterr) {
         for (unsigned n = 1;; n++) {
                 cleanup(exchange_done) Exchange exchange = { .has_body = ret != NULL };
                 int r;
@@ -391,7 +388,7 @@ static int session_ask(Session *session, const KubeRequest *request, json_object
                 if (r < 0)
                         return r;
 
-                *ret_code = session->code = exchange.code;
+                session->code = exchange.code;
                 if (exchange.error.kind == ERROR_NONE) {
                         if (ret)
                                 *ret = take_ptr(exchange.body);
@@ -431,7 +428,7 @@ static int format_write(const Session *session, const KubePath *path, char **ret
 static int session_write(Session *session, KubeRequest *request, const KubePath *path,
                          json_object *body, json_object **ret, Error *reterr) {
         cleanup(free_p) char *text = NULL;
-        int code, r;
+        int r;
 
         r = format_write(session, path, &text);
         if (r < 0)
@@ -444,20 +441,20 @@ static int session_write(Session *session, KubeRequest *request, const KubePath 
                         return -ENOMEM;
         }
 
-        return session_ask(session, request, ret, &code, reterr);
+        return session_ask(session, request, ret, reterr);
 }
 
 int session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
         KubeRequest request = { .verb = "get", .method = "GET" };
         cleanup(free_p) char *text = NULL;
-        int code, r;
+        int r;
 
         r = kube_path_format(path, &text);
         if (r < 0)
                 return r;
 
         request.path = text;
-        return session_ask(session, &request, ret, &code, reterr);
+        return session_ask(session, &request, ret, reterr);
 }
 
 int session_create(Session *session, const KubePath *path, json_object *body, json_object **ret,
@@ -478,6 +475,21 @@ int session_patch(Session *session, const KubePath *path, const char *content_ty
                              path, body, ret, reterr);
 }
 
+int session_patch_at_end(Session *session, const KubePath *path, const char *content_type,
+                         json_object *body, Error *reterr) {
+        const SessionOptions options = session->options;
+        const bool was_ended = session->is_ended;
+        int r;
+
+        if (was_ended)
+                session->options.request_timeout_usec = ANSWER_USEC;
+        session->is_ended = false;
+        r = session_patch(session, path, content_type, body, /* ret= */ NULL, reterr);
+        session->is_ended = session->is_ended || was_ended;
+        session->options = options;
+        return r;
+}
+
 int session_delete(Session *session, const KubePath *path, json_object *options, Error *reterr) {
         return session_write(session,
                              &(KubeRequest){ .verb = "delete",
@@ -486,68 +498,53 @@ int session_delete(Session *session, const KubePath *path, json_object *options,
                              path, options, /* ret= */ NULL, reterr);
 }
 
-/* "labelSelector=app%3Dweb&limit=500&continue=..." */
-static int format_page(const KubePath *path, unsigned limit, const char *next, char **ret) {
-        cleanup(free_p) char *escaped = NULL;
-        cleanup(free_p) char *query = NULL;
-        KubePath page = *path;
-        int r;
-
-        r = kube_path_escape(next, &escaped);
-        if (r < 0)
-                return r;
-
-        if (text_format(&query, "%s%slimit=%u%s%s", path->query ?: "", path->query ? "&" : "",
-                        limit, next[0] ? "&continue=" : "", escaped) < 0)
-                return -ENOMEM;
-
-        page.query = query;
-        return kube_path_format(&page, ret);
-}
-
-/* The page after *next, which then says what comes after it; "" is the first, and the end. */
+/* Turns to the page after it. */
 static int session_get_page(Session *session, const KubePath *path, const char *accept,
-                            unsigned *limit, char **next, json_object **ret, Error *reterr) {
+                            KubePages *pages, json_object **ret, Error *reterr) {
         for (;;) {
                 cleanup(error_done) Error error = ERROR_INIT;
+                cleanup(free_p) char *query = NULL;
                 cleanup(free_p) char *text = NULL;
-                KubeRequest request = { .verb = "list", .method = "GET", .accept = accept };
-                json_object *metadata;
-                int code = 0, r;
+                KubeRequest request = { .verb = "list",
+                                        .method = "GET",
+                                        .accept = accept,
+                                        .reply_max = KUBE_PAGE_BYTES_MAX };
+                KubePath page = *path;
+                int r;
 
-                r = format_page(path, *limit, *next, &text);
+                r = kube_pages_query(pages, &query);
+                if (r < 0)
+                        return r;
+                page.query = query;
+                r = kube_path_format(&page, &text);
                 if (r < 0)
                         return r;
 
                 request.path = text;
-                request.reply_max = *limit > 1 ? PAGE_BYTES_MAX : PAGE_BYTES_MAX + OBJECT_BYTES_MAX;
-                r = session_ask(session, &request, ret, &code, &error);
-                if (error.kind == ERROR_INVALID && code == 200 && *limit > 1) {
-                        *limit /= 2;
+                r = session_ask(session, &request, ret, &error);
+                if (kube_pages_shrink(pages, session->code, &error))
                         continue;
-                }
                 if (r < 0 || error.kind != ERROR_NONE)
                         return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
 
-                metadata = json_get(*ret, "metadata", json_type_object);
-                return text_set(next, json_get_text(metadata, "continue") ?: "");
+                return kube_pages_turn(pages,
+                                       json_get_text(json_get(*ret, "metadata", json_type_object),
+                                                     "continue")
+                                               ?: "",
+                                       reterr);
         }
 }
 
 static int list_as(Session *session, const KubePath *path, const char *accept, SessionItem on_item,
                    void *userdata, Error *reterr) {
-        cleanup(free_p) char *next = strdup("");
-        unsigned limit = PAGE_OBJECTS;
-
-        if (!next)
-                return -ENOMEM;
+        cleanup(kube_pages_rewind) KubePages pages = { .size = PAGE_OBJECTS };
 
         do {
                 cleanup(json_object_put_p) json_object *page = NULL;
                 json_object *items;
                 int r;
 
-                r = session_get_page(session, path, accept, &limit, &next, &page, reterr);
+                r = session_get_page(session, path, accept, &pages, &page, reterr);
                 if (r < 0)
                         return r;
 
@@ -557,7 +554,7 @@ static int list_as(Session *session, const KubePath *path, const char *accept, S
                         if (r < 0)
                                 return r;
                 }
-        } while (next[0]);
+        } while (pages.next);
 
         return 0;
 }
@@ -572,57 +569,50 @@ int session_list_metadata(Session *session, const KubePath *path, SessionItem on
         return list_as(session, path, METADATA_LIST, on_item, userdata, reterr);
 }
 
-static bool serves(json_object *list, const char *resource) {
-        json_object *resources = json_get(list, "resources", json_type_array);
-
-        for (size_t i = 0; resources && i < json_object_array_length(resources); i++)
-                if (json_is(json_object_array_get_idx(resources, i), "name", resource))
-                        return true;
-
-        return false;
-}
-
-/* Asks once which kinds the server has in a version of a group; *ret is borrowed, and NULL if it has none. */
-static int session_discover(Session *session, const KubePath *path, json_object **ret,
-                            Error *reterr) {
+/* Asks each question once; *ret is borrowed, and NULL if the server has no such page. */
+static int session_discover(Session *session, const char *path, json_object **ret, Error *reterr) {
+        KubeRequest request = { .verb = "get", .method = "GET", .path = path };
         cleanup(error_done) Error error = ERROR_INIT;
-        cleanup(json_object_put_p) json_object *list = NULL;
-        char key[256];
         int r;
 
-        (void) snprintf(key, sizeof(key), "%s/%s", path->group, path->version);
-        if (json_object_object_get_ex(session->discovered, key, ret))
+        *ret = NULL;
+        if (json_object_object_get_ex(session->discovered, path, ret))
                 return 0;
 
-        r = session_get(session, path, &list, &error);
+        r = session_ask(session, &request, ret, &error);
         if (error.kind != ERROR_NONE && error.kind != ERROR_NOT_FOUND)
                 return error_copy(reterr, &error);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
 
-        *ret = list;
-        return list ? patch_add(session->discovered, key, take_ptr(list))
-                    : patch_add_null(session->discovered, key);
+        return *ret ? patch_add(session->discovered, path, *ret)
+                    : patch_add_null(session->discovered, path);
 }
 
-int session_find_version(Session *session, const char *group, const char *const *versions,
-                         const char *resource, const char **ret, Error *reterr) {
-        for (; *versions; versions++) {
-                const KubePath path = { .group = group, .version = *versions };
-                json_object *list = NULL;
-                int r;
+int session_find_version(Session *session, const KubeKind *kind, const char **ret, Error *reterr) {
+        KubeQuestions questions = { .kind = *kind };
+        int r = 0;
 
-                r = session_discover(session, &path, &list, reterr);
-                if (r < 0)
-                        return r;
-                if (serves(list, resource)) {
-                        *ret = *versions;
-                        return 0;
-                }
+        for (const char *path; r >= 0 && (path = kube_questions_next(&questions));) {
+                json_object *answer;
+
+                r = session_discover(session, path, &answer, reterr);
+                if (r >= 0)
+                        r = kube_questions_take(&questions, answer, reterr);
         }
 
-        *ret = NULL;
-        return 0;
+        *ret = questions.version;
+        return r;
+}
+
+int session_find_kruise(Session *session, const char *resource, const char **ret, Error *reterr) {
+        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+
+        return session_find_version(session,
+                                    &(KubeKind){ .group = "apps.kruise.io",
+                                                 .versions = versions,
+                                                 .resource = resource },
+                                    ret, reterr);
 }
 
 const char *session_user(Session *session) {
@@ -764,20 +754,16 @@ static int on_state(KubeWatchState state, void *userdata) {
 
 static int follow_add(SessionFollow *follow, const SessionWatch *watch) {
         FollowedWatch *followed = &follow->watches[follow->n_watches];
-        cleanup(free_p) char *selector = NULL;
-        int r;
+        KubePath path = watch->path;
 
         *followed = (FollowedWatch){ .follow = follow,
                                      .on_object = watch->on_object,
                                      .on_gone = watch->on_gone };
-        r = kube_path_select(watch->fields, watch->labels, &selector);
-        if (r < 0)
-                return r;
-
+        path.fields = watch->fields;
+        path.labels = watch->labels;
         follow->n_watches++;
         return kube_watch_new(&(KubeWatchOptions){ .client = follow->session->client,
-                                                   .path = watch->path,
-                                                   .selector = selector,
+                                                   .path = path,
                                                    .on_object = on_object,
                                                    .on_gone = on_gone,
                                                    .on_state = on_state,

@@ -18,6 +18,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/error.h"
 #include "agent/kube/client.h"
+#include "agent/kube/discovery.h"
 #include "agent/kube/object.h"
 #include "agent/kube/path.h"
 
@@ -66,11 +67,14 @@ int session_create(Session *session, const KubePath *path, json_object *body, js
 /* content_type: KUBE_MERGE_PATCH ... */
 int session_patch(Session *session, const KubePath *path, const char *content_type,
                   json_object *body, json_object **ret, Error *reterr);
+/* The same, also after a signal or the time-out, for two seconds and until the next signal: to note how it ended. */
+int session_patch_at_end(Session *session, const KubePath *path, const char *content_type,
+                         json_object *body, Error *reterr);
 /* options: a DeleteOptions, such as preconditions; NULL: none. */
 int session_delete(Session *session, const KubePath *path, json_object *options, Error *reterr);
 
 /* Each item of a collection, in pages of 100, of which one at a time is in memory, smaller ones where
- * objects are large. The path may have a query, see kube_path_select(). Items are borrowed during the
+ * objects are large. Items are borrowed during the
  * call; a negative return ends the list. */
 typedef int (*SessionItem)(json_object *item, void *userdata);
 int session_list(Session *session, const KubePath *path, SessionItem on_item, void *userdata,
@@ -80,9 +84,10 @@ int session_list(Session *session, const KubePath *path, SessionItem on_item, vo
 int session_list_metadata(Session *session, const KubePath *path, SessionItem on_item,
                           void *userdata, Error *reterr);
 
-/* The first of the versions, ended by NULL, in which the group has the resource; NULL: none has. */
-int session_find_version(Session *session, const char *group, const char *const *versions,
-                         const char *resource, const char **ret, Error *reterr);
+/* The first version in which the server has the kind; NULL: none. Asked once. */
+int session_find_version(Session *session, const KubeKind *kind, const char **ret, Error *reterr);
+/* The same of a resource of OpenKruise's group, v1beta1 before v1alpha1. */
+int session_find_kruise(Session *session, const char *resource, const char **ret, Error *reterr);
 
 /* A collection that is followed while session_wait() waits. Objects are JSON. on_gone may be NULL. */
 typedef struct SessionWatch {

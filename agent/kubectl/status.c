@@ -3,7 +3,8 @@
 /*
  * kubectl inplace status
  *
- * One line for each update in place that has not ended, and one for each pod. Where its node's agent may not be asked for, that column is empty.
+ * One line for each update in place that has not ended, and one for each pod. Where its node's agent may not be asked
+ * for, that column is empty.
  */
 
 #include <errno.h>
@@ -13,10 +14,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/base/clock.h"
 #include "agent/base/text.h"
-#include "agent/ctl/format.h"
-#include "agent/ctl/terminal.h"
-#include "agent/ctl/view.h"
+#include "agent/base/time-units.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/agents.h"
 #include "agent/kubectl/commands.h"
@@ -24,8 +26,15 @@
 #include "agent/kubectl/open-updates.h"
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kubectl/pod-report.h"
+#include "agent/view/format.h"
+#include "agent/view/output.h"
+#include "agent/view/table.h"
+#include "agent/view/terminal.h"
 
 #define DESCRIPTION_SIZE 256
+/* Updates are read again after a change of their pods, and while one has not ended. */
+#define UPDATES_CHANGED_USEC (2 * USEC_PER_SEC)
+#define UPDATES_OPEN_USEC (5 * USEC_PER_SEC)
 
 /* clang-format off */
 enum { COLUMN_NAMESPACE, COLUMN_POD, COLUMN_IMAGE, COLUMN_RUNNING, COLUMN_VERDICT, COLUMN_ENVIRONMENT,
@@ -54,6 +63,8 @@ typedef struct Status {
         TableColumn columns[_COLUMN_MAX]; /* columns of the table */
         json_object *list;                /* NULL: a table, or names */
         json_object *updates;             /* updates that have not ended */
+        uint64_t read_usec;               /* when they were read */
+        bool has_changed;                 /* a pod, since then */
         Agents agents;
         bool has_failed; /* some of what was asked for is not there */
         size_t n_pods;
@@ -95,14 +106,14 @@ static int add_row(Status *status, const PodReport *report) {
 
 static int add_item(Status *status, json_object *pod, const PodReport *report) {
         const NodeAgent *agent = agents_find(&status->agents, report->node);
-        cleanup(json_put_p) json_object *item = pod_report_json(pod, report);
+        cleanup(json_object_put_p) json_object *item = pod_report_json(pod, report);
         char text[DESCRIPTION_SIZE];
 
-        if (!item || (agent && !output_add_string(item, "agent",
-                                                  node_agent_describe(agent, text, sizeof(text)))))
+        if (!item || (agent && patch_add_text(item, "agent",
+                                              node_agent_describe(agent, text, sizeof(text))) < 0))
                 return -ENOMEM;
 
-        return output_append(status->list, take_ptr(item)) ? 0 : -ENOMEM;
+        return patch_append(status->list, take_ptr(item));
 }
 
 static int on_pod(json_object *pod, void *userdata) {
@@ -164,20 +175,26 @@ static int show_choice(Status *status, size_t i, Error *reterr) {
         return 0;
 }
 
+static int print_update(const Status *status, json_object *update, const char *text) {
+        const bool is_all = status->flags->all_namespaces;
+
+        return print_safe("%s%s%s/%s: %s", is_all ? json_get_text(update, "namespace") : "",
+                          is_all ? " " : "", json_get_text(update, "kind"),
+                          json_get_text(update, "name"), text);
+}
+
 static int print_updates(const Status *status) {
         for (size_t i = 0; i < json_object_array_length(status->updates); i++) {
                 json_object *update = json_object_array_get_idx(status->updates, i);
                 cleanup(free_p) char *name = NULL;
+                cleanup(free_p) char *text = NULL;
                 int r;
 
                 if (text_format(&name, "%s/%s", json_get_text(update, "kind"),
-                                json_get_text(update, "name")) < 0)
+                                json_get_text(update, "name")) < 0 ||
+                    text_format(&text, "%s; to go on:", json_get_text(update, "text")) < 0)
                         return -ENOMEM;
-                r = print_safe("%s%s%s: %s; to go on:",
-                               status->flags->all_namespaces ? json_get_text(update, "namespace")
-                                                             : "",
-                               status->flags->all_namespaces ? " " : "", name,
-                               json_get_text(update, "text"));
+                r = print_update(status, update, text);
                 if (r < 0)
                         return r;
                 hint(status->session, "kubectl inplace rollout", HINT_WORDS(name));
@@ -185,16 +202,16 @@ static int print_updates(const Status *status) {
         return 0;
 }
 
-/* Names of pods alone, and labels, say nothing of workloads. */
+/* Names of pods alone say nothing of workloads. */
 static int find_updates(Status *status, Error *reterr) {
         const Flags *flags = status->flags;
         int r = 0;
 
-        if (flags->wants_names || flags->selector)
+        if (flags->wants_names)
                 return 0;
         if (flags->n_arguments == 0)
                 return open_updates_of_namespace(status->session, namespace_of(status),
-                                                 status->updates, reterr);
+                                                 flags->selector, status->updates, reterr);
         for (int i = 0; r >= 0 && i < flags->n_arguments; i++)
                 if (strchr(flags->arguments[i], '/'))
                         r = open_updates_of_workload(status->session, flags->arguments[i],
@@ -208,10 +225,10 @@ static size_t count_choices(const Status *status) {
 
 static int print_all(Status *status) {
         if (status->list) {
-                cleanup(json_put_p) json_object *tree = json_object_new_object();
+                cleanup(json_object_put_p) json_object *tree = json_object_new_object();
 
-                if (!tree || !output_add(tree, "items", take_ptr(status->list)) ||
-                    !output_add(tree, "rollouts", json_object_get(status->updates)))
+                if (patch_add(tree, "items", take_ptr(status->list)) < 0 ||
+                    patch_add(tree, "rollouts", json_object_get(status->updates)) < 0)
                         return -ENOMEM;
                 return output_tree(status->flags->format, tree);
         }
@@ -250,12 +267,16 @@ static int show_once(Status *status) {
 }
 
 static int on_watched(const KubeObject *object, void *userdata) {
+        Status *status = userdata;
+
+        status->has_changed = true;
         return on_pod(object->json, userdata);
 }
 
 static int on_pod_gone(const KubeObject *object, void *userdata) {
         Status *status = userdata;
 
+        status->has_changed = true;
         if (!status->table)
                 return 0;
 
@@ -266,9 +287,7 @@ static int on_pod_gone(const KubeObject *object, void *userdata) {
                         "-", "" }[status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD]);
 }
 
-/* Never: only a signal or the time-out ends it. */
-static int print_changes(void *userdata) {
-        Status *status = userdata;
+static int print_changes(Status *status) {
         int r = 0;
 
         if (status->table)
@@ -289,6 +308,137 @@ static int print_changes(void *userdata) {
 static void free_choices(PodChoice (*choices)[SESSION_WATCHES_MAX]) {
         for (size_t i = 0; i < SESSION_WATCHES_MAX; i++)
                 pod_choice_done(&(*choices)[i]);
+}
+
+/* Whether it is time to read the updates again. */
+static int is_due(void *userdata) {
+        Status *status = userdata;
+        uint64_t age_usec = clock_monotonic_usec() - status->read_usec;
+        int r = print_changes(status);
+
+        if (r < 0 || status->flags->wants_names)
+                return r;
+        return (status->has_changed && age_usec >= UPDATES_CHANGED_USEC) ||
+               (json_object_array_length(status->updates) > 0 && age_usec >= UPDATES_OPEN_USEC);
+}
+
+static json_object *find_update(json_object *list, json_object *update) {
+        static const char *const keys[] = { "kind", "namespace", "name" };
+
+        for (size_t i = 0; i < json_object_array_length(list); i++) {
+                json_object *one = json_object_array_get_idx(list, i);
+                bool is_same = true;
+
+                for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++)
+                        is_same = is_same && json_is(one, keys[k], json_get_text(update, keys[k]));
+                if (is_same)
+                        return one;
+        }
+        return NULL;
+}
+
+/* But for its text, which has an age in it. */
+static bool has_same_state(json_object *a, json_object *b) {
+        static const char *const keys[] = { "by",      "since", "state", "before", "after",
+                                            "updated", "pods",  "first", "held" };
+
+        for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+                if (!json_object_equal(json_object_object_get(a, keys[i]),
+                                       json_object_object_get(b, keys[i])))
+                        return false;
+        return true;
+}
+
+/* The updates that are new or further than before, and those that have ended. */
+static int list_changes(json_object *before, json_object *now, json_object *changes) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(now); i++) {
+                json_object *update = json_object_array_get_idx(now, i);
+                json_object *known = find_update(before, update);
+
+                if (!known || !has_same_state(known, update))
+                        r = patch_append(changes, json_object_get(update));
+        }
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(before); i++) {
+                json_object *known = json_object_array_get_idx(before, i);
+
+                if (find_update(now, known))
+                        continue;
+                r = patch_add_text(known, "text", "its update has ended");
+                if (r >= 0)
+                        r = patch_append(changes, json_object_get(known));
+        }
+        return r;
+}
+
+/* With -o json or yaml all that are open, as a document of its own. */
+static int print_changed_updates(const Status *status, json_object *before) {
+        cleanup(json_object_put_p) json_object *changes = json_object_new_array();
+        cleanup(json_object_put_p) json_object *tree = NULL;
+        int r = changes ? list_changes(before, status->updates, changes) : -ENOMEM;
+
+        if (r < 0 || json_object_array_length(changes) == 0)
+                return r;
+        if (status->list) {
+                tree = patch_wrap("rollouts", json_object_get(status->updates));
+                return tree ? output_tree(status->flags->format, tree) : -ENOMEM;
+        }
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(changes); i++) {
+                json_object *update = json_object_array_get_idx(changes, i);
+
+                r = print_update(status, update, json_get_text(update, "text"));
+        }
+        return r;
+}
+
+/* While the server is away, those that were read before count. */
+static int read_again(Status *status, Error *reterr) {
+        cleanup(json_object_put_p) json_object *before = status->updates;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        status->updates = json_object_new_array();
+        r = status->updates ? find_updates(status, &error) : -ENOMEM;
+        status->read_usec = clock_monotonic_usec();
+        if (r >= 0) {
+                status->has_changed = false;
+                r = print_changed_updates(status, before);
+                (void) fflush(stdout);
+                return r;
+        }
+        if (session_is_ended(status->session) ||
+            (error.kind != ERROR_UNAVAILABLE && error.kind != ERROR_TIMEOUT))
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+        json_object_put(status->updates);
+        status->updates = take_ptr(before);
+        return 0;
+}
+
+/* Before the first pod; as a document of its own. */
+static int show_updates(Status *status, Error *reterr) {
+        cleanup(json_object_put_p) json_object *none = json_object_new_array();
+        int r = none ? find_updates(status, reterr) : -ENOMEM;
+
+        status->read_usec = clock_monotonic_usec();
+        if (r < 0)
+                return r;
+        return status->list ? print_changed_updates(status, none) : print_updates(status);
+}
+
+/* Only a signal or the time-out ends it. */
+static int follow(Status *status, const SessionWatch *watches, size_t n, Error *reterr) {
+        cleanup(session_follow_free_p) SessionFollow *follow = NULL;
+        int r = show_updates(status, reterr);
+
+        if (r >= 0)
+                r = session_follow_new(status->session, watches, n, status, &follow);
+        while (r >= 0) {
+                r = session_follow_wait(follow, is_due, NULL, status, reterr);
+                if (r >= 0)
+                        r = read_again(status, reterr);
+        }
+        return r;
 }
 
 static int watch(Status *status) {
@@ -316,12 +466,7 @@ static int watch(Status *status) {
                                              .on_gone = on_pod_gone };
         }
 
-        r = session_wait(status->session,
-                         &(SessionWait){ .watches = watches,
-                                         .n_watches = n,
-                                         .is_done = print_changes,
-                                         .userdata = status },
-                         &error);
+        r = follow(status, watches, n, &error);
         if (session_end_status(status->session) > 0)
                 return session_end_status(status->session);
 
@@ -333,7 +478,7 @@ static int read_agents(Status *status, Error *reterr) {
         const char *version;
         int r;
 
-        r = agents_find_version(status->session, &version, reterr);
+        r = session_find_kruise(status->session, "nodeimages", &version, reterr);
         return r < 0 ? r
                      : agents_read(status->session, version, /* must_answer= */ false,
                                    &status->agents, reterr);

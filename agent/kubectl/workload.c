@@ -2,6 +2,7 @@
 
 #include "agent/kubectl/workload.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
@@ -143,10 +144,6 @@ bool workload_is_of_kruise(WorkloadKind kind) {
         return text_equal(kinds[kind].group, KRUISE_GROUP);
 }
 
-bool workload_has_revisions(WorkloadKind kind) {
-        return kind == WORKLOAD_STATEFUL_SET || kind == WORKLOAD_DAEMON_SET;
-}
-
 KubePath workload_path(WorkloadKind kind, const char *namespace, const char *name) {
         return (KubePath){ .group = kinds[kind].group,
                            .version = workload_is_of_kruise(kind) ? NULL : "v1",
@@ -222,8 +219,7 @@ const char *object_owner(json_object *object) {
         return json_get_text(object_controller(object), "uid");
 }
 
-/* "deployment.apps" for a Deployment; NULL: it is no workload of ours. */
-static const char *shown_kind_of(json_object *owner) {
+bool workload_kind_of_owner(json_object *owner, WorkloadKind *ret) {
         const char *version = json_get_text(owner, "apiVersion") ?: "";
         const char *kind = json_get_text(owner, "kind") ?: "";
         size_t size = strcspn(version, "/");
@@ -232,17 +228,20 @@ static const char *shown_kind_of(json_object *owner) {
                 if (kinds[i].group && strlen(kinds[i].group) == size &&
                     strncmp(kinds[i].group, version, size) == 0 &&
                     strncasecmp(kinds[i].resource, kind, strlen(kind)) == 0 &&
-                    strcmp(kinds[i].resource + strlen(kind), "s") == 0)
-                        return kinds[i].shown;
+                    strcmp(kinds[i].resource + strlen(kind), "s") == 0) {
+                        *ret = i;
+                        return true;
+                }
 
-        return NULL;
+        return false;
 }
 
 int object_refuse_owned(json_object *object, Error *reterr) {
         json_object *owner = object_controller(object);
-        const char *name = json_get_text(owner, "name") ?: "", *shown = shown_kind_of(owner);
+        const char *name = json_get_text(owner, "name") ?: "";
         const char *hash = object_text(object, "metadata.labels.pod-template-hash");
         size_t size = strlen(name), hash_size = hash ? strlen(hash) : 0;
+        WorkloadKind kind;
 
         if (!owner)
                 return 0;
@@ -252,11 +251,13 @@ int object_refuse_owned(json_object *object, Error *reterr) {
                 return error_set(reterr, ERROR_INVALID,
                                  "a ReplicaSet of deployment.apps/%.*s owns it: update that",
                                  (int) (size - hash_size - 1), name);
-        if (shown)
-                return error_set(reterr, ERROR_INVALID, "%s/%s owns it: update that", shown, name);
+        if (workload_kind_of_owner(owner, &kind))
+                return error_set(reterr, ERROR_INVALID, "%s/%s owns it: update that",
+                                 kinds[kind].shown, name);
 
         return error_set(reterr, ERROR_INVALID,
-                         "%s \"%s\" owns it, whose pods cannot be updated in place",
+                         "%s \"%s\" owns it, whose pods cannot be updated in place: set the image "
+                         "there, for pods that are made later",
                          json_get_text(owner, "kind") ?: "a controller", name);
 }
 
@@ -270,17 +271,6 @@ bool pod_has_ended(json_object *pod) {
         return text_equal(phase, "Failed") || text_equal(phase, "Succeeded");
 }
 
-json_object *list_find(json_object *list, const char *key, const char *name) {
-        if (!json_object_is_type(list, json_type_array))
-                return NULL;
-
-        for (size_t i = 0; i < json_object_array_length(list); i++)
-                if (json_is(json_object_array_get_idx(list, i), key, name))
-                        return json_object_array_get_idx(list, i);
-
-        return NULL;
-}
-
 json_object *object_template(json_object *object) {
         json_object *template = object_at(object, "data.spec.template");
 
@@ -289,37 +279,72 @@ json_object *object_template(json_object *object) {
         return template ? template : object;
 }
 
-static json_object *find_container(json_object *template, const char *list, const char *name) {
-        return list_find(object_at(template, list), "name", name);
+json_object *template_container(json_object *template, size_t i) {
+        static const char *const lists[] = { "spec.containers", "spec.initContainers" };
+
+        for (size_t n = 0; n < sizeof(lists) / sizeof(lists[0]); n++) {
+                json_object *list = object_list(template, lists[n]);
+                size_t length = list ? json_object_array_length(list) : 0;
+
+                if (i < length)
+                        return json_object_array_get_idx(list, i);
+                i -= length;
+        }
+        return NULL;
+}
+
+json_object *template_find_container(json_object *template, const char *name) {
+        return json_find(object_at(template, "spec.containers"), "name", name)
+                       ?: json_find(object_at(template, "spec.initContainers"), "name", name);
+}
+
+json_object *container_status(json_object *pod, const char *container) {
+        return json_find(object_at(pod, "status.containerStatuses"), "name", container)
+                       ?: json_find(object_at(pod, "status.initContainerStatuses"), "name",
+                                    container);
+}
+
+/* As the kubelet writes it: "back-off 2m40s restarting failed container" */
+int64_t container_backoff_sec(json_object *status) {
+        const char *at = strstr(object_text(status, "state.waiting.message") ?: "", "back-off ");
+        int64_t sum = 0;
+
+        for (at = at ? at + strlen("back-off ") : ""; isdigit((unsigned char) *at);) {
+                char *unit;
+                int64_t number = strtoll(at, &unit, 10);
+
+                if ((*unit != 'm' && *unit != 's') || number > 3600)
+                        return 0;
+                sum += *unit == 'm' ? 60 * number : number;
+                at = unit + 1;
+        }
+        return sum;
 }
 
 const char *template_image(json_object *template, const char *container) {
-        json_object *found = find_container(template, "spec.containers", container);
-
-        if (!found) {
-                found = find_container(template, "spec.initContainers", container);
-                if (!json_is(found, "restartPolicy", "Always"))
-                        return NULL;
-        }
-        return json_get_text(found, "image");
+        return json_get_text(template_find_container(template, container), "image");
 }
 
-int template_refuse_container(json_object *template, const char *container, Error *reterr) {
+int template_name_containers(json_object *template, char **ret) {
         json_object *list = object_list(template, "spec.containers");
-        cleanup(free_p) char *names = NULL;
         size_t size = 0;
-        FILE *stream = open_memstream(&names, &size);
+        FILE *stream = open_memstream(ret, &size);
 
         if (!stream)
                 return -ENOMEM;
         for (size_t i = 0; list && i < json_object_array_length(list); i++)
                 (void) fprintf(stream, "%s%s", i == 0 ? "" : ", ",
                                json_get_text(json_object_array_get_idx(list, i), "name") ?: "");
-        if (fclose(stream) != 0)
-                return -ENOMEM;
+        return fclose(stream) == 0 ? 0 : -ENOMEM;
+}
 
-        return error_set(reterr, ERROR_NOT_FOUND, "there is no container \"%s\"; there is %s",
-                         container, names);
+int template_refuse_container(json_object *template, const char *container, Error *reterr) {
+        cleanup(free_p) char *names = NULL;
+
+        if (template_name_containers(template, &names) < 0)
+                return -ENOMEM;
+        return error_set(reterr, ERROR_NOT_FOUND,
+                         "there is no container \"%s\"; the workload has %s", container, names);
 }
 
 const char *image_short(const char *image) {
@@ -329,22 +354,22 @@ const char *image_short(const char *image) {
 }
 
 bool template_ends(json_object *template, const char *container) {
-        return !template_image(template, container) &&
-               find_container(template, "spec.initContainers", container);
+        json_object *found =
+                json_find(object_at(template, "spec.initContainers"), "name", container);
+
+        return found && !json_is(found, "restartPolicy", "Always");
 }
 
-/* With this image for each container of the list. */
-static int set_all(json_object *list, json_object *image, json_object *images) {
-        size_t n = json_object_is_type(list, json_type_array) ? json_object_array_length(list) : 0;
+static int set_all(json_object *template, json_object *image, json_object *images) {
+        json_object *container;
+        int r = 0;
 
-        for (size_t i = 0; i < n; i++) {
-                const char *name = json_get_text(json_object_array_get_idx(list, i), "name");
-                int r = name ? patch_add(images, name, json_object_get(image)) : 0;
+        for (size_t i = 0; r >= 0 && (container = template_container(template, i)); i++) {
+                const char *name = json_get_text(container, "name");
 
-                if (r < 0)
-                        return r;
+                r = name ? patch_add(images, name, json_object_get(image)) : 0;
         }
-        return 0;
+        return r;
 }
 
 int template_expand_images(json_object *template, json_object *images, json_object **ret) {
@@ -352,12 +377,10 @@ int template_expand_images(json_object *template, json_object *images, json_obje
         int r = expanded ? 0 : -ENOMEM;
 
         json_object_object_foreach(images, container, image) {
-                if (r >= 0 && strcmp(container, "*") != 0)
-                        r = patch_add(expanded, container, json_object_get(image));
-                else if (r >= 0)
-                        r = set_all(object_at(template, "spec.containers"), image, expanded);
-                if (r >= 0 && strcmp(container, "*") == 0)
-                        r = set_all(object_at(template, "spec.initContainers"), image, expanded);
+                if (r >= 0)
+                        r = strcmp(container, "*") == 0
+                                    ? set_all(template, image, expanded)
+                                    : patch_add(expanded, container, json_object_get(image));
         }
         if (r < 0)
                 return r;
@@ -366,18 +389,40 @@ int template_expand_images(json_object *template, json_object *images, json_obje
         return 0;
 }
 
+/* The container's entry in an annotation; *ret_all is what it is part of, owned by the caller. NULL: it has none. */
+static json_object *find_note(json_object *template, const char *annotation, const char *container,
+                              json_object **ret_all) {
+        json_object *annotations = object_at(template, "metadata.annotations");
+        const char *text = annotations ? json_get_text(annotations, annotation) : NULL;
+
+        *ret_all = NULL;
+        if (!text || json_parse(text, strlen(text), ret_all, NULL) < 0)
+                return NULL;
+        return json_get(*ret_all, container, json_type_object);
+}
+
 int template_written_image(json_object *template, const char *container, char **ret) {
         const char *image = template_image(template, container);
-        json_object *annotations = object_at(template, "metadata.annotations");
-        const char *text = annotations ? json_get_text(annotations, RESTART_ANNOTATION) : NULL;
         cleanup(json_object_put_p) json_object *restarted = NULL;
-        json_object *entry = NULL;
+        json_object *entry = find_note(template, RESTART_ANNOTATION, container, &restarted);
 
-        if (text && json_parse(text, strlen(text), &restarted, NULL) >= 0)
-                entry = json_get(restarted, container, json_type_object);
         if (image && entry && json_is(entry, "as", image))
                 image = json_get_filled(entry, "image") ?: image;
         return text_copy(image, ret);
+}
+
+/* The digest of a restart is known to be the written image's, and not that of the image before an update. */
+static bool is_true_spelling(json_object *pod, const char *container, const char *written) {
+        cleanup(json_object_put_p) json_object *restarted = NULL;
+        cleanup(json_object_put_p) json_object *updated = NULL;
+        json_object *entry = find_note(pod, RESTART_ANNOTATION, container, &restarted);
+        json_object *former = find_note(pod, ROLLOUT_POD_ANNOTATION, container, &updated);
+        const char *before = json_get_text(former, "image");
+        const char *ran = json_get_text(entry, "ran");
+
+        if (!before || strchr(written, '@') || strcmp(before, written) == 0)
+                return true;
+        return ran && !json_is(former, "id", ran);
 }
 
 bool template_has_images(json_object *template, json_object *images) {
@@ -388,7 +433,8 @@ bool template_has_images(json_object *template, json_object *images) {
                 if (text_equal(template_image(template, container), expected))
                         continue;
                 if (template_written_image(template, container, &written) < 0 ||
-                    !text_equal(written, expected))
+                    !text_equal(written, expected) ||
+                    !is_true_spelling(template, container, written))
                         return false;
         }
         return true;
@@ -398,7 +444,8 @@ json_object *template_image_patch(json_object *template, json_object *images) {
         cleanup(json_object_put_p) json_object *patch = json_object_new_object();
 
         json_object_object_foreach(images, container, image) {
-                bool is_init = !find_container(template, "spec.containers", container);
+                bool is_init =
+                        !json_find(object_at(template, "spec.containers"), "name", container);
                 const char *key = is_init ? "initContainers" : "containers";
                 json_object *list = json_get(patch, key, json_type_array);
                 json_object *entry = patch_wrap("name", json_object_new_string(container));

@@ -43,9 +43,6 @@ const char *workload_kind_to_string(WorkloadKind kind);
 /* The kind's controller updates pods in place by itself. */
 bool workload_is_of_kruise(WorkloadKind kind);
 
-/* A StatefulSet or DaemonSet, whose templates are kept as ControllerRevisions. */
-bool workload_has_revisions(WorkloadKind kind);
-
 /* Borrows namespace and name, which may be NULL. The version of a kind of OpenKruise is NULL: which one the
  * server has is to be asked, see workload_find(). */
 KubePath workload_path(WorkloadKind kind, const char *namespace, const char *name);
@@ -63,6 +60,8 @@ const char *object_name(json_object *object);
 bool object_is_observed(json_object *object);
 /* The OwnerReference of the controller; NULL: there is none. */
 json_object *object_controller(json_object *object);
+/* The kind that an OwnerReference names, by its group as well; false: it is none of these. */
+bool workload_kind_of_owner(json_object *owner, WorkloadKind *ret);
 /* The controller that owns it, a uid; NULL: none. */
 const char *object_owner(json_object *object);
 /* Refused if a controller owns it, which is named. */
@@ -71,17 +70,25 @@ bool object_is_deleted(json_object *object);
 /* The pod's containers are not started again; a controller makes another pod for it. */
 bool pod_has_ended(json_object *pod);
 
-/* The item of a list that has this name; NULL: none. */
-json_object *list_find(json_object *list, const char *key, const char *name);
-
 /* The template of a workload, a ControllerRevision, or a pod. */
 json_object *object_template(json_object *object);
 
-/* NULL: it has no such container. Init containers that keep running count as containers, others do not. */
+/* The containers and then the init containers, one after the other; NULL: there are no more. */
+json_object *template_container(json_object *template, size_t i);
+/* The container or init container of that name; NULL: there is none. */
+json_object *template_find_container(json_object *template, const char *name);
+/* The status of a container or init container; NULL: there is none. */
+json_object *container_status(json_object *pod, const char *container);
+/* The kubelet's whole back-off before it starts the container again; 0: its status does not say. */
+int64_t container_backoff_sec(json_object *status);
+/* NULL: it has no such container or init container. */
 const char *template_image(json_object *template, const char *container);
+/* "app, side": the main containers; the caller owns *ret. */
+int template_name_containers(json_object *template, char **ret);
 /* Says that there is no such container, and which there are. */
 int template_refuse_container(json_object *template, const char *container, Error *reterr);
-/* An init container that has ended when the pod runs. */
+/* An init container that has ended when the pod runs, and does not run again for another image. Those that keep
+ * running count as containers. */
 bool template_ends(json_object *template, const char *container);
 
 /* "web:2" of "registry.internal/shop/web:2": what fits into a table. Borrowed from it. */
@@ -91,14 +98,18 @@ const char *image_short(const char *image);
  * *ret. */
 int template_expand_images(json_object *template, json_object *images, json_object **ret);
 
-/* An annotation of a pod: {container: {"image", "as", "at"}}. A restart spelled the image as `as` at the time `at`. */
+/* An annotation of a pod: {container: {"image", "as", "ran", "starts"}}. A restart spelled the image as `as`, by the digest of
+ * what the container with the ID `ran` was made from. */
 #define RESTART_ANNOTATION "inplaced.io/restarted"
+/* An annotation of a pod: {container: {"image", "id"}} at the time of an update's patch, of containers that it replaces. */
+#define ROLLOUT_POD_ANNOTATION "inplaced.io/updated-containers"
 
 /* The image as it was written before a restart spelled it otherwise. The caller owns *ret, which is NULL if there is no such
  * container. */
 int template_written_image(json_object *template, const char *container, char **ret);
 
-/* All images that the object of container names and images has are the template's, in either spelling. */
+/* All images that the object of container names and images has are the template's, in either spelling. The digest of
+ * a restart counts for none of an update if it may come from a container from before that update. */
 bool template_has_images(json_object *template, json_object *images);
 
 /* {"containers": [{"name", "image"}], "initContainers": ...}: for a strategic merge patch of the template's

@@ -92,7 +92,7 @@ static int set_desired(Folder *folder, const char *name, const DesiredImages *de
         if (r < 0)
                 return r;
 
-        r = images_set_desired(folder->images, owner, desired_images, REQUEST_LASTING);
+        r = images_set_desired(folder->images, owner, desired_images, REQUEST_DESIRED);
         if (r >= 0 && is_again)
                 r = images_retry(folder->images, is_tried_on, owner);
         return r;

@@ -11,7 +11,6 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/hash.h"
-#include "agent/base/rfc3339.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
@@ -27,30 +26,20 @@
 
 /* Desired images as JSON: the reverse of image-spec.h */
 
-/* Takes the value over; NULL: no memory. */
-static bool add(json_object *object, const char *key, json_object *value) {
-        return value && json_object_object_add(object, key, value) == 0;
-}
-
-static bool add_text(json_object *object, const char *key, const char *text) {
-        return !text || add(object, key, json_object_new_string(text));
-}
-
-static bool append(json_object *list, json_object *value) {
-        return value && json_object_array_add(list, value) == 0;
-}
+/* The following functions return NULL if there is no memory. */
 
 static json_object *owner_ref_to_json(const OwnerRef *owner) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
-        bool ok;
+        int r;
 
-        ok = object && add_text(object, "apiVersion", owner->api_version) &&
-             add_text(object, "kind", owner->kind) &&
-             add_text(object, "namespace", owner->namespace) &&
-             add_text(object, "name", owner->name) && add_text(object, "uid", owner->uid) &&
-             add_text(object, "resourceVersion", owner->resource_version) &&
-             add_text(object, "fieldPath", owner->field_path);
-        return ok ? take_ptr(object) : NULL;
+        r = patch_add_filled(object, "apiVersion", owner->api_version)
+                    ?: patch_add_filled(object, "kind", owner->kind)
+                    ?: patch_add_filled(object, "namespace", owner->namespace)
+                    ?: patch_add_filled(object, "name", owner->name)
+                    ?: patch_add_filled(object, "uid", owner->uid)
+                    ?: patch_add_filled(object, "resourceVersion", owner->resource_version)
+                    ?: patch_add_filled(object, "fieldPath", owner->field_path);
+        return r < 0 ? NULL : take_ptr(object);
 }
 
 static json_object *request_to_json(const ImageRequest *request) {
@@ -64,92 +53,88 @@ static json_object *request_to_json(const ImageRequest *request) {
 
 static json_object *owners_to_json(const DesiredImage *desired, const Image *image) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
+        int r = 0;
 
-        if (!list)
-                return NULL;
+        for (size_t i = 0; r >= 0 && i < desired->n_owners; i++)
+                if (!text_equal(desired->owners[i].api_version, OWNER_API_VERSION))
+                        r = patch_append(list, owner_ref_to_json(&desired->owners[i]));
+        for (const ImageRequest *request = image_requests(image); r >= 0 && request;
+             request = request->next)
+                if (!request->is_expired && owner_kind(request->owner))
+                        r = patch_append(list, request_to_json(request));
 
-        for (size_t i = 0; i < desired->n_owners; i++)
-                if (!text_equal(desired->owners[i].api_version, OWNER_API_VERSION) &&
-                    !append(list, owner_ref_to_json(&desired->owners[i])))
-                        return NULL;
-        for (const ImageRequest *request = image_requests(image); request; request = request->next)
-                if (!request->is_expired && owner_kind(request->owner) &&
-                    !append(list, request_to_json(request)))
-                        return NULL;
+        return r < 0 ? NULL : take_ptr(list);
+}
 
-        return take_ptr(list);
+static int put_limit(json_object *object, const char *key, int64_t limit) {
+        return limit == DESIRED_IMAGE_NO_LIMIT
+                       ? 0
+                       : patch_add(object, key, json_object_new_int64(limit));
 }
 
 static json_object *policy_to_json(const DesiredImage *desired) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
-        bool ok;
+        int r;
 
-        ok = object && add(object, "timeoutSeconds", json_object_new_int64(desired->timeout_sec)) &&
-             (desired->backoff_limit == DESIRED_IMAGE_NO_LIMIT ||
-              add(object, "backoffLimit", json_object_new_int64(desired->backoff_limit))) &&
-             (desired->refusal_limit == DESIRED_IMAGE_NO_LIMIT ||
-              add(object, "refusalLimit", json_object_new_int64(desired->refusal_limit))) &&
-             (desired->ttl_sec == DESIRED_IMAGE_NO_LIMIT ||
-              add(object, "ttlSecondsAfterFinished", json_object_new_int64(desired->ttl_sec))) &&
-             (desired->active_deadline_sec == DESIRED_IMAGE_NO_LIMIT ||
-              add(object, "activeDeadlineSeconds",
-                  json_object_new_int64(desired->active_deadline_sec)));
-        return ok ? take_ptr(object) : NULL;
+        r = put_limit(object, "timeoutSeconds", desired->timeout_sec)
+                    ?: put_limit(object, "backoffLimit", desired->backoff_limit)
+                    ?: put_limit(object, "refusalLimit", desired->refusal_limit)
+                    ?: put_limit(object, "ttlSecondsAfterFinished", desired->ttl_sec)
+                    ?: put_limit(object, "activeDeadlineSeconds",
+                                           desired->active_deadline_sec);
+        return r < 0 ? NULL : take_ptr(object);
 }
 
-/* Makes an entry of spec.images.NAME.tags with all owners of the image. NULL: no memory. */
+/* Makes an entry of spec.images.NAME.tags with all owners of the image. */
 static json_object *desired_tag_to_json(const DesiredImage *desired, const Image *image) {
         cleanup(json_object_put_p) json_object *tag = json_object_new_object();
         const char *policy = desired->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent";
-        char time[RFC3339_SIZE];
-        bool ok;
+        int r;
 
-        ok = tag && add_text(tag, "tag", image_tag(image)) &&
-             (desired->created_at == 0 ||
-              add_text(tag, "createdAt", rfc3339_format(desired->created_at, time))) &&
-             (desired->version == 0 ||
-              add(tag, "version", json_object_new_int64(desired->version))) &&
-             add_text(tag, "imagePullPolicy", policy) &&
-             add(tag, "pullPolicy", policy_to_json(desired)) &&
-             (!desired->is_complete || add(tag, "complete", json_object_new_boolean(true))) &&
-             add(tag, "ownerReferences", owners_to_json(desired, image));
-        return ok ? take_ptr(tag) : NULL;
+        r = patch_add_text(tag, "tag", image_tag(image))
+                    ?: patch_add_time(tag, "createdAt", desired->created_at)
+                    ?: patch_add_nonzero(tag, "version", desired->version)
+                    ?: patch_add_text(tag, "imagePullPolicy", policy)
+                    ?: patch_add(tag, "pullPolicy", policy_to_json(desired));
+        if (r >= 0 && desired->is_complete)
+                r = patch_add_bool(tag, "complete", true);
+        if (r >= 0)
+                r = patch_add(tag, "ownerReferences", owners_to_json(desired, image));
+        return r < 0 ? NULL : take_ptr(tag);
 }
 
 static json_object *secrets_to_json(const DesiredImage *desired) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
+        int r = 0;
 
-        for (size_t i = 0; list && i < desired->n_secrets; i++) {
-                cleanup(json_object_put_p) json_object *secret = json_object_new_object();
+        for (size_t i = 0; r >= 0 && i < desired->n_secrets; i++) {
+                json_object *secret = json_object_new_object(); /* taken over by the list */
 
-                if (!secret || !add_text(secret, "namespace", desired->secrets[i].namespace) ||
-                    !add_text(secret, "name", desired->secrets[i].name) ||
-                    !append(list, json_object_get(secret)))
-                        return NULL;
+                r = patch_append(list, secret)
+                    ?: patch_add_filled(secret, "namespace", desired->secrets[i].namespace)
+                    ?: patch_add_filled(secret, "name", desired->secrets[i].name);
         }
 
-        return take_ptr(list);
+        return r < 0 ? NULL : take_ptr(list);
 }
 
 static json_object *key_values_to_json(const KeyValue *items, size_t n_items) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
+        int r = 0;
 
-        for (size_t i = 0; object && i < n_items; i++)
-                if (!add_text(object, items[i].key, items[i].value))
-                        return NULL;
-
-        return take_ptr(object);
+        for (size_t i = 0; r >= 0 && i < n_items; i++)
+                r = items[i].value ? patch_add_text(object, items[i].key, items[i].value) : 0;
+        return r < 0 ? NULL : take_ptr(object);
 }
 
 static json_object *sandbox_to_json(const DesiredImage *desired) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
-        bool ok;
+        int r;
 
-        ok = object &&
-             add(object, "labels", key_values_to_json(desired->labels, desired->n_labels)) &&
-             add(object, "annotations",
-                 key_values_to_json(desired->annotations, desired->n_annotations));
-        return ok ? take_ptr(object) : NULL;
+        r = patch_add(object, "labels", key_values_to_json(desired->labels, desired->n_labels))
+                    ?: patch_add(object, "annotations",
+                                 key_values_to_json(desired->annotations, desired->n_annotations));
+        return r < 0 ? NULL : take_ptr(object);
 }
 
 /* Appends ", KEY: VALUE" and releases the value. */
@@ -183,27 +168,28 @@ static int desired_shared_to_text(const DesiredImage *desired, char **ret) {
         return 0;
 }
 
-/* Makes the annotation's entry of a done request, without its outcome. NULL: no memory. */
+/* Makes the annotation's entry of a done request, without its outcome. */
 static json_object *done_request_to_json(const Image *image, const ImageRequest *request) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
-        bool ok;
+        int r;
 
-        ok = object && add_text(object, "name", image_name(image)) &&
-             add_text(object, "tag", image_tag(image)) &&
-             add_text(object, "owner", request->owner) &&
-             add(object, "version", json_object_new_int64(request->desired.version));
-        return ok ? take_ptr(object) : NULL;
+        r = patch_add_text(object, "name", image_name(image))
+                    ?: patch_add_text(object, "tag", image_tag(image))
+                    ?: patch_add_text(object, "owner", request->owner)
+                    ?: patch_add(object, "version",
+                                           json_object_new_int64(request->desired.version));
+        return r < 0 ? NULL : take_ptr(object);
 }
 
 /* The same with its outcome. */
 static json_object *outcome_to_json(const Image *image, const ImageRequest *request) {
         cleanup(json_object_put_p) json_object *object = done_request_to_json(image, request);
         const ImageStatus *status = image_status_for(image, request->owner, request->desired.name);
-        bool ok;
+        int r;
 
-        ok = object && add(object, "status",
-                           image_status_to_json(status, image_name(image), image_tag(image)));
-        return ok ? take_ptr(object) : NULL;
+        r = patch_add(object, "status",
+                      image_status_to_json(status, image_name(image), image_tag(image)));
+        return r < 0 ? NULL : take_ptr(object);
 }
 
 /* Writing. */
@@ -312,42 +298,9 @@ static int print_spec_tag(const Image *image, FILE *file) {
         return print_json(file, desired_tag_to_json(desired_image(image), image));
 }
 
-/* Layers that are fetched on demand. NULL: no memory. */
-static json_object *on_demand_to_json(const ImageOnDemand *found) {
-        cleanup(json_object_put_p) json_object *object = json_object_new_object();
-        bool ok;
-
-        ok = object && add(object, "layers", json_object_new_int64(found->n_layers)) &&
-             add(object, "allLayers", json_object_new_int64(found->n_layers_all)) &&
-             (!found->is_counted ||
-              (add(object, "bytesPresent", json_object_new_int64((int64_t) found->bytes_present)) &&
-               add(object, "bytesTotal", json_object_new_int64((int64_t) found->bytes_total))));
-        return ok ? take_ptr(object) : NULL;
-}
-
-/* Adds members that OpenKruise's schema does not have. */
-static json_object *status_tag_to_json(const Image *image) {
-        const ImageStatus *status = image_status(image);
-        bool is_waiting = status->phase == IMAGE_WAITING || status->phase == IMAGE_MISSING;
-        cleanup(json_object_put_p) json_object *object =
-                image_status_to_json(status, image_name(image), image_tag(image));
-        char time[RFC3339_SIZE];
-        bool ok;
-
-        ok = object &&
-             (!is_waiting || status->waiting_at == 0 ||
-              add_text(object, "lastTransitionTime", rfc3339_format(status->waiting_at, time))) &&
-             (status->attempt == 0 ||
-              add(object, "attempt", json_object_new_int64(status->attempt))) &&
-             (status->on_demand.n_layers == 0 ||
-              add(object, "onDemand", on_demand_to_json(&status->on_demand))) &&
-             (status->next_attempt_at == 0 ||
-              add_text(object, "nextAttemptTime", rfc3339_format(status->next_attempt_at, time)));
-        return ok ? take_ptr(object) : NULL;
-}
-
 static int print_status_tag(const Image *image, FILE *file) {
-        return print_json(file, status_tag_to_json(image));
+        return print_json(file, image_status_to_own_json(image_status(image), image_name(image),
+                                                         image_tag(image)));
 }
 
 static int print_spec_rest(const Image *image, FILE *file) {
@@ -615,16 +568,8 @@ static json_object *find_status_tag(json_object *root, const DesiredImage *desir
         json_object *status = json_get(root, "status", json_type_object);
         json_object *images = json_get(status, "imageStatuses", json_type_object);
         json_object *image = json_get(images, desired->name, json_type_object);
-        json_object *tags = json_get(image, "tags", json_type_array);
 
-        for (size_t i = 0; tags && i < json_object_array_length(tags); i++) {
-                json_object *entry = json_object_array_get_idx(tags, i);
-
-                if (text_equal(json_get_text(entry, "tag"), desired->tag))
-                        return entry;
-        }
-
-        return NULL;
+        return json_find(json_get(image, "tags", json_type_array), "tag", desired->tag);
 }
 
 /* The request of an owner with a version is done, if the image is finished. */
@@ -750,8 +695,7 @@ static int restore_requests(Images *images, RestoredList *requests) {
                 }
 
                 r = images_set_desired(images, owner, &desired_images,
-                                       owner_is_request(owner) ? REQUEST_TRANSIENT
-                                                               : REQUEST_SERVED);
+                                       owner_is_request(owner) ? REQUEST_EPHEMERAL : REQUEST_ONCE);
                 if (r < 0)
                         return r;
         }

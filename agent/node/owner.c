@@ -32,15 +32,6 @@ static size_t find_kind(const char *owner) {
         return i;
 }
 
-static bool is_utf8(const char *text) {
-        size_t n = 1;
-
-        for (uint32_t c; *text && n > 0; text += n)
-                n = utf8_decode(text, &c);
-
-        return n > 0;
-}
-
 int owner_of_file(const char *name, char **ret) {
         char *owner, *to;
 
@@ -49,7 +40,7 @@ int owner_of_file(const char *name, char **ret) {
                 return -ENOMEM;
 
         *ret = owner;
-        if (is_utf8(name)) {
+        if (utf8_valid_size(name, strlen(name)) == strlen(name)) {
                 stpcpy(stpcpy(owner, OWNER_FILE), name);
                 return 0;
         }

@@ -155,10 +155,10 @@ int state_file_touch(StateFile *file) {
 static int on_image(Image *image, void *userdata) {
         uint64_t shown = node_image_fingerprint(image);
 
-        if (image_marks(image)->shown == shown)
+        if (image_marks(image)->file_fingerprint == shown)
                 return 0;
 
-        image_marks(image)->shown = shown;
+        image_marks(image)->file_fingerprint = shown;
         return state_file_touch(userdata);
 }
 

@@ -6,8 +6,9 @@
  *
  * The agent writes it whole and atomically after each change; changes in quick succession share a
  * write, so that writing never takes more than a small part of the time. It reads the file once at the
- * start, since this is the state that survives kill -9. If the file is lost or broken, the agent only
- * asks the runtime for its images again.
+ * start, since this is the state that survives kill -9. It does not sync the file: after a power failure,
+ * requests whose callers have left may be lost. If the file is lost or broken, the agent only asks the
+ * runtime for its images again.
  */
 
 #include "agent/image/images.h"

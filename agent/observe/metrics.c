@@ -182,7 +182,7 @@ static const Metric metric_table[_METRIC_MAX] = {
                 "never." },
         [METRIC_PODS] = {
                 "inplaced_pods", METRIC_TYPE_GAUGE, NULL, { { 0 } },
-                "Pods of this node, as the API server has them." },
+                "Pods of this node in the API server." },
         [METRIC_CONTAINERS] = {
                 "inplaced_containers", METRIC_TYPE_GAUGE, NULL,
                 { { "verdict", METRIC_SET_VERDICT } },
@@ -216,7 +216,7 @@ static const Metric metric_table[_METRIC_MAX] = {
         [METRIC_PROBES] = {
                 "inplaced_probes", METRIC_TYPE_GAUGE, NULL,
                 { { "state", METRIC_SET_PROBE_STATE } },
-                "Probes of this node's pods, by what is known." },
+                "Probes of this node's pods, by their state." },
         [METRIC_PROBE_RUNS] = {
                 "inplaced_probe_runs_total", METRIC_TYPE_COUNTER, NULL,
                 { { "kind", METRIC_SET_PROBE_KIND }, { "result", METRIC_SET_PROBE_STATE } },
@@ -653,7 +653,8 @@ int metrics_write(const Metrics *metrics, char **ret_text, size_t *ret_size) {
         for (MetricId id = 0; id < _METRIC_MAX; id++)
                 write_metric(file, metrics, id);
         write_fact(file, "inplaced_metrics_dropped_total", METRIC_TYPE_COUNTER,
-                   "What could not be counted in the other metrics.", metrics->n_dropped);
+                   "Increments that could not be counted in the other metrics.",
+                   metrics->n_dropped);
         write_process(file, metrics);
 
         r = ferror(file);

@@ -14,8 +14,7 @@
 static int make_message(const char *by, const char *since, json_object *images, json_object **ret) {
         cleanup(json_object_put_p) json_object *message = json_object_new_object();
 
-        if (!message || patch_add_text(message, "by", by) < 0 ||
-            patch_add_text(message, "since", since) < 0 ||
+        if (patch_add_text(message, "by", by) < 0 || patch_add_text(message, "since", since) < 0 ||
             patch_add(message, "images", json_object_get(images)) < 0)
                 return -ENOMEM;
 
@@ -36,7 +35,7 @@ int gate_close(const char *by, int64_t now_sec, json_object *images, json_object
                 return r;
 
         text = json_to_text(message);
-        if (!text || !condition || patch_add_text(condition, "type", GATE_CONDITION) < 0 ||
+        if (!text || patch_add_text(condition, "type", GATE_CONDITION) < 0 ||
             patch_add_text(condition, "status", "False") < 0 ||
             patch_add_text(condition, "reason", GATE_REASON_UPDATE) < 0 ||
             patch_add_text(condition, "message", text) < 0 ||

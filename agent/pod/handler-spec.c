@@ -15,7 +15,7 @@
 #include "agent/base/text.h"
 #include "agent/base/utf8.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/document/json-reader.h"
+#include "agent/document/json-fields.h"
 
 #define HANDLER_SIZE_MAX ((size_t) 256 << 10) /* limit of an object's annotations together */
 #define TEXT_SIZE 256 /* limit of a command or path: events have room for about 1,000 bytes */
@@ -47,81 +47,15 @@ static int parse_json(const char *text, const char *what, struct json_object **r
         return r;
 }
 
-static int read_argument(struct json_object *item, const JsonPath *path, char **ret,
-                         Error *reterr) {
-        const char *text;
-
-        if (!json_object_is_type(item, json_type_string))
-                return json_refuse_type(path, item, "a string (in quotes)", reterr);
-
-        text = json_object_get_string(item);
-        if (strlen(text) != (size_t) json_object_get_string_len(item))
-                return json_refuse(path, reterr, "has a NUL in it");
-        return text_copy(text, ret);
-}
-
-static int read_exec(struct json_object *exec, const JsonPath *parent, HandlerSpec *spec,
-                     Error *reterr) {
-        const JsonPath path = { .parent = parent, .key = "command" };
-        struct json_object *command;
-        size_t n;
-        int r;
-
-        r = json_read_list(exec, parent, path.key, &command, reterr);
-        if (r < 0)
-                return r;
-
-        n = command ? json_object_array_length(command) : 0;
-        if (n == 0)
-                return json_refuse(&path, reterr, "is empty");
-
-        spec->kind = HANDLER_EXEC;
-        spec->command = calloc(n + 1, sizeof(*spec->command));
-        if (!spec->command)
-                return -ENOMEM;
-
-        for (size_t i = 0; i < n; i++) {
-                r = read_argument(json_object_array_get_idx(command, i),
-                                  &(JsonPath){ .parent = &path, .index = i }, &spec->command[i],
-                                  reterr);
-                if (r < 0)
-                        return r;
-        }
-
-        return 0;
-}
-
 /* Finds the number of the container port with this name; 0: none. */
 static int find_port(const char *ports, const char *name, int64_t *ret, Error *reterr) {
         cleanup(json_object_put_p) struct json_object *list = NULL;
         int r;
 
-        *ret = 0;
-        if (!ports)
-                return 0;
-
-        r = parse_json(ports, "the list of the container's ports", &list, reterr);
-        if (r < 0 || !json_object_is_type(list, json_type_array))
-                return r;
-
-        for (size_t i = 0; i < json_object_array_length(list); i++) {
-                struct json_object *item = json_object_array_get_idx(list, i);
-                struct json_object *its_name = NULL, *number = NULL;
-
-                if (!json_object_is_type(item, json_type_object))
-                        continue;
-                (void) json_object_object_get_ex(item, "name", &its_name);
-                (void) json_object_object_get_ex(item, "containerPort", &number);
-                if (!json_object_is_type(its_name, json_type_string) ||
-                    !json_object_is_type(number, json_type_int) ||
-                    strcmp(json_object_get_string(its_name), name) != 0)
-                        continue;
-
-                *ret = json_object_get_int64(number);
-                return 0;
-        }
-
-        return 0;
+        r = ports ? parse_json(ports, "the list of the container's ports", &list, reterr) : 0;
+        if (r >= 0)
+                *ret = json_get_integer(json_find(list, "name", name), "containerPort");
+        return r;
 }
 
 /* A name among the container's ports comes first, as for the kubelet; then it may be a number. */
@@ -141,27 +75,25 @@ static int read_port_name(const char *name, const char *ports, const JsonPath *p
         return 0;
 }
 
-static int read_port(struct json_object *object, const JsonPath *parent, const char *ports,
-                     HandlerSpec *spec, Error *reterr) {
-        const JsonPath path = { .parent = parent, .key = "port" };
-        struct json_object *value = NULL;
+static int read_port(struct json_object *value, const JsonPath *path, void *ret,
+                     const void *context, Error *reterr) {
+        HandlerSpec *spec = ret;
         int64_t number = 0;
         int r = 0;
 
-        (void) json_object_object_get_ex(object, path.key, &value);
         if (json_object_is_type(value, json_type_int))
                 number = json_object_get_int64(value);
         else if (!json_object_is_type(value, json_type_string))
-                return json_refuse_type(&path, value, "a number or the name of a port", reterr);
+                return json_refuse_type(path, value, "a number or the name of a port", reterr);
         else if (spec->kind == HANDLER_HTTP && json_object_get_string_len(value) == 0)
                 number = HTTP_PORT;
         else
-                r = read_port_name(json_object_get_string(value), ports, &path, &number, reterr);
+                r = read_port_name(json_object_get_string(value), context, path, &number, reterr);
         if (r < 0)
                 return r;
 
         if (number < 1 || number > UINT16_MAX)
-                return json_refuse(&path, reterr, "%lld is not a port", (long long) number);
+                return json_refuse(path, reterr, "%lld is not a port", (long long) number);
 
         spec->port = (uint16_t) number;
         return 0;
@@ -174,225 +106,148 @@ static bool is_host(const char *text) {
                inet_pton(AF_INET6, text, &ignored) == 1;
 }
 
-static int read_host(struct json_object *object, const JsonPath *parent, HandlerSpec *spec,
+static int read_host(const char *text, const JsonPath *path, void *ret, const void *context,
                      Error *reterr) {
-        const JsonPath path = { .parent = parent, .key = "host" };
-        const char *text;
-        int r;
-
-        r = json_read_string(object, parent, path.key, &text, reterr);
-        if (r < 0 || !text || !*text)
-                return r;
-
-        if (!is_host(text))
-                return json_refuse(&path, reterr, "%s is neither a name nor an address",
+        if (text && !is_host(text))
+                return json_refuse(path, reterr, "%s is neither a name nor an address",
                                    quote(text, (char[QUOTE_SIZE]){ 0 }));
-        return text_copy(text, &spec->host);
+        return text_copy(text, ret);
 }
 
-static int read_scheme(struct json_object *object, const JsonPath *parent, HandlerSpec *spec,
+static int read_scheme(const char *text, const JsonPath *path, void *ret, const void *context,
                        Error *reterr) {
-        const JsonPath path = { .parent = parent, .key = "scheme" };
-        const char *text;
-        int r;
-
-        r = json_read_string(object, parent, path.key, &text, reterr);
-        if (r < 0)
-                return r;
-
-        if (!text || !*text || strcasecmp(text, "http") == 0)
-                return text_copy("http", &spec->scheme);
+        if (!text || strcasecmp(text, "http") == 0)
+                return text_copy("http", ret);
         if (strcasecmp(text, "https") == 0)
-                return text_copy("https", &spec->scheme);
+                return text_copy("https", ret);
 
-        return json_refuse(&path, reterr, "expected HTTP or HTTPS, got %s",
+        return json_refuse(path, reterr, "expected HTTP or HTTPS, got %s",
                            quote(text, (char[QUOTE_SIZE]){ 0 }));
 }
 
 /* Drops the fragment, which clients never send. */
-static int read_path(struct json_object *object, const JsonPath *parent, HandlerSpec *spec,
+static int read_path(const char *text, const JsonPath *path, void *ret, const void *context,
                      Error *reterr) {
-        const JsonPath path = { .parent = parent, .key = "path" };
-        const char *text;
-        int r;
-
-        r = json_read_string(object, parent, path.key, &text, reterr);
-        if (r < 0)
-                return r;
-
         text = text ?: "";
         if (has_control(text))
-                return json_refuse(&path, reterr, "has a control character in it");
-        if (text_format(&spec->path, "%s%.*s", *text == '/' ? "" : "/", (int) strcspn(text, "#"),
-                        text) < 0)
-                return -ENOMEM;
-        return 0;
+                return json_refuse(path, reterr, "has a control character in it");
+        return text_format(ret, "%s%.*s", *text == '/' ? "" : "/", (int) strcspn(text, "#"), text);
 }
 
-static int read_header(struct json_object *item, const JsonPath *path, HandlerHeader *ret,
-                       Error *reterr) {
-        const char *name, *value;
-        int r;
-
-        if (!json_object_is_type(item, json_type_object))
-                return json_refuse_type(path, item, "an object", reterr);
-
-        r = json_read_string(item, path, "name", &name, reterr);
-        if (r < 0)
-                return r;
-
-        r = json_read_text(item, path, "value", &value, reterr);
-        if (r < 0)
-                return r;
-
-        if (!name || !*name || strspn(name, TOKEN_CHARACTERS) != strlen(name))
-                return json_refuse(path, reterr, "%s is not the name of a header",
-                                   quote(name ?: "", (char[QUOTE_SIZE]){ 0 }));
-        if (value && has_control(value))
-                return json_refuse(path, reterr, "the value has a control character in it");
-
-        r = text_copy(name, &ret->name);
-        return r < 0 ? r : text_copy(value ?: "", &ret->value);
+static int read_header_name(const char *text, const JsonPath *path, void *ret, const void *context,
+                            Error *reterr) {
+        if (!text || strspn(text, TOKEN_CHARACTERS) != strlen(text))
+                return json_refuse(path->parent, reterr, "%s is not the name of a header",
+                                   quote(text ?: "", (char[QUOTE_SIZE]){ 0 }));
+        return text_copy(text, ret);
 }
 
-static int read_headers(struct json_object *object, const JsonPath *parent, HandlerSpec *spec,
+static int read_header_value(const char *text, const JsonPath *path, void *ret, const void *context,
+                             Error *reterr) {
+        if (text && has_control(text))
+                return json_refuse(path->parent, reterr, "the value has a control character in it");
+        return text_copy(text ?: "", ret);
+}
+
+static int read_service(const char *text, const JsonPath *path, void *ret, const void *context,
                         Error *reterr) {
-        const JsonPath path = { .parent = parent, .key = "httpHeaders" };
-        struct json_object *list;
-        size_t n;
-        int r;
-
-        r = json_read_list(object, parent, path.key, &list, reterr);
-        if (r < 0 || !list)
-                return r;
-
-        n = json_object_array_length(list);
-        if (n > HEADERS_MAX)
-                return json_refuse(&path, reterr, "has more than %d items", HEADERS_MAX);
-
-        spec->headers = calloc(n + 1, sizeof(*spec->headers));
-        if (!spec->headers)
-                return -ENOMEM;
-
-        while (spec->n_headers < n) {
-                const JsonPath here = { .parent = &path, .index = spec->n_headers };
-
-                r = read_header(json_object_array_get_idx(list, here.index), &here,
-                                &spec->headers[spec->n_headers++], reterr);
-                if (r < 0)
-                        return r;
-        }
-
-        return 0;
+        return text_copy(text ?: "", ret);
 }
 
-static int read_http(struct json_object *http, const JsonPath *path, const char *ports,
-                     HandlerSpec *spec, Error *reterr) {
-        int r;
+/* clang-format off */
+static const JsonField exec_fields[] = {
+        { "command", JSON_TEXTS, .offset = offsetof(HandlerSpec, command), .empty = "is empty" },
+        { .key = NULL },
+};
 
-        spec->kind = HANDLER_HTTP;
-        r = read_scheme(http, path, spec, reterr);
-        if (r < 0)
-                return r;
+static const JsonField header_fields[] = {
+        { "name", JSON_STRING, .offset = offsetof(HandlerHeader, name), .on_text = read_header_name },
+        { "value", JSON_TEXT, .offset = offsetof(HandlerHeader, value), .on_text = read_header_value },
+        { .key = NULL },
+};
 
-        r = read_host(http, path, spec, reterr);
-        if (r < 0)
-                return r;
+static const JsonField http_fields[] = {
+        { "scheme", JSON_STRING, .offset = offsetof(HandlerSpec, scheme), .on_text = read_scheme },
+        { "host", JSON_STRING, .offset = offsetof(HandlerSpec, host), .on_text = read_host },
+        { "port", JSON_ANY, .on_value = read_port },
+        { "path", JSON_STRING, .offset = offsetof(HandlerSpec, path), .on_text = read_path },
+        { "httpHeaders", JSON_LIST, .offset = offsetof(HandlerSpec, headers), .max = HEADERS_MAX,
+          .fields = header_fields, .item_size = sizeof(HandlerHeader),
+          .n_offset = offsetof(HandlerSpec, n_headers) },
+        { .key = NULL },
+};
 
-        r = read_port(http, path, ports, spec, reterr);
-        if (r < 0)
-                return r;
+static const JsonField sleep_fields[] = {
+        { "seconds", JSON_INTEGER, .offset = offsetof(HandlerSpec, sleep_sec) },
+        { .key = NULL },
+};
 
-        r = read_path(http, path, spec, reterr);
-        return r < 0 ? r : read_headers(http, path, spec, reterr);
-}
+static const JsonField tcp_fields[] = {
+        { "host", JSON_STRING, .offset = offsetof(HandlerSpec, host), .on_text = read_host },
+        { "port", JSON_ANY, .on_value = read_port },
+        { .key = NULL },
+};
 
-static int read_tcp(struct json_object *tcp, const JsonPath *path, const char *ports,
-                    HandlerSpec *spec, Error *reterr) {
-        int r;
-
-        spec->kind = HANDLER_TCP;
-        r = read_host(tcp, path, spec, reterr);
-        return r < 0 ? r : read_port(tcp, path, ports, spec, reterr);
-}
-
-static int read_sleep(struct json_object *sleep, const JsonPath *path, HandlerSpec *spec,
-                      Error *reterr) {
-        int r;
-
-        spec->kind = HANDLER_SLEEP;
-        r = json_read_integer(sleep, path, "seconds", &spec->sleep_sec, reterr);
-        if (r < 0)
-                return r;
-
-        if (spec->sleep_sec < 0)
-                return json_refuse(path, reterr, "seconds is negative");
-        return 0;
-}
-
-/* Names of ports do not exist here, as for the kubelet. */
-static int read_grpc(struct json_object *grpc, const JsonPath *parent, HandlerSpec *spec,
-                     Error *reterr) {
-        const JsonPath path = { .parent = parent, .key = "service" };
-        const char *service;
-        int r;
-
-        spec->kind = HANDLER_GRPC;
-        r = json_read_string(grpc, parent, path.key, &service, reterr);
-        if (r < 0)
-                return r;
-
-        r = text_copy(service ?: "", &spec->service);
-        return r < 0 ? r : read_port(grpc, parent, /* ports= */ NULL, spec, reterr);
-}
+static const JsonField grpc_fields[] = {
+        { "service", JSON_STRING, .offset = offsetof(HandlerSpec, service), .on_text = read_service },
+        { "port", JSON_ANY, .on_value = read_port },
+        { .key = NULL },
+};
 
 /* The members of core/v1 LifecycleHandler and ProbeHandler. The API server admits one per handler;
  * of several, the kubelet runs the first. */
-static const char *const hook_kinds[] = { "exec", "httpGet", "sleep", "tcpSocket", NULL };
-static const char *const probe_kinds[] = { "exec", "httpGet", "tcpSocket", "grpc", NULL };
+static const struct {
+        const char *key;
+        HandlerKind kind;
+        const JsonField *fields;
+        bool is_hook, is_probe;
+} kinds[] = {
+        { "exec",      HANDLER_EXEC,  exec_fields,  true,  true },
+        { "httpGet",   HANDLER_HTTP,  http_fields,  true,  true },
+        { "sleep",     HANDLER_SLEEP, sleep_fields, true,  false },
+        { "tcpSocket", HANDLER_TCP,   tcp_fields,   true,  true },
+        { "grpc",      HANDLER_GRPC,  grpc_fields,  false, true },
+};
+/* clang-format on */
 
-static int read_handler(struct json_object *object, const JsonPath *parent,
-                        const char *const *kinds, const char *ports, HandlerSpec *spec,
-                        Error *reterr) {
-        struct json_object *value = NULL;
-        JsonPath path = { .parent = parent };
-        int r;
-
-        for (size_t i = 0; !value && kinds[i]; i++) {
-                path.key = kinds[i];
-                r = json_read_object(object, parent, kinds[i], &value, reterr);
-                if (r < 0)
-                        return r;
-        }
-        if (!value)
-                return 0;
-
-        switch (*path.key) {
-        case 'e': return read_exec(value, &path, spec, reterr);
-        case 'g': return read_grpc(value, &path, spec, reterr);
-        case 'h': return read_http(value, &path, ports, spec, reterr);
-        case 's': return read_sleep(value, &path, spec, reterr);
-        default: return read_tcp(value, &path, ports, spec, reterr);
-        }
-}
-
-int handler_spec_read_probe(struct json_object *probe, const JsonPath *path, HandlerSpec *ret,
-                            Error *reterr) {
+/* Names of ports, if there are any, are those of a hook. */
+static int read_handler(struct json_object *object, const JsonPath *parent, bool is_hook,
+                        const char *ports, HandlerSpec *ret, Error *reterr) {
         cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
         int r;
 
-        r = read_handler(probe, path, probe_kinds, /* ports= */ NULL, &spec, reterr);
-        if (r < 0)
-                return r;
+        for (size_t i = 0; spec.kind == HANDLER_NONE && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+                const JsonPath path = { .parent = parent, .key = kinds[i].key };
+                struct json_object *value = NULL;
+
+                if (!(is_hook ? kinds[i].is_hook : kinds[i].is_probe))
+                        continue;
+                r = json_read_object(object, parent, path.key, &value, reterr);
+                if (r < 0)
+                        return r;
+                if (!value)
+                        continue;
+
+                spec.kind = kinds[i].kind;
+                r = json_fields_read(kinds[i].fields, value, &path, &spec, ports, reterr);
+                if (r < 0)
+                        return r;
+                if (spec.sleep_sec < 0)
+                        return json_refuse(&path, reterr, "seconds is negative");
+        }
 
         *ret = spec;
         spec = HANDLER_SPEC_INIT;
         return 0;
 }
 
+int handler_spec_read_probe(struct json_object *probe, const JsonPath *path, HandlerSpec *ret,
+                            Error *reterr) {
+        return read_handler(probe, path, /* is_hook= */ false, /* ports= */ NULL, ret, reterr);
+}
+
 int handler_spec_parse(const char *handler, const char *ports, HandlerSpec *ret, Error *reterr) {
         cleanup(json_object_put_p) struct json_object *object = NULL;
-        cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
         int r = 0;
 
         if (handler && *handler)
@@ -402,29 +257,12 @@ int handler_spec_parse(const char *handler, const char *ports, HandlerSpec *ret,
 
         if (object && !json_object_is_type(object, json_type_object))
                 return json_refuse_type(NULL, object, "a handler", reterr);
-        if (object)
-                r = read_handler(object, NULL, hook_kinds, ports, &spec, reterr);
-        if (r < 0)
-                return r;
-
-        *ret = spec;
-        spec = HANDLER_SPEC_INIT;
-        return 0;
+        return read_handler(object, NULL, /* is_hook= */ true, ports, ret, reterr);
 }
 
 void handler_spec_done(HandlerSpec *spec) {
-        for (size_t i = 0; spec->command && spec->command[i]; i++)
-                free(spec->command[i]);
-        for (size_t i = 0; i < spec->n_headers; i++) {
-                free(spec->headers[i].name);
-                free(spec->headers[i].value);
-        }
-        free(spec->command);
-        free(spec->headers);
-        free(spec->scheme);
-        free(spec->host);
-        free(spec->path);
-        free(spec->service);
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+                json_fields_done(kinds[i].fields, spec);
         *spec = HANDLER_SPEC_INIT;
 }
 

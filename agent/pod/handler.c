@@ -12,13 +12,13 @@
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "agent/kube/http.h"
 #include "agent/pod/exec.h"
 #include "agent/pod/health.h"
 #include "agent/pod/tcp-connect.h"
 #include "cri/client.h"
 
-#define USEC_PER_SEC ((uint64_t) 1000000)
 #define ACCURACY_USEC 1000
 #define N_DEFAULT_HEADERS 3
 #define AUTHORIZATION "Authorization"
@@ -406,7 +406,7 @@ static int on_exec(const void *reply, const Error *refusal, void *userdata) {
         if (refusal)
                 return handler_fail(handler,
                                     refusal->kind == ERROR_TIMEOUT ? HANDLER_FAILED
-                                                                   : HANDLER_NOT_RUN,
+                                                                   : HANDLER_UNKNOWN,
                                     refusal);
 
         result = (HandlerResult){
@@ -475,7 +475,7 @@ static int handler_ask_health(Handler *handler) {
         int r;
 
         r = health_ask(&options, &handler->health, &error);
-        return r < 0 && error.kind != ERROR_NONE ? handler_fail(handler, HANDLER_NOT_RUN, &error)
+        return r < 0 && error.kind != ERROR_NONE ? handler_fail(handler, HANDLER_UNKNOWN, &error)
                                                  : r;
 }
 
@@ -488,7 +488,7 @@ static int on_connected(int number, void *userdata) {
 
         (void) error_set(&error, number == ETIMEDOUT ? ERROR_TIMEOUT : ERROR_UNAVAILABLE,
                          "cannot connect to %s: %s", handler->address, strerror(number));
-        return handler_fail(handler, is_local(number) ? HANDLER_NOT_RUN : HANDLER_FAILED, &error);
+        return handler_fail(handler, is_local(number) ? HANDLER_UNKNOWN : HANDLER_FAILED, &error);
 }
 
 static int on_timeout(void *userdata) {
@@ -512,7 +512,7 @@ static int on_slept(void *userdata) {
 static int on_refusal(void *userdata) {
         Handler *handler = userdata;
 
-        return handler_fail(handler, HANDLER_NOT_RUN, &handler->error);
+        return handler_fail(handler, HANDLER_UNKNOWN, &handler->error);
 }
 
 static int handler_limit(Handler *handler) {
@@ -525,7 +525,7 @@ static int handler_exec(Handler *handler, const HandlerOptions *options) {
 
         if (!options->client)
                 return error_set(&handler->error, ERROR_UNAVAILABLE,
-                                 "the container runtime is not there");
+                                 "no container runtime answers");
 
         return exec_run(
                 &(ExecOptions){

@@ -29,7 +29,7 @@ typedef enum HandlerOutcome {
          * is over. */
         HANDLER_SUCCEEDED,
         HANDLER_FAILED,  /* any other answer of the container, or none in time */
-        HANDLER_NOT_RUN, /* says nothing about the container */
+        HANDLER_UNKNOWN, /* says nothing about the container */
         _HANDLER_OUTCOME_MAX,
 } HandlerOutcome;
 

@@ -14,7 +14,7 @@
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/document/json-reader.h"
+#include "agent/document/json-fields.h"
 #include "agent/kube/path.h"
 #include "agent/pod/tcp-connect.h"
 
@@ -64,23 +64,21 @@ struct Kubelet {
 DEFINE_CLEANUP(Kubelet *, kubelet_free)
 DEFINE_CLEANUP(KubeletQuestion *, kubelet_question_free)
 
-static int lease_read_spec(struct json_object *spec, const JsonPath *path, Lease *lease,
-                           Error *reterr) {
-        int r;
+static const JsonField lease_spec_fields[] = {
+        { "renewTime", JSON_TIME, .offset = offsetof(Lease, renewed_sec) },
+        { "leaseDurationSeconds", JSON_INTEGER, .offset = offsetof(Lease, duration_sec) },
+        { .key = NULL },
+};
 
-        r = json_read_time(spec, path, "renewTime", &lease->renewed_sec, reterr);
-        if (r < 0)
-                return r;
-
-        return json_read_integer(spec, path, "leaseDurationSeconds", &lease->duration_sec, reterr);
-}
+static const JsonField lease_fields[] = {
+        { "spec", JSON_OBJECT, .fields = lease_spec_fields },
+        { .key = NULL },
+};
 
 /* text: need not end with a NUL. */
 static int lease_parse(const char *text, size_t size, Lease *ret, Error *reterr) {
         cleanup(json_object_put_p) struct json_object *object = NULL;
-        const JsonPath path = { .key = "spec" };
         Lease lease = { .renewed_sec = NEVER_SEC, .duration_sec = LEASE_DURATION_SEC };
-        struct json_object *spec = NULL;
         int r;
 
         r = json_parse(text, size, &object, reterr);
@@ -89,12 +87,7 @@ static int lease_parse(const char *text, size_t size, Lease *ret, Error *reterr)
 
         if (!json_object_is_type(object, json_type_object))
                 return json_refuse_type(NULL, object, "a Lease", reterr);
-        r = json_read_object(object, NULL, path.key, &spec, reterr);
-        if (r < 0)
-                return r;
-
-        if (spec)
-                r = lease_read_spec(spec, &path, &lease, reterr);
+        r = json_fields_read(lease_fields, object, NULL, &lease, NULL, reterr);
         if (r < 0)
                 return r;
 
@@ -103,10 +96,6 @@ static int lease_parse(const char *text, size_t size, Lease *ret, Error *reterr)
 
         *ret = lease;
         return 0;
-}
-
-static uint64_t now_usec(const Kubelet *kubelet) {
-        return loop_now_usec(kubelet->event);
 }
 
 static int on_answer(void *userdata) {
@@ -123,7 +112,7 @@ static int kubelet_answer(Kubelet *kubelet, KubeletState state, char *why) {
         free(kubelet->why);
         kubelet->why = why;
         kubelet->state = state;
-        kubelet->answered_usec = now_usec(kubelet);
+        kubelet->answered_usec = loop_now_usec(kubelet->event);
         for (KubeletQuestion *question = kubelet->questions; r >= 0 && question;
              question = question->next)
                 r = deferred_request(&question->answer);
@@ -227,7 +216,7 @@ int kubelet_ask(Kubelet *kubelet, KubeletAnswered on_answered, void *userdata,
                 KubeletQuestion **ret) {
         cleanup(kubelet_question_free_p) KubeletQuestion *question = NULL;
         bool is_known = kubelet->answered_usec > 0 &&
-                        now_usec(kubelet) - kubelet->answered_usec < KEEP_USEC;
+                        loop_now_usec(kubelet->event) - kubelet->answered_usec < KEEP_USEC;
         int r;
 
         question = malloc(sizeof(*question));

@@ -215,8 +215,8 @@ static int read_env(const KubeContainer *message, const KubeObjectMeta *meta,
         return env_hash(values, n_values, &container->env_hash);
 }
 
-/* Newer kubelets may know actions that the agent does not. */
-static bool has_unknown_rule(const KubeContainer *message) {
+/* Restarts all containers of the pod, or is of a newer kubelet. */
+static bool has_other_rule(const KubeContainer *message) {
         for (size_t i = 0; i < message->n_restartpolicyrules; i++)
                 if (!is_text(message->restartpolicyrules[i]->action, "Restart"))
                         return true;
@@ -234,7 +234,8 @@ static int read_restart(const KubeContainer *message, const Kubernetes__V1__PodS
                 container->kind = POD_CONTAINER_SIDECAR;
 
         container->comes_back = container->kind != POD_CONTAINER_INIT &&
-                                strcmp(policy, "Always") == 0 && !has_unknown_rule(message);
+                                strcmp(policy, "Always") == 0 && !has_other_rule(message);
+        container->rules_decide = message->n_restartpolicyrules > 0 && !container->comes_back;
         return copy_text(policy, NAME_SIZE_MAX, "restartPolicy", &container->restart_policy,
                          reterr);
 }
@@ -563,7 +564,7 @@ static int read_names(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {
 }
 
 /* "false" and a list without a container count as no annotation. */
-static void drop_idle_desired(Pod *pod) {
+static void drop_empty_annotation(Pod *pod) {
         const char *text = pod->restart_on_metadata;
 
         if (text && (strcmp(text, "false") == 0 || !text[strspn(text, ", \t\r\n")]))
@@ -581,7 +582,7 @@ static int read_metadata(const KubeObjectMeta *meta, Pod *pod, Error *reterr) {
         if (r < 0)
                 return r;
 
-        drop_idle_desired(pod);
+        drop_empty_annotation(pod);
         r = copy_annotation(meta, POD_META_ANNOTATION, &pod->meta, reterr);
         if (r < 0)
                 return r;

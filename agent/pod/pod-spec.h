@@ -3,6 +3,9 @@
 
 /*
  * A pod from the bytes that the API server sends (core/v1 Pod as protobuf, without its envelope)
+ *
+ * Tenants write annotations: the one with the UID of a static pod counts only if a Node owns the pod and its
+ * source is a file or a URL.
  */
 
 #include "agent/base/error.h"

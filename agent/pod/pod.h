@@ -32,6 +32,7 @@ typedef struct PodContainer {
         char *image; /* the reference that the pod asks for */
         PodContainerKind kind;
         bool comes_back;      /* the kubelet starts it again, whatever its exit status */
+        bool rules_decide;    /* by its exit status, what the kubelet starts again or ends */
         char *restart_policy; /* the container's, or the pod's: "Always" */
         char **env_names;  /* variables made from labels or annotations, in order; ends with NULL */
         uint32_t env_hash; /* hash of the values that they would have now */

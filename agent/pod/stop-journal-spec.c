@@ -11,7 +11,7 @@
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/document/json-reader.h"
+#include "agent/document/json-fields.h"
 
 #define NAME_SIZE_MAX 256
 #define HEAD "{\"version\":1,\"stops\":[\n"
@@ -55,11 +55,53 @@ int64_t stop_record_left_sec(const StopRecord *record, const StopClock *now) {
         return left_sec > 0 ? left_sec : 0;
 }
 
+static int read_name(const char *text, const JsonPath *path, void *ret, const void *context,
+                     Error *reterr) {
+        if (!text || !stop_journal_can_name(text))
+                return json_refuse(path->parent, reterr, "%s cannot be %s", path->key,
+                                   quote(text ?: "", (char[QUOTE_SIZE]){ 0 }));
+        return text_copy(text, ret);
+}
+
+static int read_optional_name(const char *text, const JsonPath *path, void *ret,
+                              const void *context, Error *reterr) {
+        return text ? read_name(text, path, ret, context, reterr) : 0;
+}
+
+static int read_phase(const char *text, const JsonPath *path, void *ret, const void *context,
+                      Error *reterr) {
+        for (StopPhase phase = STOP_PHASE_HOOK; text && phase < _STOP_PHASE_MAX; phase++)
+                if (strcmp(phases[phase], text) == 0) {
+                        *(StopPhase *) ret = phase;
+                        return 0;
+                }
+
+        return json_refuse(path->parent, reterr, "there is no phase %s",
+                           quote(text ?: "", (char[QUOTE_SIZE]){ 0 }));
+}
+
+/* clang-format off */
+static const JsonField record_fields[] = {
+        { "owner", JSON_STRING, .offset = offsetof(StopRecord, owner), .on_text = read_name },
+        { "containerID", JSON_STRING, .offset = offsetof(StopRecord, container_id), .on_text = read_name },
+        /* Older versions had none. */
+        { "runtime", JSON_STRING, .offset = offsetof(StopRecord, runtime), .on_text = read_optional_name },
+        { "boot", JSON_STRING, .offset = offsetof(StopRecord, boot_id), .on_text = read_optional_name },
+        { "phase", JSON_WORD, .offset = offsetof(StopRecord, phase), .on_text = read_phase },
+        { "deadline", JSON_INTEGER, .offset = offsetof(StopRecord, deadline_sec) },
+        { "changed", JSON_INTEGER, .offset = offsetof(StopRecord, changed_sec) },
+        { "began", JSON_INTEGER, .offset = offsetof(StopRecord, began_sec) },
+        { "uptime", JSON_INTEGER, .offset = offsetof(StopRecord, uptime_sec) },
+        { .key = NULL },
+};
+/* clang-format on */
+
+static void record_done(StopRecord *record) {
+        json_fields_done(record_fields, record);
+}
+
 static void entry_done(StopEntry *entry) {
-        free(entry->record.owner);
-        free(entry->record.container_id);
-        free(entry->record.runtime);
-        free(entry->record.boot_id);
+        record_done(&entry->record);
         free(entry->json);
 }
 
@@ -144,109 +186,21 @@ void stop_entries_done(StopEntries *entries) {
         *entries = (StopEntries){ .items = NULL };
 }
 
-static int read_name(struct json_object *item, const JsonPath *path, const char *key, bool may_lack,
-                     char **ret, Error *reterr) {
-        const char *text;
-        int r;
-
-        r = json_read_string(item, path, key, &text, reterr);
-        if (r < 0)
-                return r;
-        if (may_lack && (!text || !*text))
-                return 0;
-
-        if (!text || !stop_journal_can_name(text))
-                return json_refuse(path, reterr, "no %s can be %s", key,
-                                   quote(text ?: "", (char[QUOTE_SIZE]){ 0 }));
-
-        *ret = (char *) text;
-        return 0;
-}
-
-static int read_phase(struct json_object *item, const JsonPath *path, StopPhase *ret,
-                      Error *reterr) {
-        const char *text;
-        int r;
-
-        r = json_read_string(item, path, "phase", &text, reterr);
-        if (r < 0)
-                return r;
-
-        for (StopPhase phase = STOP_PHASE_HOOK; text && phase < _STOP_PHASE_MAX; phase++)
-                if (strcmp(phases[phase], text) == 0) {
-                        *ret = phase;
-                        return 0;
-                }
-
-        return json_refuse(path, reterr, "there is no phase %s",
-                           quote(text ?: "", (char[QUOTE_SIZE]){ 0 }));
-}
-
-/* The members of newer versions may be missing. */
-static int read_names(struct json_object *item, const JsonPath *path, StopRecord *record,
-                      Error *reterr) {
-        const struct {
-                const char *key;
-                char **text;
-                bool may_lack;
-        } names[] = {
-                { "owner", &record->owner, false },
-                { "containerID", &record->container_id, false },
-                { "runtime", &record->runtime, true },
-                { "boot", &record->boot_id, true },
-        };
-        int r = 0;
-
-        for (size_t i = 0; r >= 0 && i < sizeof(names) / sizeof(names[0]); i++)
-                r = read_name(item, path, names[i].key, names[i].may_lack, names[i].text, reterr);
-        return r;
-}
-
-static int read_times(struct json_object *item, const JsonPath *path, StopRecord *record,
-                      Error *reterr) {
-        const struct {
-                const char *key;
-                int64_t *time;
-        } times[] = {
-                { "deadline", &record->deadline_sec },
-                { "changed", &record->changed_sec },
-                { "began", &record->began_sec },
-                { "uptime", &record->uptime_sec },
-        };
-        int r = 0;
-
-        for (size_t i = 0; r >= 0 && i < sizeof(times) / sizeof(times[0]); i++)
-                r = json_read_integer(item, path, times[i].key, times[i].time, reterr);
-        if (r < 0)
-                return r;
-
-        if (record->deadline_sec < 0 || record->changed_sec < 0)
-                return json_refuse(path, reterr, "a time is missing, or before 1970");
-        if (record->began_sec < 0)
-                record->began_sec = record->changed_sec;
-        return 0;
-}
-
 static int read_record(struct json_object *item, const JsonPath *path, StopEntries *entries,
                        Error *reterr) {
-        StopRecord record = { .began_sec = -1, .deadline_sec = -1, .changed_sec = -1 };
+        cleanup(record_done)
+                StopRecord record = { .began_sec = -1, .deadline_sec = -1, .changed_sec = -1 };
         int r;
 
-        if (!json_object_is_type(item, json_type_object))
-                return json_refuse_type(path, item, "an object", reterr);
-
-        r = read_names(item, path, &record, reterr);
+        r = json_check_type(item, path, json_type_object, reterr)
+                    ?: json_fields_read(record_fields, item, path, &record, NULL, reterr);
         if (r < 0)
                 return r;
 
-        r = read_phase(item, path, &record.phase, reterr);
-        if (r < 0)
-                return r;
-
-        r = read_times(item, path, &record, reterr);
-        if (r < 0)
-                return r;
-
+        if (record.deadline_sec < 0 || record.changed_sec < 0)
+                return json_refuse(path, reterr, "a time is missing, or before 1970");
+        if (record.began_sec < 0)
+                record.began_sec = record.changed_sec;
         if (stop_entries_find(entries, record.owner, record.container_id) < entries->n_items)
                 return json_refuse(path, reterr, "is there twice");
 

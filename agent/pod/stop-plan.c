@@ -6,9 +6,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "agent/base/time-units.h"
+
 #define GRACE_DEFAULT_SEC 30
 #define GRACE_MAX_SEC ((int64_t) INT32_MAX)
-#define USEC_PER_SEC ((uint64_t) 1000000)
 
 /* clang-format off */
 static const struct Rule {
@@ -41,8 +42,8 @@ static const struct Rule {
         { STOP_STATE_ADDRESSING,    STOP_ON_ADDRESS,         STOP_DO_CHECK,        STOP_STATE_CHECKING      },
         { STOP_STATE_ADDRESSING,    STOP_ON_RUNTIME_AWAY,    STOP_DO_PARK,         STOP_STATE_PARKED        },
 
-        { STOP_STATE_CHECKING,      STOP_ON_ASKED,           STOP_DO_STOP,         STOP_STATE_STOPPING      },
-        { STOP_STATE_CHECKING,      STOP_ON_ASKED_WITH_HOOK, STOP_DO_RUN_HOOK,     STOP_STATE_HOOK          },
+        { STOP_STATE_CHECKING,      STOP_ON_REQUESTED,           STOP_DO_STOP,         STOP_STATE_STOPPING      },
+        { STOP_STATE_CHECKING,      STOP_ON_REQUESTED_WITH_HOOK, STOP_DO_RUN_HOOK,     STOP_STATE_HOOK          },
         { STOP_STATE_CHECKING,      STOP_ON_OVERTAKEN,       STOP_DO_QUEUE,        STOP_STATE_QUEUED        },
         { STOP_STATE_CHECKING,      STOP_ON_RUNTIME_AWAY,    STOP_DO_PARK,         STOP_STATE_PARKED        },
         { STOP_STATE_CHECKING,      STOP_ON_OVER,            STOP_DO_END,          STOP_STATE_ENDED         },

@@ -14,6 +14,7 @@
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
 #include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "agent/base/utf8.h"
 #include "agent/pod/hook.h"
 #include "agent/pod/runtime-pods.h"
@@ -21,8 +22,6 @@
 #include "agent/pod/stop-plan.h"
 #include "cri/client.h"
 
-#define USEC_PER_SEC ((uint64_t) 1000000)
-#define NSEC_PER_SEC ((int64_t) 1000000000)
 #define KUBELET_USEC USEC_PER_SEC /* between two checks whether the kubelet is back */
 #define ACCURACY_USEC 1000
 #define OWNER_SIZE 64            /* bytes of the owner's kind, the label in metrics */
@@ -50,7 +49,7 @@ struct Stops {
         KubeEvents *events;
         Places *places;
         StopJournal *journal;
-        bool is_journal_broken; /* the journal cannot be written, which was logged */
+        Error journal_error; /* why the journal cannot be written, or unset */
         Metrics *metrics;
 
         Stop *first, *last; /* in the order in which they were added */
@@ -351,15 +350,10 @@ static int64_t now_nsec(void) {
 
 /* A stop goes on without its file; only after a crash the next run would miss it. */
 static void stops_note_journal(Stops *stops, const Error *error) {
-        bool is_broken = error->kind != ERROR_NONE;
-
-        if (is_broken && !stops->is_journal_broken)
-                log_error(stops->log, NULL, "Cannot record which containers are being stopped: %s.",
-                          error_message(error));
-        if (!is_broken && stops->is_journal_broken)
-                log_info(stops->log, NULL,
-                         "The containers that are being stopped are recorded again.");
-        stops->is_journal_broken = is_broken;
+        (void) log_trouble(stops->log, LOG_ERR, &stops->journal_error,
+                           error->kind != ERROR_NONE ? error : NULL,
+                           "Cannot record which containers are being stopped",
+                           "Recording which containers are being stopped works again");
 }
 
 static int stop_note_phase(Stop *stop, StopPhase phase) {
@@ -448,8 +442,8 @@ static int stop_announce(Stop *stop) {
 
 static void stop_announce_resumed(const Stop *stop) {
         log_info(stop->stops->log, STOP_FIELDS(stop),
-                 "Stopping container %s, in pod \"%s/%s\"; this had begun before the agent was "
-                 "started, for \"%s\".",
+                 "Stopping container %s, in pod \"%s/%s\"; the previous run of the agent began "
+                 "this, for \"%s\".",
                  stop->container ?: stop->container_id, stop->namespace ?: "", stop->pod ?: "",
                  stop->owner);
 }
@@ -543,10 +537,10 @@ static int stop_handle_hook_failure(Stop *stop, const char *why) {
 static int stop_report_fallback(Stop *stop, const char *host) {
         cleanup(free_p) char *message = NULL;
 
-        if (text_format(
-                    &message,
-                    "request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP succeeded",
-                    host) < 0)
+        if (text_format(&message,
+                        "request to HTTPS lifecycle hook %s got HTTP response, retry with HTTP "
+                        "succeeded",
+                        host) < 0)
                 return -ENOMEM;
 
         log_warning(stop->stops->log, STOP_FIELDS(stop), "Pod \"%s/%s\": %s.",
@@ -642,7 +636,7 @@ static int stop_miss_runtime(Stop *stop, StopEvent *ret_event) {
         char *message;
 
         *ret_event = STOP_ON_RUNTIME_AWAY;
-        if (text_format(&message, "the container runtime%s%s is not there",
+        if (text_format(&message, "the container runtime%s%s does not answer",
                         stop->runtime ? " " : "", stop->runtime ?: "") < 0)
                 return -ENOMEM;
 
@@ -844,7 +838,7 @@ static int event_of_survivor(Stop *stop, StopEvent *ret_event) {
 
         if (stop->is_accepted) {
                 r = stop_copy_message(
-                        stop, "it still runs, though the runtime says that it has stopped it");
+                        stop, "it still runs, although the runtime reported that it has stopped");
                 if (r < 0)
                         return r;
 
@@ -962,10 +956,11 @@ static StopEvent event_of_yes(const Stop *stop) {
         if (stop->is_overtaken)
                 return STOP_ON_OVERTAKEN;
         if (stop->found_grace_sec == 0)
-                return STOP_ON_ASKED;
+                return STOP_ON_REQUESTED;
 
-        return stop->hook_spec.kind != HANDLER_NONE || stop->hook_refusal ? STOP_ON_ASKED_WITH_HOOK
-                                                                          : STOP_ON_ASKED;
+        return stop->hook_spec.kind != HANDLER_NONE || stop->hook_refusal
+                       ? STOP_ON_REQUESTED_WITH_HOOK
+                       : STOP_ON_REQUESTED;
 }
 
 static int stop_check(Stop *stop, StopEvent *ret_event) {
@@ -1012,7 +1007,7 @@ static void stop_log_end(const Stop *stop, uint64_t duration_usec) {
                 log_info(stop->stops->log, fields,
                          "Container \"%s\" is gone, or has ended by itself.", name);
                 return;
-        case STOP_NOT_ASKED:
+        case STOP_NOT_REQUESTED:
                 log_info(stop->stops->log, fields, "Container \"%s\" is not stopped after all: %s.",
                          name, stop->message ?: "it is no longer requested");
                 return;
@@ -1042,7 +1037,7 @@ static void stop_count(const Stop *stop, uint64_t duration_usec) {
         static const char *const results[_STOP_RESULT_MAX] = {
                 [STOP_STOPPED] = "stopped",
                 [STOP_GONE] = "gone",
-                [STOP_NOT_ASKED] = "not-asked",
+                [STOP_NOT_REQUESTED] = "not-asked",
                 [STOP_FAILED] = "failed",
         };
         Metrics *metrics = stop->stops->metrics;
@@ -1139,7 +1134,7 @@ static int on_turn(void *userdata) {
         StopEvent event = stop->next_event;
 
         stop->next_event = STOP_ON_NOTHING;
-        return stop_handle(stop, event == STOP_ON_ASKED ? event_of_yes(stop) : event);
+        return stop_handle(stop, event == STOP_ON_REQUESTED ? event_of_yes(stop) : event);
 }
 
 int stop_answer(Stop *stop, bool is_asked, const char *why_not) {
@@ -1148,7 +1143,7 @@ int stop_answer(Stop *stop, bool is_asked, const char *why_not) {
         if (stop->state != STOP_STATE_CHECKING || stop->next_event != STOP_ON_NOTHING)
                 return 0;
         if (is_asked)
-                return stop_handle_later(stop, STOP_ON_ASKED);
+                return stop_handle_later(stop, STOP_ON_REQUESTED);
 
         if (why_not) {
                 r = stop_copy_message(stop, why_not);
@@ -1157,7 +1152,7 @@ int stop_answer(Stop *stop, bool is_asked, const char *why_not) {
         } else {
                 stop_set_message(stop, NULL);
         }
-        stop->result = STOP_NOT_ASKED;
+        stop->result = STOP_NOT_REQUESTED;
         return stop_handle_later(stop, STOP_ON_OVER);
 }
 
@@ -1384,6 +1379,7 @@ Stops *stops_free(Stops *stops) {
                 stop_destroy(stop);
         }
         stop_journal_free(stops->journal);
+        error_done(&stops->journal_error);
         sd_event_unref(stops->event);
         free(stops);
         return NULL;

@@ -40,10 +40,10 @@ typedef enum StopStep {
 } StopStep;
 
 typedef enum StopResult {
-        STOP_STOPPED,   /* the stop ended it */
-        STOP_GONE,      /* it had ended by itself, or does not exist */
-        STOP_NOT_ASKED, /* the owner does not confirm it */
-        STOP_FAILED,    /* the runtime refused; it may still run */
+        STOP_STOPPED,       /* the stop ended it */
+        STOP_GONE,          /* it had ended by itself, or does not exist */
+        STOP_NOT_REQUESTED, /* the owner does not confirm it */
+        STOP_FAILED,        /* the runtime refused; it may still run */
         _STOP_RESULT_MAX,
 } StopResult;
 

@@ -13,6 +13,7 @@
 #include "agent/base/text.h"
 #include "agent/base/utf8.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-fields.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 
@@ -45,12 +46,37 @@ const char *probe_kind_to_string(HandlerKind kind) {
 
 /* The spec */
 
+/* clang-format off */
+static const JsonField pod_fields[] = {
+        { "namespace", JSON_STRING, .offset = offsetof(ProbeSpec, namespace), .is_required = true },
+        { "name", JSON_STRING, .offset = offsetof(ProbeSpec, pod), .is_required = true },
+        { "uid", JSON_STRING, .offset = offsetof(ProbeSpec, uid), .is_required = true },
+        { .key = NULL },
+};
+
+static const JsonField item_fields[] = {
+        { "containerName", JSON_STRING, .offset = offsetof(ProbeSpec, container), .is_required = true },
+        { "name", JSON_STRING, .offset = offsetof(ProbeSpec, name), .is_required = true },
+        { .key = NULL },
+};
+
+/* A value below 1 means the default, which is 1, as for kruise-daemon. */
+#define NUMBER(key, member) \
+        { key, JSON_INTEGER, .offset = offsetof(ProbeSpec, member), .min = 1, .max = INT32_MAX }
+
+static const JsonField probe_fields[] = {
+        NUMBER("initialDelaySeconds", initial_delay_sec),
+        NUMBER("timeoutSeconds", timeout_sec),
+        NUMBER("periodSeconds", period_sec),
+        NUMBER("successThreshold", success_threshold),
+        NUMBER("failureThreshold", failure_threshold),
+        { .key = NULL },
+};
+/* clang-format on */
+
 void probe_spec_done(ProbeSpec *spec) {
-        free(spec->namespace);
-        free(spec->pod);
-        free(spec->uid);
-        free(spec->container);
-        free(spec->name);
+        json_fields_done(pod_fields, spec);
+        json_fields_done(item_fields, spec);
         free(spec->refusal);
         handler_spec_done(&spec->handler);
         *spec = (ProbeSpec){ .namespace = NULL };
@@ -75,47 +101,13 @@ static int compare_specs(const void *a, const void *b) {
         return probe_spec_compare(a, other->uid, other->name);
 }
 
-/* Values below 1 mean the default, which is the minimum, as for kruise-daemon. */
-static int read_number(struct json_object *probe, const JsonPath *path, const char *key,
-                       unsigned *ret, Error *reterr) {
-        int64_t number = 1;
-        int r;
-
-        r = json_read_integer(probe, path, key, &number, reterr);
-        if (r < 0)
-                return r;
-
-        *ret = number < 1 ? 1 : number > INT32_MAX ? INT32_MAX : (unsigned) number;
-        return 0;
-}
-
-static int read_numbers(struct json_object *probe, const JsonPath *path, ProbeSpec *spec,
-                        Error *reterr) {
-        const struct {
-                const char *key;
-                unsigned *ret;
-        } numbers[] = {
-                { "initialDelaySeconds", &spec->initial_delay_sec },
-                { "timeoutSeconds", &spec->timeout_sec },
-                { "periodSeconds", &spec->period_sec },
-                { "successThreshold", &spec->success_threshold },
-                { "failureThreshold", &spec->failure_threshold },
-        };
-        int r = 0;
-
-        for (size_t i = 0; r >= 0 && i < sizeof(numbers) / sizeof(numbers[0]); i++)
-                r = read_number(probe, path, numbers[i].key, numbers[i].ret, reterr);
-
-        return r;
-}
-
 /* Refuses a host, so that a probe reaches only its own pod: otherwise an author of the object could
  * make the agent connect from the node's network to anything. OpenKruise's webhook refuses hosts,
  * too. */
 static int check_probe(const ProbeSpec *spec, Error *reterr) {
         if (spec->handler.kind == HANDLER_NONE)
                 return error_set(reterr, ERROR_INVALID,
-                                 "none of exec, httpGet, tcpSocket and grpc is there");
+                                 "it has none of exec, httpGet, tcpSocket and grpc");
         if (spec->handler.host)
                 return error_set(reterr, ERROR_INVALID,
                                  "the host %s is not allowed: a probe reaches its own pod alone",
@@ -133,7 +125,7 @@ static int read_probe(struct json_object *item, ProbeSpec *spec) {
         spec->success_threshold = spec->failure_threshold = 1;
         r = json_read_object(item, NULL, path.key, &probe, &error);
         if (r >= 0 && probe)
-                r = read_numbers(probe, &path, spec, &error);
+                r = json_fields_read(probe_fields, probe, &path, spec, NULL, &error);
         if (r >= 0 && probe)
                 r = handler_spec_read_probe(probe, &path, &spec->handler, &error);
         if (r >= 0)
@@ -144,51 +136,23 @@ static int read_probe(struct json_object *item, ProbeSpec *spec) {
         return r;
 }
 
-static bool copy_names(struct json_object *pod, struct json_object *item, ProbeSpec *spec,
-                       int *reterrno) {
-        const struct {
-                struct json_object *object;
-                const char *key;
-                char **ret;
-        } names[] = {
-                { pod, "namespace", &spec->namespace },
-                { pod, "name", &spec->pod },
-                { pod, "uid", &spec->uid },
-                { item, "containerName", &spec->container },
-                { item, "name", &spec->name },
-        };
-
-        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-                const char *text = json_get_filled(names[i].object, names[i].key);
-
-                if (!text || strlen(text) > PROBE_MESSAGE_MAX)
-                        return false;
-                if (text_copy(text, names[i].ret) < 0) {
-                        *reterrno = -ENOMEM;
-                        return false;
-                }
-        }
-
-        return true;
-}
-
 /* Returns 1 if it was added. */
 static int read_item(struct json_object *pod, struct json_object *item, ProbeSpec *ret) {
-        ProbeSpec spec = { .namespace = NULL };
-        int r = 0;
+        cleanup(probe_spec_done) ProbeSpec spec = { .namespace = NULL };
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
 
-        if (!copy_names(pod, item, &spec, &r)) {
-                probe_spec_done(&spec);
+        r = json_fields_read(pod_fields, pod, NULL, &spec, NULL, &error)
+                    ?: json_fields_read(item_fields, item, NULL, &spec, NULL, &error);
+        if (error.kind != ERROR_NONE)
+                return 0;
+        if (r >= 0)
+                r = read_probe(item, &spec);
+        if (r < 0)
                 return r;
-        }
-
-        r = read_probe(item, &spec);
-        if (r < 0) {
-                probe_spec_done(&spec);
-                return r;
-        }
 
         *ret = spec;
+        spec = (ProbeSpec){ .namespace = NULL };
         return 1;
 }
 
@@ -335,18 +299,6 @@ struct json_object *probe_status_get(struct json_object *node_pod_probe) {
                         json_type_array);
 }
 
-/* Finds the first item of the list with this text. */
-static struct json_object *find_item(struct json_object *list, const char *key, const char *text) {
-        for (size_t i = 0; list && i < json_object_array_length(list); i++) {
-                struct json_object *item = json_object_array_get_idx(list, i);
-
-                if (json_is(item, key, text))
-                        return item;
-        }
-
-        return NULL;
-}
-
 static ProbeState read_state(struct json_object *item) {
         for (ProbeState state = 0; state < _PROBE_STATE_MAX; state++)
                 if (json_is(item, "state", state_names[state]))
@@ -357,9 +309,9 @@ static ProbeState read_state(struct json_object *item) {
 
 int probe_status_find(struct json_object *list, const char *uid, const char *name,
                       ProbeResult *ret) {
-        struct json_object *pod = find_item(list, "uid", uid);
+        struct json_object *pod = json_find(list, "uid", uid);
         struct json_object *item =
-                find_item(json_get(pod, "probeStates", json_type_array), "name", name);
+                json_find(json_get(pod, "probeStates", json_type_array), "name", name);
         const char *message = json_get_text(item, "message") ?: "";
         ProbeResult result = { .message = NULL };
         int r;
@@ -430,12 +382,11 @@ static int make_state(struct json_object *former, const ProbeReport *report, siz
                       struct json_object **ret) {
         const ProbeResult *result = report->result;
         const char *state = state_names[result->state];
-        cleanup(json_object_put_p) struct json_object *object = NULL;
+        cleanup(json_object_put_p) struct json_object *object =
+                json_copy(former) ?: json_object_new_object();
         int r;
 
-        if (!former || json_object_deep_copy(former, &object, NULL) < 0)
-                object = json_object_new_object();
-        if (!object || patch_add_text(object, "name", report->spec->name) < 0)
+        if (patch_add_text(object, "name", report->spec->name) < 0)
                 return -ENOMEM;
 
         if (!json_is(former, "state", state) || !json_get_filled(former, "lastTransitionTime")) {
@@ -512,7 +463,7 @@ static int add_pod(Merge *merge, const ProbeSpec *spec, const char *uid,
         cleanup(json_object_put_p) struct json_object *pod = json_object_new_object();
         int r;
 
-        if (!pod || patch_add_text(pod, "namespace", spec->namespace) < 0 ||
+        if (patch_add_text(pod, "namespace", spec->namespace) < 0 ||
             patch_add_text(pod, "name", spec->pod) < 0 || patch_add_text(pod, "uid", uid) < 0) {
                 json_object_put(states);
                 return -ENOMEM;
@@ -569,7 +520,7 @@ static int merge_new_pods(Merge *merge) {
                         continue;
 
                 pod = json_object_new_object();
-                if (!pod || patch_add_text(pod, "uid", merge->reports[i].spec->uid) < 0)
+                if (patch_add_text(pod, "uid", merge->reports[i].spec->uid) < 0)
                         return -ENOMEM;
                 r = merge_pod(merge, pod);
         }
@@ -594,7 +545,6 @@ int probe_status_merge(struct json_object *list, const ProbeReport *reports, siz
                 .message_max = choose_message_max(n_reports),
                 .list = merged,
         };
-        bool is_same;
         int r = is_done && merged ? 0 : -ENOMEM;
 
         for (size_t i = 0; r >= 0 && list && i < json_object_array_length(list); i++)
@@ -604,9 +554,9 @@ int probe_status_merge(struct json_object *list, const ProbeReport *reports, siz
         if (r < 0)
                 return r;
 
-        is_same = list ? json_object_equal(list, merged) : json_object_array_length(merged) == 0;
+        if (list ? json_object_equal(list, merged) : json_object_array_length(merged) == 0)
+                return PROBE_STATUS_SAME;
+
         *ret = take_ptr(merged);
-        return is_same                ? PROBE_STATUS_SAME
-               : merge.has_new_states ? PROBE_STATUS_STATES
-                                      : PROBE_STATUS_MESSAGES;
+        return merge.has_new_states ? PROBE_STATUS_STATES : PROBE_STATUS_MESSAGES;
 }

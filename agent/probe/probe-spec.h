@@ -34,8 +34,8 @@ typedef struct ProbeSpec {
         char *name;    /* "<PodProbeMarker>#<probe>"; unique with the uid */
         char *refusal; /* why the agent does not run it; NULL: it does */
         HandlerSpec handler;
-        unsigned initial_delay_sec, timeout_sec, period_sec; /* 1 or more */
-        unsigned success_threshold, failure_threshold;       /* 1 or more */
+        int64_t initial_delay_sec, timeout_sec, period_sec; /* 1 or more */
+        int64_t success_threshold, failure_threshold;       /* 1 or more */
 } ProbeSpec;
 
 typedef struct ProbeSpecs {
@@ -95,6 +95,6 @@ typedef enum ProbeStatusChange {
 } ProbeStatusChange;
 
 /* Makes the new list: one state for each probe with a result, none for probes that are no longer
- * requested. Returns a ProbeStatusChange. The caller owns *ret. */
+ * requested. Returns a ProbeStatusChange. The caller owns *ret, which stays as it was without a change. */
 int probe_status_merge(struct json_object *list, const ProbeReport *reports, size_t n_reports,
                        struct json_object **ret);

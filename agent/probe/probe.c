@@ -11,9 +11,8 @@
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
 #include "agent/base/text.h"
+#include "agent/base/time-units.h"
 
-#define USEC_PER_SEC ((uint64_t) 1000000)
-#define NSEC_PER_SEC 1000000000LL
 #define ACCURACY_USEC ((uint64_t) 50 * 1000)
 #define REDIRECTS_MAX 10
 #define USER_AGENT "kube-probe/inplaced"
@@ -136,7 +135,7 @@ static bool is_worth_recording(const Probe *probe, const ProbeResult *candidate)
         return now_sec() - probe->result.probe_sec >= PROBE_REFRESH_SEC;
 }
 
-static unsigned threshold(const Probe *probe, ProbeState state) {
+static int64_t threshold(const Probe *probe, ProbeState state) {
         return state == PROBE_SUCCEEDED ? probe->spec.success_threshold
                                         : probe->spec.failure_threshold;
 }
@@ -167,8 +166,8 @@ static int format_exec(const Probe *probe, const HandlerResult *from, char **ret
         *to = '\0';
         for (char **argument = probe->spec.handler.command; *argument; argument++)
                 to = stpcpy(to != command ? stpcpy(to, " ") : to, *argument);
-        return text_format(ret, "command timed out: \"%s\" timed out after %us", command,
-                           probe->spec.timeout_sec);
+        return text_format(ret, "command timed out: \"%s\" timed out after %llds", command,
+                           (long long) probe->spec.timeout_sec);
 }
 
 static int format_http(const HandlerResult *from, char **ret) {
@@ -186,7 +185,7 @@ static int format_http(const HandlerResult *from, char **ret) {
 }
 
 static int probe_format(const Probe *probe, const HandlerResult *from, char **ret) {
-        if (from->outcome == HANDLER_NOT_RUN)
+        if (from->outcome == HANDLER_UNKNOWN)
                 return text_copy(error_message(from->error), ret);
 
         switch (probe->spec.handler.kind) {
@@ -203,7 +202,7 @@ static int probe_read(const Probe *probe, const HandlerResult *from, ProbeResult
         static const ProbeState states[_HANDLER_OUTCOME_MAX] = {
                 [HANDLER_SUCCEEDED] = PROBE_SUCCEEDED,
                 [HANDLER_FAILED] = PROBE_FAILED,
-                [HANDLER_NOT_RUN] = PROBE_UNKNOWN,
+                [HANDLER_UNKNOWN] = PROBE_UNKNOWN,
         };
         ProbeResult result = { .state = states[from->outcome] };
         cleanup(free_p) char *text = NULL;
@@ -244,7 +243,7 @@ static int on_handled(const HandlerResult *from, void *userdata) {
         probe->candidate = result;
         result = (ProbeResult){ .message = NULL };
         probe->ended_usec = clock_monotonic_usec();
-        return probe->options.on_doubt(has_new_state, probe->options.userdata);
+        return probe->options.on_candidate(has_new_state, probe->options.userdata);
 }
 
 /* The time limit begins now, after any wait for a place. */
@@ -280,7 +279,7 @@ static int probe_run_in_turn(Probe *probe) {
 static uint64_t initial_rest_usec(const Probe *probe) {
         int64_t since_sec = probe->options.find_started_sec(probe, probe->options.userdata);
         int64_t age_sec = now_sec() - (since_sec > 0 ? since_sec : probe->created_sec);
-        int64_t rest_sec = (int64_t) probe->spec.initial_delay_sec - (age_sec > 0 ? age_sec : 0);
+        int64_t rest_sec = probe->spec.initial_delay_sec - (age_sec > 0 ? age_sec : 0);
 
         return rest_sec > 0 ? (uint64_t) rest_sec * USEC_PER_SEC : 0;
 }

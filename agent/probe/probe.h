@@ -37,8 +37,8 @@ typedef struct ProbeOptions {
         const char *(*find_address)(const Probe *probe, void *userdata);
         /* Returns when the container began to run, in seconds since 1970; 0: unknown. */
         int64_t (*find_started_sec)(const Probe *probe, void *userdata);
-        /* A result waits for a list that begins now or later. */
-        int (*on_doubt)(bool has_new_state, void *userdata);
+        /* A new result counts once a list that begins later shows the same container. */
+        int (*on_candidate)(bool has_new_state, void *userdata);
         /* A new result was recorded; before is the former state. */
         int (*on_recorded)(const Probe *probe, ProbeState before, void *userdata);
         /* A handler has ended. */

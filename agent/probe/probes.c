@@ -14,16 +14,16 @@
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
 #include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-#include "agent/kube/patch.h"
 #include "agent/kube/resource.h"
+#include "agent/kube/writer.h"
 
 #define GROUP "apps.kruise.io"
 #define RESOURCE "nodepodprobes"
 
-#define USEC_PER_SEC ((uint64_t) 1000000)
 #define ACCURACY_USEC ((uint64_t) 10 * 1000)
 
 /* Time after which the agent notices by itself that a container is gone: a period of its probes. */
@@ -48,10 +48,9 @@ struct Probes {
         bool was_shown; /* spreads the probes of the first object over a period */
         LogOnce logged;
 
-        /* The object; uid NULL: there is none. */
-        char *uid;
-        char *version;
-        json_object *status; /* items of podProbeStatuses, or NULL */
+        KubeWriter writer;
+        uint64_t written_usec; /* begin of the last write; 0: none */
+        json_object *status;   /* items of the object's podProbeStatuses, or NULL */
 
         /* Listing of containers, one runtime after the other */
         Timer list_due;
@@ -62,12 +61,6 @@ struct Probes {
         Probe **unseen; /* probes whose container this list has not shown yet */
         size_t n_unseen;
         bool is_incomplete; /* not all runtimes have answered */
-
-        KubePatch write;
-        Timer write_due;
-        uint64_t written_usec;
-        json_object *written; /* list in the pending write */
-        Error error;          /* error of the last write, or unset */
 };
 
 DEFINE_CLEANUP(Probes *, probes_free)
@@ -78,85 +71,14 @@ static void notify_changed(Probes *probes) {
 
 /* The status */
 
-static int write_later(Probes *probes, uint64_t usec) {
-        return timer_start_at(&probes->write_due, usec);
-}
-
 static int request_write(Probes *probes) {
-        return timer_start(&probes->write_due, 0);
+        return kube_writer_request(&probes->writer);
 }
 
-static void note_write(Probes *probes, const Error *error) {
-        bool was_failing = probes->error.kind != ERROR_NONE;
-        bool is_news = error_update(&probes->error, error);
-
-        if (is_news && error)
-                log_warning(probes->context->log, NULL, "Cannot write the results of probes: %s.",
-                            error_message(error));
-        if (was_failing && !error)
-                log_info(probes->context->log, NULL, "The results of probes are written again.");
-        if (is_news || (was_failing && !error))
-                notify_changed(probes);
-}
-
-static int set_status(Probes *probes, json_object *list, const char *version) {
+static void set_status(Probes *probes, json_object *list) {
         json_object_get(list);
         json_object_put(probes->status);
         probes->status = list;
-        return text_set(&probes->version, version);
-}
-
-static int on_conflict(Probes *probes, const KubePatchAnswer *answer) {
-        if (!answer->error)
-                kube_patch_conflict(&probes->write, answer->reply);
-        if (probes->write.n_conflicts < KUBE_PATCH_CONFLICTS_MAX || !probes->version)
-                return 0;
-
-        note_write(probes, answer->error);
-        return kube_resource_check(probes->resource, 0, NULL, probes->context->node_name,
-                                   probes->version);
-}
-
-static int on_answered(const KubePatchAnswer *answer, void *userdata) {
-        Probes *probes = userdata;
-        cleanup(json_object_put_p) json_object *written = take_ptr(probes->written);
-        int r = 0;
-
-        metrics_count(probes->context->metrics, METRIC_PROBE_WRITES, !answer->error);
-        if (answer->outcome == KUBE_PATCH_CONFLICT || (!answer->error && !answer->version)) {
-                r = on_conflict(probes, answer);
-        } else {
-                note_write(probes, answer->error);
-                if (!answer->error && probes->uid)
-                        r = set_status(probes, written, answer->version);
-        }
-
-        return r < 0 ? r : request_write(probes);
-}
-
-static int send_status(Probes *probes, json_object *list, uint64_t digest, uint64_t now) {
-        cleanup(json_object_put_p) json_object *body = NULL;
-
-        probes->written = json_object_get(list);
-        body = patch_wrap("status", patch_wrap("podProbeStatuses", json_object_get(list)));
-        if (!body)
-                return -ENOMEM;
-
-        probes->written_usec = now;
-        return kube_patch_send(&probes->write,
-                               &(KubePatchRequest){
-                                       .verb = KUBE_PATCH_MERGE,
-                                       .path = { .group = GROUP,
-                                                 .version = kube_resource_version(probes->resource),
-                                                 .resource = RESOURCE,
-                                                 .name = probes->context->node_name,
-                                                 .subresource = "status" },
-                                       .body = body,
-                                       .uid = probes->uid,
-                                       .version = probes->version,
-                                       .digest = digest,
-                                       .on_answered = on_answered,
-                               });
 }
 
 static int merge_status(Probes *probes, json_object **ret) {
@@ -172,36 +94,58 @@ static int merge_status(Probes *probes, json_object **ret) {
         return probe_status_merge(probes->status, reports, probes->n_items, ret);
 }
 
-/* Compares, and writes when due: states soon, messages alone rarely. */
-static int on_write_due(void *userdata) {
+/* States are written soon, messages alone rarely. */
+static int compare_status(KubeWrite *ret_write, void *userdata) {
         Probes *probes = userdata;
-        cleanup(json_object_put_p) json_object *list = NULL;
-        uint64_t now = clock_monotonic_usec(), when, pause;
-        const char *text;
+        json_object *list = NULL;
         int r;
 
-        if (!probes->uid || probes->write.call || !kube_resource_is_synced(probes->resource))
-                return 0;
-
         r = merge_status(probes, &list);
-        if (r < 0)
+        if (r < 0 || r == PROBE_STATUS_SAME)
                 return r;
-        if (r == PROBE_STATUS_SAME) {
-                kube_patch_succeed(&probes->write);
-                note_write(probes, NULL);
-                return 0;
-        }
 
-        text = json_to_text(list);
-        if (!text)
-                return -ENOMEM;
+        if (probes->written_usec > 0)
+                ret_write->not_before_usec =
+                        probes->written_usec +
+                        (r == PROBE_STATUS_STATES ? WRITE_STATES_USEC : WRITE_MESSAGES_USEC);
+        ret_write->body = patch_wrap("status", patch_wrap("podProbeStatuses", list));
+        return ret_write->body ? 0 : -ENOMEM;
+}
 
-        pause = r == PROBE_STATUS_STATES ? WRITE_STATES_USEC : WRITE_MESSAGES_USEC;
-        when = kube_patch_when_usec(&probes->write, repeat_digest(0, text));
-        if (probes->written_usec != 0 && probes->written_usec + pause > when)
-                when = probes->written_usec + pause;
-        return when > now ? write_later(probes, when)
-                          : send_status(probes, list, repeat_digest(0, text), now);
+static void on_sent(void *userdata) {
+        Probes *probes = userdata;
+
+        probes->written_usec = loop_now_usec(probes->context->event);
+}
+
+static int on_written(json_object *body, void *userdata) {
+        if (body)
+                set_status(userdata, probe_status_get(body));
+        return 0;
+}
+
+static void on_write_changed(void *userdata) {
+        notify_changed(userdata);
+}
+
+static void init_writer(Probes *probes) {
+        kube_writer_init(&probes->writer,
+                         &(KubeWriterOptions){
+                                 .client = probes->context->client,
+                                 .log = probes->context->log,
+                                 .metrics = probes->context->metrics,
+                                 .metric = METRIC_PROBE_WRITES,
+                                 .group = GROUP,
+                                 .resource = RESOURCE,
+                                 .name = probes->context->node_name,
+                                 .failed = "Cannot write the results of probes",
+                                 .recovered = "Writing the results of probes works again",
+                                 .compare = compare_status,
+                                 .on_sent = on_sent,
+                                 .on_written = on_written,
+                                 .on_changed = on_write_changed,
+                                 .userdata = probes,
+                         });
 }
 
 /* Targets */
@@ -303,7 +247,7 @@ static void on_run(const Probe *probe, HandlerOutcome outcome, void *userdata) {
         static const char *const labels[_HANDLER_OUTCOME_MAX] = {
                 [HANDLER_SUCCEEDED] = "succeeded",
                 [HANDLER_FAILED] = "failed",
-                [HANDLER_NOT_RUN] = "unknown",
+                [HANDLER_UNKNOWN] = "unknown",
         };
         const Probes *probes = userdata;
 
@@ -333,7 +277,7 @@ static int list_now(Probes *probes) {
 }
 
 /* A change of a message can wait for the next listing. */
-static int on_doubt(bool has_new_state, void *userdata) {
+static int on_candidate(bool has_new_state, void *userdata) {
         return has_new_state ? list_now(userdata) : 0;
 }
 
@@ -475,7 +419,7 @@ static int add_probe(Probes *probes, ProbeSpec *spec, size_t i_new, Probe **ret)
                 .find_client = find_client,
                 .find_address = find_address,
                 .find_started_sec = find_started_sec,
-                .on_doubt = on_doubt,
+                .on_candidate = on_candidate,
                 .on_recorded = on_recorded,
                 .on_run = on_run,
                 .userdata = probes,
@@ -557,11 +501,10 @@ static int read_specs(Probes *probes, json_object *object) {
         }
 
         if (n_refused > 0 &&
-            text_format(
-                    &text,
-                    "%zu probes have no pod, container or name, are there twice, or are more than "
-                    "%d, and are ignored",
-                    n_refused, PROBES_MAX) < 0)
+            text_format(&text,
+                        "ignoring %zu probes that lack a pod, container or name, are given twice, "
+                        "or exceed %d",
+                        n_refused, PROBES_MAX) < 0)
                 return -ENOMEM;
 
         note_refused(probes, text);
@@ -572,37 +515,29 @@ static int read_specs(Probes *probes, json_object *object) {
 
 static int on_object(const KubeObject *object, void *userdata) {
         Probes *probes = userdata;
-        bool is_same = probes->uid && strcmp(probes->uid, object->uid) == 0;
         int r;
 
-        /* A stale event: the agent's own write is newer. */
-        if (is_same && probes->version &&
-            kube_version_is_older(object->resource_version, probes->version))
-                return 0;
-
-        r = text_set(&probes->uid, object->uid);
-        if (r >= 0)
-                r = set_status(probes, probe_status_get(object->json), object->resource_version);
-        if (r >= 0)
-                r = read_specs(probes, object->json);
-        if (r < 0)
+        r = kube_writer_show(&probes->writer, object);
+        if (r <= 0)
                 return r;
 
-        if (probes->write.n_conflicts > 0)
-                kube_patch_rest(&probes->write, 0);
-        return request_write(probes);
+        set_status(probes, probe_status_get(object->json));
+        return read_specs(probes, object->json);
 }
 
 static int on_gone(const KubeObject *object, void *userdata) {
         cleanup(probe_specs_done) ProbeSpecs none = PROBE_SPECS_INIT;
         Probes *probes = userdata;
 
-        kube_patch_cancel(&probes->write);
-        probes->written = (json_object_put(probes->written), NULL);
-        probes->status = (json_object_put(probes->status), NULL);
-        probes->uid = (free(probes->uid), NULL);
-        probes->version = (free(probes->version), NULL);
+        kube_writer_forget(&probes->writer);
+        set_status(probes, NULL);
         return set_specs(probes, &none);
+}
+
+static void on_list(void *userdata) {
+        Probes *probes = userdata;
+
+        kube_writer_list(&probes->writer);
 }
 
 static int on_version(const char *version, void *userdata) {
@@ -635,7 +570,8 @@ static int add_resource(Probes *probes) {
                         .is_optional = true,
                         .selections = { { .fields = fields,
                                           .on_object = on_object,
-                                          .on_gone = on_gone } },
+                                          .on_gone = on_gone,
+                                          .on_list = on_list } },
                         .on_version = on_version,
                         .on_changed = on_resource_changed,
                         .userdata = probes,
@@ -680,10 +616,9 @@ int probes_new(const PodContext *context, Probes **ret) {
                              .on_gone = on_pod_gone,
                              .on_state = on_pods_state,
                              .userdata = probes },
-                .write = { .client = context->client, .userdata = probes },
         };
         timer_init(&probes->list_due, context->event, ACCURACY_USEC, on_list_due, probes);
-        timer_init(&probes->write_due, context->event, ACCURACY_USEC, on_write_due, probes);
+        init_writer(probes);
         pods_watch(context->pods, &probes->watcher);
         r = http_peer_new_for_any(context->event, &probes->http);
         if (r >= 0)
@@ -691,6 +626,7 @@ int probes_new(const PodContext *context, Probes **ret) {
         if (r < 0)
                 return r;
 
+        probes->writer.resource = probes->resource;
         *ret = take_ptr(probes);
         return 0;
 }
@@ -707,13 +643,8 @@ Probes *probes_free(Probes *probes) {
         free(probes->items);
         http_peer_unref(probes->http);
         timer_done(&probes->list_due);
-        timer_done(&probes->write_due);
-        kube_patch_done(&probes->write);
-        json_object_put(probes->written);
+        kube_writer_done(&probes->writer);
         json_object_put(probes->status);
-        error_done(&probes->error);
-        free(probes->uid);
-        free(probes->version);
         free(probes);
         return NULL;
 }
@@ -725,14 +656,13 @@ int probes_runtime_changed(Probes *probes) {
 int probes_kick(Probes *probes) {
         int r;
 
-        kube_patch_rest(&probes->write, 0);
         r = kube_resource_kick(probes->resource);
-        return r < 0 ? r : request_write(probes);
+        return r < 0 ? r : kube_writer_kick(&probes->writer);
 }
 
 const Error *probes_error(const Probes *probes) {
-        return probes->error.kind != ERROR_NONE ? &probes->error
-                                                : kube_resource_error(probes->resource);
+        return probes->writer.error.kind != ERROR_NONE ? &probes->writer.error
+                                                       : kube_resource_error(probes->resource);
 }
 
 size_t probes_count(const Probes *probes) {

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/time-units.h"
+
 #define SEC ((uint64_t) 1000000)
-#define NSEC_PER_USEC 1000
 
 int request_containers_set(RequestContainers *containers, const RecreateSpec *spec) {
         request_containers_done(containers);
@@ -198,6 +199,7 @@ static RecreateFact make_fact(const RequestContainer *container, const RecreateS
                 .age_usec = get_age(container, in_pod, view),
                 .is_pod_known = view->pod,
                 .is_in_pod = in_pod,
+                .rules_decide = in_pod && in_pod->rules_decide,
                 .is_ready = in_pod && in_pod->is_ready && in_pod->is_running &&
                             has_id(in_pod->container_id, container->id),
                 .is_stopping = view->stopping && strcmp(view->stopping, container->name) == 0,

@@ -93,7 +93,7 @@ static void warn(const Recreate *recreate, const char *what, const Error *reason
 
         if (!trouble || trouble->kind == ERROR_NONE)
                 log_warning(recreate->context->log, NULL,
-                            "Cannot write about the restart request \"%s\": %s, retrying.", what,
+                            "Cannot write for the restart request \"%s\": %s, retrying.", what,
                             error_message(reason));
 }
 

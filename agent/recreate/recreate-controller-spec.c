@@ -32,7 +32,7 @@ static struct json_object *new_patch(const char *version, struct json_object **r
 static int add_labels(struct json_object *metadata, const Pod *pod, const char *node_name) {
         cleanup(json_object_put_p) json_object *labels = json_object_new_object();
 
-        if (!labels || patch_add_text(labels, RECREATE_LABEL_NODE, node_name) < 0 ||
+        if (patch_add_text(labels, RECREATE_LABEL_NODE, node_name) < 0 ||
             patch_add_text(labels, RECREATE_LABEL_ACTIVE, "true") < 0 ||
             patch_add_text(labels, RECREATE_LABEL_POD_UID, pod->uid) < 0 ||
             patch_add_text(labels, RECREATE_LABEL_MANAGED, "true") < 0)
@@ -88,8 +88,7 @@ static int make_container(struct json_object *old, const Pod *pod, struct json_o
         if (container && container->container_id[0]) {
                 context =
                         patch_wrap("containerID", json_object_new_string(container->container_id));
-                if (!context ||
-                    patch_add(context, "restartCount",
+                if (patch_add(context, "restartCount",
                               json_object_new_int(container->restart_count)) < 0 ||
                     patch_add(copy, "statusContext", take_ptr(context)) < 0)
                         return -ENOMEM;
@@ -135,11 +134,8 @@ int recreate_controller_adopt(struct json_object *object, const Pod *pod, const 
         int r;
 
         patch = new_patch(version ?: "", &metadata);
-        if (!patch || patch_add(patch, "spec", spec) < 0) {
-                if (!patch)
-                        json_object_put(spec);
+        if (patch_add(patch, "spec", spec) < 0)
                 return -ENOMEM;
-        }
 
         r = add_labels(metadata, pod, node_name);
         if (r >= 0)
@@ -159,12 +155,10 @@ static int make_condition(const char *type, const char *status, const char *reas
                 patch_wrap("type", json_object_new_string(type));
         char time[RFC3339_SIZE];
 
-        if (!condition || patch_add_text(condition, "status", status) < 0 ||
-            patch_add_text(condition, "lastTransitionTime", rfc3339_format(now_sec, time)) < 0)
-                return -ENOMEM;
-        if (reason && patch_add_text(condition, "reason", reason) < 0)
-                return -ENOMEM;
-        if (message && patch_add_text(condition, "message", message) < 0)
+        if (patch_add_text(condition, "status", status) < 0 ||
+            patch_add_text(condition, "lastTransitionTime", rfc3339_format(now_sec, time)) < 0 ||
+            patch_add_filled(condition, "reason", reason) < 0 ||
+            patch_add_filled(condition, "message", message) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(condition);
@@ -239,8 +233,8 @@ static bool runs_anew(const RecreateContainer *container, const PodContainer *in
 static int add_snapshot(struct json_object *list, const PodContainer *container) {
         cleanup(json_object_put_p) json_object *entry = json_object_new_object();
 
-        if (!entry || patch_add_text(entry, "name", container->name) < 0 ||
-            patch_add(entry, "ready", json_object_new_boolean(container->is_ready)) < 0 ||
+        if (patch_add_text(entry, "name", container->name) < 0 ||
+            patch_add_bool(entry, "ready", container->is_ready) < 0 ||
             patch_add(entry, "restartCount", json_object_new_int(container->restart_count)) < 0 ||
             patch_add_text(entry, "containerID", container->container_id) < 0)
                 return -ENOMEM;
@@ -274,7 +268,7 @@ int recreate_controller_unlabel(const RecreateSpec *spec, struct json_object **r
         struct json_object *metadata;
 
         patch = new_patch(spec->version, &metadata);
-        if (!patch || !labels || json_object_object_add(labels, RECREATE_LABEL_ACTIVE, NULL) != 0 ||
+        if (!patch || patch_add_null(labels, RECREATE_LABEL_ACTIVE) < 0 ||
             patch_add(metadata, "labels", take_ptr(labels)) < 0)
                 return -ENOMEM;
 
@@ -288,14 +282,7 @@ static struct json_object *find_condition(struct json_object *pod) {
         struct json_object *status = json_get(pod, "status", json_type_object);
         struct json_object *list = json_get(status, "conditions", json_type_array);
 
-        for (size_t i = 0; list && i < json_object_array_length(list); i++) {
-                struct json_object *item = json_object_array_get_idx(list, i);
-
-                if (json_is(item, "type", GATE))
-                        return item;
-        }
-
-        return NULL;
+        return json_find(list, "type", GATE);
 }
 
 /* Returns the list of writers that keep the pod unready; NULL: the message has none. */
@@ -408,7 +395,7 @@ static int add_writer(struct json_object *list, const char *key) {
         cleanup(json_object_put_p) json_object *writer =
                 patch_wrap("userAgent", json_object_new_string(USER_AGENT));
 
-        if (!writer || patch_add_text(writer, "key", key) < 0)
+        if (patch_add_text(writer, "key", key) < 0)
                 return -ENOMEM;
 
         return patch_append(list, take_ptr(writer));
@@ -448,15 +435,9 @@ static int add_guard(struct json_object *patch, struct json_object *pod) {
         cleanup(json_object_put_p) json_object *guard = json_object_new_object();
         struct json_object *metadata = json_get(pod, "metadata", json_type_object);
 
-        if (!guard)
-                return -ENOMEM;
-
-        for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-                const char *text = json_get_filled(metadata, keys[i]);
-
-                if (text && patch_add_text(guard, keys[i], text) < 0)
+        for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+                if (patch_add_filled(guard, keys[i], json_get_filled(metadata, keys[i])) < 0)
                         return -ENOMEM;
-        }
 
         return patch_add(patch, "metadata", take_ptr(guard));
 }

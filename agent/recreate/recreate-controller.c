@@ -18,7 +18,7 @@
 
 #define SEC ((uint64_t) 1000000)
 #define CLOSE_FAILURES_MAX 5 /* failures after which the request goes on without the gate */
-#define LOOK_AGAIN_SEC 60    /* pause at most, since clocks may be set */
+#define WAIT_MAX_SEC 60      /* pause at most, since clocks may be set */
 #define TEXT_MAX ((size_t) 64 << 10)
 
 /* The pod's readiness gate */
@@ -151,11 +151,10 @@ static int on_proved(const KubePatchAnswer *answer, void *userdata) {
 
         request->gate = REQUEST_GATE_CLOSED;
         kube_patch_succeed(&request->write);
-        log_info(
-                request->recreate->context->log, NULL,
-                "The restart request \"%s/%s\" is gone, but keeps the pod \"%s\" unready: making the "
-                "pod ready again.",
-                spec->namespace, spec->name, spec->pod_name);
+        log_info(request->recreate->context->log, NULL,
+                 "The restart request \"%s/%s\" was deleted while it kept the pod \"%s\" "
+                 "unready: making the pod ready again.",
+                 spec->namespace, spec->name, spec->pod_name);
         return recreate_reconcile(request->recreate);
 }
 
@@ -257,7 +256,7 @@ static void wait_for(RecreateRequest *request, uint64_t seconds) {
         if (seconds == UINT64_MAX)
                 return;
 
-        recreate_request_wait(request, (seconds < LOOK_AGAIN_SEC ? seconds : LOOK_AGAIN_SEC) * SEC);
+        recreate_request_wait(request, (seconds < WAIT_MAX_SEC ? seconds : WAIT_MAX_SEC) * SEC);
 }
 
 int recreate_controller_decide(RecreateRequest *request, bool has_turn) {

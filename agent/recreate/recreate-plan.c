@@ -11,6 +11,9 @@
 
 #define SEC ((uint64_t) 1000000)
 #define NOT_FOUND "not found container on Node"
+#define RULES_DECIDE                                                                      \
+        "not stopped: by its exit status, its restart rules may end it or restart other " \
+        "containers; forceRecreate stops it all the same"
 
 /* The order of requests */
 
@@ -120,6 +123,8 @@ static int update_state(const RecreateSpec *spec, const RecreateContainer *conta
                 return recreate_state_set(state, RECREATE_PENDING, NULL);
         if (is_another(spec, container, fact, state->is_killed))
                 return state_of_other(spec, fact, state, step);
+        if (fact->rules_decide && !spec->is_forced)
+                return recreate_state_set(state, RECREATE_FAILED, RULES_DECIDE);
 
         return recreate_state_set(state, RECREATE_PENDING, NULL);
 }
@@ -131,6 +136,9 @@ static bool plan_pending(const RecreateSpec *spec, const RecreateFact *facts, si
                 return true;
         if (!facts[i].is_here)
                 return spec->is_ordered;
+        /* Only the pod says whether restart rules decide. */
+        if (!facts[i].is_pod_known && !spec->is_forced)
+                return true;
         if (facts[i].rest_usec > 0) {
                 wait_at_most(step, facts[i].rest_usec);
                 return true;

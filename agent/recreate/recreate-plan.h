@@ -36,8 +36,9 @@ typedef struct RecreateFact {
 
         /* The pod. */
         bool is_pod_known;
-        bool is_in_pod; /* the pod has such a container */
-        bool is_ready;  /* the pod's status shows this very container as running and ready */
+        bool is_in_pod;    /* the pod has such a container */
+        bool rules_decide; /* by its exit status, what the kubelet starts again or ends */
+        bool is_ready;     /* the pod's status shows this very container as running and ready */
 
         /* The agent's stop. */
         bool is_stopping;

@@ -10,7 +10,6 @@
 
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
-#include "agent/base/random.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
@@ -88,10 +87,10 @@ static void log_end(RecreateRequest *request, bool is_by_us) {
         bool is_success = recreate_status_is_success(&request->wanted);
         int level = is_success || !is_by_us ? LOG_INFO : LOG_WARNING;
 
-        if (request->is_end_logged)
+        if (request->is_end_known)
                 return;
 
-        request->is_end_logged = true;
+        request->is_end_known = true;
         log_write(request->recreate->context->log, level, NULL,
                   "The restart request \"%s/%s\" for the pod \"%s\" is completed%s: %s.",
                   spec->namespace, spec->name, spec->pod_name ?: "",
@@ -109,6 +108,7 @@ static void forget_stop(RecreateRequest *request) {
         free(request->stop.name);
         free(request->stop.id);
         request->stop = (RequestStop){ .stop = NULL };
+        retry_reset(&request->check_retry);
 }
 
 /* Drops a stop that has not begun. */
@@ -198,13 +198,10 @@ static void note_drain(RecreateRequest *request) {
 static void log_problem(RecreateRequest *request) {
         const RecreateSpec *spec = request->spec;
 
-        if (request->is_problem_logged || !spec->problem)
-                return;
-
-        request->is_problem_logged = true;
-        log_warning(request->recreate->context->log, NULL,
-                    "Cannot use the restart request \"%s/%s\": %s.", spec->namespace, spec->name,
-                    spec->problem);
+        if (log_once(&request->logged, spec->problem))
+                log_warning(request->recreate->context->log, NULL,
+                            "Cannot use the restart request \"%s/%s\": %s.", spec->namespace,
+                            spec->name, spec->problem);
 }
 
 /* The watch may show the agent's own write before the answer comes. */
@@ -597,30 +594,23 @@ static int on_listed(RuntimePods *pods, const Error *error, void *userdata) {
         request->list.call = runtime_pods_call_free(request->list.call);
         if (error) {
                 request->list.is_due = true;
-                request->list.rest_usec = recreate_now_usec(request->recreate) +
-                                          backoff_usec(++request->list.n_failures, random_number());
                 log_debug(request->recreate->context->log, NULL,
                           "Cannot list the containers of the restart request \"%s/%s\": %s.",
                           request->spec->namespace, request->spec->name, error_message(error));
-                return recreate_reconcile(request->recreate);
+                return retry_later(&request->list.retry, 0);
         }
 
-        request->list.n_failures = 0;
+        retry_reset(&request->list.retry);
         r = note_listed(request, pods);
         return r < 0 ? r : recreate_reconcile(request->recreate);
 }
 
 /* Lists the containers, unless a list is pending or has to wait. */
 static int ask_runtime(RecreateRequest *request, RpcClient *client) {
-        uint64_t now_usec = recreate_now_usec(request->recreate);
         const char *uid = get_runtime_uid(request);
 
-        if (request->list.call || !uid)
+        if (request->list.call || !uid || retry_is_waiting(&request->list.retry))
                 return 0;
-        if (request->list.rest_usec > now_usec) {
-                recreate_request_wait(request, request->list.rest_usec - now_usec);
-                return 0;
-        }
 
         request->list.is_due = false;
         return runtime_pods_list(client, &(RuntimePodsFilter){ .uid = uid }, on_listed, request,
@@ -677,7 +667,7 @@ static int note_report(RecreateRequest *request, const StopReport *report) {
         case STOP_GONE:
                 container->rest_usec = recreate_now_usec(request->recreate) + REST_USEC;
                 return request_container_note_end(container, request->stop.id, false);
-        case STOP_NOT_ASKED:
+        case STOP_NOT_REQUESTED:
                 container->rest_usec = recreate_now_usec(request->recreate) + REST_USEC;
                 return 0;
         case STOP_FAILED: return note_failed(request, state, report->message);
@@ -701,8 +691,7 @@ static int on_stop_done(const StopReport *report, void *userdata) {
 }
 
 static int answer(RecreateRequest *request, const char *why_not) {
-        request->stop.check_usec = 0;
-        request->stop.n_check_failures = 0;
+        retry_reset(&request->check_retry);
         return stop_answer(request->stop.stop, !why_not, why_not);
 }
 
@@ -711,14 +700,11 @@ static int answer(RecreateRequest *request, const char *why_not) {
 static int check_later(RecreateRequest *request, const char *reason) {
         const RecreateSpec *spec = request->spec;
 
-        request->stop.check_usec = recreate_now_usec(request->recreate) +
-                                   backoff_usec(++request->stop.n_check_failures, random_number());
-        log_debug(
-                request->recreate->context->log, NULL,
-                "Whether the restart request \"%s/%s\" still asks for container \"%s\" to be stopped "
-                "is not known, asking again: %s.",
-                spec->namespace, spec->name, request->stop.name, reason);
-        return recreate_reconcile(request->recreate);
+        log_debug(request->recreate->context->log, NULL,
+                  "Cannot confirm that the restart request \"%s/%s\" still asks for a stop of "
+                  "container \"%s\", trying again: %s.",
+                  spec->namespace, spec->name, request->stop.name, reason);
+        return retry_later(&request->check_retry, 0);
 }
 
 static int compare_newest(RecreateRequest *request, const RuntimePods *pods) {
@@ -751,7 +737,7 @@ static int ask_for_newest(RecreateRequest *request) {
         if (!runtime || !uid)
                 return check_later(request, "the runtime cannot be asked");
 
-        request->stop.check_usec = 0;
+        timer_stop(&request->check_retry.timer);
         request->stop.check = runtime_pods_call_free(request->stop.check);
         return runtime_pods_list(runtime_client(runtime), &(RuntimePodsFilter){ .uid = uid },
                                  on_checked, request, &request->stop.check);
@@ -761,17 +747,8 @@ static int on_check(Stop *stop, void *userdata) {
         return ask_for_newest(userdata);
 }
 
-/* Answers the check of a stop, if it is due. */
-static int check_stop(RecreateRequest *request) {
-        uint64_t now_usec = recreate_now_usec(request->recreate);
-
-        if (!request->stop.stop || request->stop.check_usec == 0)
-                return 0;
-        if (request->stop.check_usec <= now_usec)
-                return ask_for_newest(request);
-
-        recreate_request_wait(request, request->stop.check_usec - now_usec);
-        return 0;
+static int on_check_again(void *userdata) {
+        return ask_for_newest(userdata);
 }
 
 static int add_stop(RecreateRequest *request, const char *name) {
@@ -955,9 +932,6 @@ int recreate_request_serve(RecreateRequest *request, bool has_turn) {
         int r;
 
         r = decide(request, has_turn);
-        if (r >= 0)
-                r = check_stop(request);
-
         return r < 0 ? r : write_status(request);
 }
 
@@ -969,11 +943,10 @@ int recreate_request_end(RecreateRequest *request) {
         return 0;
 }
 
-void recreate_request_runtime_changed(RecreateRequest *request) {
+int recreate_request_runtime_changed(RecreateRequest *request) {
         request->list.is_due = true;
-        request->list.rest_usec = 0;
-        if (request->stop.check_usec > 0)
-                request->stop.check_usec = 1;
+        timer_stop(&request->list.retry.timer);
+        return retry_kick(&request->check_retry);
 }
 
 int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
@@ -994,9 +967,13 @@ int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_obj
                 .object = object,
                 .first_usec = recreate_now_usec(recreate),
                 .write = { .client = recreate->context->client, .userdata = request },
-                .is_end_logged = spec->status.is_completed,
+                .is_end_known = spec->status.is_completed,
         };
         timer_init(&request->timer, recreate->context->event, ACCURACY_USEC, on_timer, request);
+        retry_init(&request->list.retry, recreate->context->event, BACKOFF_MIN_USEC,
+                   BACKOFF_MAX_USEC, on_timer, request);
+        retry_init(&request->check_retry, recreate->context->event, BACKOFF_MIN_USEC,
+                   BACKOFF_MAX_USEC, on_check_again, request);
         r = apply(request, spec, object);
         if (r < 0)
                 return r;
@@ -1014,6 +991,8 @@ RecreateRequest *recreate_request_free(RecreateRequest *request) {
         runtime_pods_call_free(request->stop.check);
         runtime_pods_call_free(request->list.call);
         kube_patch_done(&request->write);
+        retry_done(&request->check_retry);
+        retry_done(&request->list.retry);
         timer_done(&request->timer);
         drop_stale(request);
         recreate_status_done(&request->sent);

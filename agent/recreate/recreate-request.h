@@ -9,6 +9,7 @@
  * no unready pod depends on it.
  */
 
+#include "agent/base/log-once.h"
 #include "agent/kube/patch.h"
 #include "agent/recreate/recreate-containers.h"
 #include "agent/recreate/recreate-context.h"
@@ -39,8 +40,7 @@ typedef enum RequestGate {
 typedef struct RequestList {
         RuntimePodsCall *call; /* NULL: none is pending */
         bool is_due;
-        unsigned n_failures;
-        uint64_t rest_usec; /* time of the next list, at the earliest */
+        Retry retry;
 } RequestList;
 
 /* The pending stop, and the check whether it is still requested. */
@@ -50,8 +50,6 @@ typedef struct RequestStop {
         char *id;
         char scheme[RECREATE_SCHEME_SIZE];
         RuntimePodsCall *check;
-        uint64_t check_usec; /* time of the check, while it is due; 0: it is not */
-        unsigned n_check_failures;
 } RequestStop;
 
 /* Times of the pod's unready period, by the monotonic clock. */
@@ -76,10 +74,10 @@ struct RecreateRequest {
         RequestContainers containers;
         uint64_t first_usec; /* time at which the watch first showed it */
         RequestStale stale;
-        bool is_gone;    /* the watch does not show it any more */
-        bool is_missing; /* the object does not exist any more */
-        bool is_end_logged;
-        bool is_problem_logged;
+        bool is_gone;      /* the watch does not show it any more */
+        bool is_missing;   /* the object does not exist any more */
+        bool is_end_known; /* the end was logged and counted, or was there at first */
+        LogOnce logged;    /* problem of the spec */
 
         Timer timer;
         uint64_t due_usec; /* time for the timer, while the request is reconciled */
@@ -88,7 +86,8 @@ struct RecreateRequest {
         RequestGate gate;
         RequestList list;
         RequestStop stop;
-        bool owes_report; /* the status lacks the result of a stop */
+        Retry check_retry; /* pause before the stop is checked again */
+        bool owes_report;  /* the status lacks the result of a stop */
 
         KubePatch write;
         RequestCall call;    /* pending call, or the last one */
@@ -106,7 +105,7 @@ RecreateRequest *recreate_request_free(RecreateRequest *request);
 int recreate_request_show(RecreateRequest *request, RecreateSpec *spec, struct json_object *object);
 void recreate_request_show_gone(RecreateRequest *request);
 /* A runtime came or went, or answers again. */
-void recreate_request_runtime_changed(RecreateRequest *request);
+int recreate_request_runtime_changed(RecreateRequest *request);
 
 /* Called once in a turn of the loop, in this order: the controller decides after the first and acts
  * after the second. has_turn: the agent serves this request of the pod. */

@@ -11,36 +11,17 @@
 #include "agent/base/rfc3339.h"
 #include "agent/base/text.h"
 #include "agent/document/documents.h"
-#include "agent/document/json-reader.h"
+#include "agent/document/json-fields.h"
 
 #define SECONDS_MAX ((int64_t) 10 * 366 * 24 * 3600)
 
 /* The status, by the agent or a controller, and a controller's annotations: parsing never fails on
  * them */
 
-static bool is_true(struct json_object *object, const char *key) {
-        struct json_object *value = json_get(object, key, json_type_boolean);
-
-        return value && json_object_get_boolean(value);
-}
-
-static struct json_object *find_named(struct json_object *list, const char *key, const char *name) {
-        size_t n = list ? json_object_array_length(list) : 0;
-
-        for (size_t i = 0; i < n; i++) {
-                struct json_object *item = json_object_array_get_idx(list, i);
-
-                if (json_is(item, key, name))
-                        return item;
-        }
-
-        return NULL;
-}
-
 static int read_state(struct json_object *item, RecreateState *state) {
         const char *message = json_get_filled(item, "message");
 
-        state->is_killed = is_true(item, "isKilled");
+        state->is_killed = json_object_get_boolean(json_get(item, "isKilled", json_type_boolean));
         return recreate_state_set(state, recreate_phase_from_string(json_get_filled(item, "phase")),
                                   message);
 }
@@ -62,7 +43,7 @@ static int read_states(struct json_object *list, RecreateSpec *spec) {
                 struct json_object *here = i < n_listed ? json_object_array_get_idx(list, i) : NULL;
                 const char *listed = json_get_filled(here, "name");
                 struct json_object *item =
-                        listed && strcmp(listed, name) == 0 ? here : find_named(list, "name", name);
+                        listed && strcmp(listed, name) == 0 ? here : json_find(list, "name", name);
 
                 status->has_other_states = status->has_other_states || item != here;
                 status->states[i].name = strdup(name);
@@ -115,7 +96,8 @@ static int read_snapshot(struct json_object *list, RecreateSpec *spec) {
                 *snapshot = (RecreateSnapshot){
                         .name = strdup(name),
                         .container_id = strdup(id),
-                        .is_ready = is_true(item, "ready"),
+                        .is_ready =
+                                json_object_get_boolean(json_get(item, "ready", json_type_boolean)),
                 };
                 if (!snapshot->name || !snapshot->container_id)
                         return -ENOMEM;
@@ -135,8 +117,8 @@ static int read_drain_time(const char *text, RecreateSpec *spec) {
 
 /* A condition without a time counts as begun when the agent first sees it. */
 static void read_condition(struct json_object *status, RecreateSpec *spec) {
-        struct json_object *condition = find_named(json_get(status, "conditions", json_type_array),
-                                                   "type", RECREATE_CONDITION_DRAINED);
+        struct json_object *condition = json_find(json_get(status, "conditions", json_type_array),
+                                                  "type", RECREATE_CONDITION_DRAINED);
         const char *value = json_get_filled(condition, "status");
         const char *time = json_get_filled(condition, "lastTransitionTime");
 
@@ -196,43 +178,81 @@ static void notes_done(RecreateSpec *spec) {
 
 DEFINE_CLEANUP(RecreateSpec *, recreate_spec_free)
 
-static int read_identity(struct json_object *metadata, RecreateSpec *spec, Error *reterr) {
-        const JsonPath path = { .key = "metadata" };
-        const struct {
-                const char *key;
-                char **text;
-        } texts[] = {
-                { "namespace", &spec->namespace },
-                { "name", &spec->name },
-                { "uid", &spec->uid },
-                { "resourceVersion", &spec->version },
-        };
-        int r;
-
-        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-                const char *text;
-
-                r = json_read_string(metadata, &path, texts[i].key, &text, reterr);
-                if (r < 0)
-                        return r;
-                if (!text || !text[0])
-                        return json_refuse(&path, reterr, "has no %s", texts[i].key);
-                r = text_set(texts[i].text, text);
-                if (r < 0)
-                        return r;
-        }
-
+static int read_policy(const char *text, const JsonPath *path, void *ret, const void *context,
+                       Error *reterr) {
+        *(bool *) ret = text && strcmp(text, "Ignore") == 0;
         return 0;
 }
+
+/* Clamps values out of range. */
+static int read_seconds(struct json_object *value, const JsonPath *path, void *ret,
+                        const void *context, Error *reterr) {
+        int64_t seconds = json_object_get_int64(value);
+
+        if (value)
+                *(int64_t *) ret = seconds < 0 ? 0 : seconds > SECONDS_MAX ? SECONDS_MAX : seconds;
+        return 0;
+}
+
+/* clang-format off */
+static const JsonField metadata_fields[] = {
+        { "namespace", JSON_STRING, .offset = offsetof(RecreateSpec, namespace), .is_required = true },
+        { "name", JSON_STRING, .offset = offsetof(RecreateSpec, name), .is_required = true },
+        { "uid", JSON_STRING, .offset = offsetof(RecreateSpec, uid), .is_required = true },
+        { "resourceVersion", JSON_STRING, .offset = offsetof(RecreateSpec, version), .is_required = true },
+        { .key = NULL },
+};
+
+#define SECONDS(key, member) \
+        { key, JSON_INTEGER, .offset = offsetof(RecreateSpec, member), .on_value = read_seconds }
+
+static const JsonField strategy_fields[] = {
+        { "failurePolicy", JSON_WORD, .offset = offsetof(RecreateSpec, ignores_failure), .on_text = read_policy },
+        { "orderedRecreate", JSON_BOOLEAN, .offset = offsetof(RecreateSpec, is_ordered) },
+        { "forceRecreate", JSON_BOOLEAN, .offset = offsetof(RecreateSpec, is_forced) },
+        SECONDS("terminationGracePeriodSeconds", grace_sec),
+        SECONDS("unreadyGracePeriodSeconds", unready_sec),
+        SECONDS("minStartedSeconds", min_started_sec),
+        { .key = NULL },
+};
+
+static const JsonField context_fields[] = {
+        { "containerID", JSON_STRING, .offset = offsetof(RecreateContainer, context_id) },
+        { "restartCount", JSON_INTEGER, .offset = offsetof(RecreateContainer, restart_count) },
+        { .key = NULL },
+};
+
+static const JsonField container_fields[] = {
+        { "name", JSON_STRING, .offset = offsetof(RecreateContainer, name), .is_required = true },
+        { "statusContext", JSON_OBJECT, .fields = context_fields },
+        { .key = NULL },
+};
+
+static const JsonField spec_fields[] = {
+        { "podName", JSON_STRING, .offset = offsetof(RecreateSpec, pod_name), .is_required = true },
+        { "strategy", JSON_OBJECT, .fields = strategy_fields },
+        SECONDS("activeDeadlineSeconds", deadline_sec),
+        SECONDS("ttlSecondsAfterFinished", ttl_sec),
+        { .key = NULL },
+};
+
+static const JsonField list_fields[] = {
+        { "containers", JSON_LIST, .offset = offsetof(RecreateSpec, containers),
+          .n_offset = offsetof(RecreateSpec, n_containers), .max = RECREATE_CONTAINERS_MAX,
+          .fields = container_fields, .item_size = sizeof(RecreateContainer) },
+        { .key = NULL },
+};
+/* clang-format on */
 
 static int read_metadata(struct json_object *object, RecreateSpec *spec, Error *reterr) {
         struct json_object *metadata = json_get(object, "metadata", json_type_object);
         struct json_object *labels = json_get(metadata, "labels", json_type_object);
         const char *created = json_get_filled(metadata, "creationTimestamp");
         const char *pod_uid = json_get_filled(labels, RECREATE_LABEL_POD_UID);
+        const JsonPath path = { .key = "metadata" };
         int r;
 
-        r = read_identity(metadata, spec, reterr);
+        r = json_fields_read(metadata_fields, metadata, &path, spec, NULL, reterr);
         if (r < 0)
                 return r;
 
@@ -244,190 +264,26 @@ static int read_metadata(struct json_object *object, RecreateSpec *spec, Error *
         return pod_uid ? text_set(&spec->pod_uid, pod_uid) : 0;
 }
 
-static int read_bool(struct json_object *object, const JsonPath *path, const char *key, bool *ret,
-                     Error *reterr) {
-        const JsonPath here = { .parent = path, .key = key };
-        struct json_object *value = NULL;
-
-        (void) json_object_object_get_ex(object, key, &value);
-        if (value && !json_object_is_type(value, json_type_boolean))
-                return json_refuse_type(&here, value, "true or false", reterr);
-
-        if (value)
-                *ret = json_object_get_boolean(value);
-        return 0;
-}
-
-/* Clamps values out of range. */
-static int read_seconds(struct json_object *object, const JsonPath *path, const char *key,
-                        int64_t *ret, Error *reterr) {
-        int64_t seconds = -1;
-        int r;
-
-        if (!json_object_object_get_ex(object, key, NULL))
-                return 0;
-        if (json_object_is_type(json_object_object_get(object, key), json_type_null))
-                return 0;
-
-        r = json_read_integer(object, path, key, &seconds, reterr);
-        if (r < 0)
-                return r;
-
-        *ret = seconds < 0 ? 0 : seconds > SECONDS_MAX ? SECONDS_MAX : seconds;
-        return 0;
-}
-
-static int read_context(struct json_object *object, const JsonPath *path,
-                        RecreateContainer *container, Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "statusContext" };
-        struct json_object *context;
-        const char *id;
-        int r;
-
-        r = json_read_object(object, path, "statusContext", &context, reterr);
-        if (r < 0 || !context)
-                return r;
-        r = json_read_string(context, &here, "containerID", &id, reterr);
-        if (r < 0)
-                return r;
-        r = json_read_integer(context, &here, "restartCount", &container->restart_count, reterr);
-        if (r < 0)
-                return r;
-
-        return id && id[0] ? text_set(&container->context_id, id) : 0;
-}
-
-static bool is_listed(const RecreateSpec *spec, const char *name) {
-        for (size_t i = 0; i < spec->n_containers; i++)
-                if (strcmp(spec->containers[i].name, name) == 0)
-                        return true;
-
-        return false;
-}
-
-static int read_container(struct json_object *object, const JsonPath *path, RecreateSpec *spec,
-                          Error *reterr) {
-        RecreateContainer *container = &spec->containers[spec->n_containers];
-        const char *name;
-        int r;
-
-        if (!json_object_is_type(object, json_type_object))
-                return json_refuse_type(path, object, "an object", reterr);
-
-        r = json_read_string(object, path, "name", &name, reterr);
-        if (r < 0)
-                return r;
-        if (!name || !name[0])
-                return json_refuse(path, reterr, "has no name");
-        if (is_listed(spec, name))
-                return json_refuse(path, reterr, "is the same container as one before it");
-
-        r = text_set(&container->name, name);
-        if (r < 0)
-                return r;
-
-        spec->n_containers++;
-        return read_context(object, path, container, reterr);
-}
-
-static int read_containers(struct json_object *object, const JsonPath *path, RecreateSpec *spec,
-                           Error *reterr) {
+static int refuse_twins(const RecreateSpec *spec, const JsonPath *path, Error *reterr) {
         const JsonPath here = { .parent = path, .key = "containers" };
-        struct json_object *list;
-        size_t n;
-        int r;
 
-        r = json_read_list(object, path, "containers", &list, reterr);
-        if (r < 0)
-                return r;
-
-        n = list ? json_object_array_length(list) : 0;
-        if (n > RECREATE_CONTAINERS_MAX)
-                return json_refuse(&here, reterr, "has more than %d items",
-                                   RECREATE_CONTAINERS_MAX);
-
-        spec->containers = calloc(n + 1, sizeof(spec->containers[0]));
-        if (!spec->containers)
-                return -ENOMEM;
-
-        for (size_t i = 0; i < n; i++) {
-                const JsonPath item = { .parent = &here, .index = i };
-
-                r = read_container(json_object_array_get_idx(list, i), &item, spec, reterr);
-                if (r < 0)
-                        return r;
-        }
-
+        for (size_t i = 0; i < spec->n_containers; i++)
+                for (size_t k = 0; k < i; k++)
+                        if (strcmp(spec->containers[k].name, spec->containers[i].name) == 0)
+                                return json_refuse(&(JsonPath){ .parent = &here, .index = i },
+                                                   reterr,
+                                                   "is the same container as one before it");
         return 0;
-}
-
-static int read_strategy(struct json_object *object, const JsonPath *path, RecreateSpec *spec,
-                         Error *reterr) {
-        const JsonPath here = { .parent = path, .key = "strategy" };
-        struct json_object *strategy;
-        const char *policy = NULL;
-        int r;
-
-        r = json_read_object(object, path, "strategy", &strategy, reterr);
-        if (r < 0 || !strategy)
-                return r;
-
-        r = json_read_string(strategy, &here, "failurePolicy", &policy, reterr);
-        if (r >= 0)
-                r = read_bool(strategy, &here, "orderedRecreate", &spec->is_ordered, reterr);
-        if (r >= 0)
-                r = read_bool(strategy, &here, "forceRecreate", &spec->is_forced, reterr);
-        if (r >= 0)
-                r = read_seconds(strategy, &here, "terminationGracePeriodSeconds", &spec->grace_sec,
-                                 reterr);
-        if (r >= 0)
-                r = read_seconds(strategy, &here, "unreadyGracePeriodSeconds", &spec->unready_sec,
-                                 reterr);
-        if (r >= 0)
-                r = read_seconds(strategy, &here, "minStartedSeconds", &spec->min_started_sec,
-                                 reterr);
-
-        spec->ignores_failure = policy && strcmp(policy, "Ignore") == 0;
-        return r;
 }
 
 static int read_spec(struct json_object *object, RecreateSpec *spec, Error *reterr) {
         const JsonPath path = { .key = "spec" };
         struct json_object *inner;
-        const char *pod_name;
-        int r;
 
-        r = json_read_object(object, NULL, "spec", &inner, reterr);
-        if (r < 0)
-                return r;
-        r = json_read_string(inner, &path, "podName", &pod_name, reterr);
-        if (r < 0)
-                return r;
-        if (!pod_name || !pod_name[0])
-                return json_refuse(&path, reterr, "has no podName");
-        r = text_set(&spec->pod_name, pod_name);
-        if (r >= 0)
-                r = read_strategy(inner, &path, spec, reterr);
-        if (r >= 0)
-                r = read_seconds(inner, &path, "activeDeadlineSeconds", &spec->deadline_sec,
-                                 reterr);
-        if (r >= 0)
-                r = read_seconds(inner, &path, "ttlSecondsAfterFinished", &spec->ttl_sec, reterr);
-        if (r >= 0)
-                r = read_containers(inner, &path, spec, reterr);
-
-        return r;
-}
-
-static void drop_containers(RecreateSpec *spec) {
-        /* A container whose parsing failed may have texts already. */
-        for (size_t i = 0; spec->containers && i < spec->n_containers; i++) {
-                free(spec->containers[i].name);
-                free(spec->containers[i].context_id);
-        }
-        free(spec->containers);
-        spec->containers = NULL;
-        spec->n_containers = 0;
+        return json_read_object(object, NULL, path.key, &inner, reterr)
+               ?: json_fields_read(spec_fields, inner, &path, spec, NULL, reterr)
+               ?: json_fields_read(list_fields, inner, &path, spec, NULL, reterr)
+               ?: refuse_twins(spec, &path, reterr);
 }
 
 int recreate_spec_parse(struct json_object *object, RecreateDialect dialect, RecreateSpec **ret,
@@ -451,7 +307,7 @@ int recreate_spec_parse(struct json_object *object, RecreateDialect dialect, Rec
         if (r < 0 && problem.kind == ERROR_NONE)
                 return r;
         if (r < 0) {
-                drop_containers(spec);
+                json_fields_done(list_fields, spec);
                 spec->problem = recreate_text_copy(error_message(&problem));
                 if (!spec->problem)
                         return -ENOMEM;
@@ -470,14 +326,11 @@ RecreateSpec *recreate_spec_free(RecreateSpec *spec) {
                 return NULL;
 
         notes_done(spec);
-        drop_containers(spec);
+        json_fields_done(metadata_fields, spec);
+        json_fields_done(spec_fields, spec);
+        json_fields_done(list_fields, spec);
         free(spec->problem);
-        free(spec->pod_name);
         free(spec->pod_uid);
-        free(spec->version);
-        free(spec->uid);
-        free(spec->name);
-        free(spec->namespace);
         free(spec);
         return NULL;
 }

@@ -234,12 +234,12 @@ static bool has_states(const RecreateStatus *status) {
 static int make_state(const RecreateState *state, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
 
-        if (!object || patch_add_text(object, "name", state->name) < 0 ||
+        if (patch_add_text(object, "name", state->name) < 0 ||
             patch_add_text(object, "phase", recreate_phase_to_string(state->phase)) < 0)
                 return -ENOMEM;
-        if (state->message && patch_add_text(object, "message", state->message) < 0)
+        if (patch_add_filled(object, "message", state->message) < 0)
                 return -ENOMEM;
-        if (state->is_killed && patch_add(object, "isKilled", json_object_new_boolean(true)) < 0)
+        if (state->is_killed && patch_add_bool(object, "isKilled", true) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(object);
@@ -249,9 +249,6 @@ static int make_state(const RecreateState *state, struct json_object **ret) {
 static int add_states(struct json_object *patch, const RecreateStatus *wanted) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
         int r;
-
-        if (!list)
-                return -ENOMEM;
 
         for (size_t i = 0; i < wanted->n_states; i++) {
                 struct json_object *state = NULL;
@@ -269,13 +266,9 @@ static int add_states(struct json_object *patch, const RecreateStatus *wanted) {
 
 static int add_completion(struct json_object *patch, const RecreateStatus *wanted) {
         char time[RFC3339_SIZE];
-        int r;
 
-        r = patch_add_text(patch, "completionTime", rfc3339_format(wanted->completed_at, time));
-        if (r < 0 || !wanted->message)
-                return r;
-
-        return patch_add_text(patch, "message", wanted->message);
+        return patch_add_text(patch, "completionTime", rfc3339_format(wanted->completed_at, time))
+                       ?: patch_add_filled(patch, "message", wanted->message);
 }
 
 static int add_guard(struct json_object *body, const char *version) {
@@ -308,26 +301,11 @@ int recreate_status_diff(const RecreateStatus *known, const RecreateStatus *want
         return 0;
 }
 
-static int append_step(struct json_object *list, const char *what, const char *path,
-                       struct json_object *value) {
-        cleanup(json_object_put_p) json_object *step =
-                patch_wrap("op", json_object_new_string(what));
-
-        if (!step || patch_add_text(step, "path", path) < 0) {
-                json_object_put(value);
-                return -ENOMEM;
-        }
-        if (patch_add(step, "value", value) < 0)
-                return -ENOMEM;
-
-        return patch_append(list, take_ptr(step));
-}
-
 int recreate_status_bind(struct json_object *patch, const char *uid, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
         struct json_object *status = json_get(patch, "status", json_type_object);
 
-        if (!list || append_step(list, "test", "/metadata/uid", json_object_new_string(uid)) < 0)
+        if (patch_append_step(list, "test", "/metadata/uid", json_object_new_string(uid)) < 0)
                 return -ENOMEM;
 
         json_object_object_foreach(status, key, value) {
@@ -335,7 +313,7 @@ int recreate_status_bind(struct json_object *patch, const char *uid, struct json
 
                 if (text_format(&path, "/status/%s", key) < 0)
                         return -ENOMEM;
-                if (append_step(list, "add", path, json_object_get(value)) < 0)
+                if (patch_append_step(list, "add", path, json_object_get(value)) < 0)
                         return -ENOMEM;
         }
 

@@ -459,10 +459,10 @@ Recreate *recreate_free(Recreate *recreate) {
 int recreate_runtime_changed(Recreate *recreate) {
         int r;
 
-        for (size_t i = 0; i < recreate->n_requests; i++)
-                recreate_request_runtime_changed(recreate->requests[i]);
-
         r = recreate_note_runtimes(recreate);
+        for (size_t i = 0; r >= 0 && i < recreate->n_requests; i++)
+                r = recreate_request_runtime_changed(recreate->requests[i]);
+
         return r < 0 ? r : recreate_reconcile(recreate);
 }
 

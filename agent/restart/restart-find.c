@@ -28,15 +28,15 @@ static int check_name(const char *what, const char *name, Error *reterr) {
         if (secret_spec_is_name(name))
                 return 0;
 
-        return error_set(reterr, ERROR_INVALID, "%s can be called %s", what,
-                         quote(name, (char[QUOTE_SIZE]){ 0 }));
+        return error_set(reterr, ERROR_INVALID, "%s cannot be the name of a %s",
+                         quote(name, (char[QUOTE_SIZE]){ 0 }), what);
 }
 
 int restart_question_check(const RestartQuestion *question, Error *reterr) {
         int r = 0;
 
         if (!question->pod[0])
-                return error_set(reterr, ERROR_INVALID, "no pod is named");
+                return error_set(reterr, ERROR_INVALID, "the request names no pod");
         if (strlen(question->reason) > REASON_SIZE_MAX)
                 return error_set(reterr, ERROR_INVALID, "the reason has more than %d bytes",
                                  REASON_SIZE_MAX);
@@ -47,11 +47,11 @@ int restart_question_check(const RestartQuestion *question, Error *reterr) {
                 return error_set(reterr, ERROR_INVALID,
                                  "the grace period is negative or longer than a day");
 
-        r = check_name("no pod", question->pod, reterr);
+        r = check_name("pod", question->pod, reterr);
         if (r >= 0 && question->namespace[0])
-                r = check_name("no namespace", question->namespace, reterr);
+                r = check_name("namespace", question->namespace, reterr);
         if (r >= 0 && question->container[0])
-                r = check_name("no container", question->container, reterr);
+                r = check_name("container", question->container, reterr);
         return r;
 }
 
@@ -100,7 +100,7 @@ static int refuse_ambiguous(const RuntimePods *running, const RestartQuestion *q
                 return r;
 
         return error_set(reterr, ERROR_INVALID,
-                         "there are pods %s in the namespaces %s; name one of these as well",
+                         "there are pods %s in the namespaces %s; name one of these namespaces",
                          question->pod, namespaces);
 }
 
@@ -201,9 +201,10 @@ int restart_find(const RuntimePods *running, const Pods *known, const RestartQue
                 if (!is_asked_for(&found.pod->containers[i], found.known, question))
                         continue;
                 if (found.n_containers == RESTART_CONTAINERS_MAX)
-                        return error_set(reterr, ERROR_INVALID,
-                                         "more than %d containers of pod %s run; name one of them",
-                                         RESTART_CONTAINERS_MAX, question->pod);
+                        return error_set(
+                                reterr, ERROR_INVALID,
+                                "more than %d containers of pod %s are running; name one of them",
+                                RESTART_CONTAINERS_MAX, question->pod);
                 found.containers[found.n_containers++] = &found.pod->containers[i];
         }
 

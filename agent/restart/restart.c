@@ -10,15 +10,17 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "agent/restart/restart-find.h"
 #include "agent/pod/runtime-pods.h"
 #include "agent/rpc/client.h"
 
 #define WAIT_SEC ((int64_t) 10 * 60)
 #define POLL_USEC ((uint64_t) 250 * 1000)
-#define USEC_PER_SEC ((uint64_t) 1000000)
 #define NO_RUNTIME "no container runtime has been found"
 #define NOT_RUNNING "it did not run again"
+#define RULES_DECIDE \
+        "not stopped: by its exit status, its restart rules may end it or restart other containers"
 #define NOT_READY "it runs again, but was not ready"
 #define SCHEME_SIZE 32
 
@@ -33,6 +35,7 @@ typedef struct RestartItem {
         size_t index;           /* in the pod's spec, if that is known */
         bool comes_back;        /* as far as known */
         bool was_added;         /* the stop was added */
+        bool is_refused;        /* restart rules forbid the stop */
         char *stays_down;       /* why the kubelet will not start it again; NULL: it will */
         Stop *stop;
         uint64_t deadline_usec; /* end of the wait for its return, monotonic */
@@ -137,12 +140,8 @@ static int restart_settle(Restart *restart) {
 
 /* Waiting for successors */
 
-static bool is_awaited(const RestartItem *item) {
+static bool awaits_successor(const RestartItem *item) {
         return item->phase == RESTART_STOPPED && !item->is_final;
-}
-
-static uint64_t now_usec(const Restart *restart) {
-        return loop_now_usec(restart->event);
 }
 
 static int item_runs(RestartItem *item, const char *new_id) {
@@ -185,7 +184,7 @@ static int inspect_pod(Restart *restart, const Pod *pod) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++)
-                if (is_awaited(&restart->items[i]))
+                if (awaits_successor(&restart->items[i]))
                         r = item_inspect_pod(&restart->items[i], pod);
         return r;
 }
@@ -194,7 +193,7 @@ static int fail_all(Restart *restart, const char *message) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++)
-                if (is_awaited(&restart->items[i]))
+                if (awaits_successor(&restart->items[i]))
                         r = restart_report(&restart->items[i], RESTART_FAILED, true, message);
         return r;
 }
@@ -206,7 +205,8 @@ static int inspect_runtime(Restart *restart, const RuntimePod *pod) {
                 RestartItem *item = &restart->items[i];
                 const RuntimeContainer *container = runtime_pod_find(pod, item->name);
 
-                if (is_awaited(item) && container && strcmp(container->id, item->old_id) != 0 &&
+                if (awaits_successor(item) && container &&
+                    strcmp(container->id, item->old_id) != 0 &&
                     (container->is_running ||
                      (item->kind == POD_CONTAINER_INIT && container->is_exited)))
                         r = item_runs(item, container->id);
@@ -272,13 +272,13 @@ static int item_fail_late(RestartItem *item) {
 }
 
 static int fail_late(Restart *restart) {
-        uint64_t now = now_usec(restart);
+        uint64_t now = loop_now_usec(restart->event);
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++) {
                 RestartItem *item = &restart->items[i];
 
-                if (is_awaited(item) && now >= item->deadline_usec)
+                if (awaits_successor(item) && now >= item->deadline_usec)
                         r = item_fail_late(item);
         }
 
@@ -332,7 +332,8 @@ static int on_state(bool is_synced, void *userdata) {
 static int restart_await(RestartItem *item) {
         Restart *restart = item->restart;
 
-        item->deadline_usec = now_usec(restart) + (uint64_t) restart->wait_sec * USEC_PER_SEC;
+        item->deadline_usec =
+                loop_now_usec(restart->event) + (uint64_t) restart->wait_sec * USEC_PER_SEC;
         if (restart->pods && !restart->is_watching) {
                 restart->watcher = (PodsWatcher){
                         .on_pod = on_pod,
@@ -417,7 +418,7 @@ static int on_stopped(const StopReport *report, void *userdata) {
         switch (report->result) {
         case STOP_STOPPED:
         case STOP_GONE: r = item_ended(item, report); break;
-        case STOP_NOT_ASKED:
+        case STOP_NOT_REQUESTED:
         case STOP_FAILED:
         case _STOP_RESULT_MAX:
                 r = restart_report(item, RESTART_FAILED, true,
@@ -469,6 +470,7 @@ static int item_init(RestartItem *item, Restart *restart, const RuntimeContainer
                 .kind = spec ? spec->kind : POD_CONTAINER_MAIN,
                 .index = spec ? (size_t) (spec - known->containers) : 0,
                 .comes_back = spec && spec->comes_back,
+                .is_refused = spec && spec->rules_decide,
         };
         if (!item->name || !item->old_id)
                 return -ENOMEM;
@@ -515,7 +517,7 @@ static bool is_in_turn(const RestartItem *item) {
         for (size_t i = 0; i < restart->n_items; i++) {
                 const RestartItem *other = &restart->items[i];
 
-                if ((other->stop || !other->was_added) &&
+                if ((other->stop || (!other->was_added && !other->is_refused)) &&
                     (other->kind != POD_CONTAINER_SIDECAR || other->index > item->index))
                         return false;
         }
@@ -527,7 +529,8 @@ static int restart_stop_next(Restart *restart) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++)
-                if (!restart->items[i].was_added && is_in_turn(&restart->items[i]))
+                if (!restart->items[i].was_added && !restart->items[i].is_refused &&
+                    is_in_turn(&restart->items[i]))
                         r = item_stop(&restart->items[i]);
         return r;
 }
@@ -538,10 +541,13 @@ static int restart_stop_all(Restart *restart) {
         for (size_t i = 0; r >= 0 && i < restart->n_items; i++) {
                 RestartItem *item = &restart->items[i];
 
-                r = restart_report(item, RESTART_WAITING, false,
-                                   is_in_turn(item)
-                                           ? ""
-                                           : "it is stopped after the containers that it serves");
+                r = item->is_refused
+                            ? restart_report(item, RESTART_FAILED, true, RULES_DECIDE)
+                            : restart_report(
+                                      item, RESTART_WAITING, false,
+                                      is_in_turn(item)
+                                              ? ""
+                                              : "it is stopped after the containers that it serves");
         }
 
         return r < 0 ? r : restart_stop_next(restart);
@@ -572,7 +578,8 @@ static int on_listed(RuntimePods *running, const Error *refused, void *userdata)
         if (r < 0)
                 return r;
 
-        return restart_stop_all(restart);
+        r = restart_stop_all(restart);
+        return r < 0 ? r : restart_settle(restart);
 }
 
 static int restart_list(Restart *restart, RpcClient *client) {

@@ -13,6 +13,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
+#include "agent/base/time-units.h"
 #include "agent/rpc/client.h"
 #include "agent/rpc/room.h"
 #include "agent/rpc/wire.h"
@@ -27,7 +28,6 @@
 
 #define MESSAGE_SEC 10 /* time for the message of a request to arrive */
 #define END_SEC 30     /* time for the caller to read the last message */
-#define USEC_PER_SEC ((uint64_t) 1000000)
 #define ACCURACY_USEC ((uint64_t) 100000)
 
 static const RoomLimits call_limits = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an ApiProxy may do with a request instead of answering it well.
+"""Behaviours of an ApiProxy, which it may show instead of answering a request well.
 
 A behaviour gets the Exchange, with which it may ask the server, answer, or break the connection.
 The functions here make the usual ones:
@@ -224,7 +224,7 @@ def when(released: threading.Event, then: Behaviour = behave_well) -> Behaviour:
 
 
 def answer_when(released: threading.Event) -> Behaviour:
-    """The server does it at once, but what it says comes once the test sets the event."""
+    """Passes the request on at once, but holds the answer until the test sets the event."""
 
     async def behave(exchange: Exchange) -> None:
         reply = await exchange.ask()
@@ -263,7 +263,7 @@ def hang_body(n_bytes: int) -> Behaviour:
 
 
 def in_turn(*behaviours: Behaviour) -> Behaviour:
-    """One after the other, a request each; the last one stays."""
+    """Takes the behaviours one after the other, a request each; the last one stays."""
     rest = itertools.chain(behaviours, itertools.repeat(behaviours[-1]))
 
     async def behave(exchange: Exchange) -> None:

@@ -37,7 +37,7 @@ from lab.certificates import make_certificates
 
 @dataclass(eq=False)
 class Request:
-    """One request that reached the proxy, and what came of it. Times are of time.monotonic().
+    """A request that reached the proxy, and its outcome. Times are of time.monotonic().
 
     `code` is what the agent was answered, None as long as it was not; `sent` counts the bytes of
     the body that it was sent, without HTTP's framing.
@@ -76,7 +76,7 @@ class Request:
 
 @dataclass
 class Reply:
-    """The head of what the server answers; its body has to be read as it comes."""
+    """The head of the server's answer; its body has to be read as it comes."""
 
     code: int
     reason: str
@@ -98,11 +98,11 @@ class Watch:
         self._instead: bytes | None = None
 
     def silence(self) -> None:
-        """Swallows whatever the server says from now on, bookmarks as well."""
+        """Swallows all that the server sends from now on, bookmarks as well."""
         self.is_silent = True
 
     def say(self, line: bytes) -> None:
-        """Sends what the server did not say."""
+        """Sends bytes that are not the server's."""
         self._soon(self._exchange.send, line)
 
     def replace_next(self, line: bytes) -> None:
@@ -110,7 +110,7 @@ class Watch:
         self._instead = line
 
     def end(self) -> None:
-        """As a server does whose time for a watch is over."""
+        """Ends the watch as a server does when its time is over."""
         self._soon(self._exchange.end)
 
     def cut(self) -> None:
@@ -130,7 +130,7 @@ class Watch:
 
 
 class Exchange:
-    """What a behaviour can do with one request. Runs on the proxy's loop.
+    """A request in the hands of a behaviour, with the actions that it may take. Runs on the proxy's loop.
 
     Whatever it sends after the answer was ended or cut goes nowhere.
     """
@@ -203,7 +203,7 @@ class Exchange:
         self.leave()
 
     def close(self) -> None:
-        """Ends the connection in order, whatever is missing."""
+        """Ends the connection in order, though parts of the answer may be missing."""
         self.keeps_alive = False
         self._writer.close()
         self.leave()
@@ -283,19 +283,19 @@ class ApiProxy(Listening):
             self._server_tls.verify_mode = ssl.CERT_NONE
 
     def on(self, pattern: str, behaviour: Behaviour, times: int | None = None) -> None:
-        """For requests that match, from now on or so many times; what was set last goes first."""
+        """Sets the behaviour for matching requests, from now on or so many times; the last one set goes first."""
         self._rules.insert(0, _Rule(re.compile(pattern), behaviour, times))
 
     def behave(self) -> None:
-        """Forgets all that `on` has set. What it has begun to spoil stays spoilt."""
+        """Forgets all that `on` has set. Requests that it has begun to spoil stay spoilt."""
         self._rules.clear()
 
     def requests(self, pattern: str = "") -> list[Request]:
-        """What it was asked so far, oldest first."""
+        """The requests so far, oldest first."""
         return [request for request in list(self._requests) if re.search(pattern, request.name)]
 
     def watches(self, pattern: str = "") -> list[Watch]:
-        """Those under way, oldest first."""
+        """The watches under way, oldest first."""
         return [
             watch
             for watch in list(self._watches.values())
@@ -342,7 +342,9 @@ class ApiProxy(Listening):
         return exchange.keeps_alive and not gone.done()
 
     async def _perform(self, exchange: Exchange) -> None:
-        """What breaks between us and the server, or in a behaviour, breaks for the agent too."""
+        """Serves a request. An error between us and the server, or in a behaviour, breaks the agent's
+        connection, too.
+        """
         try:
             await self._choose(exchange.request.name)(exchange)
             if not exchange.is_over:

@@ -24,13 +24,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from fake.api_faults import status_object
 from fake.api_store import RESOURCES, ApiStore, Object, Refusal, look_up
 from lab.certificates import make_certificates
+from lab.cleanup import Closing
 
 # By which fields objects can be selected, beside their names.
 _FIELDS = {"events": ("involvedObject.kind", "involvedObject.name", "reason")}
@@ -61,7 +61,7 @@ class Call:
 
 @dataclass
 class _Selector:
-    """Of fields and of labels those that are equal."""
+    """A field selector and a label selector, of equalities alone."""
 
     namespace: str
     terms: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class _Selector:
         return all(look_up(found, *path) == value for path, value in self.terms)
 
 
-class FakeApiServer(ApiStore):
+class FakeApiServer(ApiStore, Closing):
     """Serves at `url` from the moment it is made; `folder` is for its certificates.
 
     Everything may be changed while it runs: `tokens` are let in; `forbidden` holds pairs of a verb
@@ -115,17 +115,6 @@ class FakeApiServer(ApiStore):
         self.url = f"https://127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
-    def __enter__(self) -> FakeApiServer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         with self.changed:
             self._is_closed = True
@@ -138,7 +127,7 @@ class FakeApiServer(ApiStore):
         with self.changed:
             self._pages.clear()
 
-    # What is asked over HTTP
+    # Requests over HTTP
 
     def serve(self, handler: _Handler) -> None:
         answer: Object

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a FakeApiServer holds: objects, and the history of their changes."""
+"""The content of a FakeApiServer: objects, and the history of their changes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Change:
-    """`kind` is that of a watch's event."""
+    """A change of an object; `kind` is the type of the watch's event."""
 
     version: int
     kind: str
@@ -128,7 +128,7 @@ class ApiStore:
     def patch(
         self, resource: str, name: str, patch: Any, namespace: str = "", status: bool = False
     ) -> Object:
-        """Of the status alone, or of all but the status; see apply_patch()."""
+        """Patches the status alone, or all but the status; see apply_patch()."""
         with self.changed:
             old = self.get(resource, name, namespace)
             new = apply_patch(old, patch)

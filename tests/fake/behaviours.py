@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fake runtime may do with a call instead of answering it well.
+"""Behaviours of the fake runtime, which it may show instead of answering a call well.
 
 A behaviour is a function of the call and of the good answer, which it may ask for, change, delay or
 forget. The functions here make the usual ones:
@@ -26,7 +26,7 @@ _LONGEST_SECONDS = 300
 
 @dataclass(eq=False)
 class Call:
-    """One call that reached the runtime. Times are of time.monotonic().
+    """A call that reached the runtime. Times are of time.monotonic().
 
     `ended_at` is set when the call is over, and `cancelled` says whether the caller had given up
     on it (cancelled it, let its deadline pass, or went away) before it got an answer.
@@ -138,7 +138,7 @@ def huge(megabytes: int) -> Behaviour:
 
 
 def in_turn(*behaviours: Behaviour) -> Behaviour:
-    """One after the other, a call each; the last one stays."""
+    """Takes the behaviours one after the other, a call each; the last one stays."""
     rest = itertools.chain(behaviours, itertools.repeat(behaviours[-1]))
     lock = threading.Lock()
 

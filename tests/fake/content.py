@@ -13,6 +13,7 @@ from lab import stubs
 from lab.image import digest_of
 
 CONTENT = "containerd.services.content.v1.Content"
+LEASES = "containerd.services.leases.v1.Leases"
 IMAGES = "containerd.services.images.v1.Images"
 
 
@@ -26,7 +27,7 @@ class Ingest:
     stops_at: int | None = None
     kind: str = "layer"
     began_at: float | None = field(default=None, init=False)
-    began_ns: int = field(default=0, init=False)  # of the wall clock
+    began_ns: int = field(default=0, init=False)  # by the wall clock
 
     @property
     def ref(self) -> str:
@@ -57,6 +58,7 @@ class Content:
         self.ingests: list[Ingest] = []
         self._content = stubs.load("containerd.services.content.v1.content").messages
         self._images = stubs.load("containerd.services.images.v1.images").messages
+        self._leases = stubs.load("containerd.services.leases.v1.leases").messages
 
     def add_blob(self, content: bytes) -> str:
         digest = digest_of(content)
@@ -87,6 +89,12 @@ class Content:
             return None
         if service == IMAGES:
             return {"Get": self._images.GetImageRequest}.get(method)
+        if service == LEASES:
+            return {
+                "Create": self._leases.CreateRequest,
+                "Delete": self._leases.DeleteRequest,
+                "ListResources": self._leases.ListResourcesRequest,
+            }.get(method)
         return {
             "Info": self._content.InfoRequest,
             "List": self._content.ListContentRequest,
@@ -117,11 +125,24 @@ class Content:
         raise LookupError("NOT_FOUND", f"content {request.digest}: not found")
 
     def _list(self, request: Any) -> list[Answer]:
-        """By digest, or all that may be manifests: those have labels, which nothing has here."""
-        digests = [one.partition("==")[2] for one in request.filters if one.startswith("digest==")]
-        expected = digests or list(self.blobs)
+        """By digest; all small blobs are manifests, which alone have labels."""
+        parts = [one.removeprefix("digest==").partition(",labels.") for one in request.filters]
+        expected = [digest for digest, labels, _ in parts if not labels or digest in self.blobs]
         infos = [info for info in self._infos() if info.digest in expected]
         return [self._content.ListContentResponse(info=infos)]
+
+    def _create(self, request: Any) -> Answer:
+        return self._leases.CreateResponse(lease=self._leases.Lease(id=request.id))
+
+    def _delete(self, request: Any) -> Answer:
+        return self._leases.DeleteResponse()
+
+    def _listresources(self, request: Any) -> Answer:
+        """Every lease refers to all that is there: only one image is pulled at a time."""
+        resources = [("content", info.digest) for info in self._infos()]
+        resources += [("ingests", status.ref) for status in self._statuses()]
+        listed = [self._leases.Resource(type=kind, id=name) for kind, name in resources]
+        return self._leases.ListResourcesResponse(resources=listed)
 
     def _read(self, request: Any) -> list[Answer]:
         if request.digest not in self.blobs:

@@ -8,13 +8,14 @@ import socket
 import struct
 import threading
 from collections.abc import Mapping
-from types import TracebackType
+
+from lab.cleanup import Closing
 
 _TYPE_A = 1
 _ANSWER, _NO_SUCH_NAME = 0x8180, 0x8183
 
 
-class FakeDns:
+class FakeDns(Closing):
     """Answers with IPv4 addresses until closed. `names` are whole, without a dot at the end."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
@@ -26,16 +27,10 @@ class FakeDns:
         self._socket.bind((self.address, 53))
         self._thread = threading.Thread(target=self._serve)
 
-    def __enter__(self) -> FakeDns:
+    def start(self) -> None:
         self._thread.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._socket.sendto(b"", self._socket.getsockname())
         self._thread.join()
         self._socket.close()

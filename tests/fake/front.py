@@ -10,12 +10,12 @@ from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
-# What an HTTP/1 server would say to the HTTP/2 preface.
+# An HTTP/1 server's answer to the HTTP/2 preface, and garbage.
 _JUNK = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n" + bytes(range(256)) * 16
 
 
 class Line(Enum):
-    """What happens to connections."""
+    """The fates of connections."""
 
     FORWARD = "they reach the runtime"
     MUTE = "they are accepted, and nothing is ever said"
@@ -63,7 +63,7 @@ class Front:
         self.drop()
 
     def drop(self) -> None:
-        """Breaks every connection in the middle of whatever it does."""
+        """Breaks every connection, in the middle of any message."""
         with self._lock:
             broken, self._open = self._open, set()
         for connection in broken:
@@ -103,7 +103,7 @@ class Front:
         threading.Thread(target=self._carry, args=(work, connections), daemon=True).start()
 
     def _carry(self, work: Callable[..., None], connections: tuple[socket.socket, ...]) -> None:
-        """Until one side is done; then the other side learns of it."""
+        """Carries bytes until one side ends; then tells the other side."""
         with suppress(OSError):
             work(*connections)
         for connection in connections:

@@ -88,7 +88,7 @@ def _headers(fields: bytes, flags: int = END_HEADERS) -> bytes:
 
 
 def _hold(connection: socket.socket) -> None:
-    """Neither says nor ends anything until the other side does."""
+    """Sends nothing, and stays connected until the other side ends it."""
     while connection.recv(65536):
         pass
 
@@ -173,7 +173,7 @@ def dribble(connection: socket.socket) -> None:
 
 
 def deaf(connection: socket.socket) -> None:
-    """Asks for answers that it does not take."""
+    """Sends requests of its own, and does not read the answers."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     _begin(connection)
     _forever(connection, frame(PING, 0, 0, b"8 bytes."))
@@ -213,7 +213,7 @@ def endless_short_headers(connection: socket.socket) -> None:
 
 
 def long_header(connection: socket.socket) -> None:
-    """One line that is nearly as long as any may be, and does not end."""
+    """Sends a line that is nearly as long as any may be, and does not end."""
     connection.recv(4096)
     connection.sendall(b"HTTP/1.1 200 OK\r\na: " + b"b" * 100_000)
     _hold(connection)
@@ -226,7 +226,7 @@ def endless_body(connection: socket.socket) -> None:
 
 
 def endless_chunks(connection: socket.socket) -> None:
-    """Each of one byte, with an extension."""
+    """Sends chunks of one byte, each with an extension."""
     connection.recv(4096)
     connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     _forever(connection, b"1;x\r\nz\r\n")

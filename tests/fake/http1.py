@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 
-# Of a connection's buffer, so also the longest head and the longest line.
+# Size of a connection's buffer, so also of the longest head and the longest line.
 LIMIT = 1 << 20
 
 
@@ -14,7 +14,7 @@ class Headers(list[tuple[str, str]]):
     """In the order and the spelling in which they came."""
 
     def find(self, name: str) -> str | None:
-        """The first one of that name, whatever its case."""
+        """The value of the first header of that name, in any case."""
         return next((value for key, value in self if key.lower() == name.lower()), None)
 
     def without(self, *names: str) -> Headers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fakes on a TCP port share: vanish, return to the same port, and drop all connections.
+"""Shared parts of the fakes on a TCP port: vanish, return to the same port, and drop all connections.
 
 All of it runs on an event loop in a thread of its own, so that a connection costs no thread and a
 behaviour can be waited out or given up at any time. What a test calls is safe from any thread.
@@ -14,13 +14,14 @@ import struct
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, TypeVar
+
+from lab.cleanup import Closing
 
 Result = TypeVar("Result")
 
 
-class Listening:
+class Listening(Closing):
     """Listens from the moment it is made: on a port of the loopback address, or at `address`.
 
     A subclass says in `_serve` what happens to a connection; it is over when that returns.
@@ -44,31 +45,20 @@ class Listening:
         self._thread.start()
         self.listen()
 
-    def __enter__(self: Result) -> Result:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     @property
     def open_connections(self) -> int:
         return len(self._open)
 
     def listen(self) -> None:
-        """Takes connections again, if it does not."""
+        """Takes connections again, if it did not."""
         self._run(self._listen())
 
     def refuse(self) -> None:
-        """No new connections; those that there are go on."""
+        """Takes no new connections; the existing ones go on."""
         self._run(self._refuse())
 
     def drop(self) -> None:
-        """Breaks every connection in the middle of whatever it does."""
+        """Breaks every connection, in the middle of any message."""
         self._run(self._drop())
 
     def vanish(self) -> None:

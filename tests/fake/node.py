@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import grpc
 
 from lab import stubs
+from lab.cleanup import Closing
 
 
-class FakeNode:
-    """Serves until closed. `requests` holds what was asked, in order."""
+class FakeNode(Closing):
+    """Serves until closed. `requests` holds the requests so far, in order."""
 
     def __init__(self, socket: Path) -> None:
         api = stubs.load("inplaced.v1.node")
@@ -42,16 +42,10 @@ class FakeNode:
         api.services.add_NodeServicer_to_server(Servicer(), self._server)
         self._server.add_insecure_port(f"unix:{socket}")
 
-    def __enter__(self) -> FakeNode:
+    def start(self) -> None:
         self._server.start()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self.vanish()
 
     def vanish(self) -> None:
@@ -59,7 +53,7 @@ class FakeNode:
         self._server.stop(grace=None).wait()
 
     def event(self, phase: str, container: str = "app", **more: Any) -> Any:
-        """One of default/web: event("STOPPED", final=True)."""
+        """Makes an event of default/web: event("STOPPED", final=True)."""
         more.setdefault("old_container_id", "a" * 64)
         return self.messages.RestartEvent(
             namespace="default",

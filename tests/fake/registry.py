@@ -21,9 +21,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Literal
 
+from lab.cleanup import Closing
 from lab.image import Image
 from lab.registry import PushedImage
 
@@ -32,7 +32,7 @@ Kind = Literal["ping", "manifest", "config", "layer", "other"]
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. `name` is the repository, `at` a time of time.monotonic()."""
+    """A request to the registry. `name` is the repository, `at` a time of time.monotonic()."""
 
     kind: Kind
     method: str
@@ -44,7 +44,7 @@ class Request:
 
 @dataclass
 class Reply:
-    """What a well-behaved registry would answer."""
+    """The answer of a well-behaved registry."""
 
     status: int
     headers: dict[str, str]
@@ -52,7 +52,7 @@ class Reply:
 
 
 class Connection:
-    """What a behaviour can do with the connection that the request came over."""
+    """The connection that the request came over, with the actions of a behaviour."""
 
     def __init__(self, handler: BaseHTTPRequestHandler, method: str) -> None:
         self._handler = handler
@@ -188,7 +188,7 @@ def redirect_for_ever() -> Behaviour:
     )
 
 
-class FakeRegistry:
+class FakeRegistry(Closing):
     """Serves on the loopback address from the moment it is made."""
 
     def __init__(self) -> None:
@@ -200,17 +200,6 @@ class FakeRegistry:
         self._server.daemon_threads = True
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def __enter__(self) -> FakeRegistry:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._server.shutdown()
@@ -244,7 +233,7 @@ class FakeRegistry:
         self._behaviours.clear()
 
     def requests(self, kind: Kind | None = None, name: str | None = None) -> list[Request]:
-        """What it was asked so far, oldest first."""
+        """The requests so far, oldest first."""
         return [
             request
             for request in list(self._requests)

@@ -17,15 +17,15 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import grpc
 
 from fake.behaviours import Answer, Behaviour, Call, normal
-from fake.content import CONTENT, IMAGES, Content
+from fake.content import CONTENT, IMAGES, LEASES, Content
 from fake.front import Front
 from lab import stubs
+from lab.cleanup import Closing
 from lab.image import digest_of
 
 _STREAMS = {(CONTENT, "List"), (CONTENT, "Read")}
@@ -42,7 +42,7 @@ class FakeImage:
     pinned: bool = False
 
 
-class FakeRuntime:
+class FakeRuntime(Closing):
     """Serves from the moment it is made. All of it may be changed while it runs.
 
     `images` is what it holds by reference; a good PullImage adds to it. `api` is the CRI version it
@@ -73,17 +73,6 @@ class FakeRuntime:
         self._server.start()
         self.front = Front(self.socket, behind)
 
-    def __enter__(self) -> FakeRuntime:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         self.front.vanish()
         self._server.stop(grace=None).wait(5)
@@ -98,7 +87,7 @@ class FakeRuntime:
         self._behaviours.clear()
 
     def calls(self, method: str | None = None, image: str | None = None) -> list[Call]:
-        """What it was asked so far, oldest first, calls that it does not know included."""
+        """The calls so far, oldest first, calls that it does not know included."""
         image = image and _familiar(image)
         with self._lock:
             return [
@@ -130,8 +119,8 @@ class FakeRuntime:
         return call
 
     def request_type(self, service: str, method: str) -> Any | None:
-        """None for calls that it does not know."""
-        if service in (CONTENT, IMAGES):
+        """The type of a method's request; None for calls that it does not know."""
+        if service in (CONTENT, IMAGES, LEASES):
             return self.content.request_type(service, method)
         if service not in (f"runtime.{self.api}.{name}" for name in _SERVICES):
             return None
@@ -147,7 +136,7 @@ class FakeRuntime:
             call.context.abort(grpc.StatusCode[error.args[0]], error.args[1])
 
     def _answer_well(self, call: Call) -> Answer:
-        if call.service in (CONTENT, IMAGES):
+        if call.service in (CONTENT, IMAGES, LEASES):
             return self.content.handle(call)
         return getattr(self, f"_{call.method.lower()}")(call.request)
 

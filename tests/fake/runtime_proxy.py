@@ -17,20 +17,20 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import grpc
 
 from fake.behaviours import Answer, Behaviour, Call
 from lab import stubs
+from lab.cleanup import Closing
 from lab.cri import CHANNEL_OPTIONS
 
 _SERVICES = ("runtime.v1.RuntimeService", "runtime.v1.ImageService")
 _FOR_LONG = 300
 
 
-class RuntimeProxy:
+class RuntimeProxy(Closing):
     """Listens at `endpoint` from the moment it is made."""
 
     def __init__(self, folder: Path, runtime: Path) -> None:
@@ -48,15 +48,7 @@ class RuntimeProxy:
         self._server.add_insecure_port(f"unix:{self.socket}")
         self._server.start()
 
-    def __enter__(self) -> RuntimeProxy:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._server.stop(grace=None).wait(5)
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._channel.close()
@@ -70,7 +62,7 @@ class RuntimeProxy:
         self._rules.clear()
 
     def calls(self, method: str | None = None, container: str | None = None) -> list[Call]:
-        """What it was asked so far, oldest first."""
+        """The calls so far, oldest first."""
         with self._lock:
             return [
                 call

@@ -41,11 +41,11 @@ class TcpProxy(Listening):
         self._soon(self._flows.clear)
 
     def thaw(self) -> None:
-        """What was held goes on its way."""
+        """Sends the held bytes on."""
         self._soon(self._flows.set)
 
     def delay(self, seconds: float) -> None:
-        """Whatever comes is held for so long before it goes on."""
+        """Holds all bytes for so long before they go on."""
         self._delay_seconds = seconds
 
     def cut_after(self, n_bytes: int) -> None:
@@ -68,7 +68,7 @@ class TcpProxy(Listening):
         try:
             done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             if any(way.exception() is not None for way in done):
-                # What broke on one side breaks on the other.
+                # A break on one side breaks the other side.
                 reset(writer)
         finally:
             for way in ways:

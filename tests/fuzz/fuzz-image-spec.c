@@ -62,7 +62,7 @@ static void check_unknown_keys(const uint8_t *data, size_t size) {
                         abort();
 }
 
-/* One that is refused nowhere says the same in both ways. */
+/* A document that is refused nowhere says the same in both ways. */
 static void check_each(struct json_object *object, bool is_refused, size_t n_desired) {
         cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
         cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;

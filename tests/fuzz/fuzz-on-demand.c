@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What snapshotters' files say of layers, from an attacker
+ * Snapshotters' files about layers, from an attacker
  *
  * No more is there than there is in all, and all is there only where each layer was seen.
  */

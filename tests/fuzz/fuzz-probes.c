@@ -41,7 +41,8 @@ static void merge(json_object *former, const ProbeSpecs *specs) {
 
         for (size_t i = 0; i < specs->n_items; i++)
                 reports[i] = (ProbeReport){ .spec = &specs->items[i], .result = &result };
-        check(probe_status_merge(former, reports, specs->n_items, &first) >= 0);
+        if (probe_status_merge(former, reports, specs->n_items, &first) == PROBE_STATUS_SAME)
+                first = json_object_get(former);
         check(probe_status_merge(first, reports, specs->n_items, &second) == PROBE_STATUS_SAME);
         for (size_t i = 0; i < specs->n_items; i++) {
                 cleanup(probe_result_done) ProbeResult found = { .message = NULL };

@@ -50,7 +50,9 @@ static void check_step(const RolloutStep *step) {
         switch (step->action) {
         case ROLLOUT_WAIT:
         case ROLLOUT_STOP: check(step->message && !step->patch); break;
+        case ROLLOUT_PAUSE: check(!step->patch); break;
         case ROLLOUT_PATCH_REPLICA_SET:
+        case ROLLOUT_CREATE_REPLICA_SET:
         case ROLLOUT_CLOSE_GATE:
         case ROLLOUT_PATCH_POD: check(step->name && *step->name && step->patch); break;
         case ROLLOUT_PATCH_WORKLOAD:
@@ -63,29 +65,33 @@ static void check_step(const RolloutStep *step) {
 
 static void check_plan(const RolloutView *view, json_object *record) {
         cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(census_done) Census census = CENSUS_INIT;
         RolloutStep step = ROLLOUT_STEP_INIT;
-        int r = rollout_plan(view, record, &limits, &step, &error);
+        int r;
 
+        check(census_take(view, record, &census) == 0);
+        r = rollout_plan(view, record, &limits, &census, &step, &error);
         check_error(r, &error);
         if (r >= 0)
                 check_step(&step);
         rollout_step_done(&step);
-        check(rollout_plan_release(view, record, &step) >= 0);
+        check(rollout_plan_release(view, record, &limits, &step) >= 0);
         if (step.action != ROLLOUT_ABANDON)
                 check_step(&step);
         check(step.action == ROLLOUT_PATCH_REPLICA_SET || step.action == ROLLOUT_WAIT ||
-              step.patch);
+              step.action == ROLLOUT_STOP || step.patch);
         rollout_step_done(&step);
 
-        for (unsigned n = 0; n < 4; n++) {
-                check(rollout_rehearse(view, record, n, &step) >= 0);
-                check(n < 3 || step.action == ROLLOUT_DONE);
-                check_step(&step);
+        for (RolloutAction action = 0; action < _ROLLOUT_ACTION_MAX; action++) {
+                check(rollout_rehearse(view, record, &limits, &census, action, &step) >= 0);
+                check(step.action == action || step.action == ROLLOUT_WAIT);
+                if (step.action != ROLLOUT_WAIT)
+                        check_step(&step);
                 rollout_step_done(&step);
         }
 }
 
-/* What the workload is after a patch. */
+/* Returns the workload after a patch. */
 static json_object *patched(json_object *workload, json_object *patch) {
         return apply_merge_patch(copy_json(workload), patch);
 }
@@ -93,14 +99,19 @@ static json_object *patched(json_object *workload, json_object *patch) {
 static void check_turned(const RolloutView *view, json_object *record) {
         cleanup(json_object_put_p) json_object *patch = NULL, *workload = NULL, *turned = NULL;
         const RolloutRequest request = { .takes_over = true, .goes_back = true, .by = "jo" };
+        cleanup(free_p) char *difference = NULL;
+        bool is_changed;
 
+        check(view_find_change(view, record, &is_changed, &difference) == 0);
         check(rollout_resume(view, &request, &patch, NULL) == 0);
         if (!patch)
                 return; /* as it is */
         workload = patched(view->workload, patch);
         check(rollout_record_read(workload, &turned, NULL) == 0 && turned);
-        check(record_is_undo(turned) && rollout_record_is_open(turned));
-        check(json_object_equal(record_target(turned), record_images(record, true)));
+        check(rollout_record_is_open(turned));
+        check(is_changed ? !object_at(patch, "spec") : record_is_undo(turned));
+        check(json_object_equal(record_target(turned),
+                                is_changed ? record_target(record) : record_images(record, true)));
 }
 
 static void check_record(const RolloutView *view) {
@@ -127,21 +138,23 @@ static void check_begin(const RolloutView *before, const RolloutRequest *request
         if (!patch)
                 return;
         view.workload = workload = patched(before->workload, patch);
-        check(workload_is_held(view.kind, workload));
+        check(view_is_held(&view));
         check(rollout_record_read(workload, &record, NULL) == 0 && record);
         check(rollout_record_is_open(record) && !record_is_undo(record));
         check_turned(&view, record);
         check_plan(&view, record);
 }
 
-static void check_kruise(const RolloutView *view, json_object *images) {
+static void check_kruise(const RolloutView *view, const RolloutRequest *request) {
         cleanup(json_object_put_p) json_object *patch = NULL, *record = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(census_done) Census census = CENSUS_INIT;
         RolloutStep step = ROLLOUT_STEP_INIT;
 
-        check_error(kruise_begin(view, images, &patch, &error), &error);
+        check_error(kruise_begin(view, request, &patch, &error), &error);
         record = kruise_record(view, NULL);
-        check(record && kruise_plan(view, record, &step) == 0);
+        check(record && census_take(view, record, &census) == 0);
+        check(kruise_plan(view, record, &census, &step) == 0);
         check(!step.message == (step.action == ROLLOUT_DONE));
         rollout_step_done(&step);
 }
@@ -170,7 +183,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                            .now_sec = NOW_SEC };
 
                 if (workload_is_of_kruise(kind)) {
-                        check_kruise(&view, images);
+                        check_kruise(&view, &request);
                         continue;
                 }
                 check_record(&view);

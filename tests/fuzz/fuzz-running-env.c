@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a runtime reports of a container, and what a user wrote into a pod's annotation
+ * A runtime's report of a container, and a user's text in a pod's annotation
  *
  * An environment is found or refused with a short reason. An annotation that was read is the same when
  * it is written and read again.

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What describes the chart's values is what packaging/kubernetes/describe.py makes of their schema, and the schema
-knows each key of the agent's configuration file."""
+"""The description of the chart's values is what packaging/kubernetes/describe.py makes of their schema, and
+the schema knows each key of the agent's configuration file.
+"""
 
 import importlib.util
 import json

@@ -26,7 +26,6 @@ FILE_LIMIT = 800
 ARCHITECTURE = "docs/ARCHITECTURE.md"
 # A header with one user and no test, and why that is right.
 ENTRIES = {"agent/agent.h": "main.c starts, reloads and ends the whole agent by it; tests/node and tests/cluster run it"}
-WALK = "**A NodeImage gets a tag.**"  # a headline there, which a numbered list follows
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
 PROTOTYPE = re.compile(r"^(?!typedef\b|static\b)[A-Za-z_][\w\s*]*?\b\w+\([^;{}()]*(?:\([^;{}()]*\)[^;{}()]*)*\);", re.M)
@@ -159,15 +158,6 @@ def named_sources(text):
     return sorted(set(re.findall(r"`((?:[\w.-]+/)*[\w.-]+\.[ch])`", text)))
 
 
-def files_on_the_way(root, names):
-    if ARCHITECTURE not in names:
-        return []
-    steps = (root / ARCHITECTURE).read_text().partition(WALK)[2].split("\n\n")[1:2]
-    named = named_sources("".join(steps))
-    # A file is named with its folder the first time, and without it from then on.
-    return [n for n in named if "/" in n or not any(other.endswith(f"/{n}") for other in named)]
-
-
 def missing_sources(text, sources):
     for named in named_sources(text):
         if not any(f"/{name}".endswith(f"/{named}") for name in sources):
@@ -213,7 +203,6 @@ def report(root, names):
         ("headers with one user and no test", headers_with_one_user(sources)),
         ("-internal headers", internal_headers(sources)),
         ("cycles between files", (", ".join(cycle) for cycle in cycles)),
-        ("files on the way of a NodeImage", files_on_the_way(root, names)),
     ):
         listed = list(found)
         yield title, listed, listed

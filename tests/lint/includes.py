@@ -11,8 +11,8 @@ import lint
 
 RULES = pathlib.Path(__file__).with_name("includes.rules")
 
-# What the rules call a header; the first pattern that matches counts. Any other header of ours is
-# called by its folder, which also stands for the headers below it that have a word.
+# Names of headers in the rules; the first pattern that matches counts. Any other header of ours is called by
+# its folder, which also stands for the headers below it that have a word.
 WORDS = {
     r"<systemd/(sd-\w+)\.h>": r"\1",
     r"<grpc/.*>": "grpc",
@@ -26,7 +26,7 @@ WORDS = {
     r"<.*>": "libc",
     r'"(proto/\w+)/.*"': r"\1",
     r'"agent/base/(clock|log|loop|reconcile)\.h"': r"\1",
-    r'"(agent/ctl/(?:failure|format|options|status-rows|status-select|terminal|view)|agent/pod/(?:gate-spec|pod)|agent/rpc/client|agent/image/image-ref|agent/image/pull-reason|cri/discover|agent/document/(?:documents|json-reader)|agent/observe/metrics)\.h"': r"\1",
+    r'"(agent/pod/(?:gate-spec|pod)|agent/rpc/client|agent/image/image-ref|agent/image/pull-reason|cri/discover|agent/document/(?:documents|json-reader)|agent/observe/metrics)\.h"': r"\1",
     r'"(.*)/[^/]*"': r"\1",
 }
 

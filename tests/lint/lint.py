@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lint programs share: which files there are, and how findings are reported.
+"""Shared parts of the lint programs: they list the files, and report findings.
 
 A lint is a function check(root, names) that returns a list of complaints about the named files of
 the folder. Before it checks the project it has to prove itself: it must find fault with each bad
@@ -66,7 +66,7 @@ class ToolFailed(Exception):
 
 
 def run_tool(root, command, complaining=(1,), timeout=TOOL_SECONDS):
-    """What the tool says, line by line; nothing if its exit status is 0.
+    """Runs the tool; returns its output, line by line, or nothing if its exit status is 0.
 
     With a status in `complaining` it has found something, and says what; with any other one, as by a
     signal, it has failed.

@@ -7,7 +7,7 @@ import sys
 import lint
 
 TAG = "SPDX-License-Identifier: Apache-2.0"
-SUFFIXES = (".c", ".h", ".py", ".sh", ".proto", ".8", ".1", ".rules", ".service.in")
+SUFFIXES = (".c", ".h", ".py", ".sh", ".proto", ".8", ".5", ".1", ".rules", ".service.in")
 
 
 def wants(root, name):

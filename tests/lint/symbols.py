@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """No two libraries of ours define the same name.
 
-symbols.py BUILD-FOLDER. A program that links both, as the static one does, would get either of them, whatever
+symbols.py LIBRARY ... A program that links both, as the static one does, would get either of them, whatever
 the header says that the caller has included.
 """
 
 import collections
-import pathlib
 import subprocess
 import sys
 
@@ -31,12 +30,11 @@ def check(listed):
     ]
 
 
-def main(folder):
+def main(libraries):
     if not check(BAD) or check(GOOD):
         print("symbols.py does not find what it should")
         return 1
 
-    libraries = [str(path) for path in pathlib.Path(folder).rglob("lib*.a")]
     nm = ["nm", "-A", "--defined-only", *libraries]
     listed = subprocess.run(nm, check=True, capture_output=True, text=True, timeout=lint.TOOL_SECONDS)
     complaints = check(listed.stdout)
@@ -45,4 +43,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

@@ -25,7 +25,7 @@ GOOD = {"sample.service": SERVICE, "sample.socket": SOCKET}
 
 
 def verify(texts, program):
-    """What systemd says of these units, which stand in one folder."""
+    """Returns systemd's complaints about these units, which stand in one folder."""
     with tempfile.TemporaryDirectory(prefix="lint-") as folder:
         paths = [pathlib.Path(folder) / name for name in texts]
         for path, text in zip(paths, texts.values()):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The project works on any machine: it names no home folder, checkout or package archive; and its messages have one
-style of quotes.
+"""The project works on any machine: it names no home folder, checkout or package archive; its messages have one
+style of quotes, and its files have plain names.
 
 Tests and scripts find their files from where they are, keep scratch files in a folder made for the
 run, and install packages from whatever archive the machine is set up with.
@@ -20,6 +20,7 @@ RULES = [
     (r"https?://[\w.-]*\b(pypi\.org|pythonhosted\.org|npmjs\.(org|com)|crates\.io)", "an archive"),
     (r"https?://(proxy|sum)\.golang\.org", "an archive"),
 ]
+PLAIN_NAME = re.compile(r"[\w./@+-]+")
 # Names in messages of the programs stand between double quotes, as quote() puts them.
 PROGRAMS = ("agent/", "cri/")
 PROGRAM_RULES = [(r"['`](%(\.\*)?s|-%c)", "a name in a message; it stands between double quotes")]
@@ -34,6 +35,8 @@ def wants(root, name):
 def check(root, names):
     complaints = []
     for name in names:
+        if not PLAIN_NAME.fullmatch(name):
+            complaints.append(f'"{name}": the name of a file consists of letters, digits and ._@+-')
         rules = RULES + PROGRAM_RULES if name.startswith(PROGRAMS) else RULES
         for number, line in enumerate((root / name).read_text(errors="replace").splitlines(), 1):
             for pattern, reason in rules:
@@ -50,6 +53,7 @@ BAD = {
     "archive.sh": "mmdebstrap bookworm DIR http://deb.debian.org/debian\n",
     "index.txt": "see https://pypi.org/project/x\n",
     "agent/x.c": 'log_info(log, NULL, "Pulled `%s`.", reference);\n',
+    "<lab.Folder object>/cache.json": "{}\n",
     "cri/y.c": "return error_set(reterr, ERROR_INVALID, \"unknown command '%s'\", name);\n",
 }
 GOOD = {

@@ -7,25 +7,16 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
 #include "agent/kube/access.h"
 #include "agent/kube/exec-credential-spec.h"
+#include "tests/unit/unit.h"
 
 #define PEM_A "-----BEGIN A-----\n"
 #define PEM_B "-----BEGIN B-----\n"
@@ -63,7 +54,7 @@ static inline const char *in(Fixture *fixture, const char *name) {
         return fixture->path;
 }
 
-/* Replaces the file as a whole, as those who rotate files do. */
+/* Replaces the file as a whole, as programs that rotate files do. */
 static inline void put(Fixture *fixture, const char *name, const char *text) {
         char temporary[64];
         FILE *file;
@@ -72,12 +63,12 @@ static inline void put(Fixture *fixture, const char *name, const char *text) {
         file = fopen(temporary, "we");
         assert_non_null(file);
         assert_true(fputs(text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
-        assert_int_equal(rename(temporary, in(fixture, name)), 0);
+        assert_ok(fclose(file));
+        assert_ok(rename(temporary, in(fixture, name)));
 }
 
 static inline void drop(Fixture *fixture, const char *name) {
-        assert_int_equal(unlink(in(fixture, name)), 0);
+        assert_ok(unlink(in(fixture, name)));
 }
 
 static inline int set_up(void **state) {
@@ -99,9 +90,9 @@ static inline void remove_folder(const char *folder) {
         assert_non_null(dir);
         while ((entry = readdir(dir)))
                 if (entry->d_name[0] != '.')
-                        assert_int_equal(unlinkat(dirfd(dir), entry->d_name, 0), 0);
+                        assert_ok(unlinkat(dirfd(dir), entry->d_name, 0));
         closedir(dir);
-        assert_int_equal(rmdir(folder), 0);
+        assert_ok(rmdir(folder));
 }
 
 static inline int tear_down(void **state) {
@@ -152,7 +143,7 @@ static inline int get(Fixture *fixture) {
         return kube_access_get(fixture->access, &fixture->credentials, &fixture->error);
 }
 
-/* There is a token, and this is it. */
+/* Checks that there is a token, and that it is this one. */
 static inline void assert_token(Fixture *fixture, const char *token) {
         int r = get(fixture);
 

@@ -7,8 +7,8 @@
 
 #include <json-c/json.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "tests/unit/unit.h"
 
 #define VECTORS_COUNT 26
 #define VECTORS_ENV_MAX 16

@@ -9,24 +9,16 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 /* The parser: `at` moves over what was accepted; anything else fails the test. */
 typedef struct Parser {
         const char *text;
         const char *at;
-        char family[128]; /* of the last TYPE line */
+        char family[128]; /* family of the last TYPE line */
         char type[16];
-        char families[4096]; /* all so far, each once */
+        char families[4096]; /* all families so far, each once */
         double last_bucket;
         double last_bound;
         size_t n_samples;

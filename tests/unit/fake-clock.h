@@ -11,15 +11,9 @@
  */
 
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <systemd/sd-event.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #define FAKE_CLOCK_START_USEC ((uint64_t) 1000000000)
 #define FAKE_CLOCK_PATIENCE_USEC ((uint64_t) 60 * 1000000) /* for the kernel */
@@ -153,7 +147,7 @@ static inline bool fake_timer_is_firing(const FakeTimer *timer) {
         return sd_event_source_get_enabled(timer->source, NULL) > 0 && usec == 0;
 }
 
-/* Lets the time pass until the next timer, which goes off; what follows from that is still to come. A
+/* Lets the time pass until the next timer, which goes off; its consequences are still to come. A
  * real timer that is due is not always seen at once. */
 static inline void fake_clock_skip(sd_event *event) {
         int (*set)(sd_event_source *, uint64_t) = dlsym(RTLD_NEXT, "sd_event_source_set_time");
@@ -183,7 +177,7 @@ static inline void fake_clock_pass(sd_event *event, uint64_t usec) {
         fake_clock.now_usec = end_usec;
 }
 
-/* The same, but the machine was asleep meanwhile: what was due goes off once, now. */
+/* Lets the time pass while the machine sleeps: each due timer goes off once, now. */
 static inline void fake_clock_jump(sd_event *event, uint64_t usec) {
         const FakeTimer *timer;
 

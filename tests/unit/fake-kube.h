@@ -9,34 +9,25 @@
  * is one client, and it is taken whichever is named. To be included once.
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/kube/client.h"
+#include "tests/unit/unit.h"
 
 #define FAKE_KUBE_CALLS_MAX 256
-#define FAKE_KUBE_PIECE_SIZE 7 /* of a body */
+#define FAKE_KUBE_PIECE_SIZE 7 /* size of a piece of a body */
 
 struct KubeCall {
-        KubeRequest request; /* its texts are owned */
+        KubeRequest request; /* request with texts of our own */
         unsigned number;     /* from 1; no other one has it */
 };
 
 struct KubeClient {
         sd_event *event;
-        KubeCall *calls[FAKE_KUBE_CALLS_MAX]; /* that run, in the order in which they began */
+        KubeCall *calls[FAKE_KUBE_CALLS_MAX]; /* running calls, in the order in which they began */
         size_t n_calls;
         unsigned n_begun;
         Error trouble;
         bool is_unknown;     /* the server does not know who we are */
-        int64_t server_usec; /* its time; 0: it has not said so */
+        int64_t server_usec; /* the server's time; 0: it has not said so */
 };
 
 static KubeClient fake_kube;
@@ -107,7 +98,7 @@ static inline KubeCall *fake_kube_call_of(unsigned number) {
         return NULL;
 }
 
-/* The oldest call whose path has that part; method: NULL for any. NULL: there is none. */
+/* Finds the oldest call whose path has that part; method: NULL for any. Returns NULL if there is none. */
 static inline KubeCall *fake_kube_find(const char *method, const char *part) {
         for (size_t i = 0; i < fake_kube.n_calls; i++) {
                 const KubeRequest *request = &fake_kube.calls[i]->request;
@@ -186,7 +177,7 @@ static inline int fake_kube_answer_call(KubeCall *call, int code, const char *bo
                                (KubeReply){ .code = code, .body = body, .size = strlen(body) });
 }
 
-/* The same of the oldest call. */
+/* Does so with the oldest call. */
 static inline int fake_kube_answer(int code, const char *body) {
         assert_true(fake_kube.n_calls > 0);
         return fake_kube_answer_call(fake_kube.calls[0], code, body);

@@ -10,25 +10,16 @@
  * to it has the server's address as its target. To be included once.
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/base/program.h"
 #include "agent/pod/exec.h"
 #include "agent/pod/runtime-pods.h"
 #include "cri/client.h"
 #include "cri/containerd.h"
 #include "cri/runtimes.h"
+#include "tests/unit/unit.h"
 
 #define FAKE_RUNTIME_CALLS_MAX 64
 #define FAKE_CONTAINERS_MAX 80
@@ -40,19 +31,20 @@ struct RpcCall {
         bool is_running;
         const char *method;  /* "PullImage" */
         char target[192];    /* a reference, or an ID; of ListContainers "KEY=VALUE KEY=VALUE" */
-        char command[256];   /* of ExecSync: "program argument" */
-        int64_t timeout_sec; /* of StopContainer and ExecSync */
+        char command[256];   /* ExecSync's: "program argument" */
+        int64_t timeout_sec; /* timeout of StopContainer and ExecSync */
         bool is_verbose;
-        char lease[192];  /* of PullImage its ID, "" without one */
-        char expires[32]; /* of Create: the lease */
-        const char *path; /* of a call of another service, and its request */
+        char lease[192];  /* ID of PullImage's lease; "" without one */
+        char expires[32]; /* expiry of the lease that Create makes */
+        const char *path; /* path of a call of another service, whose request follows */
         uint8_t request[128];
         size_t request_size;
+        RpcMessage on_message; /* handler of a stream's messages */
         RpcDone done;
         void *userdata;
 };
 
-/* A container of a pod. Texts are borrowed; NULL is what is said behind them. */
+/* A container of a pod. Texts are borrowed; a comment names the value that NULL stands for. */
 typedef struct FakeContainer {
         const char *id; /* NULL: there is none */
         const char *name;
@@ -61,10 +53,10 @@ typedef struct FakeContainer {
         const char *uid;        /* "uid-1" */
         const char *image;      /* "" */
         const char *image_ref;  /* "" */
-        const char *recorded;   /* the image in its status; none */
-        const char *value;      /* of VALUE in its environment; "" */
-        const char *hash;       /* the kubelet's; none */
-        const char *grace;      /* of the pod; none */
+        const char *recorded;   /* image in its status; none */
+        const char *value;      /* value of the variable VALUE; "" */
+        const char *hash;       /* hash of the kubelet; none */
+        const char *grace;      /* the pod's grace period; none */
         const char *pre_stop;   /* none */
         unsigned restart_count; /* 0 is not written down */
         int64_t created_at, finished_at;
@@ -75,7 +67,7 @@ typedef struct FakeImage {
         const char *reference, *id;
 } FakeImage;
 
-/* What a container is listed as. */
+/* An entry of the container list with its parts */
 typedef struct FakeListed {
         CriContainer container;
         Runtime__V1__ContainerMetadata metadata;
@@ -88,7 +80,7 @@ typedef struct FakeListed {
 
 struct FakeRuntime {
         RpcCall calls[FAKE_RUNTIME_CALLS_MAX];
-        size_t order[FAKE_RUNTIME_CALLS_MAX]; /* of the calls, the oldest first */
+        size_t order[FAKE_RUNTIME_CALLS_MAX]; /* indexes of the calls, the oldest first */
         size_t n_calls;
         unsigned n_begun;
         struct {
@@ -96,6 +88,7 @@ struct FakeRuntime {
                 unsigned n; /* calls so far */
         } asked[FAKE_METHODS_MAX];
         bool is_away;
+        bool has_leases; /* "Create" is to be answered by hand, else it is not known */
         unsigned n_reconnects;
         bool shows_layers;    /* "Info" is to be answered by hand */
         ProgramDone on_files; /* the snapshotter's files are to be read */
@@ -104,10 +97,10 @@ struct FakeRuntime {
         const char *image_path; /* NULL: it names none */
         FakeContainer containers[FAKE_CONTAINERS_MAX];
         FakeImage images[FAKE_IMAGES_MAX];
-        const char *address;   /* of all sandboxes */
-        bool refuses_status;   /* of containers */
-        RpcMessage on_removed; /* of the subscriber to removed images */
-        bool lacks_info;       /* a verbose status is without what it should have, */
+        const char *address;   /* address of all sandboxes */
+        bool refuses_status;   /* a question for a container's status fails */
+        RpcMessage on_removed; /* handler of the subscriber to removed images */
+        bool lacks_info;       /* a verbose status has no info, */
         bool has_other_info;   /* or has something else before that */
 };
 
@@ -255,12 +248,18 @@ int content_list_ingests(RpcClient *client, RpcDone done, void *userdata, RpcCal
 
 int content_list(RpcClient *client, const char *const *filters, size_t n_filters,
                  RpcMessage on_list, RpcDone done, void *userdata, RpcCall **ret) {
-        return fake_runtime_call("List", "", done, userdata, ret);
+        int r = fake_runtime_call("List", "", done, userdata, ret);
+
+        (*ret)->on_message = on_list;
+        return r;
 }
 
 int content_read(RpcClient *client, const char *digest, RpcMessage on_part, RpcDone done,
                  void *userdata, RpcCall **ret) {
-        return fake_runtime_call("Read", digest, done, userdata, ret);
+        int r = fake_runtime_call("Read", digest, done, userdata, ret);
+
+        (*ret)->on_message = on_part;
+        return r;
 }
 
 int content_info(RpcClient *client, const char *digest, RpcDone done, void *userdata,
@@ -270,10 +269,11 @@ int content_info(RpcClient *client, const char *digest, RpcDone done, void *user
 
 int leases_create(RpcClient *client, const char *id, const char *expires, RpcDone done,
                   void *userdata, RpcCall **ret) {
+        const Error unsupported = { .kind = ERROR_UNSUPPORTED, .message = (char *) "no leases" };
         int r = fake_runtime_call("Create", id, done, userdata, ret);
 
         snprintf((*ret)->expires, sizeof((*ret)->expires), "%s", expires);
-        return r;
+        return fake_runtime.has_leases ? r : done(NULL, &unsupported, userdata);
 }
 
 int leases_delete(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret) {
@@ -289,7 +289,7 @@ int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, 
         return fake_runtime_call("Stat", name, done, userdata, ret);
 }
 
-/* Another process that reads what the snapshotter shows. */
+/* Stands for the other process, which reads the snapshotter's files. */
 int program_run(sd_event *event, const ProgramOptions *options, ProgramDone on_done, void *userdata,
                 Program **ret) {
         assert_string_equal(options->arguments[0], "--print-layer-status");
@@ -395,6 +395,16 @@ static inline void fake_runtime_answer(const char *method, const void *reply, co
                 assert_int_equal(call->done(reply, error, call->userdata), 0);
 }
 
+/* A message of a stream that goes on. */
+static inline void fake_runtime_send(const char *method, const void *message) {
+        RpcCall *call = fake_runtime_find(method);
+
+        if (!call)
+                fail_msg("no call of %s", method);
+        else
+                assert_int_equal(call->on_message(message, call->userdata), 0);
+}
+
 static inline void fake_runtime_refuse(const char *method, ErrorKind kind, const char *message) {
         Error error = { .kind = kind, .message = (char *) message };
 
@@ -409,7 +419,7 @@ static inline int fake_runtime_hide_layers(void) {
         return call && !fake_runtime.shows_layers ? call->done(NULL, &error, call->userdata) : 0;
 }
 
-/* The image has one layer, which is fetched on demand, and the snapshotter shows this of it: one line of
+/* Answers that the image has one layer, which is fetched on demand, with the snapshotter's line of
  * JSON about "sha256:layer". */
 static inline void fake_runtime_answer_layers(const char *files) {
         ContentLabel owner = CONTAINERD__SERVICES__CONTENT__V1__INFO__LABELS_ENTRY__INIT;
@@ -444,7 +454,7 @@ static inline void fake_runtime_answer_layers(const char *files) {
                          0);
 }
 
-/* The image under the reference that is asked for; NULL: there is none. */
+/* Answers with an image of this ID; NULL: there is none. */
 static inline void fake_runtime_answer_status(const char *id) {
         CriImage image = RUNTIME__V1__IMAGE__INIT;
         CriImageStatus status = RUNTIME__V1__IMAGE_STATUS_RESPONSE__INIT;
@@ -452,7 +462,7 @@ static inline void fake_runtime_answer_status(const char *id) {
         image.id = (char *) id;
         status.image = id ? &image : NULL;
         fake_runtime_answer("ImageStatus", &status, NULL);
-        assert_int_equal(fake_runtime_hide_layers(), 0);
+        assert_ok(fake_runtime_hide_layers());
 }
 
 static inline void fake_runtime_answer_pull(const char *id) {
@@ -460,7 +470,7 @@ static inline void fake_runtime_answer_pull(const char *id) {
 
         reply.image_ref = (char *) id;
         fake_runtime_answer("PullImage", &reply, NULL);
-        if (fake_runtime_find("List")) /* it does not say what was fetched */
+        if (fake_runtime_find("List")) /* the snapshotter does not say how much was fetched */
                 fake_runtime_refuse("List", ERROR_UNSUPPORTED, "unknown service");
 }
 
@@ -476,7 +486,7 @@ static inline void fake_runtime_answer_exec(int32_t status, const char *output,
         fake_runtime_answer("ExecSync", &reply, NULL);
 }
 
-/* From what the runtime has */
+/* Answers from the runtime's state */
 
 static inline void fake_annotate(FakeListed *to, const char *key, const char *value) {
         size_t i = to->container.n_annotations;
@@ -531,7 +541,7 @@ static inline void fake_list_container(const FakeContainer *from, FakeListed *to
         fake_annotate(to, ANNOTATION_PRE_STOP, from->pre_stop);
 }
 
-/* The filter is that of the call: "id=ID KEY=VALUE". An ID may be the beginning of one. */
+/* Applies the call's filter: "id=ID KEY=VALUE". An ID may be the beginning of one. */
 static inline bool fake_is_listed(const FakeListed *listed, const char *filter) {
         char text[192];
         char *rest = text;
@@ -655,7 +665,7 @@ static inline int fake_runtime_serve_sandbox(RpcCall *call) {
 static inline void fake_container_end(FakeContainer *container) {
         struct timespec now;
 
-        assert_int_equal(clock_gettime(CLOCK_REALTIME, &now), 0);
+        assert_ok(clock_gettime(CLOCK_REALTIME, &now));
         container->is_running = false;
         container->finished_at = (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
 }
@@ -668,7 +678,7 @@ static inline int fake_runtime_serve_stop(RpcCall *call) {
         return call->done(&fake_runtime, NULL, call->userdata);
 }
 
-/* Answers the oldest call of this method from what there is. Whether there is such a call. */
+/* Answers the oldest call of this method from the state above. Returns whether there is such a call. */
 static inline bool fake_runtime_serve(const char *method) {
         static const struct {
                 const char *method;
@@ -682,7 +692,7 @@ static inline bool fake_runtime_serve(const char *method) {
         };
         RpcCall *call = fake_runtime_find(method);
 
-        for (size_t i = 0; call && i < sizeof(methods) / sizeof(methods[0]); i++)
+        for (size_t i = 0; call && i < N_ELEMENTS(methods); i++)
                 if (strcmp(methods[i].method, method) == 0) {
                         assert_int_equal(methods[i].serve(call), 0);
                         return true;
@@ -691,8 +701,8 @@ static inline bool fake_runtime_serve(const char *method) {
         return false;
 }
 
-/* The same of all questions, and of those that follow: what changes something is still to be answered.
- * Whether there was any. */
+/* Answers all questions so, and those that follow; calls that change the state are left to the
+ * test. Returns whether there was any question. */
 static inline bool fake_runtime_serve_questions(void) {
         bool has_served = false;
 

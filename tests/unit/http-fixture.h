@@ -8,26 +8,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/observe/http.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
-
-/* One connection to the server. What it gets is in `text`. */
+/* A connection to the server. `text` is the answer so far. */
 typedef struct Client {
         int fd;
         sd_event_source *source;
@@ -40,7 +28,7 @@ typedef struct Fixture {
         sd_event *event;
         HttpServer *server;
         unsigned n_asked;
-        int result; /* of the handler */
+        int result; /* return value of the handler */
 } Fixture;
 
 static inline int on_hello(HttpReply *reply, void *userdata) {
@@ -78,12 +66,12 @@ static inline int on_empty(HttpReply *reply, void *userdata) {
 static inline int set_up(void **state) {
         Fixture *f = calloc(1, sizeof(*f));
 
-        assert_int_equal(sd_event_new(&f->event), 0);
-        assert_int_equal(http_server_new(f->event, "127.0.0.1:0", &f->server, NULL), 0);
-        assert_int_equal(http_server_add(f->server, "/hello", on_hello, f), 0);
-        assert_int_equal(http_server_add(f->server, "/readyz", on_not_ready, f), 0);
-        assert_int_equal(http_server_add(f->server, "/large", on_large, f), 0);
-        assert_int_equal(http_server_add(f->server, "/empty", on_empty, f), 0);
+        assert_ok(sd_event_new(&f->event));
+        assert_ok(http_server_new(f->event, "127.0.0.1:0", &f->server, NULL));
+        assert_ok(http_server_add(f->server, "/hello", on_hello, f));
+        assert_ok(http_server_add(f->server, "/readyz", on_not_ready, f));
+        assert_ok(http_server_add(f->server, "/large", on_large, f));
+        assert_ok(http_server_add(f->server, "/empty", on_empty, f));
         *state = f;
         return 0;
 }
@@ -97,7 +85,7 @@ static inline int tear_down(void **state) {
         return 0;
 }
 
-/* Keeps the start of what comes; counts the rest. */
+/* Keeps the start of the answer; counts the rest. */
 static inline int on_readable(sd_event_source *source, int fd, uint32_t events, void *userdata) {
         Client *client = userdata;
         char data[65536];
@@ -124,8 +112,8 @@ static inline void client_connect(Client *client, Fixture *f) {
         };
 
         *client = (Client){ .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) };
-        assert_int_equal(connect(client->fd, (struct sockaddr *) &address, sizeof(address)), 0);
-        assert_int_equal(fcntl(client->fd, F_SETFL, O_NONBLOCK), 0);
+        assert_ok(connect(client->fd, (struct sockaddr *) &address, sizeof(address)));
+        assert_ok(fcntl(client->fd, F_SETFL, O_NONBLOCK));
         assert_true(sd_event_add_io(f->event, &client->source, client->fd, EPOLLIN, on_readable,
                                     client) >= 0);
 }
@@ -145,7 +133,7 @@ static inline void client_close(Client *client) {
                 if (sd_event_run((f)->event, WAIT_USEC) <= 0) \
         fail_msg("waited in vain for " #condition)
 
-/* Handles what is there to be handled. */
+/* Handles pending events. */
 static inline void run_dry(Fixture *f) {
         while (sd_event_run(f->event, 0) > 0)
                 ;
@@ -157,9 +145,4 @@ static inline void ask(Fixture *f, Client *client, const char *request) {
         client_send(client, request);
         RUN_UNTIL(f, client->is_closed);
         client_close(client);
-}
-
-static inline void assert_contains(const char *text, const char *part) {
-        if (!strstr(text, part))
-                fail_msg("no `%s` in `%s`", part, text);
 }

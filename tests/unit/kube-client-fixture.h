@@ -5,9 +5,9 @@
  * A client, what it says about its server, and calls that keep their replies
  */
 
-#include "agent/base/cleanup.h"
 #include "tests/unit/kube-server.h"
 #include "tests/unit/metric-value.h"
+#include "tests/unit/unit.h"
 
 #define PATH "/apis/apps.kruise.io/v1beta1/nodeimages/node-1"
 
@@ -20,7 +20,7 @@ typedef struct Fixture {
         Metrics *metrics;
 } Fixture;
 
-/* When a call is dropped by its own callback. */
+/* moment at which a call is dropped by its own callback */
 typedef enum DropAt {
         DROP_NEVER,
         DROP_AT_ACCEPTED,
@@ -91,7 +91,7 @@ static inline void ask_send(Fixture *f, Ask *ask, const KubeRequest *request) {
         complete.path = request->path ?: PATH;
         complete.on_replied = on_replied;
         complete.userdata = ask;
-        assert_int_equal(kube_call(f->client, &complete, &ask->call), 0);
+        assert_ok(kube_call(f->client, &complete, &ask->call));
         assert_int_equal(ask->n_replied, 0);
 }
 
@@ -115,7 +115,7 @@ static inline void on_reachable(const Error *trouble, void *userdata) {
         snprintf(f->trouble, sizeof(f->trouble), "%s", trouble ? error_message(trouble) : "");
 }
 
-/* Of a server without TLS; the tests for TLS set another address. */
+/* Gives access to a server without TLS; the tests for TLS set another address. */
 static inline void access_reset(const Fixture *f) {
         memset(&the_access, 0, sizeof(the_access));
         snprintf(the_access.server, sizeof(the_access.server), "http://127.0.0.1:%u",
@@ -135,13 +135,13 @@ static inline void client_start(Fixture *f) {
                 .userdata = f,
         };
 
-        assert_int_equal(kube_client_new(&options, &f->client, NULL), 0);
+        assert_ok(kube_client_new(&options, &f->client, NULL));
 }
 
 static inline int set_up(void **state) {
         Fixture *f = calloc(1, sizeof(*f));
 
-        assert_int_equal(sd_event_new(&f->event), 0);
+        assert_ok(sd_event_new(&f->event));
         f->server.event = f->event;
         f->metrics = metrics_for_test();
         server_start(&f->server);
@@ -168,7 +168,7 @@ static inline int tear_down(void **state) {
                 if (sd_event_run((f)->event, WAIT_USEC) <= 0) \
         fail_msg("waited in vain for " #condition)
 
-/* Handles what is there to be handled. */
+/* Handles pending events. */
 static inline void run_dry(Fixture *f) {
         while (sd_event_run(f->event, 0) > 0)
                 ;
@@ -186,9 +186,4 @@ static inline void exchange(Fixture *f, Ask *ask, const char *head, const char *
         connection_answer(await_request(f), head, body);
         RUN_UNTIL(f, ask->n_replied > 0);
         ask_done(ask);
-}
-
-static inline void assert_contains(const char *text, const char *part) {
-        if (!strstr(text, part))
-                fail_msg("no `%s` in `%s`", part, text);
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What an API server sends as protobuf, for tests
+ * Protobuf messages like an API server's, for tests
  */
 
 #include <arpa/inet.h>
@@ -22,7 +22,7 @@ static inline void bytes_pack(Bytes *bytes, const void *message) {
         bytes->size += protobuf_c_message_pack(message, bytes->data + bytes->size);
 }
 
-/* What begins like an object; the version of a bookmark that ends a list begins with "end:". */
+/* Packs the begin of an object; the version of a bookmark that ends a list begins with "end:". */
 static inline void bytes_pack_object(Bytes *bytes, const char *namespace, const char *name,
                                      const char *uid, const char *version) {
         Kubernetes__V1__ObjectMeta__AnnotationsEntry end =

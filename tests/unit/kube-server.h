@@ -8,30 +8,20 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "agent/kube/client.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define CONNECTIONS_MAX 32
 #define TEXT_SIZE 16384
 
 typedef struct Connection {
         int fd; /* -1: closed */
         sd_event_source *source;
-        char text[TEXT_SIZE]; /* that came and was not taken yet */
+        char text[TEXT_SIZE]; /* received bytes that no test has taken yet */
         size_t size;
 } Connection;
 
@@ -44,7 +34,7 @@ typedef struct Server {
         size_t n_connections;
 } Server;
 
-/* What stands for kubeconfigs and their programs. */
+/* State of the functions that stand for kubeconfigs and their programs. */
 static struct Access {
         KubeAccessOptions options;
         KubeCredentials credentials;
@@ -95,17 +85,17 @@ static inline int on_connection(sd_event_source *source, int fd, uint32_t events
 static inline void server_start(Server *server) {
         struct sockaddr_in address = {
                 .sin_family = AF_INET,
-                .sin_port = htons(server->port), /* 0, or the one it had */
+                .sin_port = htons(server->port), /* 0, or the former port */
                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
         };
         socklen_t size = sizeof(address);
         int one = 1;
 
         server->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(setsockopt(server->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
-        assert_int_equal(bind(server->fd, (struct sockaddr *) &address, size), 0);
-        assert_int_equal(listen(server->fd, CONNECTIONS_MAX), 0);
-        assert_int_equal(getsockname(server->fd, (struct sockaddr *) &address, &size), 0);
+        assert_ok(setsockopt(server->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)));
+        assert_ok(bind(server->fd, (struct sockaddr *) &address, size));
+        assert_ok(listen(server->fd, CONNECTIONS_MAX));
+        assert_ok(getsockname(server->fd, (struct sockaddr *) &address, &size));
         server->port = ntohs(address.sin_port);
         assert_true(sd_event_add_io(server->event, &server->source, server->fd, EPOLLIN,
                                     on_connection, server) >= 0);
@@ -120,7 +110,7 @@ static inline void server_stop(Server *server) {
         close(server->fd);
 }
 
-/* A connection that has a whole request without a body, or with one that came along; or NULL. */
+/* Finds a connection with a whole request, and its body if it has any; or NULL. */
 static inline Connection *server_next(Server *server) {
         for (size_t i = 0; i < server->n_connections; i++)
                 if (connection_is_open(&server->connections[i]) &&

@@ -7,12 +7,12 @@
  * Behind fake-kube.h.
  */
 
-#include <stdio.h>
 #include <time.h>
 
 #include "agent/base/rfc3339.h"
 #include "agent/pod/kubelet.h"
 #include "tests/unit/fake-kube.h"
+#include "tests/unit/unit.h"
 
 static inline Kubelet *kubelet_with_lease(void) {
         const KubeletOptions options = {
@@ -23,7 +23,7 @@ static inline Kubelet *kubelet_with_lease(void) {
         };
         Kubelet *kubelet;
 
-        assert_int_equal(kubelet_new(&options, &kubelet, NULL), 0);
+        assert_ok(kubelet_new(&options, &kubelet, NULL));
         return kubelet;
 }
 
@@ -40,7 +40,5 @@ static inline void lease_answer(KubeletState state) {
         assert_non_null(lease_call());
         (void) snprintf(body, sizeof(body), "{\"spec\":{\"renewTime\":\"%s\"}}",
                         rfc3339_format(renewed_sec, at));
-        assert_int_equal(fake_kube_answer_call(lease_call(), state == KUBELET_UNKNOWN ? 403 : 200,
-                                               body),
-                         0);
+        assert_ok(fake_kube_answer_call(lease_call(), state == KUBELET_UNKNOWN ? 403 : 200, body));
 }

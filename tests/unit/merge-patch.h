@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * What an API server does with a merge patch (RFC 7386)
+ * Applies merge patches as an API server does (RFC 7386)
  */
 
 #include <json-c/json.h>
@@ -16,7 +16,7 @@ static inline struct json_object *copy_json(struct json_object *source) {
         return copy;
 }
 
-/* Takes the target over and returns what became of it. */
+/* Consumes the target and returns the patched one. */
 static inline struct json_object *apply_merge_patch(struct json_object *target,
                                                     struct json_object *patch) {
         if (!json_object_is_type(patch, json_type_object)) {

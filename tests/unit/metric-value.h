@@ -5,22 +5,13 @@
  * Metrics for a part that counts, and what it has counted
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "agent/observe/metrics.h"
+#include "tests/unit/unit.h"
 
 static inline Metrics *metrics_for_test(void) {
         Metrics *metrics;
 
-        assert_int_equal(metrics_new(&(MetricsOptions){ .version = "test" }, &metrics), 0);
+        assert_ok(metrics_new(&(MetricsOptions){ .version = "test" }, &metrics));
         return metrics;
 }
 
@@ -32,7 +23,7 @@ static inline double metric_value(const Metrics *metrics, const char *series) {
         size_t size;
         char *text;
 
-        assert_int_equal(metrics_write(metrics, &text, &size), 0);
+        assert_ok(metrics_write(metrics, &text, &size));
         (void) snprintf(line, sizeof(line), "\n%s ", series);
         at = strstr(text, line);
         if (at)

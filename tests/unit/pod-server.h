@@ -7,28 +7,28 @@
  * Behind fake-kube.h; the watch, and what reads the pods, is the real code. To be included once.
  */
 
-#include <stdio.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/pod/gate-spec.h"
 #include "agent/pod/pod.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/pod-message.h"
+#include "tests/unit/unit.h"
 
 #define SHOWN_PODS_MAX 32
 #define SHOWN_CONTAINERS_MAX 6
 #define LABEL_OF_VALUE "value-of-"
 
-/* Texts are borrowed; NULL is what is said behind them. */
+/* Texts are borrowed; a comment names the value that NULL stands for. */
 typedef struct ShownContainer {
         const char *name;
         const char *image;          /* "nginx:1" */
         const char *restart_policy; /* the pod's */
-        const char *value;          /* of VALUE, which is made from a label; no such variable */
-        bool is_env_overridden;     /* by another VALUE behind it */
+        const char *restart_rule;   /* action of its rule; it has none */
+        /* value of VALUE, which is made from a label; no such variable */
+        const char *value;
+        bool is_env_overridden; /* by another VALUE behind it */
         PodContainerKind kind;
         bool has_no_status;
-        int status_index;         /* of that kind */
+        int status_index;         /* index among the statuses of that kind */
         const char *container_id; /* "containerd://…"; none */
         const char *former_id;    /* none */
         int32_t restart_count;
@@ -41,14 +41,15 @@ typedef struct ShownPod {
         const char *name;      /* "web" */
         const char *uid;       /* "uid-1" */
         const char *resource_version;
-        const char *runtime_uid;    /* of a static pod; it is none */
+        const char *runtime_uid;    /* UID of a static pod at the runtime; the pod is not static */
         const char *ip;             /* none */
         const char *restart_policy; /* "Always" */
         int64_t grace_sec;
         bool is_deleted, is_finished, is_ready, is_kruise, has_kruise_gate;
         const char *kruise_message;
         bool has_gate;
-        const char *gate_status, *gate_reason, *gate_message; /* of its condition; none */
+        /* texts of the gate's condition; none */
+        const char *gate_status, *gate_reason, *gate_message;
         PodUpdate update;
         const char *restart_on_metadata, *meta; /* annotations */
         const char *verified_status, *verified_reason, *verified_message;
@@ -79,6 +80,8 @@ static inline void shown_container_pack(const ShownContainer *from, PodMessage *
 
         container->container.restartpolicy =
                 (char *) (from->kind == POD_CONTAINER_SIDECAR ? "Always" : from->restart_policy);
+        if (from->restart_rule)
+                container_message_add_rule(container, from->restart_rule);
         if (!from->value)
                 return;
 
@@ -211,12 +214,11 @@ static inline void pod_server_send(const char *type, const Bytes *raw) {
         length = htonl((uint32_t) event.size);
         memcpy(frame, &length, sizeof(length));
         memcpy(frame + sizeof(length), event.data, event.size);
-        assert_int_equal(fake_kube_send(fake_kube_call_of(pod_server.watch), frame,
-                                        sizeof(length) + event.size),
-                         0);
+        assert_ok(fake_kube_send(fake_kube_call_of(pod_server.watch), frame,
+                                 sizeof(length) + event.size));
 }
 
-/* All that there is was shown. */
+/* Ends the list: all objects were shown. */
 static inline void pod_server_complete(void) {
         Bytes raw = { .size = 0 };
         char version[16];
@@ -226,7 +228,7 @@ static inline void pod_server_complete(void) {
         pod_server_send("BOOKMARK", &raw);
 }
 
-/* Begins to answer a watch, if there is one that waits for that. */
+/* Begins to answer a watch, if one waits for an answer. */
 static inline void pod_server_serve(void) {
         KubeCall *call = fake_kube_find("GET", "/api/v1/pods?");
 
@@ -234,7 +236,7 @@ static inline void pod_server_serve(void) {
                 return;
 
         pod_server.watch = call->number;
-        assert_int_equal(fake_kube_accept(call), 0);
+        assert_ok(fake_kube_accept(call));
         for (size_t i = 0; i < pod_server.n_pods; i++)
                 pod_server_send("ADDED", &pod_server.pods[i]);
         if (!pod_server.is_slow)
@@ -282,8 +284,7 @@ static inline void pod_server_answer(KubeCall *call, const ShownPod *pod) {
 
         shown_pod_pack(pod, &raw);
         bytes_pack_envelope(&envelope, "Pod", &raw);
-        assert_int_equal(fake_kube_reply(call, (KubeReply){ .code = 200,
-                                                            .body = (char *) envelope.data,
-                                                            .size = envelope.size }),
-                         0);
+        assert_ok(fake_kube_reply(call, (KubeReply){ .code = 200,
+                                                     .body = (char *) envelope.data,
+                                                     .size = envelope.size }));
 }

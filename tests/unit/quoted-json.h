@@ -8,15 +8,9 @@
  */
 
 #include <json-c/json.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
+#include "tests/unit/unit.h"
 
 static json_object *parse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

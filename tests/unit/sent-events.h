@@ -8,12 +8,11 @@
  */
 
 #include <json-c/json.h>
-#include <stdio.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/event.h"
 #include "tests/unit/fake-kube.h"
+#include "tests/unit/unit.h"
 
 #define SENT_EVENTS_MAX 64
 
@@ -21,7 +20,7 @@ static struct {
         char text[8192]; /* a line each: "Normal/Killing Pod/NAMESPACE/NAME/UID PATH: MESSAGE" */
         unsigned n;
         struct {
-                char name[256]; /* of the event */
+                char name[256]; /* name of the event */
                 char line[1024];
         } known[SENT_EVENTS_MAX];
         size_t n_known;
@@ -35,7 +34,7 @@ static inline KubeEvents *events_of_agent(void) {
         };
         KubeEvents *events;
 
-        assert_int_equal(kube_events_new(&options, &events), 0);
+        assert_ok(kube_events_new(&options, &events));
         return events;
 }
 
@@ -78,13 +77,13 @@ static inline void sent_events_note(const KubeRequest *request) {
         sent_events_add(sent_events.known[i].line);
 }
 
-/* All events so far, those that are on their way among them. */
+/* Takes all events so far, also those under way. */
 static inline const char *sent_events_take(void) {
         KubeCall *call;
 
         while ((call = fake_kube_find(NULL, "/events"))) {
                 sent_events_note(&call->request);
-                assert_int_equal(fake_kube_answer_call(call, 201, "{}"), 0);
+                assert_ok(fake_kube_answer_call(call, 201, "{}"));
         }
 
         return sent_events.text;
@@ -95,7 +94,7 @@ static inline unsigned sent_events_count(void) {
         return sent_events.n;
 }
 
-/* What was sent so far does not count any more; that it is known to the server, does. */
+/* Empties the list of sent events; the server still knows them. */
 static inline void sent_events_forget(void) {
         (void) sent_events_take();
         sent_events.text[0] = '\0';

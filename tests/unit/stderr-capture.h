@@ -7,15 +7,11 @@
 
 #include <fcntl.h>
 #include <pty.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
-/* What stderr is during a test. */
+/* Replaces stderr during a test. */
 typedef struct Stderr {
         int saved;
         int reader;
@@ -31,14 +27,14 @@ static inline void stderr_replace(Stderr *e, int reader, int writer) {
 static inline void stderr_pipe(Stderr *e) {
         int fds[2];
 
-        assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+        assert_ok(pipe2(fds, O_CLOEXEC));
         stderr_replace(e, fds[0], fds[1]);
 }
 
 static inline void stderr_terminal(Stderr *e) {
         int reader, writer;
 
-        assert_int_equal(openpty(&reader, &writer, NULL, NULL, NULL), 0);
+        assert_ok(openpty(&reader, &writer, NULL, NULL, NULL));
         stderr_replace(e, reader, writer);
 }
 
@@ -46,7 +42,7 @@ static inline void stderr_terminal(Stderr *e) {
 static inline const char *stderr_restore(Stderr *e) {
         ssize_t size;
 
-        assert_int_equal(fcntl(e->reader, F_SETFL, O_NONBLOCK), 0);
+        assert_ok(fcntl(e->reader, F_SETFL, O_NONBLOCK));
         size = read(e->reader, e->text, sizeof(e->text) - 1);
         e->text[size > 0 ? size : 0] = '\0';
         assert_int_equal(dup2(e->saved, STDERR_FILENO), STDERR_FILENO);

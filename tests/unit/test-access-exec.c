@@ -5,6 +5,7 @@
  */
 
 #include "tests/unit/access-fixture.h"
+#include "tests/unit/unit.h"
 
 #define EXEC(more) "exec: {apiVersion: " EXEC_CREDENTIAL_V1 ", command: ./program" more "}"
 #define ANSWER(members)                                                     \
@@ -18,7 +19,7 @@ static void put_program(Fixture *fixture, const char *script) {
         (void) snprintf(text, sizeof(text), "#!/bin/sh\ncd %s\necho >>runs\n%s\n", fixture->folder,
                         script);
         put(fixture, "program", text);
-        assert_int_equal(chmod(in(fixture, "program"), 0700), 0);
+        assert_ok(chmod(in(fixture, "program"), 0700));
 }
 
 static void put_answer(Fixture *fixture, const char *members) {
@@ -49,7 +50,7 @@ static void await(Fixture *fixture) {
 /* Also for the loop, which reads its clock once a turn. */
 static void pass(Fixture *fixture, unsigned seconds) {
         clock_offset_sec += seconds;
-        assert_int_equal(sd_event_run(fixture->event, 0), 0);
+        assert_ok(sd_event_run(fixture->event, 0));
 }
 
 /* Asks, lets the program run, and has a token. */
@@ -64,20 +65,18 @@ static void assert_made(Fixture *fixture, const char *token) {
 }
 
 static void assert_fails(Fixture *fixture, ErrorKind kind, const char *part) {
-        assert_int_equal(get(fixture), 0);
+        assert_ok(get(fixture));
         await(fixture);
         assert_true(get(fixture) < 0);
         assert_error(fixture, kind, part);
 }
 
-static void test_token(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_token, Fixture *fixture) {
         put_answer(fixture, "\"token\":\"one\"");
         open_exec(fixture);
         assert_int_equal(n_runs(fixture), 0);
-        assert_int_equal(get(fixture), 0);
-        assert_int_equal(get(fixture), 0);
+        assert_ok(get(fixture));
+        assert_ok(get(fixture));
         assert_int_equal(fixture->n_changed, 0);
         await(fixture);
         for (unsigned i = 0; i < 10; i++)
@@ -86,9 +85,7 @@ static void test_token(void **state) {
         assert_int_equal(fixture->n_changed, 1);
 }
 
-static void test_what_it_is_given(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_what_it_is_given, Fixture *fixture) {
         put(fixture, "ca", PEM_A);
         put_program(fixture,
                     "printf '" ANSWER("\"token\":\"%s %s %d\"") "' \"$1\" \"$NAME\" "
@@ -98,8 +95,7 @@ static void test_what_it_is_given(void **state) {
         assert_made(fixture, "a b c d 101");
 }
 
-static void test_cluster_info(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_cluster_info, Fixture *fixture) {
         char text[512] = "";
         FILE *file;
 
@@ -122,9 +118,7 @@ static void test_cluster_info(void **state) {
 }
 
 /* A failure is returned to each caller, and the program is not run again for a while. */
-static void test_failure(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_failure, Fixture *fixture) {
         put_answer(fixture, "\"token\":\"one\"");
         put_program(fixture, "echo hunter2; echo no profile >&2; exit 3");
         open_config(fixture, CONFIG("", EXEC("")));
@@ -146,9 +140,7 @@ static void test_failure(void **state) {
         assert_made(fixture, "one");
 }
 
-static void test_senseless_answer(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_senseless_answer, Fixture *fixture) {
         put_answer(fixture, "\"token\":[\"hunter2\"]");
         open_exec(fixture);
         assert_fails(fixture, ERROR_INVALID,
@@ -157,9 +149,7 @@ static void test_senseless_answer(void **state) {
         assert_null(strstr(error_message(&fixture->error), "hunter2"));
 }
 
-static void test_missing_program(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_missing_program, Fixture *fixture) {
         open_config(fixture, CONFIG("", EXEC(", installHint: \"get it\\nthere\"")));
         assert_fails(fixture, ERROR_INVALID,
                      "/program\" cannot be started: No such file or directory; hint: \"get "
@@ -167,9 +157,7 @@ static void test_missing_program(void **state) {
 }
 
 /* A token that is refused at once is made anew, but not again and again. */
-static void test_refused(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_refused, Fixture *fixture) {
         put_answer(fixture, "\"token\":\"one\"");
         open_exec(fixture);
         assert_made(fixture, "one");
@@ -182,7 +170,7 @@ static void test_refused(void **state) {
 
         kube_access_refuse_token(fixture->access);
         assert_true(get(fixture) < 0);
-        assert_error(fixture, ERROR_DENIED, "the server refuses what the program ");
+        assert_error(fixture, ERROR_DENIED, "the server refuses the credentials of the program ");
         assert_int_equal(n_runs(fixture), 2);
         pass(fixture, 3);
         put_answer(fixture, "\"token\":\"three\"");
@@ -209,9 +197,7 @@ static void put_expiring(Fixture *fixture, const char *token, int64_t lifetime_s
 }
 
 /* A new one is made while the old one is still good, so that no call waits for it. */
-static void test_renewal(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_renewal, Fixture *fixture) {
         put_expiring(fixture, "one", 1000);
         open_exec(fixture);
         assert_made(fixture, "one");
@@ -231,9 +217,7 @@ static void test_renewal(void **state) {
         assert_int_equal(n_runs(fixture), 3);
 }
 
-static void test_failed_renewal(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_failed_renewal, Fixture *fixture) {
         put_expiring(fixture, "one", 1000);
         open_exec(fixture);
         assert_made(fixture, "one");
@@ -247,25 +231,22 @@ static void test_failed_renewal(void **state) {
         assert_fails(fixture, ERROR_DENIED, "ended with status 1");
 }
 
-static void test_expired_answer(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_expired_answer, Fixture *fixture) {
         put_expiring(fixture, "one", -1);
         open_exec(fixture);
         assert_fails(fixture, ERROR_INVALID, "status.expirationTimestamp: it expired at ");
 }
 
-static void test_certificate(void **state) {
+TEST_F(test_certificate, Fixture *fixture) {
         static const char pair[] = "\"clientCertificateData\":\"-----BEGIN %s\","
                                    "\"clientKeyData\":\"-----BEGIN %s\"";
-        Fixture *fixture = *state;
         char members[256];
         unsigned before;
 
         (void) snprintf(members, sizeof(members), pair, "1", "1");
         put_answer(fixture, members);
         open_exec(fixture);
-        assert_int_equal(get(fixture), 0);
+        assert_ok(get(fixture));
         await(fixture);
         before = generation(fixture);
         assert_string_equal(fixture->credentials->certificate, "-----BEGIN 1");
@@ -274,7 +255,7 @@ static void test_certificate(void **state) {
 
         pass(fixture, 100);
         kube_access_refuse_token(fixture->access);
-        assert_int_equal(get(fixture), 0);
+        assert_ok(get(fixture));
         await(fixture);
         assert_int_equal(generation(fixture), before);
 
@@ -282,65 +263,36 @@ static void test_certificate(void **state) {
         (void) snprintf(members, sizeof(members), pair, "1", "2");
         put_answer(fixture, members);
         kube_access_refuse_token(fixture->access);
-        assert_int_equal(get(fixture), 0);
+        assert_ok(get(fixture));
         await(fixture);
         assert_int_not_equal(generation(fixture), before);
         assert_string_equal(fixture->credentials->key, "-----BEGIN 2");
 }
 
 /* The callers that wait for the program are notified of its end. */
-static void test_config_changed_meanwhile(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_config_changed_meanwhile, Fixture *fixture) {
         put_answer(fixture, "\"token\":\"one\"");
         open_exec(fixture);
-        assert_int_equal(get(fixture), 0);
+        assert_ok(get(fixture));
         put(fixture, "config", CONFIG("", "token: two"));
-        assert_int_equal(get(fixture), 0);
+        assert_ok(get(fixture));
         await(fixture);
         assert_token(fixture, "two");
 }
 
-static void test_freed_inside(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_freed_inside, Fixture *fixture) {
         put_answer(fixture, "\"token\":\"one\"");
         open_exec(fixture);
         fixture->is_freed_inside = true;
-        assert_int_equal(get(fixture), 0);
+        assert_ok(get(fixture));
         await(fixture);
         assert_null(fixture->access);
 }
 
-static void test_freed_meanwhile(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_freed_meanwhile, Fixture *fixture) {
         put_program(fixture, "exec sleep 1000");
         open_config(fixture, CONFIG("", EXEC("")));
-        assert_int_equal(get(fixture), 0);
+        assert_ok(get(fixture));
         fixture->access = kube_access_free(fixture->access);
         assert_int_equal(fixture->n_changed, 0);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_token),
-                TEST(test_what_it_is_given),
-                TEST(test_cluster_info),
-                TEST(test_failure),
-                TEST(test_senseless_answer),
-                TEST(test_missing_program),
-                TEST(test_refused),
-                TEST(test_renewal),
-                TEST(test_failed_renewal),
-                TEST(test_expired_answer),
-                TEST(test_certificate),
-                TEST(test_config_changed_meanwhile),
-                TEST(test_freed_inside),
-                TEST(test_freed_meanwhile),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
  */
 
 #include "tests/unit/access-fixture.h"
+#include "tests/unit/unit.h"
 
 static void set_variables(const char *host, const char *port) {
         assert_int_equal(host ? setenv("KUBERNETES_SERVICE_HOST", host, 1)
@@ -23,9 +24,7 @@ static void open_pod(Fixture *fixture) {
                 fail_msg("%s", error_message(&fixture->error));
 }
 
-static void test_pod(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_pod, Fixture *fixture) {
         open_pod(fixture);
         assert_token(fixture, "one");
         assert_string_equal(fixture->credentials->server, "https://10.96.0.1:443");
@@ -37,20 +36,16 @@ static void test_pod(void **state) {
         assert_null(kube_access_trouble(fixture->access));
 }
 
-static void test_pod_ipv6(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_pod_ipv6, Fixture *fixture) {
         open_pod(fixture);
         fixture->access = kube_access_free(fixture->access);
         set_variables("fd00::1", "443");
-        assert_int_equal(try_open(fixture, true, NULL), 0);
+        assert_ok(try_open(fixture, true, NULL));
         assert_int_equal(get(fixture), 1);
         assert_string_equal(fixture->credentials->server, "https://[fd00::1]:443");
 }
 
-static void test_is_pod(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_is_pod, Fixture *fixture) {
         set_variables("10.96.0.1", "443");
         assert_false(kube_access_is_pod(fixture->folder));
         put(fixture, "token", "one");
@@ -64,9 +59,7 @@ static void test_is_pod(void **state) {
         assert_error(fixture, ERROR_INVALID, "KUBERNETES_SERVICE_HOST");
 }
 
-static void test_pod_without_files(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_pod_without_files, Fixture *fixture) {
         set_variables("10.96.0.1", "443");
         put(fixture, "ca.crt", PEM_A);
         assert_true(try_open(fixture, true, NULL) < 0);
@@ -89,8 +82,7 @@ static void test_pod_without_files(void **state) {
 }
 
 /* A new token does not end connections; the same content in a new file does not either. */
-static void test_rotation(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_rotation, Fixture *fixture) {
         unsigned before;
 
         open_pod(fixture);
@@ -107,27 +99,25 @@ static void test_rotation(void **state) {
 }
 
 /* As in a pod, where a file is a link. */
-static void test_swapped_link(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_swapped_link, Fixture *fixture) {
         char link[64];
 
         set_variables("10.96.0.1", "443");
         put(fixture, "ca.crt", PEM_A);
         put(fixture, "v1", "one");
         put(fixture, "v2", "two");
-        assert_int_equal(symlink("v1", in(fixture, "token")), 0);
-        assert_int_equal(try_open(fixture, true, NULL), 0);
+        assert_ok(symlink("v1", in(fixture, "token")));
+        assert_ok(try_open(fixture, true, NULL));
         assert_token(fixture, "one");
 
-        assert_int_equal(symlink("v2", in(fixture, "link")), 0);
+        assert_ok(symlink("v2", in(fixture, "link")));
         strcpy(link, fixture->path);
-        assert_int_equal(rename(link, in(fixture, "token")), 0);
+        assert_ok(rename(link, in(fixture, "token")));
         assert_token(fixture, "two");
 }
 
 /* Written over in place, at once, with as many bytes: the times may not show it. */
-static void test_written_in_place(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_written_in_place, Fixture *fixture) {
         char token[16];
 
         open_pod(fixture);
@@ -137,15 +127,13 @@ static void test_written_in_place(void **state) {
                 assert_non_null(file);
                 (void) snprintf(token, sizeof(token), "%d", i);
                 assert_true(fputs(token, file) >= 0);
-                assert_int_equal(fclose(file), 0);
+                assert_ok(fclose(file));
                 assert_token(fixture, token);
         }
 }
 
-/* What was read before is used until the server refuses it; then it is said what is wrong. */
-static void test_lost_token(void **state) {
-        Fixture *fixture = *state;
-
+/* A token file that is gone does no harm until the server refuses the old token; then it is reported. */
+TEST_F(test_lost_token, Fixture *fixture) {
         open_pod(fixture);
         assert_token(fixture, "one");
         drop(fixture, "token");
@@ -167,9 +155,7 @@ static void test_lost_token(void **state) {
 }
 
 /* It can only be known to be the newest one. */
-static void test_refused_token(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_refused_token, Fixture *fixture) {
         open_pod(fixture);
         assert_token(fixture, "one");
         kube_access_refuse_token(fixture->access);
@@ -177,18 +163,15 @@ static void test_refused_token(void **state) {
         assert_int_equal(fixture->n_changed, 0);
 }
 
-static void test_not_a_file(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_not_a_file, Fixture *fixture) {
         open_pod(fixture);
         drop(fixture, "token");
-        assert_int_equal(mkfifo(in(fixture, "token"), 0600), 0);
+        assert_ok(mkfifo(in(fixture, "token"), 0600));
         assert_token(fixture, "one");
         assert_trouble(fixture, "/token: is not a file");
 }
 
-static void test_too_large(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_too_large, Fixture *fixture) {
         cleanup(free_p) char *token = calloc(1, 70000);
 
         assert_non_null(token);
@@ -199,8 +182,7 @@ static void test_too_large(void **state) {
         assert_trouble(fixture, "/token: is too large");
 }
 
-static void test_config(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_config, Fixture *fixture) {
         char source[128];
 
         put(fixture, "ca", PEM_A);
@@ -220,9 +202,7 @@ static void test_config(void **state) {
         assert_string_equal(kube_access_source(fixture->access), source);
 }
 
-static void test_config_refused(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_config_refused, Fixture *fixture) {
         assert_true(try_open(fixture, false, NULL) < 0);
         assert_error(fixture, ERROR_INVALID, "/config: No such file or directory");
 
@@ -239,8 +219,7 @@ static void test_config_refused(void **state) {
         assert_null(fixture->access);
 }
 
-static void test_config_changed(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_config_changed, Fixture *fixture) {
         unsigned before;
 
         open_config(fixture, CONFIG("", "token: one"));
@@ -251,8 +230,7 @@ static void test_config_changed(void **state) {
         assert_int_not_equal(fixture->credentials->generation, before);
 }
 
-static void test_config_broken(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_config_broken, Fixture *fixture) {
         unsigned before;
 
         open_config(fixture, CONFIG("", "token: one"));
@@ -275,10 +253,8 @@ static void test_config_broken(void **state) {
         assert_null(kube_access_trouble(fixture->access));
 }
 
-/* The kubeconfig comes first, what it names a little later. */
-static void test_config_before_its_files(void **state) {
-        Fixture *fixture = *state;
-
+/* The kubeconfig comes first, and the files that it names a little later. */
+TEST_F(test_config_before_its_files, Fixture *fixture) {
         open_config(fixture, CONFIG("", "token: one"));
         put(fixture, "config", CONFIG("", "tokenFile: t"));
         assert_token(fixture, "one");
@@ -288,9 +264,7 @@ static void test_config_before_its_files(void **state) {
         assert_null(kube_access_trouble(fixture->access));
 }
 
-static void test_token_beside_file(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_token_beside_file, Fixture *fixture) {
         open_config(fixture, CONFIG("", "token: given, tokenFile: t"));
         assert_token(fixture, "given");
         put(fixture, "t", "read");
@@ -300,8 +274,7 @@ static void test_token_beside_file(void **state) {
 }
 
 /* As the kubelet does it: one file for both. */
-static void test_certificate(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_certificate, Fixture *fixture) {
         unsigned before;
 
         put(fixture, "pem", PEM_A);
@@ -312,31 +285,4 @@ static void test_certificate(void **state) {
         assert_string_equal(fixture->credentials->certificate, PEM_B);
         assert_string_equal(fixture->credentials->key, PEM_B);
         assert_int_not_equal(fixture->credentials->generation, before);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_pod),
-                TEST(test_pod_ipv6),
-                TEST(test_is_pod),
-                TEST(test_pod_without_files),
-                TEST(test_rotation),
-                TEST(test_swapped_link),
-                TEST(test_written_in_place),
-                TEST(test_lost_token),
-                TEST(test_refused_token),
-                TEST(test_not_a_file),
-                TEST(test_too_large),
-                TEST(test_config),
-                TEST(test_config_refused),
-                TEST(test_config_changed),
-                TEST(test_config_broken),
-                TEST(test_config_before_its_files),
-                TEST(test_token_beside_file),
-                TEST(test_certificate),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

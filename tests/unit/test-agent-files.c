@@ -1,25 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is reported about the files that direct the agent or hold secrets
+ * Tests reports about the files that direct the agent or hold secrets
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/agent-files.h"
-#include "agent/base/cleanup.h"
 
 /* clang-format off */
 static const struct Case {
@@ -37,8 +28,6 @@ static const struct Case {
         { "the configuration",             0755, 0644, 0700, 0600, 0600, 0666, "config.yaml " },
 };
 /* clang-format on */
-
-#define N_CASES (sizeof(cases) / sizeof(cases[0]))
 
 typedef struct Found {
         size_t n_skip; /* characters of the folder of the test */
@@ -62,19 +51,18 @@ static char *make(const char *folder, const char *name, mode_t mode, bool is_fol
 
         assert_true(asprintf(&path, "%s/%s", folder, name) > 0);
         if (is_folder) {
-                assert_int_equal(mkdir(path, 0700), 0);
+                assert_ok(mkdir(path, 0700));
         } else {
                 fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
                 assert_true(fd >= 0);
-                assert_int_equal(close(fd), 0);
+                assert_ok(close(fd));
         }
 
-        assert_int_equal(chmod(path, mode), 0); /* whatever the umask is */
+        assert_ok(chmod(path, mode)); /* whatever the umask is */
         return path;
 }
 
-static void test_case(void **state) {
-        const struct Case *c = *state;
+TEST_ROWS(test_case, cases, name, const struct Case *c) {
         char folder[] = "/tmp/test-agent-files-XXXXXX";
         cleanup(free_p) char *images = NULL, *auth = NULL, *config = NULL;
         cleanup(free_p) char *images_file = NULL, *auth_file = NULL, *hidden_file = NULL;
@@ -86,7 +74,7 @@ static void test_case(void **state) {
         DiagnosisSource source;
 
         assert_non_null(mkdtemp(folder));
-        assert_int_equal(chmod(folder, 0755), 0);
+        assert_ok(chmod(folder, 0755));
         images = make(folder, "images.d", c->images, true);
         images_file = make(images, "i.yaml", c->images_file, false);
         auth = make(folder, "auth.d", c->auth, true);
@@ -96,9 +84,9 @@ static void test_case(void **state) {
         options.images_dir = images;
         options.auth_dir = auth;
         options.config_path = config;
-        assert_int_equal(docker_config_new(folder, &docker), 0);
+        assert_ok(docker_config_new(folder, &docker));
 
-        assert_int_equal(agent_files_new(&options, docker, &files), 0);
+        assert_ok(agent_files_new(&options, docker, &files));
         source = agent_files_diagnosis(files);
         assert_int_equal(source.visit(source.source, &visitor), 0);
         assert_string_equal(found.problems, c->problems);
@@ -110,7 +98,7 @@ static void test_case(void **state) {
 }
 
 /* A folder without any right, as a sandbox shows in place of another one. */
-static void test_hidden_by_a_sandbox(void **state) {
+TEST(test_hidden_by_a_sandbox) {
         char folder[] = "/tmp/test-agent-files-XXXXXX";
         cleanup(free_p) char *cover = NULL, *inside = NULL, *deeper = NULL, *missing = NULL;
         Options options = { .log_level = 0 };
@@ -121,7 +109,7 @@ static void test_hidden_by_a_sandbox(void **state) {
         DiagnosisSource source;
 
         assert_non_null(mkdtemp(folder));
-        assert_int_equal(chmod(folder, 0755), 0);
+        assert_ok(chmod(folder, 0755));
         cover = make(folder, "home", 0, true);
         assert_true(asprintf(&inside, "%s/kubeconfig", cover) > 0);
         assert_true(asprintf(&deeper, "%s/a/b", cover) > 0);
@@ -129,9 +117,9 @@ static void test_hidden_by_a_sandbox(void **state) {
         options.kubeconfig = inside;
         options.auth_dir = deeper;
         options.images_dir = missing;
-        assert_int_equal(docker_config_new(folder, &docker), 0);
+        assert_ok(docker_config_new(folder, &docker));
 
-        assert_int_equal(agent_files_new(&options, docker, &files), 0);
+        assert_ok(agent_files_new(&options, docker, &files));
         source = agent_files_diagnosis(files);
         assert_int_equal(source.visit(source.source, &visitor), 0);
         assert_string_equal(found.problems, "home/kubeconfig home/a/b ");
@@ -139,18 +127,4 @@ static void test_hidden_by_a_sandbox(void **state) {
         agent_files_free(files);
         docker_config_free(docker);
         assert_int_equal(rmdir(cover) + rmdir(folder), 0);
-}
-
-int main(void) {
-        struct CMUnitTest tests[N_CASES + 1];
-
-        for (size_t i = 0; i < N_CASES; i++)
-                tests[i] = (struct CMUnitTest){
-                        .name = cases[i].name,
-                        .test_func = test_case,
-                        .initial_state = (void *) &cases[i],
-                };
-        tests[N_CASES] = (struct CMUnitTest) cmocka_unit_test(test_hidden_by_a_sandbox);
-
-        return _cmocka_run_group_tests("exposed files", tests, N_CASES + 1, NULL, NULL);
 }

@@ -4,24 +4,14 @@
  * The local API, as a caller on its socket sees it, on a node without a runtime
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "agent/api/api.h"
-#include "agent/base/cleanup.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 #include "tests/unit/idle-images.h"
 #include "tests/unit/metric-value.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define FOLDER "/tmp/test-api-XXXXXX"
 #define REQUESTS "inplaced_local_api_requests_total"
 
@@ -51,8 +41,8 @@ static struct Fixture {
         unsigned n_changes;
         unsigned n_messages;
         bool has_ended;
-        ErrorKind kind; /* of the end */
-        char text[256]; /* of the reply, or of the refusal */
+        ErrorKind kind; /* kind of the error at the end */
+        char text[256]; /* text of the reply, or of the refusal */
 } f;
 
 static void on_changed(void *userdata) {
@@ -81,15 +71,13 @@ static int set_up(void **state) {
         assert_non_null(mkdtemp(f.folder));
         (void) snprintf(f.socket, sizeof(f.socket), "%s/socket", f.folder);
         assert_true(sd_event_new(&f.event) >= 0);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, -1, &f.log), 0);
-        assert_int_equal(metrics_new(&(MetricsOptions){ .version = "test",
-                                                        .local_api_methods = api_method_names },
-                                     &f.metrics),
-                         0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
+        assert_ok(metrics_new(&(MetricsOptions){ .version = "test",
+                                                 .local_api_methods = api_method_names },
+                              &f.metrics));
         idle_images_new(f.event, f.log, &f.completions, &f.runtimes, &f.images);
-        assert_int_equal(start(NULL), 0);
-        assert_int_equal(rpc_client_connect(f.completions, f.socket, NULL, NULL, &f.client, NULL),
-                         0);
+        assert_ok(start(NULL));
+        assert_ok(rpc_client_connect(f.completions, f.socket, NULL, NULL, &f.client, NULL));
         return 0;
 }
 
@@ -103,7 +91,7 @@ static int tear_down(void **state) {
         metrics_free(f.metrics);
         log_free(f.log);
         sd_event_unref(f.event);
-        assert_int_equal(rmdir(f.folder), 0);
+        assert_ok(rmdir(f.folder));
         return 0;
 }
 
@@ -134,17 +122,15 @@ static void call_preload(char **images, size_t n_images) {
 
         request.images = images;
         request.n_images = n_images;
-        assert_int_equal(rpc_call_stream(f.client, &preload, &request.base, RPC_NO_TIMEOUT,
-                                         on_message, on_done, NULL, &f.call),
-                         0);
+        assert_ok(rpc_call_stream(f.client, &preload, &request.base, RPC_NO_TIMEOUT, on_message,
+                                  on_done, NULL, &f.call));
 }
 
-static void test_version(void **state) {
+TEST_SET_UP(test_version) {
         Inplaced__V1__GetVersionRequest request = INPLACED__V1__GET_VERSION_REQUEST__INIT;
 
-        assert_int_equal(rpc_call_unary(f.client, &get_version, &request.base, WAIT_USEC, on_done,
-                                        NULL, &f.call),
-                         0);
+        assert_ok(rpc_call_unary(f.client, &get_version, &request.base, WAIT_USEC, on_done, NULL,
+                                 &f.call));
         while (!f.has_ended)
                 run();
         assert_int_equal(f.kind, ERROR_NONE);
@@ -155,21 +141,21 @@ static void test_version(void **state) {
         assert_true(metric_value(f.metrics, "inplaced_local_api_connections") == 1);
 }
 
-static void test_refusal(void **state) {
+TEST_SET_UP(test_refusal) {
         char *images[] = { (char *) "UPPER:1" };
 
         call_preload(images, 1);
         while (!f.has_ended)
                 run();
         assert_int_equal(f.kind, ERROR_INVALID);
-        assert_non_null(strstr(f.text, "UPPER"));
+        assert_contains(f.text, "UPPER");
         assert_int_equal(images_count(f.images), 0);
         assert_true(metric_value(f.metrics, REQUESTS "{method=\"Preload\",result=\"invalid\"}") ==
                     1);
 }
 
-/* What a caller desired that has gone is desired no longer. */
-static void test_caller_goes(void **state) {
+/* Images that a caller desires are dropped when the caller goes. */
+TEST_SET_UP(test_caller_goes) {
         char *images[] = { (char *) "nginx:1" };
 
         call_preload(images, 1);
@@ -184,24 +170,13 @@ static void test_caller_goes(void **state) {
 }
 
 /* The socket of an agent that serves it is not taken from it. */
-static void test_second_agent(void **state) {
+TEST_SET_UP(test_second_agent) {
         cleanup(error_done) Error error = ERROR_INIT;
         Api *first = f.api;
 
         f.api = NULL;
         assert_true(start(&error) < 0);
-        assert_non_null(strstr(error_message(&error), f.socket));
+        assert_contains(error_message(&error), f.socket);
         assert_null(f.api);
         f.api = first;
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_version, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_refusal, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_caller_goes, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_second_agent, set_up, tear_down),
-        };
-
-        return cmocka_run_group_tests_name("local API", tests, NULL, NULL);
 }

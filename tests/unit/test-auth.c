@@ -6,31 +6,21 @@
  * The API server is played here: it answers the reads of secrets when the test says so.
  */
 
-#include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "agent/auth/auth.h"
-#include "agent/base/cleanup.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/stderr-capture.h"
+#include "tests/unit/scratch-folder.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define KEEP_USEC ((uint64_t) 60 * 1000000)
 #define SECRET "hunter2"
 #define ENTRY(user) "{\"r.io\":{\"username\":\"" user "\",\"password\":\"" SECRET "\"}}"
 
-/* What the server has under "NAMESPACE/NAME"; text: NULL for nothing. */
+/* Answers with the secret "NAMESPACE/NAME" and this text; NULL: there is no such secret. */
 static void answer(const char *label, const char *text) {
         static const char digits[] =
                 "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -60,7 +50,7 @@ static void answer(const char *label, const char *text) {
                  "{\"type\":\"kubernetes.io/dockerconfigjson\",\"data\":{\".dockerconfigjson\":"
                  "\"%s\"}}",
                  data);
-        assert_int_equal(fake_kube_answer_call(call, text ? 200 : 404, body), 0);
+        assert_ok(fake_kube_answer_call(call, text ? 200 : 404, body));
 }
 
 typedef struct Fixture {
@@ -74,7 +64,7 @@ typedef struct Fixture {
         DesiredImage desired;
         ImageRef ref;
 
-        PullKeysAsk *ask;
+        PullCredentialsAsk *ask;
         bool drops_itself;
         unsigned n_answers;
         char named[128]; /* users, or "-" if there is no such keyring */
@@ -90,15 +80,15 @@ static void write_file(const Fixture *fixture, const char *name, const char *tex
         file = fopen(path, "we");
         assert_non_null(file);
         fputs(text, file);
-        assert_int_equal(fclose(file), 0);
-        assert_int_equal(chmod(path, 0700), 0);
+        assert_ok(fclose(file));
+        assert_ok(chmod(path, 0700));
 }
 
 static void make_folder(const Fixture *fixture, const char *name) {
         char path[256];
 
         snprintf(path, sizeof(path), "%s/%s", fixture->folder, name);
-        assert_int_equal(mkdir(path, 0700), 0);
+        assert_ok(mkdir(path, 0700));
 }
 
 /* With a plugin "tool" for r.io, which runs this. */
@@ -120,26 +110,22 @@ static void start(Fixture *fixture, const char *tool) {
                 write_file(fixture, "bin/tool", tool);
         }
 
-        assert_int_equal(auth_dir_new(dir, &fixture->dir), 0);
-        assert_int_equal(docker_config_new(home, &fixture->docker), 0);
-        assert_int_equal(credential_providers_new(fake_kube.event, fixture->log, config, bin,
-                                                  &fixture->providers, NULL),
-                         0);
-        assert_int_equal(auth_new(
-                                 &(AuthOptions){
-                                         .event = fake_kube.event,
-                                         .log = fixture->log,
-                                         .dir = fixture->dir,
-                                         .docker = fixture->docker,
-                                         .providers = fixture->providers,
-                                 },
-                                 &fixture->auth),
-                         0);
+        assert_ok(auth_dir_new(dir, &fixture->dir));
+        assert_ok(docker_config_new(home, &fixture->docker));
+        assert_ok(credential_providers_new(fake_kube.event, fixture->log, config, bin,
+                                           &fixture->providers, NULL));
+        assert_ok(auth_new(
+                &(AuthOptions){
+                        .event = fake_kube.event,
+                        .log = fixture->log,
+                        .dir = fixture->dir,
+                        .docker = fixture->docker,
+                        .providers = fixture->providers,
+                },
+                &fixture->auth));
 }
 
-static int set_up(void **state) {
-        Fixture *fixture = calloc(1, sizeof(*fixture));
-
+static void open_fixture(Fixture *fixture) {
         strcpy(fixture->folder, "/tmp/test-auth.XXXXXX");
         assert_non_null(mkdtemp(fixture->folder));
         make_folder(fixture, "auth.d");
@@ -147,22 +133,13 @@ static int set_up(void **state) {
         make_folder(fixture, "home/.docker");
         make_folder(fixture, "bin");
         fake_kube_open();
-        assert_int_equal(kube_secrets_new(&fake_kube, KEEP_USEC, &fixture->secrets), 0);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_DEBUG, &fixture->log), 0);
-        assert_int_equal(desired_image_init(&fixture->desired, "r.io/a", "1"), 0);
-        assert_int_equal(image_ref_parse("r.io/a:1", SHORT_NAMES_HUB, &fixture->ref, NULL), 0);
-        *state = fixture;
-        return 0;
+        assert_ok(kube_secrets_new(&fake_kube, KEEP_USEC, &fixture->secrets));
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_DEBUG, &fixture->log));
+        assert_ok(desired_image_init(&fixture->desired, "r.io/a", "1"));
+        assert_ok(image_ref_parse("r.io/a:1", SHORT_NAMES_HUB, &fixture->ref, NULL));
 }
 
-static int remove_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
-        return remove(path);
-}
-
-static int tear_down(void **state) {
-        Fixture *fixture = *state;
-        int r;
-
+static void close_fixture(Fixture *fixture) {
         assert_int_equal(fake_kube.n_calls, 0);
         auth_free(fixture->auth);
         kube_secrets_free(fixture->secrets);
@@ -173,10 +150,10 @@ static int tear_down(void **state) {
         log_free(fixture->log);
         fake_clock_done();
         fake_kube_close();
-        r = nftw(fixture->folder, remove_item, 8, FTW_DEPTH | FTW_PHYS);
-        free(fixture);
-        return r;
+        remove_tree(fixture->folder);
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 static void print_users(const Keyring *keyring, char to[static 128]) {
         cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
@@ -184,15 +161,15 @@ static void print_users(const Keyring *keyring, char to[static 128]) {
 
         strcpy(to, keyring ? "" : "-");
         if (keyring)
-                assert_int_equal(keyring_lookup(keyring, "r.io/a", &list), 0);
+                assert_ok(keyring_lookup(keyring, "r.io/a", &list));
         for (size_t i = 0; i < list.n_items; i++)
                 n += (size_t) snprintf(to + n, 128 - n, "%s%s", i ? " " : "",
                                        list.items[i]->username);
 }
 
-static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
+static int on_keys(PullCredentials *keys, const Error *error, void *userdata) {
         Fixture *fixture = userdata;
-        PullKeySource source = auth_source(fixture->auth);
+        PullCredentialsSource source = auth_source(fixture->auth);
 
         if (fixture->drops_itself)
                 fixture->ask = source.drop(fixture->ask);
@@ -205,8 +182,8 @@ static int on_keys(PullKeys *keys, const Error *error, void *userdata) {
 }
 
 static void ask(Fixture *fixture, bool was_denied) {
-        PullKeySource source = auth_source(fixture->auth);
-        const PullKeysQuestion question = {
+        PullCredentialsSource source = auth_source(fixture->auth);
+        const PullCredentialsQuestion question = {
                 .desired = &fixture->desired,
                 .ref = &fixture->ref,
                 .was_denied = was_denied,
@@ -244,25 +221,21 @@ static void expect_refusal(Fixture *fixture, const char *words) {
 }
 
 static void request_secret(Fixture *fixture, const char *namespace, const char *name) {
-        assert_int_equal(desired_image_add_secret(&fixture->desired, namespace, name), 0);
+        assert_ok(desired_image_add_secret(&fixture->desired, namespace, name));
 }
 
 #define TOOL(user)                                                                              \
         "#!/bin/sh\necho '{\"kind\":\"CredentialProviderResponse\",\"cacheKeyType\":\"Image\"," \
         "\"apiVersion\":\"credentialprovider.kubelet.k8s.io/v1\",\"auth\":" ENTRY(user) "}'\n"
 
-static void test_nothing(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_nothing, Fixture *fixture) {
         start(fixture, NULL);
         ask(fixture, false);
         expect(fixture, "-", "");
 }
 
 /* The folder, docker's configuration, the plugins. */
-static void test_general_order(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_general_order, Fixture *fixture) {
         write_file(fixture, "home/.docker/config.json", "{\"auths\":" ENTRY("docker") "}");
         write_file(fixture, "auth.d/x.json", ENTRY("dir"));
         start(fixture, TOOL("tool"));
@@ -277,8 +250,7 @@ static void test_general_order(void **state) {
 }
 
 /* A bad source is passed over, and reported once. */
-static void test_general_bad(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_general_bad, Fixture *fixture) {
         const char *said;
         Stderr captured;
 
@@ -293,17 +265,15 @@ static void test_general_bad(void **state) {
         }
         said = stderr_restore(&captured);
 
-        assert_non_null(strstr(said, "config.json: \"auths\" is not an object"));
-        assert_non_null(strstr(said, "bad.json\": the entry \"r.io\" is not an object"));
-        assert_non_null(strstr(said, "credential provider tool: ended with status 1"));
+        assert_contains(said, "config.json: \"auths\" is not an object");
+        assert_contains(said, "bad.json\": the entry \"r.io\" is not an object");
+        assert_contains(said, "credential provider tool: ended with status 1");
         assert_null(strstr(strstr(said, "bad.json\":") + 1, "bad.json\":"));
         assert_null(strstr(said, SECRET));
 }
 
 /* Without an API server a secret is a file, whatever its namespace. */
-static void test_named_files(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_named_files, Fixture *fixture) {
         write_file(fixture, "auth.d/a.json", ENTRY("a"));
         write_file(fixture, "auth.d/b.json", ENTRY("b"));
         write_file(fixture, "auth.d/c.json", ENTRY("c"));
@@ -315,9 +285,7 @@ static void test_named_files(void **state) {
         expect(fixture, "c a", "a b c");
 }
 
-static void test_named_files_refused(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_named_files_refused, Fixture *fixture) {
         write_file(fixture, "auth.d/a.json", "{\"r.io\":\"" SECRET "\"}");
         request_secret(fixture, NULL, "missing");
         request_secret(fixture, NULL, "a");
@@ -327,9 +295,7 @@ static void test_named_files_refused(void **state) {
 }
 
 /* In the order of the desired image, not of the answers. */
-static void test_server(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_server, Fixture *fixture) {
         write_file(fixture, "auth.d/file.json", ENTRY("file"));
         request_secret(fixture, "ns", "a");
         request_secret(fixture, NULL, "file");
@@ -341,7 +307,7 @@ static void test_server(void **state) {
         answer("ns/a", ENTRY("a"));
         expect(fixture, "a file b", "file");
 
-        /* What was read a moment ago is read again only if the registry denied it. */
+        /* A secret read a moment ago is read again only if the registry denied it. */
         fake_clock_pass(fake_kube.event, KEEP_USEC / 2);
         ask(fixture, false);
         assert_int_equal(fake_kube.n_calls, 0);
@@ -360,9 +326,8 @@ static unsigned count(const char *text, const char *part) {
         return n;
 }
 
-/* What cannot be used beside one that can is reported once for each reason. */
-static void test_server_partly(void **state) {
-        Fixture *fixture = *state;
+/* Unusable parts beside a usable one are reported once for each reason. */
+TEST_F(test_server_partly, Fixture *fixture) {
         const char *said;
         Stderr captured;
 
@@ -389,9 +354,7 @@ static void test_server_partly(void **state) {
 }
 
 /* No pull waits for a plugin when there is nothing to pull with. */
-static void test_server_refused(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_server_refused, Fixture *fixture) {
         request_secret(fixture, "ns", "a");
         request_secret(fixture, "ns", "b");
         start(fixture, "#!/bin/sh\nexec sleep 1000\n");
@@ -402,9 +365,7 @@ static void test_server_refused(void **state) {
         expect_refusal(fixture, "secret ns/b: it does not exist");
 }
 
-static void test_server_goes(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_server_goes, Fixture *fixture) {
         request_secret(fixture, "ns", "a");
         request_secret(fixture, "ns", "b");
         start(fixture, NULL);
@@ -424,8 +385,7 @@ static void test_server_goes(void **state) {
                        "secret ns/b: this agent no longer reads secrets from the API server");
 }
 
-static void test_many_secrets(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_many_secrets, Fixture *fixture) {
         char label[32];
 
         for (size_t i = 0; i < 100; i++) {
@@ -445,9 +405,7 @@ static void test_many_secrets(void **state) {
         assert_int_equal(fake_kube.n_begun, 100);
 }
 
-static void test_drop_at_any_time(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_drop_at_any_time, Fixture *fixture) {
         request_secret(fixture, "ns", "a");
         request_secret(fixture, "ns", "b");
         start(fixture, "#!/bin/sh\nexec sleep 1000\n");
@@ -475,17 +433,4 @@ static void test_drop_at_any_time(void **state) {
         answer("ns/a", NULL);
         answer("ns/b", NULL);
         expect_refusal(fixture, "ns/b");
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        static const struct CMUnitTest tests[] = {
-                TEST(test_nothing),       TEST(test_general_order),       TEST(test_general_bad),
-                TEST(test_named_files),   TEST(test_named_files_refused), TEST(test_server),
-                TEST(test_server_partly), TEST(test_server_refused),      TEST(test_server_goes),
-                TEST(test_many_secrets),  TEST(test_drop_at_any_time),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

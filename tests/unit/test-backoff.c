@@ -4,16 +4,8 @@
  * Back-off
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "agent/base/backoff.h"
-
-#define SEC ((uint64_t) 1000000)
+#include "tests/unit/unit.h"
 
 static const struct Step {
         const char *name;
@@ -30,18 +22,14 @@ static const struct Step {
         { "for ever", UINT32_MAX, 30 * SEC },
 };
 
-#define N_STEPS (sizeof(steps) / sizeof(steps[0]))
-
 /* A fifth shorter at the least, a fifth longer at the most. */
-static void test_step(void **state) {
-        const struct Step *step = *state;
-
+TEST_ROWS(test_step, steps, name, const struct Step *step) {
         assert_int_equal(backoff_usec(step->n_failures, 0), step->middle_usec / 5 * 4);
         assert_int_equal(backoff_usec(step->n_failures, UINT32_MAX), step->middle_usec / 5 * 6);
 }
 
 /* The random number decides how long, and over the whole range. */
-static void test_jitter_is_spread(void **state) {
+TEST(test_jitter_is_spread) {
         uint64_t last = 0;
 
         for (unsigned i = 0; i <= 1000; i++) {
@@ -51,18 +39,4 @@ static void test_jitter_is_spread(void **state) {
                         fail_msg("step %u: %lu after %lu usec", i, usec, last);
                 last = usec;
         }
-}
-
-int main(void) {
-        struct CMUnitTest tests[N_STEPS + 1];
-
-        for (size_t i = 0; i < N_STEPS; i++)
-                tests[i] = (struct CMUnitTest){
-                        .name = steps[i].name,
-                        .test_func = test_step,
-                        .initial_state = (void *) &steps[i],
-                };
-        tests[N_STEPS] = (struct CMUnitTest) cmocka_unit_test(test_jitter_is_spread);
-
-        return _cmocka_run_group_tests("back-off", tests, N_STEPS + 1, NULL, NULL);
 }

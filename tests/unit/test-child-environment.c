@@ -1,26 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What another program finds in its environment
+ * Tests the environment of other programs
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "agent/base/child-environment.h"
-#include "agent/base/cleanup.h"
+#include "tests/unit/unit.h"
 
 static const struct Case {
         const char *name;
         const char *own;
         const char *addition;
-        const char *result; /* of our own; NULL: nothing */
+        const char *result; /* value of the variable in the result; NULL: unset */
 } cases[] = {
         { "a variable", "PATH=/bin", NULL, "PATH=/bin" },
         { "one without a value", "EMPTY=", NULL, "EMPTY=" },
@@ -47,8 +38,7 @@ static const struct Case {
         { "another address", "MAIL=me@host", NULL, "MAIL=me@host" },
 };
 
-static void test_case(void **state) {
-        const struct Case *c = *state;
+TEST_ROWS(test_case, cases, name, const struct Case *c) {
         char *own[] = { strdup("FIRST=a"), strdup(c->own), strdup("LAST=z"), NULL };
         const char *additions[] = { c->addition, NULL };
         cleanup(free_p) const char **result = child_environment_new(own, additions);
@@ -66,23 +56,9 @@ static void test_case(void **state) {
                 free(own[i]);
 }
 
-static void test_nothing(void **state) {
+TEST(test_nothing) {
         cleanup(free_p) const char **result = child_environment_new(NULL, NULL);
 
         assert_non_null(result);
         assert_null(result[0]);
-}
-
-int main(void) {
-        enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
-        struct CMUnitTest tests[N_CASES + 1] = { cmocka_unit_test(test_nothing) };
-
-        for (size_t i = 0; i < N_CASES; i++)
-                tests[i + 1] = (struct CMUnitTest){
-                        .name = cases[i].name,
-                        .test_func = test_case,
-                        .initial_state = (void *) &cases[i],
-                };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

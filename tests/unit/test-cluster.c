@@ -1,27 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a node in a cluster says of an API server that it cannot use, and one that does not answer
+ * Tests errors about an API server that the node cannot use, or that does not answer
  */
 
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/cluster/cluster.h"
 #include "tests/unit/idle-images.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define FOLDER "/tmp/test-cluster-XXXXXX"
 
 static struct Fixture {
@@ -49,7 +39,7 @@ static int set_up(void **state) {
         assert_non_null(mkdtemp(f.folder));
         (void) snprintf(f.kubeconfig, sizeof(f.kubeconfig), "%s/config", f.folder);
         assert_true(sd_event_new(&f.event) >= 0);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, -1, &f.log), 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
         idle_images_new(f.event, f.log, &f.completions, &f.runtimes, &f.images);
         return 0;
 }
@@ -64,7 +54,7 @@ static int tear_down(void **state) {
         log_free(f.log);
         sd_event_unref(f.event);
         (void) unlink(f.kubeconfig);
-        assert_int_equal(rmdir(f.folder), 0);
+        assert_ok(rmdir(f.folder));
         return 0;
 }
 
@@ -75,8 +65,8 @@ static int take_port(uint16_t *ret) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        assert_int_equal(bind(fd, (struct sockaddr *) &address, size), 0);
-        assert_int_equal(getsockname(fd, (struct sockaddr *) &address, &size), 0);
+        assert_ok(bind(fd, (struct sockaddr *) &address, size));
+        assert_ok(getsockname(fd, (struct sockaddr *) &address, &size));
         *ret = ntohs(address.sin_port);
         return fd;
 }
@@ -90,7 +80,7 @@ static void write_kubeconfig(uint16_t port) {
                 " clusters: [{name: k, cluster: {server: 'http://127.0.0.1:%u'}}],\n"
                 " users: [{name: u, user: {token: t}}]}\n",
                 (unsigned) port);
-        assert_int_equal(fclose(file), 0);
+        assert_ok(fclose(file));
 }
 
 static int make(Error *reterr) {
@@ -125,16 +115,16 @@ static const char *obstacle(void) {
         return why;
 }
 
-static void test_no_kubeconfig(void **state) {
+TEST_SET_UP(test_no_kubeconfig) {
         cleanup(error_done) Error error = ERROR_INIT;
 
         assert_true(make(&error) < 0);
         assert_int_equal(error.kind, ERROR_INVALID);
-        assert_non_null(strstr(error_message(&error), f.kubeconfig));
+        assert_contains(error_message(&error), f.kubeconfig);
 }
 
 /* It begins without the server, says what is missing, and goes on. */
-static void test_no_server(void **state) {
+TEST_SET_UP(test_no_server) {
         const DiagnosisVisitor visitor = { .on_problem = on_problem, .on_fact = on_fact };
         DiagnosisSource source;
         cleanup(close_p) int fd = -1;
@@ -142,26 +132,17 @@ static void test_no_server(void **state) {
 
         fd = take_port(&port);
         write_kubeconfig(port);
-        assert_int_equal(make(NULL), 0);
+        assert_ok(make(NULL));
         assert_string_equal(obstacle(), "waiting for the API server");
-        assert_int_equal(cluster_start(f.cluster, f.images), 0);
+        assert_ok(cluster_start(f.cluster, f.images));
         while (!strstr(obstacle(), "127.0.0.1"))
                 assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
 
         source = cluster_diagnosis(f.cluster);
         assert_int_equal(source.visit(source.source, &visitor), 0);
         assert_string_equal(f.found,
-                            "API server: pulls go on meanwhile, and are reported when it is "
-                            "there");
-        assert_non_null(strstr(source.target(source.source), "127.0.0.1"));
+                            "API server: pulls continue; the agent reports them as soon as it "
+                            "answers");
+        assert_contains(source.target(source.source), "127.0.0.1");
         assert_int_equal(f.n_reached, 0);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_no_kubeconfig, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_no_server, set_up, tear_down),
-        };
-
-        return cmocka_run_group_tests_name("cluster", tests, NULL, NULL);
 }

@@ -4,21 +4,11 @@
  * The annotation runtime-containers-meta: read whatever it is, written byte for byte
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/inplace/containers-meta-spec.h"
 #include "agent/pod/pod.h"
+#include "tests/unit/unit.h"
 
-static void test_written_as_controllers_do(void **state) {
+TEST(test_written_as_controllers_do) {
         static const ContainersMetaEntry entries[] = {
                 { .name = "app",
                   .container_id = "containerd://0123",
@@ -34,9 +24,9 @@ static void test_written_as_controllers_do(void **state) {
         cleanup(containers_meta_done) ContainersMeta again = CONTAINERS_META_INIT;
         cleanup(free_p) char *text = NULL;
 
-        assert_int_equal(containers_meta_add(&meta, &entries[0]), 0);
-        assert_int_equal(containers_meta_add(&meta, &entries[1]), 0);
-        assert_int_equal(containers_meta_write(&meta, &text), 0);
+        assert_ok(containers_meta_add(&meta, &entries[0]));
+        assert_ok(containers_meta_add(&meta, &entries[1]));
+        assert_ok(containers_meta_write(&meta, &text));
         assert_string_equal(
                 text, "{\"containers\":[{\"name\":\"app\",\"containerID\":\"containerd://0123\","
                       "\"restartCount\":0,\"hashes\":{\"plainHash\":3810829014,"
@@ -44,14 +34,14 @@ static void test_written_as_controllers_do(void **state) {
                       "{\"name\":\"log\",\"containerID\":\"cri-o://45\",\"restartCount\":3,"
                       "\"hashes\":{\"plainHash\":18446744073709551615}}]}");
 
-        assert_int_equal(containers_meta_parse(text, &again), 0);
+        assert_ok(containers_meta_parse(text, &again));
         assert_true(containers_meta_equal(&meta, &again));
         again.items[1].env_hash = 1;
         assert_false(containers_meta_equal(&meta, &again));
 }
 
-/* What is written for as many containers as a pod may have is what is read back. */
-static void test_read_as_written(void **state) {
+/* The metadata of as many containers as a pod may have is read as it was written. */
+TEST(test_read_as_written) {
         cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
         cleanup(containers_meta_done) ContainersMeta again = CONTAINERS_META_INIT;
         cleanup(free_p) char *text = NULL;
@@ -67,63 +57,50 @@ static void test_read_as_written(void **state) {
                 };
 
                 (void) snprintf(name, sizeof(name), "container-%zu", i);
-                assert_int_equal(containers_meta_add(&meta, &entry), 0);
+                assert_ok(containers_meta_add(&meta, &entry));
         }
 
-        assert_int_equal(containers_meta_write(&meta, &text), 0);
-        assert_int_equal(containers_meta_parse(text, &again), 0);
+        assert_ok(containers_meta_write(&meta, &text));
+        assert_ok(containers_meta_parse(text, &again));
         assert_int_equal(again.n_items, POD_CONTAINERS_MAX);
         assert_true(containers_meta_equal(&meta, &again));
 }
 
-static void test_empty(void **state) {
+TEST(test_empty) {
         const ContainersMeta meta = CONTAINERS_META_INIT;
         cleanup(free_p) char *text = NULL;
 
-        assert_int_equal(containers_meta_write(&meta, &text), 0);
+        assert_ok(containers_meta_write(&meta, &text));
         assert_string_equal(text, "{\"containers\":[]}");
 }
 
-static void test_read_leniently(void **state) {
-        static const struct {
-                const char *text;
-                size_t n_items;
-        } cases[] = {
-                { NULL, 0 },
-                { "", 0 },
-                { "null", 0 },
-                { "{", 0 },
-                { "[]", 0 },
-                { "{\"containers\":7}", 0 },
-                { "{\"containers\":[1,null,\"x\",{},{\"name\":7}]}", 0 },
-                { "{\"containers\":[{\"name\":\"a\"}]}", 1 },
-                { "{\"more\":1,\"containers\":[{\"name\":\"a\",\"hashes\":[],\"restartCount\":-1,"
-                  "\"containerID\":{}},{\"name\":\"b\"}]}",
-                  2 },
-        };
+static const struct ReadLenientlyRow {
+        const char *text;
+        size_t n_items;
+} read_leniently_rows[] = {
+        { NULL, 0 },
+        { "", 0 },
+        { "null", 0 },
+        { "{", 0 },
+        { "[]", 0 },
+        { "{\"containers\":7}", 0 },
+        { "{\"containers\":[1,null,\"x\",{},{\"name\":7}]}", 0 },
+        { "{\"containers\":[{\"name\":\"a\"}]}", 1 },
+        { "{\"more\":1,\"containers\":[{\"name\":\"a\",\"hashes\":[],\"restartCount\":-1,"
+          "\"containerID\":{}},{\"name\":\"b\"}]}",
+          2 },
+};
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
+TEST_ROWS(test_read_leniently, read_leniently_rows, text, const struct ReadLenientlyRow *row) {
+        cleanup(containers_meta_done) ContainersMeta meta = CONTAINERS_META_INIT;
 
-                assert_int_equal(containers_meta_parse(cases[i].text, &meta), 0);
-                assert_int_equal(meta.n_items, cases[i].n_items);
-                if (meta.n_items > 0) {
-                        assert_string_equal(meta.items[0].container_id, "");
-                        assert_int_equal(meta.items[0].restart_count, 0);
-                        assert_int_equal(meta.items[0].plain_hash, 0);
-                        assert_ptr_equal(containers_meta_find(&meta, "a"), &meta.items[0]);
-                }
-                assert_null(containers_meta_find(&meta, "none"));
+        assert_ok(containers_meta_parse(row->text, &meta));
+        assert_int_equal(meta.n_items, row->n_items);
+        if (meta.n_items > 0) {
+                assert_string_equal(meta.items[0].container_id, "");
+                assert_int_equal(meta.items[0].restart_count, 0);
+                assert_int_equal(meta.items[0].plain_hash, 0);
+                assert_ptr_equal(containers_meta_find(&meta, "a"), &meta.items[0]);
         }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_written_as_controllers_do),
-                cmocka_unit_test(test_read_as_written),
-                cmocka_unit_test(test_empty),
-                cmocka_unit_test(test_read_leniently),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        assert_null(containers_meta_find(&meta, "none"));
 }

@@ -5,22 +5,11 @@
  * long an answer is kept
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "agent/auth/credential-cache.h"
 #include "agent/auth/credential-provider-spec.h"
-#include "agent/base/cleanup.h"
+#include "tests/unit/unit.h"
 
 #define SECRET "hunter2"
-#define N(array) (sizeof(array) / sizeof((array)[0]))
 #define V1 "credentialprovider.kubelet.k8s.io/v1"
 
 DEFINE_CLEANUP(CredentialCache *, credential_cache_free)
@@ -30,7 +19,7 @@ DEFINE_CLEANUP(CredentialCache *, credential_cache_free)
 #define PLUGIN(more) HEAD "providers: [{name: ecr, apiVersion: " V1 ", matchImages: ['*.io'], " \
         "defaultCacheDuration: 12h" more "}]\n"
 
-static const struct {
+static const struct BadConfigsRow {
         const char *text;
         const char *words;
 } bad_configs[] = {
@@ -73,7 +62,7 @@ static const struct {
         { PLUGIN(", env: [{name: A, value: " SECRET "}, {name: B, value: [" SECRET "]}]"), "providers[0].env[1].value: expected" },
 };
 
-static const struct {
+static const struct DurationsRow {
         const char *text;
         int64_t usec; /* -1: refused */
 } durations[] = {
@@ -114,7 +103,7 @@ static const struct {
 #define ANSWER(more) "{\"kind\":\"CredentialProviderResponse\",\"apiVersion\":\"" V1 "\"," more "}"
 #define AUTH(auth) ANSWER("\"cacheKeyType\":\"Image\",\"auth\":" auth)
 
-static const struct {
+static const struct BadAnswersRow {
         const char *text;
         const char *words;
 } bad_answers[] = {
@@ -136,24 +125,22 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_bad_configs(void **state) {
-        for (size_t i = 0; i < N(bad_configs); i++) {
-                cleanup(credential_providers_spec_done) CredentialProvidersSpec spec =
-                        CREDENTIAL_PROVIDERS_SPEC_INIT;
-                cleanup(error_done) Error error = ERROR_INIT;
-                const char *text = bad_configs[i].text;
+TEST_ROWS(test_bad_configs, bad_configs, text, const struct BadConfigsRow *row) {
+        cleanup(credential_providers_spec_done) CredentialProvidersSpec spec =
+                CREDENTIAL_PROVIDERS_SPEC_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        const char *text = row->text;
 
-                assert_true(credential_providers_spec_parse(text, strlen(text), &spec, &error) < 0);
-                assert_int_equal(error.kind, ERROR_INVALID);
-                if (!strstr(error_message(&error), bad_configs[i].words))
-                        fail_msg("'%s' is refused as '%s'", text, error_message(&error));
-                assert_null(strstr(error_message(&error), SECRET));
-                assert_null(strstr(error_message(&error), "12345"));
-                assert_null(spec.items);
-        }
+        assert_true(credential_providers_spec_parse(text, strlen(text), &spec, &error) < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        if (!strstr(error_message(&error), row->words))
+                fail_msg("'%s' is refused as '%s'", text, error_message(&error));
+        assert_null(strstr(error_message(&error), SECRET));
+        assert_null(strstr(error_message(&error), "12345"));
+        assert_null(spec.items);
 }
 
-static void test_config(void **state) {
+TEST(test_config) {
         static const char text[] =
                 "apiVersion: kubelet.config.k8s.io/v1beta1\n"
                 "kind: CredentialProviderConfig\n"
@@ -176,7 +163,7 @@ static void test_config(void **state) {
                 CREDENTIAL_PROVIDERS_SPEC_INIT;
         const CredentialProviderSpec *ecr;
 
-        assert_int_equal(credential_providers_spec_parse(text, strlen(text), &spec, NULL), 0);
+        assert_ok(credential_providers_spec_parse(text, strlen(text), &spec, NULL));
         assert_int_equal(spec.n_items, 3);
 
         ecr = &spec.items[0];
@@ -205,46 +192,42 @@ static void test_config(void **state) {
         assert_null(spec.items[1].environment[0]);
 }
 
-static void test_durations(void **state) {
-        for (size_t i = 0; i < N(durations); i++) {
-                int64_t usec = -1;
-                int r = go_duration_parse(durations[i].text, &usec, NULL);
+TEST_ROWS(test_durations, durations, text, const struct DurationsRow *row) {
+        int64_t usec = -1;
+        int r = go_duration_parse(row->text, &usec, NULL);
 
-                if (usec != durations[i].usec || (r < 0) != (usec == -1))
-                        fail_msg("'%s' is %jd", durations[i].text, (intmax_t) usec);
-        }
+        if (usec != row->usec || (r < 0) != (usec == -1))
+                fail_msg("'%s' is %jd", row->text, (intmax_t) usec);
 }
 
-static void test_request(void **state) {
+TEST(test_request) {
         cleanup(free_p) char *text = NULL;
 
-        assert_int_equal(credential_provider_request_format(V1, "reg.io:5000/a/b", &text), 0);
+        assert_ok(credential_provider_request_format(V1, "reg.io:5000/a/b", &text));
         assert_string_equal(text, "{\"kind\":\"CredentialProviderRequest\",\"apiVersion\":\"" V1
                                   "\",\"image\":\"reg.io:5000/a/b\"}");
 }
 
-static void test_bad_answers(void **state) {
-        for (size_t i = 0; i < N(bad_answers); i++) {
-                cleanup(credential_provider_response_done) CredentialProviderResponse answer =
-                        CREDENTIAL_PROVIDER_RESPONSE_INIT;
-                cleanup(error_done) Error error = ERROR_INIT;
-                const char *text = bad_answers[i].text;
+TEST_ROWS(test_bad_answers, bad_answers, text, const struct BadAnswersRow *row) {
+        cleanup(credential_provider_response_done) CredentialProviderResponse answer =
+                CREDENTIAL_PROVIDER_RESPONSE_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        const char *text = row->text;
 
-                assert_true(credential_provider_response_parse(text, strlen(text), V1, &answer,
-                                                               &error) < 0);
-                assert_int_equal(error.kind, ERROR_INVALID);
-                if (!strstr(error_message(&error), bad_answers[i].words))
-                        fail_msg("'%s' is refused as '%s'", text, error_message(&error));
-                assert_null(strstr(error_message(&error), SECRET));
-                assert_int_equal(answer.credentials.n_entries, 0);
-        }
+        assert_true(credential_provider_response_parse(text, strlen(text), V1, &answer, &error) <
+                    0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        if (!strstr(error_message(&error), row->words))
+                fail_msg("'%s' is refused as '%s'", text, error_message(&error));
+        assert_null(strstr(error_message(&error), SECRET));
+        assert_int_equal(answer.credentials.n_entries, 0);
 }
 
 static void read_answer(const char *text, CredentialProviderResponse *ret) {
-        assert_int_equal(credential_provider_response_parse(text, strlen(text), V1, ret, NULL), 0);
+        assert_ok(credential_provider_response_parse(text, strlen(text), V1, ret, NULL));
 }
 
-static void test_answer(void **state) {
+TEST(test_answer) {
         cleanup(credential_provider_response_done) CredentialProviderResponse answer =
                 CREDENTIAL_PROVIDER_RESPONSE_INIT;
 
@@ -261,7 +244,7 @@ static void test_answer(void **state) {
         assert_string_equal(answer.credentials.entries[1].password, "q");
 }
 
-static void test_answer_without(void **state) {
+TEST(test_answer_without) {
         cleanup(credential_provider_response_done) CredentialProviderResponse answer =
                 CREDENTIAL_PROVIDER_RESPONSE_INIT;
 
@@ -280,8 +263,8 @@ static CredentialAnswer *make_answer(void) {
         CredentialAnswer *answer;
         Keyring *keyring;
 
-        assert_int_equal(keyring_new(&keyring), 0);
-        assert_int_equal(credential_answer_new(keyring, &answer), 0);
+        assert_ok(keyring_new(&keyring));
+        assert_ok(credential_answer_new(keyring, &answer));
         return answer;
 }
 
@@ -289,16 +272,16 @@ static CredentialAnswer *put(CredentialCache *cache, size_t i_plugin, Credential
                              const char *name, uint64_t now, uint64_t keep) {
         CredentialAnswer *answer = make_answer();
 
-        assert_int_equal(credential_cache_put(cache, i_plugin, scope, name, now, keep, answer), 0);
+        assert_ok(credential_cache_put(cache, i_plugin, scope, name, now, keep, answer));
         credential_answer_unref(answer);
         return answer; /* only to be compared */
 }
 
-static void test_cache_scopes(void **state) {
+TEST(test_cache_scopes) {
         cleanup(credential_cache_free_p) CredentialCache *cache = NULL;
         CredentialAnswer *image, *registry, *global;
 
-        assert_int_equal(credential_cache_new(10, &cache), 0);
+        assert_ok(credential_cache_new(10, &cache));
         registry = put(cache, 0, CREDENTIAL_SCOPE_REGISTRY, "r.io/a", 0, 100);
         image = put(cache, 0, CREDENTIAL_SCOPE_IMAGE, "r.io/a", 0, 50);
         global = put(cache, 1, CREDENTIAL_SCOPE_GLOBAL, "r.io/a", 0, 100);
@@ -313,11 +296,11 @@ static void test_cache_scopes(void **state) {
         assert_null(credential_cache_find(cache, 2, "other/x", 99));
 }
 
-static void test_cache_replaces(void **state) {
+TEST(test_cache_replaces) {
         cleanup(credential_cache_free_p) CredentialCache *cache = NULL;
         CredentialAnswer *second;
 
-        assert_int_equal(credential_cache_new(10, &cache), 0);
+        assert_ok(credential_cache_new(10, &cache));
         put(cache, 0, CREDENTIAL_SCOPE_REGISTRY, "r.io/a", 0, 100);
         second = put(cache, 0, CREDENTIAL_SCOPE_REGISTRY, "r.io/b", 10, UINT64_MAX);
         assert_int_equal(credential_cache_count(cache), 1);
@@ -327,11 +310,11 @@ static void test_cache_replaces(void **state) {
         assert_int_equal(credential_cache_count(cache), 0);
 }
 
-static void test_cache_is_bounded(void **state) {
+TEST(test_cache_is_bounded) {
         cleanup(credential_cache_free_p) CredentialCache *cache = NULL;
         char name[32];
 
-        assert_int_equal(credential_cache_new(3, &cache), 0);
+        assert_ok(credential_cache_new(3, &cache));
         for (uint64_t i = 0; i < 10; i++) {
                 snprintf(name, sizeof(name), "r.io/%d", (int) i);
                 put(cache, 0, CREDENTIAL_SCOPE_IMAGE, name, 0, i == 1 ? 1000 : 100 + i);
@@ -348,28 +331,13 @@ static void test_cache_is_bounded(void **state) {
 }
 
 /* An answer outlives the cache for those who use it. */
-static void test_answer_is_shared(void **state) {
+TEST(test_answer_is_shared) {
         CredentialCache *cache;
         CredentialAnswer *answer = make_answer();
 
-        assert_int_equal(credential_cache_new(1, &cache), 0);
-        assert_int_equal(credential_cache_put(cache, 0, CREDENTIAL_SCOPE_GLOBAL, "a/b", 0, 5,
-                                              answer),
-                         0);
+        assert_ok(credential_cache_new(1, &cache));
+        assert_ok(credential_cache_put(cache, 0, CREDENTIAL_SCOPE_GLOBAL, "a/b", 0, 5, answer));
         credential_cache_free(cache);
         assert_non_null(credential_answer_keyring(answer));
         assert_null(credential_answer_unref(answer));
-}
-
-int main(void) {
-        static const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_bad_configs),      cmocka_unit_test(test_config),
-                cmocka_unit_test(test_durations),        cmocka_unit_test(test_request),
-                cmocka_unit_test(test_bad_answers),      cmocka_unit_test(test_answer),
-                cmocka_unit_test(test_answer_without),   cmocka_unit_test(test_cache_scopes),
-                cmocka_unit_test(test_cache_replaces),   cmocka_unit_test(test_cache_is_bounded),
-                cmocka_unit_test(test_answer_is_shared),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,25 +9,15 @@
  */
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "agent/auth/credential-providers.h"
-#include "agent/base/cleanup.h"
 #include "tests/unit/stderr-capture.h"
+#include "tests/unit/scratch-folder.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define SECRET "hunter2"
 #define V1 "credentialprovider.kubelet.k8s.io/v1"
 #define ANSWER(user, scope, more)                                                            \
@@ -44,7 +34,7 @@ typedef struct Fixture {
         int started;
 } Fixture;
 
-/* A caller, and what was answered. */
+/* A caller, and the answer that it got. */
 typedef struct Question {
         CredentialProvidersAsk *ask;
         unsigned n_answers;
@@ -65,7 +55,7 @@ static void write_file(const Fixture *fixture, const char *name, const char *tex
         file = fopen(path, "we");
         assert_non_null(file);
         fputs(text, file);
-        assert_int_equal(fclose(file), 0);
+        assert_ok(fclose(file));
 }
 
 static void read_file(const Fixture *fixture, const char *name, char *to, size_t size) {
@@ -91,7 +81,7 @@ static void write_plugin(const Fixture *fixture, const char *name, const char *b
                  fixture->folder, name, name, before, name);
         write_file(fixture, file, text);
         path_of(fixture, file, path);
-        assert_int_equal(chmod(path, 0700), 0);
+        assert_ok(chmod(path, 0700));
 }
 
 static int open_pipe(const Fixture *fixture, const char *name) {
@@ -99,48 +89,38 @@ static int open_pipe(const Fixture *fixture, const char *name) {
         int fd;
 
         path_of(fixture, name, path);
-        assert_int_equal(mkfifo(path, 0600), 0);
+        assert_ok(mkfifo(path, 0600));
         fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
         assert_true(fd >= 0);
         return fd;
 }
 
-static int set_up(void **state) {
-        Fixture *fixture = calloc(1, sizeof(*fixture));
+static void open_fixture(Fixture *fixture) {
         char path[256];
 
         strcpy(fixture->folder, "/tmp/test-providers.XXXXXX");
         assert_non_null(mkdtemp(fixture->folder));
         path_of(fixture, "bin", path);
-        assert_int_equal(mkdir(path, 0700), 0);
+        assert_ok(mkdir(path, 0700));
         fixture->gate = open_pipe(fixture, "gate");
         fixture->started = open_pipe(fixture, "started");
         write_plugin(fixture, "quick", "");
         write_plugin(fixture, "slow", "read line < gate");
 
         assert_true(sd_event_new(&fixture->event) >= 0);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_DEBUG, &fixture->log), 0);
-        *state = fixture;
-        return 0;
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_DEBUG, &fixture->log));
 }
 
-static int remove_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
-        return remove(path);
-}
-
-static int tear_down(void **state) {
-        Fixture *fixture = *state;
-        int r;
-
+static void close_fixture(Fixture *fixture) {
         credential_providers_free(fixture->providers);
         log_free(fixture->log);
         sd_event_unref(fixture->event);
         close(fixture->gate);
         close(fixture->started);
-        r = nftw(fixture->folder, remove_item, 8, FTW_DEPTH | FTW_PHYS);
-        free(fixture);
-        return r;
+        remove_tree(fixture->folder);
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 #define PLUGIN(name, images, keep, more)                               \
         "- {name: " name ", apiVersion: " V1 ", matchImages: [" images \
@@ -161,7 +141,7 @@ static int configure(Fixture *fixture, const char *plugins, Error *reterr) {
 }
 
 static void start(Fixture *fixture, const char *plugins) {
-        assert_int_equal(configure(fixture, plugins, NULL), 0);
+        assert_ok(configure(fixture, plugins, NULL));
 }
 
 static int on_ready(const Keyring *keyring, const Error *error, void *userdata) {
@@ -174,7 +154,7 @@ static int on_ready(const Keyring *keyring, const Error *error, void *userdata) 
 
         question->n_answers++;
         question->users[0] = '\0';
-        assert_int_equal(keyring_lookup(keyring, "r.io/a", &list), 0);
+        assert_ok(keyring_lookup(keyring, "r.io/a", &list));
         for (size_t i = 0; i < list.n_items; i++)
                 n += (size_t) snprintf(question->users + n, sizeof(question->users) - n, "%s%s",
                                        i ? " " : "", list.items[i]->username);
@@ -185,9 +165,8 @@ static int on_ready(const Keyring *keyring, const Error *error, void *userdata) 
 static void ask_for(Fixture *fixture, const char *image, bool must_be_fresh, Question *question) {
         question->ask = credential_providers_ask_unref(question->ask);
         question->n_answers = 0;
-        assert_int_equal(credential_providers_ask(fixture->providers, image, must_be_fresh,
-                                                  on_ready, question, &question->ask),
-                         0);
+        assert_ok(credential_providers_ask(fixture->providers, image, must_be_fresh, on_ready,
+                                           question, &question->ask));
         assert_int_equal(question->n_answers, 0);
 }
 
@@ -254,27 +233,22 @@ static unsigned count_children(void) {
         return n;
 }
 
-static void test_no_config(void **state) {
-        Fixture *fixture = *state;
-
-        assert_int_equal(credential_providers_new(fixture->event, fixture->log, "/nowhere/config",
-                                                  "/nowhere", &fixture->providers, NULL),
-                         0);
+TEST_F(test_no_config, Fixture *fixture) {
+        assert_ok(credential_providers_new(fixture->event, fixture->log, "/nowhere/config",
+                                           "/nowhere", &fixture->providers, NULL));
         assert_int_equal(credential_providers_count(fixture->providers), 0);
         expect(fixture, "r.io/a", false, "");
 }
 
-static void test_bad_config(void **state) {
+TEST_F(test_bad_config, Fixture *fixture) {
         cleanup(error_done) Error error = ERROR_INIT;
-        Fixture *fixture = *state;
 
         assert_true(configure(fixture, PLUGIN("a/b", "r.io", "1h", ""), &error) < 0);
-        assert_non_null(strstr(error_message(&error), "config.yaml: providers[0].name: "));
+        assert_contains(error_message(&error), "config.yaml: providers[0].name: ");
         assert_null(fixture->providers);
 }
 
-static void test_answer(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_answer, Fixture *fixture) {
         char text[1024];
 
         write_file(fixture, "quick", ANSWER("u", "Image", ""));
@@ -293,36 +267,32 @@ static void test_answer(void **state) {
         assert_int_equal(count_runs(fixture), 1);
 }
 
-/* What is kept is for an image, a registry, or all, and for as long as it says. */
-static void test_cache(void **state) {
-        static const struct {
-                const char *answer;
-                unsigned n_runs[4]; /* behind r.io/a, r.io/a, r.io/b, s.io/a */
-        } rows[] = {
-                { ANSWER("u", "Image", ""), { 1, 1, 2, 3 } },
-                { ANSWER("u", "Registry", ""), { 1, 1, 1, 2 } },
-                { ANSWER("u", "Global", ""), { 1, 1, 1, 1 } },
-                { ANSWER("u", "Global", "\"cacheDuration\":\"0s\","), { 1, 2, 3, 4 } },
-                { ANSWER("u", "Global", "\"cacheDuration\":\"1h\","), { 1, 1, 1, 1 } },
-        };
-        static const char *const images[] = { "r.io/a", "r.io/a", "r.io/b", "s.io/a" };
-        Fixture *fixture = *state;
+static const struct CacheRow {
+        const char *answer;
+        unsigned n_runs[4]; /* behind r.io/a, r.io/a, r.io/b, s.io/a */
+} cache_rows[] = {
+        { ANSWER("u", "Image", ""), { 1, 1, 2, 3 } },
+        { ANSWER("u", "Registry", ""), { 1, 1, 1, 2 } },
+        { ANSWER("u", "Global", ""), { 1, 1, 1, 1 } },
+        { ANSWER("u", "Global", "\"cacheDuration\":\"0s\","), { 1, 2, 3, 4 } },
+        { ANSWER("u", "Global", "\"cacheDuration\":\"1h\","), { 1, 1, 1, 1 } },
+};
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                write_file(fixture, "quick", rows[i].answer);
-                write_file(fixture, "runs", "");
-                start(fixture, PLUGIN("quick", "'*.io'", "1h", ""));
-                for (size_t k = 0; k < 4; k++) {
-                        expect(fixture, images[k], false, "u");
-                        assert_int_equal(count_runs(fixture), rows[i].n_runs[k]);
-                }
-                fixture->providers = credential_providers_free(fixture->providers);
+/* An answer is kept for an image, a registry, or all images, and for as long as it says. */
+TEST_ROWS_F(test_cache, cache_rows, answer, const struct CacheRow *row, Fixture *fixture) {
+        static const char *const images[] = { "r.io/a", "r.io/a", "r.io/b", "s.io/a" };
+
+        write_file(fixture, "quick", row->answer);
+        write_file(fixture, "runs", "");
+        start(fixture, PLUGIN("quick", "'*.io'", "1h", ""));
+        for (size_t k = 0; k < 4; k++) {
+                expect(fixture, images[k], false, "u");
+                assert_int_equal(count_runs(fixture), row->n_runs[k]);
         }
+        fixture->providers = credential_providers_free(fixture->providers);
 }
 
-static void test_default_of_nothing(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_default_of_nothing, Fixture *fixture) {
         write_file(fixture, "quick", ANSWER("u", "Image", ""));
         start(fixture, PLUGIN("quick", "r.io", "0s", ""));
         expect(fixture, "r.io/a", false, "u");
@@ -330,9 +300,7 @@ static void test_default_of_nothing(void **state) {
         assert_int_equal(count_runs(fixture), 2);
 }
 
-static void test_fresh(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_fresh, Fixture *fixture) {
         write_file(fixture, "quick", ANSWER("old", "Registry", ""));
         start(fixture, PLUGIN("quick", "r.io", "1h", ""));
         expect(fixture, "r.io/a", false, "old");
@@ -343,9 +311,7 @@ static void test_fresh(void **state) {
         assert_int_equal(count_runs(fixture), 2);
 }
 
-static void test_two_plugins(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_two_plugins, Fixture *fixture) {
         write_plugin(fixture, "second", "");
         write_file(fixture, "quick", ANSWER("first", "Image", ""));
         write_file(fixture, "second", ANSWER("second", "Image", ""));
@@ -356,9 +322,8 @@ static void test_two_plugins(void **state) {
         assert_int_equal(count_runs(fixture), 4);
 }
 
-static void test_run_is_shared(void **state) {
+TEST_F(test_run_is_shared, Fixture *fixture) {
         Question questions[3] = { { .drops_itself = true }, { .n_answers = 0 } };
-        Fixture *fixture = *state;
 
         write_file(fixture, "slow", ANSWER("u", "Image", "\"cacheDuration\":\"0s\","));
         start(fixture, PLUGIN("slow", "r.io", "0s", ""));
@@ -377,12 +342,11 @@ static void test_run_is_shared(void **state) {
         assert_int_equal(count_runs(fixture), 1);
 }
 
-static void test_at_most_four(void **state) {
+TEST_F(test_at_most_four, Fixture *fixture) {
         static const char *const images[] = { "r.io/a", "r.io/b", "r.io/c",
                                               "r.io/d", "r.io/e", "r.io/f" };
         Question questions[6] = { { .n_answers = 0 } };
         unsigned n_before = count_children();
-        Fixture *fixture = *state;
 
         write_file(fixture, "slow", ANSWER("u", "Image", ""));
         start(fixture, PLUGIN("slow", "r.io", "1h", ""));
@@ -391,12 +355,13 @@ static void test_at_most_four(void **state) {
         assert_int_equal(count_children() - n_before, 4);
         wait_started(fixture, 4);
 
-        /* One that is dropped makes room for another one; one that waits for its turn does not. */
+        /* A dropped question that runs makes room for another one; one that waits for its turn does not. */
         questions[5].ask = credential_providers_ask_unref(questions[5].ask);
         questions[0].ask = credential_providers_ask_unref(questions[0].ask);
         turn(fixture); /* the next one begins */
         wait_started(fixture, 1);
-        while (count_children() - n_before > 4) /* what was killed might pass the gate until then */
+        /* a killed program might pass the gate until then */
+        while (count_children() - n_before > 4)
                 turn(fixture);
         assert_int_equal(count_children() - n_before, 4);
 
@@ -408,8 +373,7 @@ static void test_at_most_four(void **state) {
 }
 
 /* The plugin is ended at once, and does not hold the pipe any more. */
-static void test_drop_kills(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_drop_kills, Fixture *fixture) {
         Question question = { .n_answers = 0 };
         struct pollfd poll_fd;
         char path[256];
@@ -425,7 +389,7 @@ static void test_drop_kills(void **state) {
         close(fixture->started);
         fixture->started = reader;
         poll_fd = (struct pollfd){ .fd = reader };
-        assert_int_equal(poll(&poll_fd, 1, 0), 0);
+        assert_ok(poll(&poll_fd, 1, 0));
 
         question.ask = credential_providers_ask_unref(question.ask);
         assert_int_equal(poll(&poll_fd, 1, (int) (WAIT_USEC / 1000)), 1);
@@ -453,8 +417,7 @@ static unsigned count_words(const char *text, const char *words) {
 }
 
 /* Reported once, until something is different; the others are not touched. */
-static void test_failures(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_failures, Fixture *fixture) {
         const char *said;
         Stderr captured;
 
@@ -480,8 +443,7 @@ static void test_failures(void **state) {
         assert_null(strstr(said, SECRET));
 }
 
-static void test_missing_program(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_missing_program, Fixture *fixture) {
         const char *said;
         Stderr captured;
 
@@ -490,17 +452,4 @@ static void test_missing_program(void **state) {
         expect_failure(fixture, "", "credential provider missing: cannot be started: ");
         said = stderr_restore(&captured);
         assert_int_equal(count_words(said, "missing"), 1);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        static const struct CMUnitTest tests[] = {
-                TEST(test_no_config),   TEST(test_bad_config),         TEST(test_answer),
-                TEST(test_cache),       TEST(test_default_of_nothing), TEST(test_fresh),
-                TEST(test_two_plugins), TEST(test_run_is_shared),      TEST(test_at_most_four),
-                TEST(test_drop_kills),  TEST(test_failures),           TEST(test_missing_program),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

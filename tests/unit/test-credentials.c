@@ -4,19 +4,9 @@
  * Registry credentials
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/credentials-spec.h"
 #include "agent/image/credentials.h"
+#include "tests/unit/unit.h"
 
 #define SECRET "hunter2"
 #define SECRET_AUTH "Ym9iOmh1bnRlcjI=" /* bob:hunter2 */
@@ -26,12 +16,12 @@ DEFINE_CLEANUP(Keyring *, keyring_free)
 static Keyring *make_keyring(void) {
         Keyring *keyring;
 
-        assert_int_equal(keyring_new(&keyring), 0);
+        assert_ok(keyring_new(&keyring));
         return keyring;
 }
 
 static void add(Keyring *keyring, const char *source, const char *text) {
-        assert_int_equal(keyring_add_text(keyring, source, text, strlen(text), NULL), 0);
+        assert_ok(keyring_add_text(keyring, source, text, strlen(text), NULL));
 }
 
 /* The user names that a lookup finds, as "first second ". */
@@ -40,7 +30,7 @@ static void print_users(const Keyring *keyring, const char *name, char *to, size
         size_t n = 0;
 
         to[0] = '\0';
-        assert_int_equal(keyring_lookup(keyring, name, &list), 0);
+        assert_ok(keyring_lookup(keyring, name, &list));
         for (size_t i = 0; i < list.n_items; i++)
                 n += (size_t) snprintf(to + n, size - n, "%s%s", i ? " " : "",
                                        list.items[i]->username);
@@ -185,8 +175,7 @@ static const struct Refusal {
 };
 /* clang-format on */
 
-static void test_match(void **state) {
-        const struct Match *match = *state;
+TEST_ROWS(test_match, matches, name, const struct Match *match) {
         cleanup(keyring_free_p) Keyring *keyring = make_keyring();
         char text[512] = "{\"auths\":{", users[64];
 
@@ -209,13 +198,12 @@ static void assert_same(const char *text, const char *expected) {
                 assert_string_equal(text, expected);
 }
 
-static void test_entry(void **state) {
-        const struct Entry *entry = *state;
+TEST_ROWS(test_entry, entries, text, const struct Entry *entry) {
         cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
         cleanup(keyring_free_p) Keyring *keyring = make_keyring();
 
         add(keyring, "test.json", entry->text);
-        assert_int_equal(keyring_lookup(keyring, "r.io/a", &list), 0);
+        assert_ok(keyring_lookup(keyring, "r.io/a", &list));
         assert_int_equal(list.n_items, 1);
         assert_same(list.items[0]->username, entry->username);
         assert_same(list.items[0]->password, entry->password);
@@ -224,19 +212,16 @@ static void test_entry(void **state) {
         assert_string_equal(list.items[0]->source, "test.json");
 }
 
-static void test_nothing(void **state) {
-        for (size_t i = 0; i < sizeof(nothing) / sizeof(nothing[0]); i++) {
+TEST(test_nothing) {
+        for (size_t i = 0; i < N_ELEMENTS(nothing); i++) {
                 cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
 
-                assert_int_equal(credentials_spec_parse(nothing[i], strlen(nothing[i]), &spec,
-                                                        NULL),
-                                 0);
+                assert_ok(credentials_spec_parse(nothing[i], strlen(nothing[i]), &spec, NULL));
                 assert_int_equal(spec.n_entries, 0);
         }
 }
 
-static void test_refusal(void **state) {
-        const struct Refusal *refusal = *state;
+TEST_ROWS(test_refusal, refusals, text, const struct Refusal *refusal) {
         cleanup(keyring_free_p) Keyring *keyring = make_keyring();
         cleanup(error_done) Error error = ERROR_INIT;
         char users[64];
@@ -259,7 +244,7 @@ static void test_refusal(void **state) {
 }
 
 /* In several sources, insertion order holds within a key, and a refusal touches no other source. */
-static void test_sources(void **state) {
+TEST(test_sources) {
         cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
         cleanup(keyring_free_p) Keyring *keyring = make_keyring();
 
@@ -270,7 +255,7 @@ static void test_sources(void **state) {
                     0);
         add(keyring, "three", "{\"r.io\":{\"auth\":\"ZTpw\"}}");
 
-        assert_int_equal(keyring_lookup(keyring, "r.io/x/y", &list), 0);
+        assert_ok(keyring_lookup(keyring, "r.io/x/y", &list));
         assert_int_equal(list.n_items, 4);
         assert_string_equal(list.items[0]->username, "b");
         assert_string_equal(list.items[0]->source, "two");
@@ -282,8 +267,8 @@ static void test_sources(void **state) {
         assert_string_equal(list.items[3]->source, "three");
 }
 
-/* A copy has the same order, and stays when what it was made of is gone. */
-static void test_copy(void **state) {
+/* A copy has the same order, and stays when its source is gone. */
+TEST(test_copy) {
         cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
         cleanup(keyring_free_p) Keyring *keyring = make_keyring();
         Keyring *other = make_keyring();
@@ -293,10 +278,10 @@ static void test_copy(void **state) {
         add(other, "two",
             "{\"r.io/x\":{\"registrytoken\":\"k\",\"username\":\"c\"},"
             "\"r.io\":{\"auth\":\"ZDpw\"}}");
-        assert_int_equal(keyring_add_all(keyring, other), 0);
+        assert_ok(keyring_add_all(keyring, other));
         keyring_free(other);
 
-        assert_int_equal(keyring_lookup(keyring, "r.io/x/y", &list), 0);
+        assert_ok(keyring_lookup(keyring, "r.io/x/y", &list));
         assert_int_equal(list.n_items, 4);
         assert_string_equal(list.items[0]->username, "c");
         assert_string_equal(list.items[0]->registry_token, "k");
@@ -310,7 +295,7 @@ static void test_copy(void **state) {
 }
 
 /* A file that can only be a config.json may be good for other things than credentials. */
-static void test_config_only(void **state) {
+TEST(test_config_only) {
         static const char *const without[] = { "{\"psFormat\":\"table\"}",
                                                "{\"proxies\":{\"default\":{\"username\":\"u\"}}}",
                                                "{\"auths\":null}", "" };
@@ -318,26 +303,25 @@ static void test_config_only(void **state) {
                 "{\"psFormat\":\"table\",\"auths\":{\"r.io\":{\"auth\":\"dTpw\"}}}";
         cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
 
-        for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++) {
-                assert_int_equal(credentials_spec_parse_config(without[i], strlen(without[i]),
-                                                               &spec, NULL),
-                                 0);
+        for (size_t i = 0; i < N_ELEMENTS(without); i++) {
+                assert_ok(
+                        credentials_spec_parse_config(without[i], strlen(without[i]), &spec, NULL));
                 assert_int_equal(spec.n_entries, 0);
                 credentials_spec_done(&spec);
         }
 
-        assert_int_equal(credentials_spec_parse_config(with, strlen(with), &spec, NULL), 0);
+        assert_ok(credentials_spec_parse_config(with, strlen(with), &spec, NULL));
         assert_int_equal(spec.n_entries, 1);
         assert_string_equal(spec.entries[0].username, "u");
 }
 
-/* What was found stays where it is when more is added. */
-static void test_found_stays(void **state) {
+/* Credentials that were found stay at their address when more are added. */
+TEST(test_found_stays) {
         cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
         cleanup(keyring_free_p) Keyring *keyring = make_keyring();
 
         add(keyring, "one", "{\"r.io\":{\"auth\":\"YTpw\"}}");
-        assert_int_equal(keyring_lookup(keyring, "r.io/a", &list), 0);
+        assert_ok(keyring_lookup(keyring, "r.io/a", &list));
         for (size_t i = 0; i < 100; i++)
                 add(keyring, "more", "{\"r.io\":{\"auth\":\"Yjpw\"}}");
 
@@ -346,20 +330,20 @@ static void test_found_stays(void **state) {
 }
 
 /* Two keyrings, one after the other, into one list. */
-static void test_lookup_appends(void **state) {
+TEST(test_lookup_appends) {
         cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
         cleanup(keyring_free_p) Keyring *first = make_keyring();
         cleanup(keyring_free_p) Keyring *second = make_keyring();
 
         add(first, "one", "{\"docker.io\":{\"auth\":\"YTpw\"}}");
         add(second, "two", "{\"index.docker.io\":{\"auth\":\"Yjpw\"}}");
-        assert_int_equal(keyring_lookup(first, "docker.io/library/nginx", &list), 0);
-        assert_int_equal(keyring_lookup(second, "docker.io/library/nginx", &list), 0);
+        assert_ok(keyring_lookup(first, "docker.io/library/nginx", &list));
+        assert_ok(keyring_lookup(second, "docker.io/library/nginx", &list));
         assert_int_equal(list.n_items, 2);
         assert_string_equal(list.items[1]->username, "b");
 }
 
-static void test_too_large(void **state) {
+TEST(test_too_large) {
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
         cleanup(free_p) char *text = malloc(CREDENTIALS_SIZE_MAX + 1);
@@ -368,12 +352,12 @@ static void test_too_large(void **state) {
         memset(text, ' ', CREDENTIALS_SIZE_MAX + 1);
         text[0] = '{';
         text[CREDENTIALS_SIZE_MAX - 1] = '}';
-        assert_int_equal(credentials_spec_parse(text, CREDENTIALS_SIZE_MAX, &spec, NULL), 0);
+        assert_ok(credentials_spec_parse(text, CREDENTIALS_SIZE_MAX, &spec, NULL));
         assert_true(credentials_spec_parse(text, CREDENTIALS_SIZE_MAX + 1, &spec, &error) < 0);
         assert_string_equal(error_message(&error), "larger than 1048576 bytes");
 }
 
-static void test_embedded_nul(void **state) {
+TEST(test_embedded_nul) {
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;
         static const char text[] = "{}\0{\"r.io\":1}";
@@ -383,7 +367,7 @@ static void test_embedded_nul(void **state) {
 }
 
 /* As many entries as fit, all for the same host, and a pattern made to be slow. */
-static void test_many_entries(void **state) {
+TEST(test_many_entries) {
         cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;
         cleanup(keyring_free_p) Keyring *keyring = make_keyring();
         cleanup(free_p) char *text = malloc(CREDENTIALS_SIZE_MAX);
@@ -396,46 +380,9 @@ static void test_many_entries(void **state) {
                                       i ? "," : "", i);
         n += (size_t) sprintf(text + n, ",\"r\":{\"auth\":\"dTpw\"}}");
 
-        assert_int_equal(keyring_add_text(keyring, "many", text, n, NULL), 0);
-        assert_int_equal(keyring_lookup(keyring, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/1",
-                                        &list),
-                         0);
+        assert_ok(keyring_add_text(keyring, "many", text, n, NULL));
+        assert_ok(keyring_lookup(keyring, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/1", &list));
         assert_int_equal(list.n_items, 0);
-        assert_int_equal(keyring_lookup(keyring, "aaaaaaaaaaaaaaaaaaaaaaaaaaab/77", &list), 0);
+        assert_ok(keyring_lookup(keyring, "aaaaaaaaaaaaaaaaaaaaaaaaaaab/77", &list));
         assert_int_equal(list.n_items, 2); /* "/7" and "/77" */
-}
-
-#define N(array) (sizeof(array) / sizeof((array)[0]))
-
-int main(void) {
-        struct CMUnitTest tests[N(matches) + N(entries) + N(refusals) + 9];
-        size_t n = 0;
-
-        for (size_t i = 0; i < N(matches); i++)
-                tests[n++] = (struct CMUnitTest) cmocka_unit_test_prestate(test_match,
-                                                                           (void *) &matches[i]);
-        for (size_t i = 0; i < N(entries); i++)
-                tests[n++] = (struct CMUnitTest) cmocka_unit_test_prestate(test_entry,
-                                                                           (void *) &entries[i]);
-        for (size_t i = 0; i < N(refusals); i++)
-                tests[n++] = (struct CMUnitTest) cmocka_unit_test_prestate(test_refusal,
-                                                                           (void *) &refusals[i]);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_nothing);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_sources);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_copy);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_config_only);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_found_stays);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_lookup_appends);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_too_large);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_embedded_nul);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_many_entries);
-
-        for (size_t i = 0; i < N(matches); i++)
-                tests[i].name = matches[i].keys[0];
-        for (size_t i = 0; i < N(entries); i++)
-                tests[N(matches) + i].name = entries[i].text;
-        for (size_t i = 0; i < N(refusals); i++)
-                tests[N(matches) + N(entries) + i].name = refusals[i].words;
-
-        return _cmocka_run_group_tests("credentials", tests, n, NULL, NULL);
 }

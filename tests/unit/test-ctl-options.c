@@ -1,18 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include <stdbool.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/ctl/options.h"
+#include "tests/unit/unit.h"
 
 #define ARGUMENTS_MAX 16
 
@@ -30,10 +19,10 @@ static int parse(const char *const *words, Options *ret, Error *reterr) {
 
 #define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
-static void test_defaults(void **state) {
+TEST(test_defaults) {
         Options options;
 
-        assert_int_equal(parse(WORDS("status"), &options, NULL), 0);
+        assert_ok(parse(WORDS("status"), &options, NULL));
         assert_string_equal(options.command, "status");
         assert_string_equal(options.socket_path, SOCKET_PATH_DEFAULT);
         assert_int_equal(options.format, OUTPUT_TABLE);
@@ -44,14 +33,13 @@ static void test_defaults(void **state) {
         assert_null(options.misplaced[OPTION_GROUP_NONE]);
 }
 
-static void test_options_stand_anywhere(void **state) {
+TEST(test_options_stand_anywhere) {
         Options options;
 
-        assert_int_equal(parse(WORDS("--socket", "unix:///run/s", "pull", "--timeout=10m", "a",
-                                     "-o", "json", "b", "--pull-policy", "Always", "--complete",
-                                     "--attempts=0", "--attempt-timeout", "90", "-q"),
-                               &options, NULL),
-                         0);
+        assert_ok(parse(WORDS("--socket", "unix:///run/s", "pull", "--timeout=10m", "a", "-o",
+                              "json", "b", "--pull-policy", "Always", "--complete", "--attempts=0",
+                              "--attempt-timeout", "90", "-q"),
+                        &options, NULL));
         assert_string_equal(options.socket_path, "/run/s");
         assert_string_equal(options.command, "pull");
         assert_int_equal(options.n_arguments, 2);
@@ -70,23 +58,21 @@ static void test_options_stand_anywhere(void **state) {
         assert_string_equal(options.misplaced[OPTION_GROUP_RESTART], "quiet");
 }
 
-static void test_case_of_the_policy(void **state) {
+TEST(test_case_of_the_policy) {
         Options options;
 
-        assert_int_equal(parse(WORDS("pull", "--pull-policy=always", "a"), &options, NULL), 0);
+        assert_ok(parse(WORDS("pull", "--pull-policy=always", "a"), &options, NULL));
         assert_true(options.always_pull);
-        assert_int_equal(parse(WORDS("pull", "--pull-policy=ifnotpresent", "a"), &options, NULL),
-                         0);
+        assert_ok(parse(WORDS("pull", "--pull-policy=ifnotpresent", "a"), &options, NULL));
         assert_false(options.always_pull);
 }
 
-static void test_options_of_restart(void **state) {
+TEST(test_options_of_restart) {
         Options options;
 
-        assert_int_equal(parse(WORDS("restart", "web/app", "-n", "team", "--wait", "--grace", "5s",
-                                     "--reason", "new secret", "--timeout=1m"),
-                               &options, NULL),
-                         0);
+        assert_ok(parse(WORDS("restart", "web/app", "-n", "team", "--wait", "--grace", "5s",
+                              "--reason", "new secret", "--timeout=1m"),
+                        &options, NULL));
         assert_string_equal(options.namespace, "team");
         assert_true(options.wait && options.has_grace);
         assert_int_equal(options.grace_sec, 5);
@@ -95,72 +81,58 @@ static void test_options_of_restart(void **state) {
         assert_null(options.misplaced[OPTION_GROUP_RESTART]);
         assert_string_equal(options.misplaced[OPTION_GROUP_VERIFY], "timeout");
 
-        assert_int_equal(parse(WORDS("restart", "web", "--grace=0"), &options, NULL), 0);
+        assert_ok(parse(WORDS("restart", "web", "--grace=0"), &options, NULL));
         assert_true(options.has_grace);
         assert_int_equal(options.grace_sec, 0);
 
-        assert_int_equal(parse(WORDS("verify", "--namespace=team"), &options, NULL), 0);
+        assert_ok(parse(WORDS("verify", "--namespace=team"), &options, NULL));
         assert_null(options.misplaced[OPTION_GROUP_VERIFY]);
         assert_string_equal(options.misplaced[OPTION_GROUP_PULL], "namespace");
 }
 
-static void test_options_are_arguments_after_two_dashes(void **state) {
+TEST(test_options_are_arguments_after_two_dashes) {
         Options options;
 
-        assert_int_equal(parse(WORDS("pull", "--", "--quiet"), &options, NULL), 0);
+        assert_ok(parse(WORDS("pull", "--", "--quiet"), &options, NULL));
         assert_int_equal(options.n_arguments, 1);
         assert_string_equal(options.arguments[0], "--quiet");
         assert_false(options.quiet);
 }
 
-static void test_wrong_usage_is_refused_in_words(void **state) {
-        static const struct {
-                const char *words[4];
-                const char *part; /* of the message */
-        } rows[] = {
-                { { "restart", "--grace=99h" }, "--grace: \"99h\" is longer than 24h" },
-                { { "pull", "--deadline=5s" }, "\"--deadline=5s\" (did you mean --timeout?)" },
-                { { "pull", "--deadline", "5s" }, "\"--deadline\" (did you mean --timeout?)" },
-                { { "pull", "--attempt-timeout=soon" }, "--attempt-timeout: \"soon\" is not" },
-                { { "pull", "--timeout=0" }, "--timeout: a duration has to be" },
-                { { "status", "--socket=" }, "--socket: the path is empty" },
-                { { "--bogus" }, "\"--bogus\"" },
-                { { "status", "-x" }, "\"-x\"" },
-                { { "restart", "--grace=-1", "x" }, "\"-1\"" },
-                { { "restart", "--grace=25h", "x" }, "\"25h\"" },
-                { { "-o" }, "-o needs an argument" },
-                { { "-o", "xml" }, "\"xml\"" },
-                { { "--timeout", "soon" }, "\"soon\"" },
-                { { "--timeout", "999999h" }, "\"999999h\"" },
-                { { "--attempt-timeout", "0" }, "zero" },
-                { { "--attempts", "-1" }, "--attempts: \"-1\" is no number" },
-                { { "--attempts", "3x" }, "--attempts: \"3x\" is no number" },
-                { { "--attempts", "" }, "--attempts: \"\" is no number" },
-                { { "--attempts", "2147483648" }, "--attempts: \"2147483648\" is no number" },
-                { { "--pull-policy", "Never" }, "\"Never\"" },
-                { { "--help=yes" }, "takes no argument" },
-        };
+static const struct WrongUsageIsRefusedInWordsRow {
+        const char *words[4];
+        const char *part; /* part of the message */
+} wrong_usage_is_refused_in_words_rows[] = {
+        { { "restart", "--grace=99h" }, "--grace: \"99h\" is longer than 24h" },
+        { { "pull", "--deadline=5s" }, "\"--deadline=5s\" (did you mean --timeout?)" },
+        { { "pull", "--deadline", "5s" }, "\"--deadline\" (did you mean --timeout?)" },
+        { { "pull", "--attempt-timeout=soon" }, "--attempt-timeout: \"soon\" is not" },
+        { { "pull", "--timeout=0" }, "--timeout: a duration has to be" },
+        { { "status", "--socket=" }, "--socket: the path is empty" },
+        { { "--bogus" }, "\"--bogus\"" },
+        { { "status", "-x" }, "\"-x\"" },
+        { { "restart", "--grace=-1", "x" }, "\"-1\"" },
+        { { "restart", "--grace=25h", "x" }, "\"25h\"" },
+        { { "-o" }, "-o needs an argument" },
+        { { "-o", "xml" }, "\"xml\"" },
+        { { "--timeout", "soon" }, "\"soon\"" },
+        { { "--timeout", "999999h" }, "\"999999h\"" },
+        { { "--attempt-timeout", "0" }, "zero" },
+        { { "--attempts", "-1" }, "--attempts: \"-1\" is no number" },
+        { { "--attempts", "3x" }, "--attempts: \"3x\" is no number" },
+        { { "--attempts", "" }, "--attempts: \"\" is no number" },
+        { { "--attempts", "2147483648" }, "--attempts: \"2147483648\" is no number" },
+        { { "--pull-policy", "Never" }, "\"Never\"" },
+        { { "--help=yes" }, "takes no argument" },
+};
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(error_done) Error error = ERROR_INIT;
-                Options options;
+TEST_ROWS(test_wrong_usage_is_refused_in_words, wrong_usage_is_refused_in_words_rows, part,
+          const struct WrongUsageIsRefusedInWordsRow *row) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        Options options;
 
-                assert_true(parse(rows[i].words, &options, &error) < 0);
-                assert_int_equal(error.kind, ERROR_INVALID);
-                if (!strstr(error_message(&error), rows[i].part))
-                        fail_msg("'%s' does not say %s", error_message(&error), rows[i].part);
-        }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_defaults),
-                cmocka_unit_test(test_options_stand_anywhere),
-                cmocka_unit_test(test_case_of_the_policy),
-                cmocka_unit_test(test_options_of_restart),
-                cmocka_unit_test(test_options_are_arguments_after_two_dashes),
-                cmocka_unit_test(test_wrong_usage_is_refused_in_words),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        assert_true(parse(row->words, &options, &error) < 0);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        if (!strstr(error_message(&error), row->part))
+                fail_msg("'%s' does not say %s", error_message(&error), row->part);
 }

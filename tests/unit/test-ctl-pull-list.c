@@ -1,21 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/ctl/progress-view.h"
 #include "agent/ctl/pull-list.h"
-#include "agent/ctl/view.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/view/output.h"
+#include "tests/unit/unit.h"
 
-#define SEC ((uint64_t) 1000000)
 #define ID "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 #define NOW_SEC 1700000000 /* the time of each event */
@@ -49,21 +39,18 @@ static int free_list(void **state) {
 static PullItem *apply(PullList *list, const Inplaced__V1__PreloadEvent *event, uint64_t now) {
         PullItem *item;
 
-        assert_int_equal(pull_list_apply(list, event, now, NOW_SEC, &item), 0);
+        assert_ok(pull_list_apply(list, event, now, NOW_SEC, &item));
         return item;
 }
 
-static void test_what_was_named_twice_is_one(void **state) {
-        PullList *list = *state;
-
+TEST_WITH(test_what_was_named_twice_is_one, make_list, free_list, PullList *list) {
         assert_int_equal(list->n_items, 3);
         assert_string_equal(list->items[2].label, "c\\x1b:1");
         assert_false(pull_list_is_finished(list));
 }
 
-static void test_an_event_is_taken_in(void **state) {
+TEST_WITH(test_an_event_is_taken_in, make_list, free_list, PullList *list) {
         Inplaced__V1__PreloadEvent event = event_about("b:1", PULLING);
-        PullList *list = *state;
         PullItem *item;
 
         event.step = INPLACED__V1__STEP__STEP_DOWNLOADING;
@@ -78,23 +65,22 @@ static void test_an_event_is_taken_in(void **state) {
         assert_string_equal(list->request_id, "7f3a");
 }
 
-static void test_an_unknown_image_is_ignored(void **state) {
+TEST_WITH(test_an_unknown_image_is_ignored, make_list, free_list, PullList *list) {
         Inplaced__V1__PreloadEvent event = event_about("z:1", SUCCEEDED);
 
-        assert_null(apply(*state, &event, 11 * SEC));
+        assert_null(apply(list, &event, 11 * SEC));
 }
 
-static void test_a_verdict_is_final(void **state) {
+TEST_WITH(test_a_verdict_is_final, make_list, free_list, PullList *list) {
         Inplaced__V1__PreloadEvent failed = event_about("a:1", FAILED);
         Inplaced__V1__PreloadEvent succeeded = event_about("a:1", SUCCEEDED);
-        PullList *list = *state;
 
         failed.reason = "NotFound";
         assert_non_null(apply(list, &failed, 11 * SEC));
         assert_null(apply(list, &succeeded, 12 * SEC));
         assert_string_equal(list->items[0].reason, "NotFound");
 
-        assert_int_equal(pull_list_fail_rest(list, "Canceled", "", 13 * SEC), 0);
+        assert_ok(pull_list_fail_rest(list, "Canceled", "", 13 * SEC));
         assert_string_equal(list->items[0].reason, "NotFound");
         assert_int_equal(list->items[0].ended_usec, 11 * SEC);
         assert_string_equal(list->items[1].reason, "Canceled");
@@ -112,9 +98,7 @@ static void apply_step(PullList *list, const char *image, Inplaced__V1__Step ste
         assert_non_null(apply(list, &event, now));
 }
 
-static void test_first_turns(void **state) {
-        PullList *list = *state;
-
+TEST_WITH(test_first_turns, make_list, free_list, PullList *list) {
         for (size_t i = 0; i < list->n_items; i++)
                 apply_step(list, list->items[i].image, INPLACED__V1__STEP__STEP_QUEUED, "", "",
                            20 * SEC);
@@ -124,9 +108,7 @@ static void test_first_turns(void **state) {
         assert_int_equal(pull_list_count_unbegun(list), list->n_items - 1);
 }
 
-static void test_timeout(void **state) {
-        PullList *list = *state;
-
+TEST_WITH(test_timeout, make_list, free_list, PullList *list) {
         list->timeout_sec = 65;
         apply_step(list, "a:1", INPLACED__V1__STEP__STEP_BACKING_OFF, "NotFound",
                    "NotFound: no such image", 20 * SEC);
@@ -134,7 +116,7 @@ static void test_timeout(void **state) {
                    "no runtime is ready", 20 * SEC);
         assert_int_equal(pull_list_count_step(list, INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME),
                          1);
-        assert_int_equal(pull_list_end_at_timeout(list, 75 * SEC), 0);
+        assert_ok(pull_list_end_at_timeout(list, 75 * SEC));
 
         assert_true(pull_list_is_finished(list));
         assert_string_equal(list->items[0].reason, "DeadlineExceeded");
@@ -152,9 +134,8 @@ static void test_timeout(void **state) {
 }
 
 /* The agent's message is about its own clock. One attempt that was too long is not the end. */
-static void test_timeout_of_the_agent(void **state) {
+TEST_WITH(test_timeout_of_the_agent, make_list, free_list, PullList *list) {
         Inplaced__V1__PreloadEvent event = event_about("a:1", FAILED);
-        PullList *list = *state;
 
         event.reason = (char *) "DeadlineExceeded";
         event.message = (char *) "DeadlineExceeded: pulling exceeds the activeDeadlineSeconds (5)";
@@ -173,13 +154,11 @@ static void test_timeout_of_the_agent(void **state) {
 }
 
 /* An interruption keeps the reasons that were known. */
-static void test_interrupt(void **state) {
-        PullList *list = *state;
-
+TEST_WITH(test_interrupt, make_list, free_list, PullList *list) {
         apply_step(list, "a:1", INPLACED__V1__STEP__STEP_BACKING_OFF, "NotFound",
                    "NotFound: no such image (attempt 3)", 20 * SEC);
         apply_step(list, "b:1", INPLACED__V1__STEP__STEP_DOWNLOADING, "", "", 20 * SEC);
-        assert_int_equal(pull_list_cancel(list, 21 * SEC), 0);
+        assert_ok(pull_list_cancel(list, 21 * SEC));
         assert_true(pull_list_is_finished(list));
         assert_string_equal(list->items[0].reason, "Canceled");
         assert_string_equal(list->items[0].cause, "NotFound");
@@ -192,45 +171,34 @@ static void test_interrupt(void **state) {
 }
 
 /* The line of a failed attempt says when the next one begins, and how to limit that. */
-static void test_retry(void **state) {
+TEST_WITH(test_retry, make_list, free_list, PullList *list) {
+        /* clang-format off */
         static const struct {
                 int64_t wait_sec;
                 const char *message;
                 Options options;
                 const char *text;
         } rows[] = {
-                { 5,
-                  "TLS: x (attempt 1)",
-                  { .n_attempts = 0 },
+                { 5, "TLS: x (attempt 1)", { .n_attempts = 0 },
                   "trying again in 5s, until it is there (--attempts, --timeout)" },
-                { 65,
-                  "NotFound: no (attempt 1 of 5)",
-                  { .n_attempts = 0 },
+                { 65, "NotFound: no (attempt 1 of 5)", { .n_attempts = 0 },
                   "trying again in 1m05s (--attempts, --timeout)" },
                 /* shared with a pull that has no limit */
-                { 65,
-                  "NotFound: no (attempt 1)",
-                  { .n_attempts = 0 },
+                { 65, "NotFound: no (attempt 1)", { .n_attempts = 0 },
                   "trying again in 1m05s (--attempts, --timeout)" },
-                { 65,
-                  "NotFound: no (attempt 1)",
-                  { .has_attempts = true },
+                { 65, "NotFound: no (attempt 1)", { .has_attempts = true },
                   "trying again in 1m05s, until it is there (--attempts, --timeout)" },
-                { 5,
-                  "TLS: x (attempt 1)",
-                  { .has_attempts = true },
+                { 5, "TLS: x (attempt 1)", { .has_attempts = true },
                   "trying again in 5s, until it is there (--attempts, --timeout)" },
-                { 5,
-                  "TLS: x (attempt 1 of 3)",
-                  { .has_attempts = true, .n_attempts = 3 },
+                { 5, "TLS: x (attempt 1 of 3)", { .has_attempts = true, .n_attempts = 3 },
                   "trying again in 5s" },
                 { 5, "TLS: x (attempt 1)", { .timeout_sec = 60 }, "trying again in 5s" },
                 { 0, "TLS: x (attempt 1)", { .timeout_sec = 60 }, "trying again" },
                 { -9, "TLS: x (attempt 1)", { .timeout_sec = 60 }, "trying again" },
         };
-        PullList *list = *state;
+        /* clang-format on */
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 Inplaced__V1__PreloadEvent event = event_about("a:1", PULLING);
                 cleanup(free_p) char *text = NULL;
 
@@ -245,10 +213,9 @@ static void test_retry(void **state) {
 
 /* On a terminal as in the status: in few words, with the time that is left. A download that stands still
  * says so. */
-static void test_notes(void **state) {
+TEST_WITH(test_notes, make_list, free_list, PullList *list) {
         Inplaced__V1__PreloadEvent event = event_about("a:1", PULLING);
         cleanup(free_p) char *note = NULL, *still = NULL, *moving = NULL, *disk = NULL;
-        PullList *list = *state;
         Bar bar;
 
         event.step = INPLACED__V1__STEP__STEP_BACKING_OFF;
@@ -256,7 +223,7 @@ static void test_notes(void **state) {
                                  "check the name and the tag (attempt 2 of 5)";
         event.next_attempt_time = NOW_SEC + 3;
         apply(list, &event, 20 * SEC);
-        assert_int_equal(pull_report_bar(&list->items[0], false, 0, 21 * SEC, &bar, &note), 0);
+        assert_ok(pull_report_bar(&list->items[0], false, 0, 21 * SEC, &bar, &note));
         assert_string_equal(
                 bar.note,
                 "next attempt in 2s; NotFound (attempt 2 of 5): check the name and the tag");
@@ -264,7 +231,7 @@ static void test_notes(void **state) {
         event.step = INPLACED__V1__STEP__STEP_WAITING_FOR_DISK;
         event.message = (char *) "DiskPressure: 3 MB are free";
         apply(list, &event, 22 * SEC);
-        assert_int_equal(pull_report_bar(&list->items[0], false, 0, 22 * SEC, &bar, &disk), 0);
+        assert_ok(pull_report_bar(&list->items[0], false, 0, 22 * SEC, &bar, &disk));
         assert_string_equal(bar.note, "DiskPressure: 3 MB are free");
 
         event.step = INPLACED__V1__STEP__STEP_DOWNLOADING;
@@ -272,40 +239,39 @@ static void test_notes(void **state) {
         event.bytes_total = 9;
         apply(list, &event, 30 * SEC);
         apply(list, &event, 33 * SEC);
-        assert_int_equal(pull_report_bar(&list->items[0], false, 0, 34 * SEC, &bar, &moving), 0);
+        assert_ok(pull_report_bar(&list->items[0], false, 0, 34 * SEC, &bar, &moving));
         assert_int_equal(bar.idle_sec, 0);
-        assert_int_equal(pull_report_bar(&list->items[0], false, 0, 40 * SEC, &bar, &still), 0);
+        assert_ok(pull_report_bar(&list->items[0], false, 0, 40 * SEC, &bar, &still));
         assert_int_equal(bar.idle_sec, 10);
 }
 
-static void test_time_out_of_waits(void **state) {
-        PullList *list = *state;
+TEST_WITH(test_time_out_of_waits, make_list, free_list, PullList *list) {
         uint64_t next;
 
         /* Neither the agent nor the runtime has answered; one image goes on. */
         apply_step(list, "a:1", INPLACED__V1__STEP__STEP_RESOLVING, "", "", 11 * SEC);
         apply_step(list, "b:1", INPLACED__V1__STEP__STEP_INSPECTING, "", "", 12 * SEC);
-        assert_int_equal(pull_list_end_waits(list, 5, 14 * SEC, &next), 0);
+        assert_ok(pull_list_end_waits(list, 5, 14 * SEC, &next));
         assert_int_equal(next, 15 * SEC);
         assert_int_equal(pull_list_count(list, FAILED), 0);
 
-        assert_int_equal(pull_list_end_waits(list, 5, 15 * SEC, &next), 0);
+        assert_ok(pull_list_end_waits(list, 5, 15 * SEC, &next));
         assert_int_equal(list->items[1].phase, FAILED); /* since the beginning */
         assert_int_equal(list->items[2].phase, FAILED);
         assert_string_equal(list->items[1].message,
-                            "not pulled within the 5s of --attempt-timeout; still waiting for an "
-                            "answer of the container runtime");
+                            "not pulled within the 5s of --attempt-timeout; still waiting for the "
+                            "container runtime to answer");
         assert_int_equal(list->items[0].phase, PULLING);
         assert_int_equal(next, 20 * SEC);
 
         pull_list_wait(list, 30 * SEC);
-        assert_int_equal(pull_list_end_waits(list, 5, 34 * SEC, &next), 0);
+        assert_ok(pull_list_end_waits(list, 5, 34 * SEC, &next));
         assert_int_equal(list->items[0].phase, PULLING);
-        assert_int_equal(pull_list_end_waits(list, 5, 35 * SEC, &next), 0);
+        assert_ok(pull_list_end_waits(list, 5, 35 * SEC, &next));
         assert_true(pull_list_is_finished(list));
 }
 
-static void test_exit_status(void **state) {
+TEST_WITH(test_exit_status, make_list, free_list, PullList *list) {
         static const struct {
                 Inplaced__V1__Phase phases[3];
                 ExitStatus status;
@@ -317,9 +283,8 @@ static void test_exit_status(void **state) {
                 { { PULLING, SUCCEEDED, PULLING }, EXIT_STATUS_DONE },
                 { { PULLING, FAILED, PULLING }, EXIT_STATUS_PARTLY },
         };
-        PullList *list = *state;
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 for (size_t j = 0; j < 3; j++)
                         list->items[j].phase = rows[i].phases[j];
                 assert_int_equal(pull_list_exit_status(list), rows[i].status);
@@ -343,10 +308,9 @@ static void assert_line(const PullItem *item, PullReportStyle style, const char 
         assert_string_equal(line, expected);
 }
 
-static void test_lines(void **state) {
+TEST_WITH(test_lines, make_list, free_list, PullList *list) {
         const PullReportStyle plain = { .has_full_id = true }, aligned = { .name_width = 6 };
         Inplaced__V1__PreloadEvent event = event_about("a:1", SUCCEEDED);
-        PullList *list = *state;
 
         assert_line(&list->items[1], aligned, "b:1     requested");
 
@@ -370,10 +334,9 @@ static void test_lines(void **state) {
 }
 
 /* The agent's messages begin with the reason: it is not said twice. */
-static void test_the_reason_is_said_once(void **state) {
+TEST_WITH(test_the_reason_is_said_once, make_list, free_list, PullList *list) {
         const PullReportStyle plain = { .has_full_id = true };
         Inplaced__V1__PreloadEvent event = event_about("b:1", FAILED);
-        PullList *list = *state;
 
         event.reason = "NotFound";
         event.message = "NotFound: no such tag";
@@ -381,12 +344,11 @@ static void test_the_reason_is_said_once(void **state) {
         assert_line(&list->items[1], plain, "b:1  failed  NotFound: no such tag");
 }
 
-/* Zero is a number; what the runtime does not say is none. */
-static void test_what_was_fetched(void **state) {
+/* Zero is a number; a number that the runtime does not report is none. */
+TEST_WITH(test_what_was_fetched, make_list, free_list, PullList *list) {
         Inplaced__V1__PreloadEvent event = event_about("a:1", SUCCEEDED);
-        cleanup(json_put_p) json_object *tree = NULL;
+        cleanup(json_object_put_p) json_object *tree = NULL;
         cleanup(free_p) char *text = NULL;
-        PullList *list = *state;
 
         set_fetched(&event, 0);
         apply(list, &event, 12 * SEC);
@@ -399,39 +361,38 @@ static void test_what_was_fetched(void **state) {
 
         tree = pull_report_json(list);
         text = output_json(tree);
-        assert_non_null(strstr(text, "\"bytes\": 0,"));
+        assert_contains(text, "\"bytes\": 0,");
         assert_null(strstr(strstr(text, "\"bytes\"") + 1, "\"bytes\""));
 }
 
-static void test_document(void **state) {
+TEST_WITH(test_document, make_list, free_list, PullList *list) {
         Inplaced__V1__PreloadEvent event = event_about("a:1", SUCCEEDED);
-        cleanup(json_put_p) json_object *tree = NULL;
+        cleanup(json_object_put_p) json_object *tree = NULL;
         cleanup(free_p) char *text = NULL;
-        PullList *list = *state;
 
         event.image_id = "sha256:01";
         set_fetched(&event, 7);
         apply(list, &event, 10 * SEC + 100000);
-        assert_int_equal(pull_list_fail_rest(list, "Canceled", "\xFF", 12 * SEC), 0);
+        assert_ok(pull_list_fail_rest(list, "Canceled", "\xFF", 12 * SEC));
 
         tree = pull_report_json(list);
         text = output_json(tree);
-        assert_non_null(strstr(text, "\"requestID\": \"7f3a\""));
-        assert_non_null(strstr(text, "\"image\": \"a:1\",\n"
-                                     "      \"phase\": \"Succeeded\",\n"
-                                     "      \"imageID\": \"sha256:01\",\n"
-                                     "      \"reason\": \"\",\n"
-                                     "      \"message\": \"\",\n"
-                                     "      \"bytes\": 7,\n"
-                                     "      \"seconds\": 0.100,\n"
-                                     "      \"wasPresent\": false\n"));
-        assert_non_null(strstr(text, "\"image\": \"c\\u001b:1\",\n"
-                                     "      \"phase\": \"Failed\",\n"
-                                     "      \"imageID\": \"\",\n"
-                                     "      \"reason\": \"Canceled\",\n"));
+        assert_contains(text, "\"requestID\": \"7f3a\"");
+        assert_contains(text, "\"image\": \"a:1\",\n"
+                              "      \"phase\": \"Succeeded\",\n"
+                              "      \"imageID\": \"sha256:01\",\n"
+                              "      \"reason\": \"\",\n"
+                              "      \"message\": \"\",\n"
+                              "      \"bytes\": 7,\n"
+                              "      \"seconds\": 0.100,\n"
+                              "      \"wasPresent\": false\n");
+        assert_contains(text, "\"image\": \"c\\u001b:1\",\n"
+                              "      \"phase\": \"Failed\",\n"
+                              "      \"imageID\": \"\",\n"
+                              "      \"reason\": \"Canceled\",\n");
 }
 
-static void test_bars(void **state) {
+TEST_WITH(test_bars, make_list, free_list, PullList *list) {
         static const struct {
                 Inplaced__V1__Step step;
                 uint64_t total;
@@ -446,42 +407,41 @@ static void test_bars(void **state) {
                 { INPLACED__V1__STEP__STEP_DOWNLOADING, 9, BAR_BYTES, "downloading" },
                 { INPLACED__V1__STEP__STEP_UNPACKING, 9, BAR_UNPACKING, "unpacking" },
                 { INPLACED__V1__STEP__STEP_BACKING_OFF, 9, BAR_NONE, "retrying" },
-                { (Inplaced__V1__Step) 4711, 9, BAR_NONE, "asking" }, /* of a newer agent */
+                { (Inplaced__V1__Step) 4711, 9, BAR_NONE, "asking" }, /* a step of a newer agent */
         };
-        PullList *list = *state;
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 cleanup(free_p) char *note = NULL;
                 Bar bar;
 
                 list->items[0].step = rows[i].step;
                 list->items[0].bytes_total = rows[i].total;
-                assert_int_equal(pull_report_bar(&list->items[0], false, 0, SEC, &bar, &note), 0);
+                assert_ok(pull_report_bar(&list->items[0], false, 0, SEC, &bar, &note));
                 assert_int_equal(bar.kind, rows[i].kind);
                 assert_string_equal(bar.step, rows[i].word);
         }
 }
 
-static void test_rate_is_smooth(void **state) {
+TEST(test_rate_is_smooth) {
         Rate rate = RATE_INIT;
         uint64_t now = SEC, bytes = 0;
 
-        assert_int_equal(rate_get(&rate), 0);
+        assert_ok(rate_get(&rate));
         for (int i = 0; i < 100; i++, now += SEC / 10, bytes += 1000000)
                 rate_update(&rate, now, bytes);
         assert_in_range(rate_get(&rate), 9900000, 10100000);
 
-        /* One second without a byte does not make it forget, a minute does. */
+        /* The rate outlasts a second without a byte, but not a minute. */
         bytes -= 1000000;
         for (int i = 0; i < 10; i++, now += SEC / 10)
                 rate_update(&rate, now, bytes);
         assert_in_range(rate_get(&rate), 4000000, 9000000);
         for (int i = 0; i < 600; i++, now += SEC / 10)
                 rate_update(&rate, now, bytes);
-        assert_int_equal(rate_get(&rate), 0);
+        assert_ok(rate_get(&rate));
 }
 
-static void test_rate_begins_anew(void **state) {
+TEST(test_rate_begins_anew) {
         Rate rate = RATE_INIT;
 
         rate_update(&rate, SEC, 0);
@@ -489,35 +449,7 @@ static void test_rate_begins_anew(void **state) {
         assert_int_equal(rate_get(&rate), 5000000);
 
         rate_update(&rate, 3 * SEC, 100); /* the next attempt */
-        assert_int_equal(rate_get(&rate), 0);
+        assert_ok(rate_get(&rate));
         rate_update(&rate, 4 * SEC, 1000100);
         assert_int_equal(rate_get(&rate), 1000000);
-}
-
-#define LIST_TEST(function) cmocka_unit_test_setup_teardown(function, make_list, free_list)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                LIST_TEST(test_what_was_named_twice_is_one),
-                LIST_TEST(test_an_event_is_taken_in),
-                LIST_TEST(test_an_unknown_image_is_ignored),
-                LIST_TEST(test_a_verdict_is_final),
-                LIST_TEST(test_first_turns),
-                LIST_TEST(test_timeout),
-                LIST_TEST(test_timeout_of_the_agent),
-                LIST_TEST(test_interrupt),
-                LIST_TEST(test_retry),
-                LIST_TEST(test_notes),
-                LIST_TEST(test_time_out_of_waits),
-                LIST_TEST(test_exit_status),
-                LIST_TEST(test_lines),
-                LIST_TEST(test_the_reason_is_said_once),
-                LIST_TEST(test_what_was_fetched),
-                LIST_TEST(test_document),
-                LIST_TEST(test_bars),
-                cmocka_unit_test(test_rate_is_smooth),
-                cmocka_unit_test(test_rate_begins_anew),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

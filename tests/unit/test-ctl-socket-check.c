@@ -2,21 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/ctl/connect.h"
 #include "agent/ctl/doctor.h"
 
@@ -26,17 +18,19 @@
 
 /* A directory with a file, a socket that is served, and one whose owner has died. */
 static int set_up(void **state) {
-        static char directory[] = "/tmp/test-ctl-socket-check-XXXXXX";
+        char *directory = strdup("/tmp/test-ctl-socket-check-XXXXXX");
 
         *state = directory;
         return mkdtemp(directory) && chdir(directory) == 0 ? 0 : -1;
 }
 
 static int tear_down(void **state) {
+        cleanup(free_p) char *directory = *state;
+
         (void) unlink(FILE_NAME);
         (void) unlink(SERVED_NAME);
         (void) unlink(STALE_NAME);
-        return rmdir(*state);
+        return rmdir(directory);
 }
 
 static int make_socket(const char *name) {
@@ -44,12 +38,12 @@ static int make_socket(const char *name) {
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
         strcpy(address.sun_path, name);
-        assert_int_equal(bind(fd, (struct sockaddr *) &address, sizeof(address)), 0);
-        assert_int_equal(listen(fd, 1), 0);
+        assert_ok(bind(fd, (struct sockaddr *) &address, sizeof(address)));
+        assert_ok(listen(fd, 1));
         return fd;
 }
 
-static void test_each_reason_is_found(void **state) {
+TEST_SET_UP(test_each_reason_is_found) {
         cleanup(close_p) int served = make_socket(SERVED_NAME);
         char long_path[200];
 
@@ -58,34 +52,32 @@ static void test_each_reason_is_found(void **state) {
         memset(long_path, 'x', sizeof(long_path) - 1);
         long_path[sizeof(long_path) - 1] = '\0';
 
-        assert_int_equal(socket_check(SERVED_NAME), 0);
+        assert_ok(socket_check(SERVED_NAME));
         assert_int_equal(socket_check(STALE_NAME), -ECONNREFUSED);
         assert_int_equal(socket_check(FILE_NAME), -ENOTSOCK);
         assert_int_equal(socket_check("none.sock"), -ENOENT);
         assert_int_equal(socket_check(long_path), -ENAMETOOLONG);
 }
 
-static void test_advice_says_what_to_do(void **state) {
-        static const struct {
-                int result;
-                const char *advice;
-        } rows[] = {
-                { -ENOENT, "no such file; is it running? try: systemctl status inplaced" },
-                { -ECONNREFUSED,
-                  "nothing listens there; is it running? try: systemctl status inplaced" },
-                { -ENOTSOCK, "not a socket; check --socket" },
-                { -EACCES, "permission denied; run it as root" },
-                { -EIO, "Input/output error; try: journalctl -u inplaced" },
-        };
+static const struct AdviceSaysWhatToDoRow {
+        int result;
+        const char *advice;
+} advice_says_what_to_do_rows[] = {
+        { -ENOENT, "no such file; is it running? try: systemctl status inplaced" },
+        { -ECONNREFUSED, "nothing listens there; is it running? try: systemctl status inplaced" },
+        { -ENOTSOCK, "not a socket; check --socket" },
+        { -EACCES, "permission denied; run it as root" },
+        { -EIO, "Input/output error; try: journalctl -u inplaced" },
+};
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(free_p) char *advice = socket_check_advise("/proc", rows[i].result);
+TEST_ROWS_F(test_advice_says_what_to_do, advice_says_what_to_do_rows, advice,
+            const struct AdviceSaysWhatToDoRow *row, void *unused) {
+        cleanup(free_p) char *advice = socket_check_advise("/proc", row->result);
 
-                assert_string_equal(advice, rows[i].advice);
-        }
+        assert_string_equal(advice, row->advice);
 }
 
-static void test_the_group_is_named(void **state) {
+TEST_SET_UP(test_the_group_is_named) {
         cleanup(free_p) char *advice = NULL;
 
         close(open(FILE_NAME, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
@@ -97,7 +89,7 @@ static void test_the_group_is_named(void **state) {
                             "permission denied; run it as root or join the group \"daemon\"");
 }
 
-static void test_diagnosis_without_the_agent(void **state) {
+TEST_SET_UP(test_diagnosis_without_the_agent) {
         const char *const sockets[] = { "none.sock", SERVED_NAME, NULL };
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(close_p) int served = -1;
@@ -116,15 +108,4 @@ static void test_diagnosis_without_the_agent(void **state) {
         assert_int_equal(diagnosis.response.n_problems, 1);
         assert_string_equal(diagnosis.response.facts[0]->value, "no such file");
         assert_string_equal(diagnosis.response.facts[1]->value, "it accepts connections");
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_each_reason_is_found),
-                cmocka_unit_test(test_advice_says_what_to_do),
-                cmocka_unit_test(test_the_group_is_named),
-                cmocka_unit_test(test_diagnosis_without_the_agent),
-        };
-
-        return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,17 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/ctl/status-merge.h"
-#include "agent/ctl/view.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/view/output.h"
+#include "tests/unit/unit.h"
 
 #define SPEC(images) "'spec':{'images':{" images "}}"
 #define STATUS(counts, images) "'status':{" counts ",'imageStatuses':{" images "}}"
@@ -71,24 +63,14 @@ static json_object *parse(const char *text) {
         return tree;
 }
 
-static void test_merge(void **state) {
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(json_put_p) json_object *before = parse(rows[i].before);
-                cleanup(json_put_p) json_object *changes = parse(rows[i].changes);
-                cleanup(json_put_p) json_object *after = parse(rows[i].after);
+TEST_ROWS(test_merge, rows, name, const struct Row *row) {
+        cleanup(json_object_put_p) json_object *before = parse(row->before);
+        cleanup(json_object_put_p) json_object *changes = parse(row->changes);
+        cleanup(json_object_put_p) json_object *after = parse(row->after);
 
-                if (rows[i].removed)
-                        status_remove(before, rows[i].removed);
-                assert_int_equal(status_merge(before, changes), 0);
-                if (!json_object_equal(before, after))
-                        fail_msg("%s: %s", rows[i].name, json_object_to_json_string(before));
-        }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_merge),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        if (row->removed)
+                status_remove(before, row->removed);
+        assert_int_equal(status_merge(before, changes), 0);
+        if (!json_object_equal(before, after))
+                fail_msg("%s: %s", row->name, json_object_to_json_string(before));
 }

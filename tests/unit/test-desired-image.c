@@ -4,17 +4,8 @@
  * Desired images
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/desired-image.h"
+#include "tests/unit/unit.h"
 
 static const OwnerRef owner = {
         .api_version = (char *) "apps.kruise.io/v1beta1",
@@ -29,23 +20,23 @@ static const OwnerRef owner = {
 static DesiredImage make_desired(void) {
         DesiredImage desired;
 
-        assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
+        assert_ok(desired_image_init(&desired, "nginx", "1.25"));
         desired.version = 3;
         desired.created_at = 1700000000;
-        assert_int_equal(desired_image_add_secret(&desired, "default", "regcred"), 0);
-        assert_int_equal(desired_image_add_secret(&desired, NULL, "file"), 0);
-        assert_int_equal(desired_image_add_label(&desired, "app", "web"), 0);
-        assert_int_equal(desired_image_add_label(&desired, "tier", "front"), 0);
-        assert_int_equal(desired_image_add_annotation(&desired, "note", ""), 0);
-        assert_int_equal(desired_image_add_owner(&desired, &owner), 0);
+        assert_ok(desired_image_add_secret(&desired, "default", "regcred"));
+        assert_ok(desired_image_add_secret(&desired, NULL, "file"));
+        assert_ok(desired_image_add_label(&desired, "app", "web"));
+        assert_ok(desired_image_add_label(&desired, "tier", "front"));
+        assert_ok(desired_image_add_annotation(&desired, "note", ""));
+        assert_ok(desired_image_add_owner(&desired, &owner));
         return desired;
 }
 
-static void test_defaults(void **state) {
+TEST(test_defaults) {
         cleanup(desired_image_done) DesiredImage desired;
         char name[] = "nginx", tag[] = "1.25";
 
-        assert_int_equal(desired_image_init(&desired, name, tag), 0);
+        assert_ok(desired_image_init(&desired, name, tag));
         name[0] = tag[0] = 'X';
         assert_string_equal(desired.name, "nginx");
         assert_string_equal(desired.tag, "1.25");
@@ -61,11 +52,11 @@ static void test_defaults(void **state) {
                          0);
 }
 
-static void test_copy_is_equal_and_apart(void **state) {
+TEST(test_copy_is_equal_and_apart) {
         cleanup(desired_image_done) DesiredImage desired = make_desired();
         cleanup(desired_image_done) DesiredImage copy;
 
-        assert_int_equal(desired_image_copy(&desired, &copy), 0);
+        assert_ok(desired_image_copy(&desired, &copy));
         assert_true(desired_image_equal(&desired, &copy));
         assert_ptr_not_equal(desired.name, copy.name);
         assert_ptr_not_equal(desired.owners[0].uid, copy.owners[0].uid);
@@ -96,17 +87,17 @@ static void change(DesiredImage *desired, unsigned n) {
         case 9: replace(&desired->secrets[0].namespace, "other"); break;
         case 10: replace(&desired->secrets[1].namespace, ""); break;
         case 11: replace(&desired->secrets[0].name, "other"); break;
-        case 12: assert_int_equal(desired_image_add_secret(desired, NULL, "more"), 0); break;
-        case 13: assert_int_equal(desired_image_add_label(desired, "app", "db"), 0); break;
-        case 14: assert_int_equal(desired_image_add_label(desired, "new", "db"), 0); break;
-        case 15: assert_int_equal(desired_image_add_annotation(desired, "note", "x"), 0); break;
+        case 12: assert_ok(desired_image_add_secret(desired, NULL, "more")); break;
+        case 13: assert_ok(desired_image_add_label(desired, "app", "db")); break;
+        case 14: assert_ok(desired_image_add_label(desired, "new", "db")); break;
+        case 15: assert_ok(desired_image_add_annotation(desired, "note", "x")); break;
         case 16: replace(&desired->owners[0].api_version, NULL); break;
         case 17: replace(&desired->owners[0].kind, "Pod"); break;
         case 18: replace(&desired->owners[0].namespace, "other"); break;
         case 19: replace(&desired->owners[0].name, "other"); break;
         case 20: replace(&desired->owners[0].uid, "other"); break;
         case 21: replace(&desired->owners[0].field_path, "spec"); break;
-        case 22: assert_int_equal(desired_image_add_owner(desired, &owner), 0); break;
+        case 22: assert_ok(desired_image_add_owner(desired, &owner)); break;
         case 23: desired->refusal_limit = 4; break;
         default: fail();
         }
@@ -114,7 +105,7 @@ static void change(DesiredImage *desired, unsigned n) {
 
 #define N_CHANGES 24
 
-static void test_every_difference_counts(void **state) {
+TEST(test_every_difference_counts) {
         for (unsigned n = 0; n < N_CHANGES; n++) {
                 cleanup(desired_image_done) DesiredImage desired = make_desired();
                 cleanup(desired_image_done) DesiredImage changed = make_desired();
@@ -127,7 +118,7 @@ static void test_every_difference_counts(void **state) {
         }
 }
 
-static void test_resource_version_does_not_count(void **state) {
+TEST(test_resource_version_does_not_count) {
         cleanup(desired_image_done) DesiredImage desired = make_desired();
         cleanup(desired_image_done) DesiredImage changed = make_desired();
 
@@ -138,41 +129,41 @@ static void test_resource_version_does_not_count(void **state) {
 }
 
 /* They are maps: a key has one value, and the order in which a source writes them means nothing. */
-static void test_labels_are_a_map(void **state) {
+TEST(test_labels_are_a_map) {
         cleanup(desired_image_done) DesiredImage desired = make_desired();
         cleanup(desired_image_done) DesiredImage other;
 
-        assert_int_equal(desired_image_copy(&desired, &other), 0);
-        assert_int_equal(desired_image_add_label(&desired, "b", "1"), 0);
-        assert_int_equal(desired_image_add_label(&desired, "a", "1"), 0);
-        assert_int_equal(desired_image_add_label(&desired, "b", "2"), 0);
-        assert_int_equal(desired_image_add_label(&other, "a", "1"), 0);
-        assert_int_equal(desired_image_add_label(&other, "b", "2"), 0);
+        assert_ok(desired_image_copy(&desired, &other));
+        assert_ok(desired_image_add_label(&desired, "b", "1"));
+        assert_ok(desired_image_add_label(&desired, "a", "1"));
+        assert_ok(desired_image_add_label(&desired, "b", "2"));
+        assert_ok(desired_image_add_label(&other, "a", "1"));
+        assert_ok(desired_image_add_label(&other, "b", "2"));
 
         assert_int_equal(desired.n_labels, 4);
         assert_true(desired_image_equal(&desired, &other));
 }
 
-static void test_order_of_secrets_counts(void **state) {
+TEST(test_order_of_secrets_counts) {
         cleanup(desired_image_done) DesiredImage a, b;
 
-        assert_int_equal(desired_image_init(&a, "nginx", "1"), 0);
-        assert_int_equal(desired_image_init(&b, "nginx", "1"), 0);
-        assert_int_equal(desired_image_add_secret(&a, "ns", "one"), 0);
-        assert_int_equal(desired_image_add_secret(&a, "ns", "two"), 0);
-        assert_int_equal(desired_image_add_secret(&b, "ns", "two"), 0);
-        assert_int_equal(desired_image_add_secret(&b, "ns", "one"), 0);
+        assert_ok(desired_image_init(&a, "nginx", "1"));
+        assert_ok(desired_image_init(&b, "nginx", "1"));
+        assert_ok(desired_image_add_secret(&a, "ns", "one"));
+        assert_ok(desired_image_add_secret(&a, "ns", "two"));
+        assert_ok(desired_image_add_secret(&b, "ns", "two"));
+        assert_ok(desired_image_add_secret(&b, "ns", "one"));
         assert_false(desired_image_equal(&a, &b));
 }
 
-static void test_list_takes_over(void **state) {
+TEST(test_list_takes_over) {
         cleanup(desired_images_done) DesiredImages list = DESIRED_IMAGES_INIT;
         cleanup(desired_image_done) DesiredImage expected = make_desired();
 
         for (size_t i = 0; i < 20; i++) {
                 cleanup(desired_image_done) DesiredImage desired = make_desired();
 
-                assert_int_equal(desired_images_take(&list, &desired), 0);
+                assert_ok(desired_images_take(&list, &desired));
                 assert_null(desired.name);
         }
 
@@ -181,24 +172,9 @@ static void test_list_takes_over(void **state) {
                 assert_true(desired_image_equal(&list.items[i], &expected));
 }
 
-static void test_done_twice(void **state) {
+TEST(test_done_twice) {
         DesiredImage desired = make_desired();
 
         desired_image_done(&desired);
         desired_image_done(&desired);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_defaults),
-                cmocka_unit_test(test_copy_is_equal_and_apart),
-                cmocka_unit_test(test_every_difference_counts),
-                cmocka_unit_test(test_resource_version_does_not_count),
-                cmocka_unit_test(test_labels_are_a_map),
-                cmocka_unit_test(test_order_of_secrets_counts),
-                cmocka_unit_test(test_list_takes_over),
-                cmocka_unit_test(test_done_twice),
-        };
-
-        return cmocka_run_group_tests_name("desired image", tests, NULL, NULL);
 }

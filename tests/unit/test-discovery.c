@@ -4,32 +4,21 @@
  * Which version of a kind is served
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include <json-c/json.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
 #include "agent/kube/discovery.h"
 #include "tests/unit/fake-kube.h"
+#include "tests/unit/unit.h"
 
-#define GROUP                                                                    \
-        "{\"kind\":\"APIGroup\",\"name\":\"apps.kruise.io\",\"versions\":["      \
-        "{\"groupVersion\":\"apps.kruise.io/v1beta1\",\"version\":\"v1beta1\"}," \
-        "{\"groupVersion\":\"apps.kruise.io/v1alpha1\",\"version\":\"v1alpha1\"}]}"
-#define OLD_GROUP \
-        "{\"kind\":\"APIGroup\",\"versions\":[{\"version\":\"v1alpha1\"},{\"version\":\"v0\"}]}"
+#define GROUP "{\"kind\":\"APIGroup\"}"
 #define RESOURCES(...) "{\"kind\":\"APIResourceList\",\"resources\":[" __VA_ARGS__ "]}"
 #define IMAGES "{\"name\":\"nodeimages\",\"namespaced\":false}"
 #define IMAGES_STATUS "{\"name\":\"nodeimages/status\"}"
 #define OTHER "{\"name\":\"nodeimagesets\"},{\"name\":\"nodeimagesets/status\"}"
 
 /* clang-format off */
-/* One line is one conversation. */
+/* Each line is a conversation. */
 static const struct Story {
         const char *name;
         struct {
@@ -50,7 +39,8 @@ static const struct Story {
             { "/apis/apps.kruise.io/v1beta1", 200, RESOURCES(IMAGES_STATUS "," IMAGES) } },
           "v1beta1", ERROR_NONE, NULL },
         { "the group has only the second",
-          { { "/apis/apps.kruise.io", 200, OLD_GROUP },
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 404, "" },
             { "/apis/apps.kruise.io/v1alpha1", 200, RESOURCES(IMAGES "," IMAGES_STATUS) } },
           "v1alpha1", ERROR_NONE, NULL },
         { "only the second has the resource",
@@ -63,11 +53,6 @@ static const struct Story {
             { "/apis/apps.kruise.io/v1beta1", 200, RESOURCES(IMAGES) },
             { "/apis/apps.kruise.io/v1alpha1", 200, RESOURCES(IMAGES "," IMAGES_STATUS) } },
           "v1alpha1", ERROR_NONE, NULL },
-        { "a version goes away meanwhile",
-          { { "/apis/apps.kruise.io", 200, GROUP },
-            { "/apis/apps.kruise.io/v1beta1", 404, "" },
-            { "/apis/apps.kruise.io/v1alpha1", 200, RESOURCES(IMAGES "," IMAGES_STATUS) } },
-          "v1alpha1", ERROR_NONE, NULL },
         { "no version has it",
           { { "/apis/apps.kruise.io", 200, GROUP },
             { "/apis/apps.kruise.io/v1beta1", 200, "{}" },
@@ -75,8 +60,6 @@ static const struct Story {
           NULL, ERROR_NONE, NULL },
         { "the group is not installed",
           { { "/apis/apps.kruise.io", 404, "{}" } }, NULL, ERROR_NONE, NULL },
-        { "the group is empty",
-          { { "/apis/apps.kruise.io", 200, "{\"versions\":null}" } }, NULL, ERROR_NONE, NULL },
         { "the server does not answer",
           { { "/apis/apps.kruise.io", 0, "" } }, NULL, ERROR_UNAVAILABLE, "code 0" },
         { "it is forbidden",
@@ -84,18 +67,22 @@ static const struct Story {
         { "the server does not answer the second time",
           { { "/apis/apps.kruise.io", 200, GROUP },
             { "/apis/apps.kruise.io/v1beta1", 503, "" } }, NULL, ERROR_UNAVAILABLE, "code 503" },
-        { "a page instead of a group",
-          { { "/apis/apps.kruise.io", 200, "<html>" } },
-          NULL, ERROR_INVALID, "GET /apis/apps.kruise.io: not valid JSON at byte 0" },
-        { "a list instead of a group",
-          { { "/apis/apps.kruise.io", 200, "[]" } },
+        { "a page instead of resources",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 200, "<html>" } },
+          NULL, ERROR_INVALID, "GET /apis/apps.kruise.io/v1beta1: not valid JSON at byte 0" },
+        { "a list instead of resources",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 200, "[]" } },
           NULL, ERROR_INVALID, "expected an object, got a list" },
-        { "nothing instead of a group",
-          { { "/apis/apps.kruise.io", 200, "" } },
+        { "nothing instead of resources",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 200, "" } },
           NULL, ERROR_INVALID, "ends too early" },
-        { "a version that is no object",
-          { { "/apis/apps.kruise.io", 200, "{\"versions\":[1]}" } },
-          NULL, ERROR_INVALID, "versions[0]: expected an object, got 1" },
+        { "a resource that is no object",
+          { { "/apis/apps.kruise.io", 200, GROUP },
+            { "/apis/apps.kruise.io/v1beta1", 200, RESOURCES("1") } },
+          NULL, ERROR_INVALID, "resources[0]: expected an object, got 1" },
         { "resources that are no list",
           { { "/apis/apps.kruise.io", 200, GROUP },
             { "/apis/apps.kruise.io/v1beta1", 200, "{\"resources\":{}}" } },
@@ -108,9 +95,10 @@ static const struct Story {
 };
 /* clang-format on */
 
-#define N_STORIES (sizeof(stories) / sizeof(stories[0]))
+#define N_STORIES N_ELEMENTS(stories)
 
 static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+static const KubeKind kind = { "apps.kruise.io", versions, "nodeimages", .needs_status = true };
 
 typedef struct Result {
         KubeDiscovery *discovery;
@@ -132,9 +120,7 @@ static int on_discovered(const char *version, const Error *error, void *userdata
 }
 
 static void discover(Result *result) {
-        assert_int_equal(kube_discover(&fake_kube, "apps.kruise.io", versions, "nodeimages",
-                                       on_discovered, result, &result->discovery),
-                         0);
+        assert_ok(kube_discover(&fake_kube, &kind, on_discovered, result, &result->discovery));
         assert_int_equal(result->n_calls, 0);
 }
 
@@ -148,7 +134,7 @@ static void test_story(const struct Story *story) {
                         fail_msg("%s: call %zu is missing", story->name, i);
                 assert_string_equal(fake_kube.calls[0]->request.path, story->calls[i].path);
                 assert_string_equal(fake_kube.calls[0]->request.method, "GET");
-                assert_int_equal(fake_kube_answer(story->calls[i].code, story->calls[i].body), 0);
+                assert_ok(fake_kube_answer(story->calls[i].code, story->calls[i].body));
         }
 
         if (result.n_calls != 1 || result.kind != story->error)
@@ -160,12 +146,12 @@ static void test_story(const struct Story *story) {
         fake_kube_close();
 }
 
-static void test_stories(void **state) {
+TEST(test_stories) {
         for (size_t i = 0; i < N_STORIES; i++)
                 test_story(&stories[i]);
 }
 
-static void test_dropping_ends_it(void **state) {
+TEST(test_dropping_ends_it) {
         Result result = { .n_calls = 0 };
 
         fake_kube_open();
@@ -176,30 +162,21 @@ static void test_dropping_ends_it(void **state) {
         assert_null(kube_discovery_free(NULL));
 }
 
-/* The group names the older one first. */
-static void test_versions_keep_their_order(void **state) {
-        static const char *const requested[] = { "v0", "v1", "v1alpha1", NULL };
-        Result result = { .n_calls = 0 };
+/* Not all kinds have a status. */
+TEST(test_status_is_not_always_needed) {
+        cleanup(json_object_put_p) json_object *answer = json_tokener_parse(RESOURCES(IMAGES));
+        KubeQuestions questions = { .kind = kind };
 
-        fake_kube_open();
-        assert_int_equal(kube_discover(&fake_kube, "apps.kruise.io", requested, "nodeimages",
-                                       on_discovered, &result, &result.discovery),
-                         0);
-        assert_int_equal(fake_kube_answer(200, OLD_GROUP), 0);
-        assert_string_equal(fake_kube.calls[0]->request.path, "/apis/apps.kruise.io/v0");
-        assert_int_equal(fake_kube_answer(200, RESOURCES(OTHER)), 0);
-        assert_string_equal(fake_kube.calls[0]->request.path, "/apis/apps.kruise.io/v1alpha1");
-        assert_int_equal(fake_kube_answer(200, RESOURCES(IMAGES "," IMAGES_STATUS)), 0);
-        assert_string_equal(result.version, "v1alpha1");
-        fake_kube_close();
-}
+        for (int needs_status = 1; needs_status >= 0; needs_status--) {
+                questions = (KubeQuestions){ .kind = kind };
+                questions.kind.needs_status = needs_status;
+                assert_string_equal(kube_questions_next(&questions), "/apis/apps.kruise.io");
+                assert_ok(kube_questions_take(&questions, answer, NULL));
+                assert_string_equal(kube_questions_next(&questions),
+                                    "/apis/apps.kruise.io/v1beta1");
+                assert_ok(kube_questions_take(&questions, answer, NULL));
+                assert_string_equal(questions.version ?: "-", needs_status ? "-" : "v1beta1");
+        }
 
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_stories),
-                cmocka_unit_test(test_dropping_ends_it),
-                cmocka_unit_test(test_versions_keep_their_order),
-        };
-
-        return cmocka_run_group_tests_name("discovery", tests, NULL, NULL);
+        assert_null(kube_questions_next(&questions));
 }

@@ -4,17 +4,8 @@
  * How much of a disk stays free
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/disk-spec.h"
+#include "tests/unit/unit.h"
 
 #define MB ((uint64_t) 1000000)
 #define GB (1000 * MB)
@@ -62,8 +53,8 @@ static const struct Text {
         { "99999999999T", false, { 0 } },
 };
 
-static void test_texts(void **state) {
-        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+TEST(test_texts) {
+        for (size_t i = 0; i < N_ELEMENTS(texts); i++) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 DiskFloor floor = { 77, 77 };
                 int r = disk_floor_parse(texts[i].text, &floor, &error);
@@ -71,7 +62,7 @@ static void test_texts(void **state) {
                 if ((r >= 0) != texts[i].is_valid)
                         fail_msg("\"%s\": %d", texts[i].text, r);
                 if (r < 0) {
-                        assert_non_null(strstr(error_message(&error), "15%,5GB"));
+                        assert_contains(error_message(&error), "15%,5GB");
                         assert_int_equal(floor.percent, 77);
                         continue;
                 }
@@ -108,8 +99,8 @@ static const struct Case {
         { "a floor above the disk", { 0, 20 * GB }, { 10 * GB, 10 * GB }, 20 * GB, DISK_ROOM_LOW },
 };
 
-static void test_cases(void **state) {
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+TEST(test_cases) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 const struct Case *row = &cases[i];
 
                 if (disk_floor_bytes(&row->floor, row->space.n_total) != row->bytes ||
@@ -118,7 +109,7 @@ static void test_cases(void **state) {
         }
 }
 
-/* The floor is 30 MB, of which 10 are kept from what runs. */
+/* The floor is 30 MB; 10 MB of it are kept from running pulls. */
 static const struct NeedRow {
         const char *name;
         uint64_t n_free;
@@ -137,10 +128,10 @@ static const struct NeedRow {
         { "a manifest that lies a little", 40 * MB, { UINT64_MAX, 0 }, DISK_ROOM_SCARCE },
 };
 
-static void test_needs(void **state) {
+TEST(test_needs) {
         const DiskFloor floor = { 0, 30 * MB };
 
-        for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(needs); i++) {
                 const DiskSpace space = { needs[i].n_free, 100 * MB };
 
                 if (disk_room_for(&floor, &space, &needs[i].need) != needs[i].room)
@@ -155,7 +146,7 @@ static void assert_need(DiskFloor floor, DiskNeed need, const char *expected) {
         assert_string_equal(text, expected);
 }
 
-static void test_describe_need(void **state) {
+TEST(test_describe_need) {
         assert_need((DiskFloor){ 0 }, (DiskNeed){ 401 * MB, 0 },
                     "needs 401 MB, 293 MB of 340 MB are free in /images");
         assert_need((DiskFloor){ 0, 30 * MB }, (DiskNeed){ 290 * MB, 120 * MB },
@@ -169,20 +160,10 @@ static void assert_described(DiskFloor floor, DiskSpace space, const char *expec
         assert_string_equal(text, expected);
 }
 
-static void test_describe(void **state) {
+TEST(test_describe) {
         assert_described((DiskFloor){ 15, 5 * GB }, (DiskSpace){ 1234 * MB, 20 * GB },
                          "1.2 GB of 20 GB are free in /images, less than minFreeDisk (3.0 GB)");
         assert_described((DiskFloor){ 0, 30 * MB }, (DiskSpace){ 4 * MB, 100 * MB },
                          "4 MB of 100 MB are free in /images, less than a third of minFreeDisk "
                          "(30 MB)");
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_texts),         cmocka_unit_test(test_cases),
-                cmocka_unit_test(test_describe),      cmocka_unit_test(test_needs),
-                cmocka_unit_test(test_describe_need),
-        };
-
-        return cmocka_run_group_tests_name("disk-spec", tests, NULL, NULL);
 }

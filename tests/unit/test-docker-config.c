@@ -4,21 +4,12 @@
  * Credentials that lie on the node: docker's own configuration, and the folder of files
  */
 
-#include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "agent/auth/docker-config.h"
-#include "agent/base/cleanup.h"
+#include "tests/unit/scratch-folder.h"
+#include "tests/unit/unit.h"
 
 #define SECRET "hunter2"
 
@@ -41,13 +32,13 @@ static void write_file(const char *name, const char *text) {
 
         assert_non_null(file);
         fputs(text, file);
-        assert_int_equal(fclose(file), 0);
+        assert_ok(fclose(file));
 }
 
 static void make_folder(const char *name) {
         cleanup(free_p) char *path = path_of(name);
 
-        assert_int_equal(mkdir(path, 0700), 0);
+        assert_ok(mkdir(path, 0700));
 }
 
 static int set_up(void **state) {
@@ -56,12 +47,9 @@ static int set_up(void **state) {
         return 0;
 }
 
-static int remove_item(const char *path, const struct stat *status, int type, struct FTW *ftw) {
-        return remove(path);
-}
-
 static int tear_down(void **state) {
-        return nftw(folder, remove_item, 8, FTW_DEPTH | FTW_PHYS);
+        remove_tree(folder);
+        return 0;
 }
 
 /* The users for r.io, as "one two". */
@@ -70,7 +58,7 @@ static void print_users(const Keyring *keyring, char *to, size_t size) {
         size_t n = 0;
 
         to[0] = '\0';
-        assert_int_equal(keyring_lookup(keyring, "r.io/a", &list), 0);
+        assert_ok(keyring_lookup(keyring, "r.io/a", &list));
         for (size_t i = 0; i < list.n_items; i++)
                 n += (size_t) snprintf(to + n, size - n, "%s%s", i ? " " : "",
                                        list.items[i]->username);
@@ -81,8 +69,8 @@ static void assert_docker(DockerConfig *config, const char *file, const char *us
         cleanup(free_p) char *path = file ? path_of(file) : NULL;
         char found[64];
 
-        assert_int_equal(keyring_new(&keyring), 0);
-        assert_int_equal(docker_config_add(config, keyring, NULL), 0);
+        assert_ok(keyring_new(&keyring));
+        assert_ok(docker_config_add(config, keyring, NULL));
         print_users(keyring, found, sizeof(found));
         assert_string_equal(found, users);
 
@@ -95,10 +83,10 @@ static void assert_docker_refused(DockerConfig *config, const char *file, const 
         cleanup(error_done) Error error = ERROR_INIT;
         char found[64];
 
-        assert_int_equal(keyring_new(&keyring), 0);
+        assert_ok(keyring_new(&keyring));
         assert_true(docker_config_add(config, keyring, &error) < 0);
-        assert_non_null(strstr(error_message(&error), file));
-        assert_non_null(strstr(error_message(&error), words));
+        assert_contains(error_message(&error), file);
+        assert_contains(error_message(&error), words);
         assert_null(strstr(error_message(&error), SECRET));
         print_users(keyring, found, sizeof(found));
         assert_string_equal(found, "");
@@ -106,12 +94,12 @@ static void assert_docker_refused(DockerConfig *config, const char *file, const 
 
 #define ENTRY(user) "{\"r.io\":{\"username\":\"" user "\",\"password\":\"p\"}}"
 
-/* Whatever happens to the files counts at the next call. */
-static void test_docker_places(void **state) {
+/* A change of the files counts at the next call. */
+TEST_SET_UP(test_docker_places) {
         cleanup(docker_config_free_p) DockerConfig *config = NULL;
         cleanup(free_p) char *path = path_of(".docker/config.json");
 
-        assert_int_equal(docker_config_new(folder, &config), 0);
+        assert_ok(docker_config_new(folder, &config));
         assert_docker(config, NULL, "");
 
         write_file(".dockercfg", ENTRY("old"));
@@ -124,26 +112,26 @@ static void test_docker_places(void **state) {
         write_file(".docker/config.json", "{\"auths\":" ENTRY("newer") "}");
         assert_docker(config, ".docker/config.json", "newer");
 
-        assert_int_equal(unlink(path), 0);
+        assert_ok(unlink(path));
         assert_docker(config, ".dockercfg", "old");
 }
 
 /* docker keeps more than credentials there. */
-static void test_docker_without_auths(void **state) {
+TEST_SET_UP(test_docker_without_auths) {
         cleanup(docker_config_free_p) DockerConfig *config = NULL;
 
         make_folder(".docker");
         write_file(".docker/config.json", "{\"psFormat\":\"table\",\"x\":" ENTRY("u") "}");
-        assert_int_equal(docker_config_new(folder, &config), 0);
+        assert_ok(docker_config_new(folder, &config));
         assert_docker(config, ".docker/config.json", "");
 }
 
-static void test_docker_broken(void **state) {
+TEST_SET_UP(test_docker_broken) {
         cleanup(docker_config_free_p) DockerConfig *config = NULL;
         cleanup(free_p) char *path = path_of(".docker/config.json");
 
         make_folder(".docker");
-        assert_int_equal(docker_config_new(folder, &config), 0);
+        assert_ok(docker_config_new(folder, &config));
         write_file(".docker/config.json", "{\"auths\":{\"r.io\":{\"password\":\"" SECRET "\"}");
         assert_docker_refused(config, path, "it ends too early");
         write_file(".docker/config.json", "{\"auths\":{\"r.io\":\"" SECRET "\"}}");
@@ -153,42 +141,42 @@ static void test_docker_broken(void **state) {
         write_file(".docker/config.json", "");
         assert_docker_refused(config, path, "empty");
 
-        assert_int_equal(unlink(path), 0);
+        assert_ok(unlink(path));
         make_folder(".docker/config.json");
         assert_docker_refused(config, path, "not a file");
 }
 
-static void test_docker_home(void **state) {
+TEST_SET_UP(test_docker_home) {
         cleanup(docker_config_free_p) DockerConfig *config = NULL;
 
         write_file(".dockercfg", ENTRY("old"));
-        assert_int_equal(setenv("HOME", folder, 1), 0);
-        assert_int_equal(docker_config_new(NULL, &config), 0);
-        assert_int_equal(unsetenv("HOME"), 0);
+        assert_ok(setenv("HOME", folder, 1));
+        assert_ok(docker_config_new(NULL, &config));
+        assert_ok(unsetenv("HOME"));
         assert_docker(config, ".dockercfg", "old");
         config = docker_config_free(config);
 
-        assert_int_equal(docker_config_new(NULL, &config), 0);
+        assert_ok(docker_config_new(NULL, &config));
         assert_docker(config, NULL, "");
 }
 
 static int count_problem(const char *file, const Error *error, void *userdata) {
         unsigned *n = userdata;
 
-        assert_non_null(strstr(error_message(error), file));
+        assert_contains(error_message(error), file);
         (*n)++;
         return 0;
 }
 
-static void test_dir_all(void **state) {
+TEST_SET_UP(test_dir_all) {
         cleanup(auth_dir_free_p) AuthDir *dir = NULL;
         cleanup(keyring_free_p) Keyring *keyring = NULL;
         unsigned n_problems = 0;
         size_t n_files = 0;
         char found[64];
 
-        assert_int_equal(keyring_new(&keyring), 0);
-        assert_int_equal(auth_dir_new(folder, &dir), 0);
+        assert_ok(keyring_new(&keyring));
+        assert_ok(auth_dir_new(folder, &dir));
         assert_string_equal(auth_dir_path(dir), folder);
         write_file("b.json", ENTRY("b"));
         write_file("a.json", ENTRY("a"));
@@ -199,26 +187,26 @@ static void test_dir_all(void **state) {
         write_file(".json", ENTRY("none"));
         make_folder("f.json");
 
-        assert_int_equal(auth_dir_add_all(dir, keyring, count_problem, &n_problems), 0);
+        assert_ok(auth_dir_add_all(dir, keyring, count_problem, &n_problems));
         assert_int_equal(n_problems, 3);
         print_users(keyring, found, sizeof(found));
         assert_string_equal(found, "a b");
 
-        assert_int_equal(auth_dir_check(dir, count_problem, &n_problems, &n_files), 0);
+        assert_ok(auth_dir_check(dir, count_problem, &n_problems, &n_files));
         assert_int_equal(n_problems, 6);
         assert_int_equal(n_files, 5);
-        assert_int_equal(auth_dir_add_all(dir, keyring, NULL, NULL), 0);
+        assert_ok(auth_dir_add_all(dir, keyring, NULL, NULL));
 }
 
-static void test_dir_missing(void **state) {
+TEST_SET_UP(test_dir_missing) {
         cleanup(auth_dir_free_p) AuthDir *dir = NULL;
         cleanup(keyring_free_p) Keyring *keyring = NULL;
         size_t n_files = 7;
 
-        assert_int_equal(keyring_new(&keyring), 0);
-        assert_int_equal(auth_dir_new("/nowhere/at/all", &dir), 0);
-        assert_int_equal(auth_dir_add_all(dir, keyring, NULL, NULL), 0);
-        assert_int_equal(auth_dir_check(dir, NULL, NULL, &n_files), 0);
+        assert_ok(keyring_new(&keyring));
+        assert_ok(auth_dir_new("/nowhere/at/all", &dir));
+        assert_ok(auth_dir_add_all(dir, keyring, NULL, NULL));
+        assert_ok(auth_dir_check(dir, NULL, NULL, &n_files));
         assert_int_equal(n_files, 0);
 }
 
@@ -226,45 +214,32 @@ static void assert_named_refused(AuthDir *dir, const char *name, const char *wor
         cleanup(keyring_free_p) Keyring *keyring = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
 
-        assert_int_equal(keyring_new(&keyring), 0);
+        assert_ok(keyring_new(&keyring));
         assert_true(auth_dir_add_named(dir, name, keyring, &error) < 0);
         if (!strstr(error_message(&error), words))
                 fail_msg("'%s' is refused as '%s'", name, error_message(&error));
 }
 
-static void test_dir_named(void **state) {
+TEST_SET_UP(test_dir_named) {
         cleanup(auth_dir_free_p) AuthDir *dir = NULL;
         cleanup(keyring_free_p) Keyring *keyring = NULL;
         char found[64];
 
-        assert_int_equal(auth_dir_new(folder, &dir), 0);
+        assert_ok(auth_dir_new(folder, &dir));
         write_file("a.json", ENTRY("a"));
         write_file("b.json", ENTRY("b"));
         write_file("bad.json", "{\"r.io\":\"" SECRET "\"}");
 
-        assert_int_equal(keyring_new(&keyring), 0);
-        assert_int_equal(auth_dir_add_named(dir, "b", keyring, NULL), 0);
+        assert_ok(keyring_new(&keyring));
+        assert_ok(auth_dir_add_named(dir, "b", keyring, NULL));
         print_users(keyring, found, sizeof(found));
         assert_string_equal(found, "b");
 
         assert_named_refused(dir, "c", "c.json: No such file");
         assert_named_refused(dir, "bad", "bad.json\": the entry \"r.io\" is not an object");
-        assert_named_refused(dir, "", "a pull secret cannot be called \"\"");
-        assert_named_refused(dir, ".", "cannot be called");
-        assert_named_refused(dir, "../a", "cannot be called");
-        assert_named_refused(dir, "x/../a", "cannot be called");
-        assert_named_refused(dir, "a\nb/", "cannot be called \"a?b/\"");
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        static const struct CMUnitTest tests[] = {
-                TEST(test_docker_places), TEST(test_docker_without_auths),
-                TEST(test_docker_broken), TEST(test_docker_home),
-                TEST(test_dir_all),       TEST(test_dir_missing),
-                TEST(test_dir_named),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        assert_named_refused(dir, "", "\"\" cannot be the name of a pull secret");
+        assert_named_refused(dir, ".", "cannot be the name");
+        assert_named_refused(dir, "../a", "cannot be the name");
+        assert_named_refused(dir, "x/../a", "cannot be the name");
+        assert_named_refused(dir, "a\nb/", "\"a?b/\" cannot be the name");
 }

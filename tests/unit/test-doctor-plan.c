@@ -2,18 +2,8 @@
 
 /* Which nodes doctor puts together. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
-#include <json-c/json.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "agent/base/cleanup.h"
-#include "agent/document/json-cleanup.h"
 #include "agent/kubectl/doctor-plan.h"
 #include "tests/unit/quoted-json.h"
 
@@ -23,7 +13,7 @@
                 .is_ready = (is_ready_), .trouble = (char *) (trouble_)                    \
         }
 
-static void test_nodes(void **state) {
+TEST(test_nodes) {
         static const char *const names[] = { "a", "b", "c", "d", "e", "f", "g" };
         NodeAgent agents[] = {
                 AGENT("a", "2", true, NULL),
@@ -36,7 +26,7 @@ static void test_nodes(void **state) {
         NodeAgent *items[] = { &agents[0], &agents[1], &agents[2],
                                &agents[3], &agents[4], &agents[5] };
         const Agents all = { .items = items, .n_items = 6 };
-        cleanup(doctor_nodes_done) DoctorNodes nodes = { .items = NULL };
+        cleanup(json_object_put_p) json_object *nodes = json_object_new_object();
         cleanup(doctor_groups_done) DoctorGroups groups = DOCTOR_GROUPS_INIT;
         cleanup(free_p) char *listed = NULL;
         cleanup(free_p) char *cut = NULL;
@@ -47,10 +37,10 @@ static void test_nodes(void **state) {
 
                 json_object_object_add(metadata, "name", json_object_new_string(names[i]));
                 json_object_object_add(node, "metadata", metadata);
-                assert_int_equal(doctor_nodes_add(&nodes, node), 0);
+                assert_ok(doctor_nodes_add(nodes, node));
         }
 
-        assert_int_equal(doctor_plan_nodes(&nodes, &all, &groups), 0);
+        assert_ok(doctor_plan_nodes(nodes, &all, &groups));
         assert_int_equal(groups.n_with_agent, 6);
         assert_string_equal(groups.version, "2");
         assert_int_equal(groups.n_of_unknown_version, 1);
@@ -67,20 +57,20 @@ static void test_nodes(void **state) {
         assert_string_equal(cut, "b and 1 more");
 }
 
-static void test_other_nodes(void **state) {
+TEST(test_other_nodes) {
         static const char *const texts[] = {
                 "{'metadata':{'name':'w','labels':{'kubernetes.io/os':'windows'}}}",
                 "{'metadata':{'name':'v','labels':{'type':'virtual-kubelet'}}}",
         };
-        cleanup(doctor_nodes_done) DoctorNodes nodes = { .items = NULL };
+        cleanup(json_object_put_p) json_object *nodes = json_object_new_object();
 
         for (size_t i = 0; i < 2; i++) {
                 cleanup(json_object_put_p) json_object *node = parse("%s", texts[i]);
 
-                assert_int_equal(doctor_nodes_add(&nodes, node), 0);
+                assert_ok(doctor_nodes_add(nodes, node));
         }
 
-        assert_int_equal(nodes.n_items, 0);
+        assert_ok(json_object_object_length(nodes));
 }
 
 static void add_limit(DoctorLimits *limits, const char *policy, const char *bound_to,
@@ -94,11 +84,11 @@ static void add_limit(DoctorLimits *limits, const char *policy, const char *boun
                         action);
         cleanup(json_object_put_p) json_object *binding = parse("%s", text);
 
-        assert_int_equal(doctor_limits_add_policy(limits, made), 0);
+        assert_ok(doctor_limits_add_policy(limits, made));
         doctor_limits_add_binding(limits, binding);
 }
 
-static void test_limits(void **state) {
+TEST(test_limits) {
         DoctorLimits limits = { .policies = json_object_new_object() };
         cleanup(json_object_put_p) json_object *policies = limits.policies;
 
@@ -110,14 +100,4 @@ static void test_limits(void **state) {
         assert_string_equal(doctor_limits_missing(&limits), "NodeImages");
         add_limit(&limits, "inplaced-resources", "inplaced-resources", "Deny");
         assert_null(doctor_limits_missing(&limits));
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_nodes),
-                cmocka_unit_test(test_other_nodes),
-                cmocka_unit_test(test_limits),
-        };
-
-        return cmocka_run_group_tests_name("doctor-plan", tests, NULL, NULL);
 }

@@ -4,24 +4,16 @@
  * Documents: what a text means, and how it is refused
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 #include <json-c/json_object.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/document/documents.h"
 
 #define ZEROS_60 "000000000000000000000000000000000000000000000000000000000000"
 
 #define TEXT(s) .text = (s), .size = sizeof(s) - 1
 
+/* clang-format off */
 /* The documents as JSON, with a blank between two of them; or else the refusal. */
 static const struct Story {
         const char *name;
@@ -38,14 +30,10 @@ static const struct Story {
           .json = "{\"a\":1} {\"b\":2}" },
         { "a scalar", TEXT("hello"), .json = "\"hello\"" },
         { "an empty mapping", TEXT("{}"), .json = "{}" },
-        { "a byte order mark",
-          TEXT("\xef\xbb\xbf"
-               "a: 1\n"),
-          .json = "{\"a\":1}" },
+        { "a byte order mark", TEXT("\xef\xbb\xbf" "a: 1\n"), .json = "{\"a\":1}" },
         { "carriage returns", TEXT("a: 1\r\nb: 2\r\n"), .json = "{\"a\":1,\"b\":2}" },
         { "a version directive", TEXT("%YAML 1.2\n---\na: 1\n"), .json = "{\"a\":1}" },
         { "a block of text", TEXT("a: |\n  x\n  y\n"), .json = "{\"a\":\"x\\ny\\n\"}" },
-
         { "booleans", TEXT("[true, True, yes, on, y, false, No, OFF, n, yES, tRue]"),
           .json = "[true,true,true,true,true,false,false,false,false,\"yES\",\"tRue\"]" },
         { "nulls", TEXT("[null, Null, NULL, ~, nUll, '']"),
@@ -54,12 +42,12 @@ static const struct Story {
           .json = "[0,-1,2,31,15,15,5,1000,-16]" },
         { "no integers", TEXT("[0x, 0o8, 0b2, 1-2, +-1, _1, 1:30, -, +, 1.2.3, 0xg]"),
           .json = "[\"0x\",\"0o8\",\"0b2\",\"1-2\",\"+-1\",\"_1\",\"1:30\",\"-\",\"+\",\"1.2.3\","
-                  "\"0xg\"]" },
+          "\"0xg\"]" },
         { "large integers",
-          TEXT("[9223372036854775807, 9223372036854775808, 99999999999999999999, "
-               "-99999999999999999999]"),
+          TEXT( "[9223372036854775807, 9223372036854775808, 99999999999999999999, "
+          "-99999999999999999999]" ),
           .json = "[9223372036854775807,9223372036854775808,18446744073709551615,"
-                  "-9223372036854775808]" },
+          "-9223372036854775808]" },
         { "floats", TEXT("[1.5, -1.25, 1.10, 01.5, 1e3, .5, 0e1, 08]"),
           .json = "[1.5,-1.25,1.10,1.5,1000.0,0.5,0.0,8.0]" },
         { "no floats", TEXT("[., .e1, 1e, 1e+, 1.5x, .inf, .nan, 1e999]"),
@@ -77,7 +65,6 @@ static const struct Story {
         { "tags of containers", TEXT("!!map {a: !!seq [1]}"), .json = "{\"a\":[1]}" },
         { "keys are what is written", TEXT("{1: a, true: b, y: c, 'd': e, '': f}"),
           .json = "{\"1\":\"a\",\"true\":\"b\",\"y\":\"c\",\"d\":\"e\",\"\":\"f\"}" },
-
         { "JSON with tabs", TEXT("\t{\n\t\"a\":\t1\n}\n"), .json = "{\"a\":1}" },
         { "JSON with a pair of surrogates", TEXT("{\"a\":\"\\ud83d\\ude00\"}"),
           .json = "{\"a\":\"😀\"}" },
@@ -91,7 +78,6 @@ static const struct Story {
           .json = "{\"a:b,{[\":\":\\\"]\"}" },
         { "a YAML flow that is no JSON", TEXT("{a: yes, 'b': [1, ], # c\n d: .inf}"),
           .json = "{\"a\":true,\"b\":[1],\"d\":\".inf\"}" },
-
         { "an alias", TEXT("a: &x {b: 1}\nc: *x\n"), .json = "{\"a\":{\"b\":1},\"c\":{\"b\":1}}" },
         { "an alias of a null", TEXT("a: &x\nc: *x\n"), .json = "{\"a\":null,\"c\":null}" },
         { "an anchor again", TEXT("[&x 1, *x, &x 2, *x]"), .json = "[1,1,2,2]" },
@@ -99,15 +85,14 @@ static const struct Story {
           .refusal = "line 3, column 4: there is no anchor \"x\" before this alias" },
         { "an alias inside its anchor", TEXT("a: &x [1, *x]\n"),
           .refusal = "line 1, column 11: there is no anchor \"x\" before this alias" },
-
         { "a wrong indentation", TEXT("a:\n  b: 1\n c: 2\n"),
           .refusal = "line 3, column 2: did not find expected key" },
         { "a tab as indentation", TEXT("a:\n\tb: 1\n"),
           .refusal = "line 2, column 1: found character that cannot start any token; YAML allows "
-                     "no tab here" },
+          "no tab here" },
         { "a tab behind other characters", TEXT("\303\244: 1\nb:\n\tc: 1\n"),
           .refusal = "line 3, column 1: found character that cannot start any token; YAML allows "
-                     "no tab here" },
+          "no tab here" },
         { "another character in its place", TEXT("a: 1\nb: @\n"),
           .refusal = "line 2, column 4: found character that cannot start any token" },
         { "an open bracket", TEXT("a: [1, 2\n"),
@@ -131,7 +116,7 @@ static const struct Story {
         { "an unknown tag", TEXT("a: !!binary aGk=\n"),
           .refusal = "line 1, column 4: the tag \"tag:yaml.org,2002:binary\" is not supported" },
         { "a tag that lies", TEXT("a: !!int x\n"),
-          .refusal = "line 1, column 4: \"x\" is not what its tag says" },
+          .refusal = "line 1, column 4: \"x\" does not fit its tag" },
         { "bytes that are not UTF-8", TEXT("a: é\nb: \xff\n"),
           .refusal = "line 2, column 4: this is not UTF-8" },
         { "an overlong sequence in JSON", TEXT("{\"é\":\"\xc0\x80\"}"),
@@ -147,6 +132,7 @@ static const struct Story {
         { "an escaped NUL in JSON", TEXT("{\"a\\u0000b\":1}"),
           .refusal = "line 1, column 2: a string cannot have a NUL in it" },
 };
+/* clang-format on */
 
 static char *to_json(const Documents *documents) {
         char *all = strdup("");
@@ -166,8 +152,7 @@ static char *to_json(const Documents *documents) {
         return all;
 }
 
-static void test_story(void **state) {
-        const struct Story *story = *state;
+TEST_ROWS(test_story, stories, name, const struct Story *story) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(free_p) char *json = NULL;
@@ -215,7 +200,7 @@ static char *repeat(const char *first, const char *text, size_t n, const char *l
         return all;
 }
 
-static void test_depth(void **state) {
+TEST(test_depth) {
         char text[2 * (DOCUMENTS_DEPTH_MAX + 1)];
 
         for (size_t depth = DOCUMENTS_DEPTH_MAX; depth <= DOCUMENTS_DEPTH_MAX + 1; depth++) {
@@ -229,7 +214,7 @@ static void test_depth(void **state) {
         }
 }
 
-static void test_number_of_values(void **state) {
+TEST(test_number_of_values) {
         cleanup(free_p) char *json = repeat("[1", ",1", DOCUMENTS_VALUES_MAX - 2, "]");
         cleanup(free_p) char *yaml = repeat("", "- 1\n", DOCUMENTS_VALUES_MAX - 1, "");
         cleanup(free_p) char *more_json = repeat("[1", ",1", DOCUMENTS_VALUES_MAX, "]");
@@ -242,7 +227,7 @@ static void test_number_of_values(void **state) {
                        "line 200000, column 3: more than 200000 values");
 }
 
-static void test_size(void **state) {
+TEST(test_size) {
         cleanup(free_p) char *text = malloc(DOCUMENTS_SIZE_MAX + 1);
 
         memset(text, 'x', DOCUMENTS_SIZE_MAX + 1);
@@ -251,7 +236,7 @@ static void test_size(void **state) {
 }
 
 /* Ten aliases of ten aliases of ten ... take no time and no memory. */
-static void test_aliases_count_as_copies(void **state) {
+TEST(test_aliases_count_as_copies) {
         cleanup(free_p) char *wide = strdup("a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n");
         cleanup(free_p) char *deep = strdup("- &a0 [1]\n");
         cleanup(free_p) char *large = repeat("- &a ", "x", (1 << 20), "\n- [*a,*a,*a]\n- *a\n");
@@ -282,7 +267,7 @@ static void test_aliases_count_as_copies(void **state) {
         assert_refused(large, strlen(large), "line 3, column 3: more than 4 MiB of text");
 }
 
-static void test_number_of_anchors(void **state) {
+TEST(test_number_of_anchors) {
         cleanup(free_p) char *some = repeat("", "- &a 1\n", 256, "");
         cleanup(free_p) char *more = repeat("", "- &a 1\n", 257, "");
 
@@ -291,7 +276,7 @@ static void test_number_of_anchors(void **state) {
 }
 
 /* libyaml takes minutes for a text that has nothing else. */
-static void test_number_of_directives(void **state) {
+TEST(test_number_of_directives) {
         cleanup(free_p) char *text = NULL;
         cleanup(free_p) char *line = repeat("", "%TAG !x! x\n", 200000, "--- 1\n");
 
@@ -300,8 +285,8 @@ static void test_number_of_directives(void **state) {
 }
 
 /* A text that is cut anywhere is taken or refused, and never read beyond its end. */
-static void test_cut_anywhere(void **state) {
-        for (size_t i = 0; i < sizeof(stories) / sizeof(stories[0]); i++)
+TEST(test_cut_anywhere) {
+        for (size_t i = 0; i < N_ELEMENTS(stories); i++)
                 for (size_t size = 0; size <= stories[i].size; size++) {
                         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
                         cleanup(error_done) Error error = ERROR_INIT;
@@ -312,26 +297,4 @@ static void test_cut_anywhere(void **state) {
                         r = documents_parse(text, size, &documents, &error);
                         assert_int_equal(r < 0, error.kind == ERROR_INVALID);
                 }
-}
-
-int main(void) {
-        const size_t n_stories = sizeof(stories) / sizeof(stories[0]);
-        struct CMUnitTest tests[sizeof(stories) / sizeof(stories[0]) + 7];
-        size_t n = 0;
-
-        for (; n < n_stories; n++)
-                tests[n] = (struct CMUnitTest){
-                        .name = stories[n].name,
-                        .test_func = test_story,
-                        .initial_state = (void *) &stories[n],
-                };
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_depth);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_number_of_values);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_size);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_aliases_count_as_copies);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_number_of_anchors);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_number_of_directives);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_cut_anywhere);
-
-        return _cmocka_run_group_tests("a text with", tests, n, NULL, NULL);
 }

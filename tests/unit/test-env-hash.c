@@ -4,19 +4,9 @@
  * The hashes, against what OpenKruise's own code says
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/pod/env-hash.h"
 #include "tests/unit/container-vectors.h"
+#include "tests/unit/unit.h"
 
 typedef struct Variables {
         EnvValue expected[VECTORS_ENV_MAX];
@@ -28,7 +18,7 @@ static inline void json_put_p(json_object **json) {
         json_object_put(*json);
 }
 
-/* Of the metadata. */
+/* Finds the value of a field of the metadata. */
 static const char *find_value(json_object *vector, const char *path) {
         char text[256];
         bool is_label;
@@ -62,7 +52,7 @@ static void check_hash(const EnvValue *values, size_t n_values, uint32_t expecte
                        const char *what) {
         uint32_t hash = 0;
 
-        assert_int_equal(env_hash(values, n_values, &hash), 0);
+        assert_ok(env_hash(values, n_values, &hash));
         if (hash != expected)
                 fail_msg("%s: %u instead of %u", what, hash, expected);
 }
@@ -76,19 +66,18 @@ static void check_vector(json_object *vector) {
         read_variables(vector, &variables);
         check_hash(variables.expected, variables.n, vector_hash(vector, "expectedEnvHash"), id);
 
-        /* What cannot be read has no hash. */
+        /* A variable that cannot be read has no hash. */
         if (vector_get(vector, "currentEnvHash") &&
             (variables.n == 0 || !vector_get(vector, "runtimeEnvReadFails")))
                 check_hash(variables.current, variables.n, vector_hash(vector, "currentEnvHash"),
                            id);
 
-        assert_int_equal(plain_hash(vector_text(container, "name"), vector_text(container, "image"),
-                                    &hash),
-                         0);
+        assert_ok(
+                plain_hash(vector_text(container, "name"), vector_text(container, "image"), &hash));
         assert_int_equal(hash, vector_hash(vector, "plainHashKubelet131plus"));
 }
 
-static void test_vectors(void **state) {
+TEST(test_vectors) {
         cleanup(json_put_p) json_object *vectors = vectors_read();
 
         for (size_t i = 0; i < json_object_array_length(vectors); i++)
@@ -96,7 +85,7 @@ static void test_vectors(void **state) {
 }
 
 /* Values of a variable E, with the hash of the text that Go's encoding/json makes of them. */
-static const struct {
+static const struct SpellingRow {
         const char *value;
         uint32_t hash;
 } spellings[] = {
@@ -127,15 +116,13 @@ static const struct {
         { "</script>&amp;'/", 3552626352u },
 };
 
-static void test_spelling(void **state) {
-        for (size_t i = 0; i < sizeof(spellings) / sizeof(spellings[0]); i++) {
-                const EnvValue value = { "E", spellings[i].value };
+TEST_ROWS(test_spelling, spellings, value, const struct SpellingRow *row) {
+        const EnvValue value = { "E", row->value };
 
-                check_hash(&value, 1, spellings[i].hash, spellings[i].value);
-        }
+        check_hash(&value, 1, row->hash, row->value);
 }
 
-static void test_large_value(void **state) {
+TEST(test_large_value) {
         cleanup(free_p) char *text = malloc(102401);
         const EnvValue value = { "E", text };
 
@@ -145,7 +132,7 @@ static void test_large_value(void **state) {
 }
 
 /* Many that compare alike keep their order, and none is sorted for long. */
-static void test_many(void **state) {
+TEST(test_many) {
         enum { N = 20000 };
         cleanup(free_p) EnvValue *values = calloc(N, sizeof(*values));
         cleanup(free_p) char *texts = calloc(N, 8);
@@ -156,17 +143,17 @@ static void test_many(void **state) {
                 values[i] = (EnvValue){ i < N / 2 ? "B" : "A", texts + 8 * i };
         }
 
-        assert_int_equal(env_hash(values, N, &hash), 0);
+        assert_ok(env_hash(values, N, &hash));
         assert_int_equal(hash, 962319694u);
         assert_string_equal(values[0].value, "19999");
 
         values[0].value = texts + 8;
         values[1].value = texts;
-        assert_int_equal(env_hash(values, N, &swapped), 0);
+        assert_ok(env_hash(values, N, &swapped));
         assert_int_not_equal(hash, swapped);
 }
 
-static const struct {
+static const struct FieldsRow {
         const char *path;
         const char *key; /* NULL: it is none of ours */
         bool is_label;
@@ -189,34 +176,22 @@ static const struct {
         { "", NULL, false },
 };
 
-static void test_fields(void **state) {
-        for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-                bool is_label = false;
-                Slice key = { .size = 0 };
+TEST_ROWS(test_fields, fields, path, const struct FieldsRow *row) {
+        bool is_label = false;
+        Slice key = { .size = 0 };
 
-                if (env_hash_parse_field(fields[i].path, &is_label, &key) != !!fields[i].key)
-                        fail_msg("%s", fields[i].path);
-                if (!fields[i].key)
-                        continue;
+        if (env_hash_parse_field(row->path, &is_label, &key) != !!row->key)
+                fail_msg("%s", row->path);
+        if (!row->key)
+                return;
 
-                assert_true(slice_equal(key, fields[i].key));
-                assert_int_equal(is_label, fields[i].is_label);
-        }
+        assert_true(slice_equal(key, row->key));
+        assert_int_equal(is_label, row->is_label);
 }
 
-static void test_skips(void **state) {
+TEST(test_skips) {
         assert_true(env_hash_skips("SIDECARSET_VERSION"));
         assert_true(env_hash_skips("SIDECARSET_VERSION_ALT"));
         assert_false(env_hash_skips("SIDECARSET_VERSION_"));
         assert_false(env_hash_skips(""));
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_vectors),     cmocka_unit_test(test_spelling),
-                cmocka_unit_test(test_large_value), cmocka_unit_test(test_many),
-                cmocka_unit_test(test_fields),      cmocka_unit_test(test_skips),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

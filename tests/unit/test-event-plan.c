@@ -4,19 +4,9 @@
  * Which events are worth sending
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/kube/event-spec.h"
+#include "tests/unit/unit.h"
 
-#define SEC ((uint64_t) 1000000)
 #define MINUTE (60 * SEC)
 #define WALL ((uint64_t) 1700000000 * 1000000000)
 
@@ -25,7 +15,7 @@ DEFINE_CLEANUP(EventPlan *, event_plan_free)
 static EventPlan *make_plan(void) {
         EventPlan *plan;
 
-        assert_int_equal(event_plan_new(&plan), 0);
+        assert_ok(event_plan_new(&plan));
         return plan;
 }
 
@@ -42,7 +32,7 @@ static EventDecision decide(EventPlan *plan, unsigned object, unsigned kind, uns
         return event_plan_decide(plan, &keys, now_usec, WALL + now_usec * 1000);
 }
 
-static void test_same_again_is_counted(void **state) {
+TEST(test_same_again_is_counted) {
         cleanup(event_plan_free_p) EventPlan *plan = make_plan();
         EventDecision first = decide(plan, 1, 1, 1, 7 * SEC);
         EventDecision other = decide(plan, 1, 1, 2, 7 * SEC);
@@ -64,7 +54,7 @@ static void test_same_again_is_counted(void **state) {
         assert_false(again.is_combined);
 }
 
-static void test_what_was_not_created_is_new(void **state) {
+TEST(test_what_was_not_created_is_new) {
         cleanup(event_plan_free_p) EventPlan *plan = make_plan();
         EventDecision first = decide(plan, 1, 1, 1, 0);
         EventDecision second = decide(plan, 1, 1, 2, 0);
@@ -76,7 +66,7 @@ static void test_what_was_not_created_is_new(void **state) {
         assert_int_equal(decide(plan, 1, 1, 2, 0).count, 3);
 }
 
-static void test_too_many_of_a_kind_are_combined(void **state) {
+TEST(test_too_many_of_a_kind_are_combined) {
         cleanup(event_plan_free_p) EventPlan *plan = make_plan();
         EventDecision decision, first;
 
@@ -97,13 +87,13 @@ static void test_too_many_of_a_kind_are_combined(void **state) {
         assert_int_equal(decision.count, 2);
         assert_int_equal(decision.stamp, first.stamp);
 
-        /* Others of that kind are known, those of other kinds have nothing to do with it. */
+        /* Other events of that kind are known, and those of other kinds do not matter. */
         assert_false(decide(plan, 1, 1, 3, 12 * SEC).is_combined);
         assert_false(decide(plan, 1, 2, 20, 12 * SEC).is_combined);
         assert_false(decide(plan, 2, 1, 20, 12 * SEC).is_combined);
 }
 
-static void test_kinds_are_forgotten_after_a_while(void **state) {
+TEST(test_kinds_are_forgotten_after_a_while) {
         cleanup(event_plan_free_p) EventPlan *plan = make_plan();
 
         for (unsigned i = 0; i < 10; i++)
@@ -122,7 +112,7 @@ static unsigned count_allowed(EventPlan *plan, unsigned object, unsigned n, uint
         return n_allowed;
 }
 
-static void test_each_object_has_a_bucket(void **state) {
+TEST(test_each_object_has_a_bucket) {
         cleanup(event_plan_free_p) EventPlan *plan = make_plan();
 
         assert_int_equal(count_allowed(plan, 1, 100, 0), 25);
@@ -136,7 +126,7 @@ static void test_each_object_has_a_bucket(void **state) {
         assert_int_equal(count_allowed(plan, 1, 100, 1007 * MINUTE), 1);
 }
 
-static void test_what_was_over_the_limit_counts(void **state) {
+TEST(test_what_was_over_the_limit_counts) {
         cleanup(event_plan_free_p) EventPlan *plan = make_plan();
         EventDecision decision;
 
@@ -145,14 +135,14 @@ static void test_what_was_over_the_limit_counts(void **state) {
         assert_int_equal(decision.action, EVENT_REPEAT);
         assert_int_equal(decision.count, 101);
 
-        /* One that was never created has no count yet. */
+        /* An event that was never created has no count yet. */
         assert_int_equal(decide(plan, 1, 2, 1, 5 * MINUTE).action, EVENT_DROP);
         decision = decide(plan, 1, 2, 1, 10 * MINUTE);
         assert_int_equal(decision.action, EVENT_CREATE);
         assert_int_equal(decision.count, 1);
 }
 
-static void test_stamps_differ(void **state) {
+TEST(test_stamps_differ) {
         cleanup(event_plan_free_p) EventPlan *plan = make_plan();
         uint64_t last = 0;
 
@@ -167,7 +157,7 @@ static void test_stamps_differ(void **state) {
 }
 
 /* However many there are, memory is bounded, and the latest are known. */
-static void test_the_oldest_is_forgotten(void **state) {
+TEST(test_the_oldest_is_forgotten) {
         cleanup(event_plan_free_p) EventPlan *plan = make_plan();
 
         for (unsigned i = 0; i < EVENT_RECORDS_MAX + 1; i++)
@@ -178,19 +168,4 @@ static void test_the_oldest_is_forgotten(void **state) {
         assert_int_equal(decide(plan, 0, 1, 1, 0).action, EVENT_CREATE);
         assert_int_equal(decide(plan, 1, 1, 1, 0).count, 3);
         assert_int_equal(decide(plan, 2, 1, 1, 0).action, EVENT_CREATE);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_same_again_is_counted),
-                cmocka_unit_test(test_what_was_not_created_is_new),
-                cmocka_unit_test(test_too_many_of_a_kind_are_combined),
-                cmocka_unit_test(test_kinds_are_forgotten_after_a_while),
-                cmocka_unit_test(test_each_object_has_a_bucket),
-                cmocka_unit_test(test_what_was_over_the_limit_counts),
-                cmocka_unit_test(test_stamps_differ),
-                cmocka_unit_test(test_the_oldest_is_forgotten),
-        };
-
-        return cmocka_run_group_tests_name("event-plan", tests, NULL, NULL);
 }

@@ -4,15 +4,7 @@
  * Events
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include <json-c/json.h>
 
@@ -40,7 +32,7 @@ static const KubeReference job = {
         .name = "job",
 };
 
-/* What is tested, with a log that writes into the pipe. */
+/* Events under test, with a log that writes into the pipe. */
 typedef struct Fixture {
         KubeEvents *events;
         Log *log;
@@ -50,13 +42,12 @@ typedef struct Fixture {
 static void fixture_open(Fixture *fixture) {
         fake_kube_open();
         stderr_pipe(&fixture->captured);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log), 0);
-        assert_int_equal(kube_events_new(&(KubeEventsOptions){ .client = &fake_kube,
-                                                               .log = fixture->log,
-                                                               .component = "inplaced",
-                                                               .node_name = "node-1" },
-                                         &fixture->events),
-                         0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log));
+        assert_ok(kube_events_new(&(KubeEventsOptions){ .client = &fake_kube,
+                                                        .log = fixture->log,
+                                                        .component = "inplaced",
+                                                        .node_name = "node-1" },
+                                  &fixture->events));
 }
 
 /* How many lines were logged. */
@@ -73,9 +64,7 @@ static unsigned fixture_close(Fixture *fixture) {
 }
 
 static void send_about(Fixture *fixture, const KubeReference *object, const char *message) {
-        assert_int_equal(kube_event_send(fixture->events, object, "Warning", "PullImageFailed",
-                                         message),
-                         0);
+        assert_ok(kube_event_send(fixture->events, object, "Warning", "PullImageFailed", message));
 }
 
 static void send_text(Fixture *fixture, const char *message) {
@@ -91,7 +80,7 @@ static void send_number(Fixture *fixture, unsigned n) {
         send_about(fixture, &object, message);
 }
 
-/* The oldest call is such a one; its body is kept until the next one is inspected. */
+/* Checks that the oldest call is such a request; its body is kept until the next one is inspected. */
 static json_object *expect_call(const char *method, const char *path) {
         static json_object *json;
 
@@ -119,7 +108,7 @@ static void assert_text(json_object *json, const char *first, const char *second
         assert_string_equal(text_of(json, first, second) ?: "(nothing)", expected);
 }
 
-static void test_one_event(void **state) {
+TEST(test_one_event) {
         Fixture fixture;
         json_object *json;
         int64_t at;
@@ -150,17 +139,17 @@ static void test_one_event(void **state) {
         assert_text(json, "involvedObject", "resourceVersion", "7");
         assert_text(json, "involvedObject", "namespace", "(nothing)");
         assert_text(json, "involvedObject", "fieldPath", "(nothing)");
-        assert_int_equal(rfc3339_parse(text_of(json, "firstTimestamp", NULL), &at), 0);
+        assert_ok(rfc3339_parse(text_of(json, "firstTimestamp", NULL), &at));
         assert_true(at > 1700000000);
         assert_text(json, "lastTimestamp", NULL, text_of(json, "firstTimestamp", NULL));
 
-        assert_int_equal(fake_kube_answer(201, "{}"), 0);
+        assert_ok(fake_kube_answer(201, "{}"));
         assert_int_equal(kube_events_n_waiting(fixture.events), 0);
         assert_int_equal(kube_events_n_dropped(fixture.events), 0);
-        assert_int_equal(fixture_close(&fixture), 0);
+        assert_ok(fixture_close(&fixture));
 }
 
-static void test_repetition_is_a_patch(void **state) {
+TEST(test_repetition_is_a_patch) {
         Fixture fixture;
         char name[256];
         json_object *json;
@@ -177,7 +166,7 @@ static void test_repetition_is_a_patch(void **state) {
         send_about(&fixture, &job, "a");
         assert_int_equal(fake_kube.n_calls, 1);
         assert_int_equal(kube_events_n_waiting(fixture.events), 2);
-        assert_int_equal(fake_kube_answer(201, "{}"), 0);
+        assert_ok(fake_kube_answer(201, "{}"));
 
         json = expect_call("PATCH", name);
         assert_string_equal(fake_kube.calls[0]->request.path, name);
@@ -189,16 +178,16 @@ static void test_repetition_is_a_patch(void **state) {
 
         /* The server has forgotten it. */
         send_about(&fixture, &job, "a");
-        assert_int_equal(fake_kube_answer(404, "{}"), 0);
+        assert_ok(fake_kube_answer(404, "{}"));
         json = expect_call("POST", "/api/v1/namespaces/team/events");
         assert_text(json, "count", NULL, "4");
-        assert_non_null(strstr(name, text_of(json, "metadata", "name")));
-        assert_int_equal(fake_kube_answer(201, "{}"), 0);
+        assert_contains(name, text_of(json, "metadata", "name"));
+        assert_ok(fake_kube_answer(201, "{}"));
         assert_int_equal(kube_events_n_waiting(fixture.events), 0);
-        assert_int_equal(fixture_close(&fixture), 0);
+        assert_ok(fixture_close(&fixture));
 }
 
-static void test_similar_ones_are_combined(void **state) {
+TEST(test_similar_ones_are_combined) {
         Fixture fixture;
         char message[32];
 
@@ -209,16 +198,16 @@ static void test_similar_ones_are_combined(void **state) {
                 if (i < 10)
                         assert_text(expect_call("POST", POSTED), "message", NULL, message);
                 if (i < 11)
-                        assert_int_equal(fake_kube_answer(201, "{}"), 0);
+                        assert_ok(fake_kube_answer(201, "{}"));
         }
 
         assert_text(expect_call("PATCH", POSTED), "message", NULL,
                     "(combined from similar events): message 11");
         assert_text(expect_call("PATCH", POSTED), "count", NULL, "2");
-        assert_int_equal(fixture_close(&fixture), 0);
+        assert_ok(fixture_close(&fixture));
 }
 
-static void test_four_at_a_time(void **state) {
+TEST(test_four_at_a_time) {
         Fixture fixture;
 
         fixture_open(&fixture);
@@ -226,7 +215,7 @@ static void test_four_at_a_time(void **state) {
                 send_number(&fixture, i);
         assert_int_equal(fake_kube.n_calls, 4);
         assert_text(expect_call("POST", "/"), "message", NULL, "message 0");
-        assert_int_equal(fake_kube_answer(201, "{}"), 0);
+        assert_ok(fake_kube_answer(201, "{}"));
         assert_int_equal(fake_kube.n_calls, 4);
 
         for (unsigned i = 1; i < 9; i++) {
@@ -234,13 +223,13 @@ static void test_four_at_a_time(void **state) {
 
                 (void) snprintf(message, sizeof(message), "message %u", i);
                 assert_text(expect_call("POST", "/"), "message", NULL, message);
-                assert_int_equal(fake_kube_answer(201, "{}"), 0);
+                assert_ok(fake_kube_answer(201, "{}"));
         }
         assert_int_equal(fake_kube.n_calls, 0);
-        assert_int_equal(fixture_close(&fixture), 0);
+        assert_ok(fixture_close(&fixture));
 }
 
-static void test_tries_are_bounded(void **state) {
+TEST(test_tries_are_bounded) {
         Fixture fixture;
 
         fixture_open(&fixture);
@@ -248,77 +237,77 @@ static void test_tries_are_bounded(void **state) {
         for (unsigned i = 0; i < 12; i++) {
                 assert_int_equal(kube_events_n_waiting(fixture.events), 1);
                 assert_int_equal(fake_kube.n_calls, 1);
-                assert_int_equal(fake_kube_answer(i % 2 ? 503 : 0, "{}"), 0);
+                assert_ok(fake_kube_answer(i % 2 ? 503 : 0, "{}"));
                 assert_int_equal(fake_kube.n_calls, 0);
-                assert_int_equal(kube_events_kick(fixture.events), 0);
+                assert_ok(kube_events_kick(fixture.events));
         }
         assert_int_equal(kube_events_n_waiting(fixture.events), 0);
         assert_int_equal(kube_events_n_dropped(fixture.events), 1);
 
-        /* What never was created is created. */
+        /* An event that was never created is created, not patched. */
         send_text(&fixture, "a");
         assert_text(expect_call("POST", POSTED), "count", NULL, "1");
         assert_int_equal(fixture_close(&fixture), 1);
 }
 
-static void test_it_waits_before_it_tries_again(void **state) {
+TEST(test_it_waits_before_it_tries_again) {
         Fixture fixture;
 
         fixture_open(&fixture);
         send_number(&fixture, 1);
         send_number(&fixture, 2);
-        assert_int_equal(fake_kube_answer(503, "{}"), 0);
+        assert_ok(fake_kube_answer(503, "{}"));
         send_number(&fixture, 2); /* happens again while it is on its way */
         send_number(&fixture, 3);
         assert_int_equal(fake_kube.n_calls, 1);
-        assert_int_equal(fake_kube_answer(503, "{}"), 0);
+        assert_ok(fake_kube_answer(503, "{}"));
 
         fake_clock_skip(fake_kube.event);
         assert_int_equal(fake_kube.n_calls, 3);
         assert_text(expect_call("POST", "/"), "count", NULL, "2"); /* both at once */
         assert_text(expect_call("POST", "/"), "message", NULL, "message 2");
-        assert_int_equal(fake_kube_answer(201, "{}"), 0);
+        assert_ok(fake_kube_answer(201, "{}"));
         assert_text(expect_call("POST", "/"), "message", NULL, "message 1");
-        assert_int_equal(fake_kube_answer(201, "{}"), 0);
+        assert_ok(fake_kube_answer(201, "{}"));
         assert_text(expect_call("POST", "/"), "message", NULL, "message 3");
-        assert_int_equal(fake_kube_answer(201, "{}"), 0);
+        assert_ok(fake_kube_answer(201, "{}"));
         assert_int_equal(kube_events_n_waiting(fixture.events), 0);
-        assert_int_equal(fixture_close(&fixture), 0);
+        assert_ok(fixture_close(&fixture));
 }
 
-static void test_lost_answer_is_no_conflict(void **state) {
+TEST(test_lost_answer_is_no_conflict) {
         Fixture fixture;
 
         fixture_open(&fixture);
         send_text(&fixture, "a");
-        assert_int_equal(fake_kube_answer(0, ""), 0);
-        assert_int_equal(kube_events_kick(fixture.events), 0);
-        assert_int_equal(fake_kube_answer(409, "{}"), 0);
+        assert_ok(fake_kube_answer(0, ""));
+        assert_ok(kube_events_kick(fixture.events));
+        assert_ok(fake_kube_answer(409, "{}"));
         assert_int_equal(kube_events_n_dropped(fixture.events), 0);
 
         /* But this name belongs to another event. */
         send_text(&fixture, "b");
-        assert_int_equal(fake_kube_answer(409, "{}"), 0);
+        assert_ok(fake_kube_answer(409, "{}"));
         assert_int_equal(kube_events_n_dropped(fixture.events), 1);
         assert_int_equal(fixture_close(&fixture), 1);
 }
 
-/* A denial may be that of a server that has just started, and is tried again three times. */
+/* A server that has just started may deny a request; it is tried again three times. */
 static void refuse(const Fixture *fixture, int code) {
         for (unsigned i = 0; code == 403 && i < 3; i++) {
-                assert_int_equal(fake_kube_answer(403, "{\"kind\":\"Status\"}"), 0);
+                assert_ok(fake_kube_answer(403, "{\"kind\":\"Status\"}"));
                 assert_int_equal(kube_events_n_waiting(fixture->events), 1);
-                assert_int_equal(kube_events_kick(fixture->events), 0);
+                assert_ok(kube_events_kick(fixture->events));
         }
-        assert_int_equal(fake_kube_answer(code, "{\"kind\":\"Status\"}"), 0);
+        assert_ok(fake_kube_answer(code, "{\"kind\":\"Status\"}"));
 }
 
-static void test_refusals_are_reported_once(void **state) {
+TEST(test_refusals_are_reported_once) {
         static const int codes[] = { 403, 404, 422, 400, 403, 404, 422 };
         Fixture fixture;
 
         fixture_open(&fixture);
-        for (unsigned i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        for (unsigned i = 0; i < N_ELEMENTS(codes); i++) {
                 send_number(&fixture, i);
                 refuse(&fixture, codes[i]);
                 assert_int_equal(kube_events_n_waiting(fixture.events), 0);
@@ -327,19 +316,18 @@ static void test_refusals_are_reported_once(void **state) {
         assert_int_equal(fixture_close(&fixture), 3);
 }
 
-static void test_vanishing_namespace_is_no_news(void **state) {
+TEST(test_vanishing_namespace_is_no_news) {
         Fixture fixture;
 
         fixture_open(&fixture);
         send_text(&fixture, "a");
-        assert_int_equal(fake_kube_answer(403, "{\"reason\":\"Forbidden\",\"details\":{\"causes\":["
-                                               "{\"reason\":\"NamespaceTerminating\"}]}}"),
-                         0);
+        assert_ok(fake_kube_answer(403, "{\"reason\":\"Forbidden\",\"details\":{\"causes\":["
+                                        "{\"reason\":\"NamespaceTerminating\"}]}}"));
         assert_int_equal(kube_events_n_dropped(fixture.events), 1);
-        assert_int_equal(fixture_close(&fixture), 0);
+        assert_ok(fixture_close(&fixture));
 }
 
-static void test_queue_is_bounded(void **state) {
+TEST(test_queue_is_bounded) {
         Fixture fixture;
 
         fixture_open(&fixture);
@@ -349,13 +337,13 @@ static void test_queue_is_bounded(void **state) {
         assert_int_equal(kube_events_n_waiting(fixture.events), 1000);
         assert_int_equal(kube_events_n_dropped(fixture.events), 10);
 
-        /* What waits already may happen again. */
+        /* An event that waits already may happen again. */
         send_number(&fixture, 999);
         assert_int_equal(kube_events_n_dropped(fixture.events), 10);
         assert_int_equal(fixture_close(&fixture), 1);
 }
 
-static void test_bucket_is_counted(void **state) {
+TEST(test_bucket_is_counted) {
         Fixture fixture;
 
         fixture_open(&fixture);
@@ -363,7 +351,7 @@ static void test_bucket_is_counted(void **state) {
                 send_text(&fixture, "a");
         assert_int_equal(kube_events_n_dropped(fixture.events), 5);
         assert_int_equal(kube_events_n_waiting(fixture.events), 2);
-        assert_int_equal(fixture_close(&fixture), 0);
+        assert_ok(fixture_close(&fixture));
 }
 
 /* clang-format off */
@@ -384,11 +372,11 @@ static const struct Name {
 };
 /* clang-format on */
 
-static void test_names_are_valid(void **state) {
+TEST(test_names_are_valid) {
         EventRecord record = { .stamp = 255 };
         char buffer[EVENT_NAME_SIZE], text[600];
 
-        for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(names); i++) {
                 record.object.name = names[i].object;
                 assert_string_equal(event_spec_name(&record, buffer), names[i].name);
         }
@@ -404,7 +392,7 @@ static void test_names_are_valid(void **state) {
         assert_int_equal(strlen(event_spec_name(&record, buffer)), 253);
 }
 
-/* A text of the given bytes again and again, and what becomes of it. */
+/* Checks how a text of the given bytes, again and again, is cut. */
 static void check_cut(const char *part, bool is_combined, const char *prefix, size_t size,
                       const char *end) {
         const EventDecision decision = { .count = 1, .is_combined = is_combined };
@@ -413,14 +401,14 @@ static void check_cut(const char *part, bool is_combined, const char *prefix, si
 
         while (strlen(text) < 4000)
                 strcat(text, part);
-        assert_int_equal(event_record_happen(&record, &decision, text, 0), 0);
+        assert_ok(event_record_happen(&record, &decision, text, 0));
         assert_int_equal(strlen(record.message), size);
         assert_int_equal(strncmp(record.message, prefix, strlen(prefix)), 0);
         assert_string_equal(record.message + size - strlen(end), end);
         event_record_done(&record);
 }
 
-static void test_messages_are_cut(void **state) {
+TEST(test_messages_are_cut) {
         check_cut("a", false, "aaa", 1024, "aaa");
         check_cut("\xE2\x82\xAC", false, "\xE2\x82\xAC", 1023, "\xE2\x82\xAC\xE2\x82\xAC");
         check_cut("\xF0\x9F\x98\x80", true, "(combined from similar events): \xF0\x9F", 1024,
@@ -444,33 +432,14 @@ static const char *const refusals[] = {
         "{\"reason\":\"Forbidden\"}",
 };
 
-static void test_other_refusals(void **state) {
-        for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++)
+TEST(test_other_refusals) {
+        for (size_t i = 0; i < N_ELEMENTS(refusals); i++)
                 assert_false(event_spec_is_terminating(refusals[i], strlen(refusals[i])));
 }
 
-static int forget_body(void **state) {
-        expect_call(NULL, NULL);
-        return 0;
-}
-
 int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_one_event),
-                cmocka_unit_test(test_repetition_is_a_patch),
-                cmocka_unit_test(test_similar_ones_are_combined),
-                cmocka_unit_test(test_four_at_a_time),
-                cmocka_unit_test(test_tries_are_bounded),
-                cmocka_unit_test(test_it_waits_before_it_tries_again),
-                cmocka_unit_test(test_lost_answer_is_no_conflict),
-                cmocka_unit_test(test_refusals_are_reported_once),
-                cmocka_unit_test(test_vanishing_namespace_is_no_news),
-                cmocka_unit_test(test_queue_is_bounded),
-                cmocka_unit_test(test_bucket_is_counted),
-                cmocka_unit_test(test_names_are_valid),
-                cmocka_unit_test(test_messages_are_cut),
-                cmocka_unit_test(test_other_refusals),
-        };
+        int status = unit_run();
 
-        return cmocka_run_group_tests_name("event", tests, NULL, forget_body);
+        expect_call(NULL, NULL); /* frees the last body */
+        return status;
 }

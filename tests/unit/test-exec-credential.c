@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is said to a program that makes credentials, and what it answers
+ * Tests questions to programs that make credentials, and their answers
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
 #include "agent/kube/exec-credential-spec.h"
+#include "tests/unit/unit.h"
 
 #define NOW "2026-01-31T12:00:00Z"
 #define SECRET "hunter2"
@@ -78,12 +68,10 @@ static const struct Lifetime {
 
 /* clang-format on */
 
-#define N_REFUSALS (sizeof(refusals) / sizeof(refusals[0]))
-
 static int64_t now(void) {
         int64_t time;
 
-        assert_int_equal(rfc3339_parse(NOW, &time), 0);
+        assert_ok(rfc3339_parse(NOW, &time));
         return time;
 }
 
@@ -92,8 +80,7 @@ static int parse(const char *answer, ExecCredential *credential, Error *error) {
                                      error);
 }
 
-static void test_refusal(void **state) {
-        const struct Refusal *refusal = *state;
+TEST_ROWS(test_refusal, refusals, name, const struct Refusal *refusal) {
         ExecCredential credential = EXEC_CREDENTIAL_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
 
@@ -105,10 +92,10 @@ static void test_refusal(void **state) {
         assert_null(credential.token);
 }
 
-static void test_token(void **state) {
+TEST(test_token) {
         cleanup(exec_credential_done) ExecCredential credential = EXEC_CREDENTIAL_INIT;
 
-        assert_int_equal(parse(STATUS(TOKEN ",\"else\":1"), &credential, NULL), 0);
+        assert_ok(parse(STATUS(TOKEN ",\"else\":1"), &credential, NULL));
         assert_string_equal(credential.token, SECRET);
         assert_null(credential.certificate);
         assert_null(credential.key);
@@ -116,43 +103,39 @@ static void test_token(void **state) {
         assert_true(credential.renew_at == INT64_MAX);
 }
 
-static void test_certificate(void **state) {
+TEST(test_certificate) {
         cleanup(exec_credential_done) ExecCredential credential = EXEC_CREDENTIAL_INIT;
 
-        assert_int_equal(parse(STATUS("\"clientCertificateData\":\"" PEM
-                                      "\",\"clientKeyData\":\"" PEM "\""),
-                               &credential, NULL),
-                         0);
+        assert_ok(
+                parse(STATUS("\"clientCertificateData\":\"" PEM "\",\"clientKeyData\":\"" PEM "\""),
+                      &credential, NULL));
         assert_null(credential.token);
         assert_string_equal(credential.certificate,
                             "-----BEGIN X-----\nhunter2\n-----END X-----\n");
         assert_string_equal(credential.key, credential.certificate);
 }
 
-static void test_lives(void **state) {
-        for (size_t i = 0; i < sizeof(lifetimes) / sizeof(lifetimes[0]); i++) {
-                cleanup(exec_credential_done) ExecCredential credential = EXEC_CREDENTIAL_INIT;
-                char answer[512];
+TEST_ROWS(test_lives, lifetimes, expires_at, const struct Lifetime *row) {
+        cleanup(exec_credential_done) ExecCredential credential = EXEC_CREDENTIAL_INIT;
+        char answer[512];
 
-                (void) snprintf(answer, sizeof(answer),
-                                STATUS(TOKEN ",\"expirationTimestamp\":\"%s\""),
-                                lifetimes[i].expires_at);
-                assert_int_equal(parse(answer, &credential, NULL), 0);
-                assert_int_equal(credential.expires_at - now(), lifetimes[i].lifetime_sec);
-                assert_int_equal(credential.renew_at - now(), lifetimes[i].renew_sec);
-        }
+        (void) snprintf(answer, sizeof(answer), STATUS(TOKEN ",\"expirationTimestamp\":\"%s\""),
+                        row->expires_at);
+        assert_ok(parse(answer, &credential, NULL));
+        assert_int_equal(credential.expires_at - now(), row->lifetime_sec);
+        assert_int_equal(credential.renew_at - now(), row->renew_sec);
 }
 
-static void test_request(void **state) {
+TEST(test_request) {
         cleanup(free_p) char *request = NULL;
 
-        assert_int_equal(exec_credential_request(EXEC_CREDENTIAL_V1BETA1, NULL, &request), 0);
+        assert_ok(exec_credential_request(EXEC_CREDENTIAL_V1BETA1, NULL, &request));
         assert_string_equal(request,
                             "{\"spec\":{\"interactive\":false},\"kind\":\"ExecCredential\","
                             "\"apiVersion\":\"" EXEC_CREDENTIAL_V1BETA1 "\"}");
 }
 
-static void test_request_with_cluster(void **state) {
+TEST(test_request_with_cluster) {
         const ExecCredentialCluster cluster = {
                 .server = "https://[::1]:6443",
                 .tls_server_name = "api",
@@ -163,7 +146,7 @@ static void test_request_with_cluster(void **state) {
         };
         cleanup(free_p) char *request = NULL;
 
-        assert_int_equal(exec_credential_request(EXEC_CREDENTIAL_V1, &cluster, &request), 0);
+        assert_ok(exec_credential_request(EXEC_CREDENTIAL_V1, &cluster, &request));
         assert_string_equal(
                 request,
                 "{\"spec\":{\"interactive\":false,\"cluster\":{\"server\":\"https://[::1]:6443\","
@@ -171,23 +154,4 @@ static void test_request_with_cluster(void **state) {
                 "\"proxy-url\":\"http://proxy\",\"config\":{\"audience\":[1,2.5,null]},"
                 "\"insecure-skip-tls-verify\":true}},\"kind\":\"ExecCredential\","
                 "\"apiVersion\":\"" EXEC_CREDENTIAL_V1 "\"}");
-}
-
-int main(void) {
-        struct CMUnitTest tests[5 + N_REFUSALS] = {
-                cmocka_unit_test(test_token),
-                cmocka_unit_test(test_certificate),
-                cmocka_unit_test(test_lives),
-                cmocka_unit_test(test_request),
-                cmocka_unit_test(test_request_with_cluster),
-        };
-
-        for (size_t i = 0; i < N_REFUSALS; i++)
-                tests[5 + i] = (struct CMUnitTest){
-                        .name = refusals[i].name,
-                        .test_func = test_refusal,
-                        .initial_state = (void *) &refusals[i],
-                };
-
-        return _cmocka_run_group_tests("exec-credential", tests, 5 + N_REFUSALS, NULL, NULL);
 }

@@ -5,18 +5,10 @@
  */
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/pod/exec-spec.h"
 #include "cri/types.h"
+#include "tests/unit/unit.h"
 
 #define BYTES(text) text, sizeof(text) - 1
 
@@ -48,9 +40,7 @@ static void check(size_t stdout_size, size_t stderr_size, int32_t exit_code, siz
         body = pack(&message, &size);
         for (size_t i = 0; i < size; i += piece) {
                 assert_false(exec_reply_is_complete(&reply));
-                assert_int_equal(exec_reply_add(&reply, body + i,
-                                                size - i < piece ? size - i : piece),
-                                 0);
+                assert_ok(exec_reply_add(&reply, body + i, size - i < piece ? size - i : piece));
         }
 
         assert_true(exec_reply_is_complete(&reply));
@@ -68,7 +58,7 @@ static void check(size_t stdout_size, size_t stderr_size, int32_t exit_code, siz
         assert_int_equal(exec_reply_add(&reply, "", 1), -EBADMSG);
 }
 
-static void test_replies(void **state) {
+TEST(test_replies) {
         static const size_t sizes[] = { 0, 1, 127, 128, EXEC_OUTPUT_MAX, 1 << 20 };
         static const size_t pieces[] = { 1, 3, 16384, 4 << 20 };
         static const int32_t codes[] = { 0, 1, 255, -1 };
@@ -81,7 +71,7 @@ static void test_replies(void **state) {
 }
 
 /* Fields that newer runtimes may add are left out. */
-static void test_unknown_fields(void **state) {
+TEST(test_unknown_fields) {
         static const char body[] = "\0\0\0\0\x1b"
                                    "\x20\xff\x01"
                                    "\x29"
@@ -93,53 +83,40 @@ static void test_unknown_fields(void **state) {
                                    "\x18\x05";
         cleanup(exec_reply_done) ExecReply reply = EXEC_REPLY_INIT;
 
-        assert_int_equal(exec_reply_add(&reply, BYTES(body)), 0);
+        assert_ok(exec_reply_add(&reply, BYTES(body)));
         assert_int_equal(reply.exit_code, 5);
         assert_int_equal(reply.stdout.size, 2);
         assert_memory_equal(reply.stdout.data, "ok", 2);
 }
 
-static void test_bad_replies(void **state) {
-        static const struct {
-                const char *body;
-                size_t size;
-        } rows[] = {
-                { BYTES("\1") },                  /* compressed */
-                { BYTES("\0\1\0\0\1") },          /* 16 MiB and a byte */
-                { BYTES("\0\xff\xff\xff\xff") },  /* 4 GiB */
-                { BYTES("\0\0\0\0\5\x0a\5abc") }, /* a field beyond the message */
-                { BYTES("\0\0\0\0\5\x0b\5abc") }, /* a group */
-                { BYTES("\0\0\0\0\3\x09\1\2") },  /* eight bytes that are not there */
-                { BYTES("\0\0\0\0\x20\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff") },
-                { BYTES("\0\0\0\0\x20\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f") },
-                { BYTES("\0\0\0\0\0x") }, /* behind the message */
-        };
+static const struct BadRepliesRow {
+        const char *body;
+        size_t size;
+} bad_replies_rows[] = {
+        { BYTES("\1") },                  /* compressed */
+        { BYTES("\0\1\0\0\1") },          /* 16 MiB and a byte */
+        { BYTES("\0\xff\xff\xff\xff") },  /* 4 GiB */
+        { BYTES("\0\0\0\0\5\x0a\5abc") }, /* a field beyond the message */
+        { BYTES("\0\0\0\0\5\x0b\5abc") }, /* a group */
+        { BYTES("\0\0\0\0\3\x09\1\2") },  /* eight bytes that are not there */
+        { BYTES("\0\0\0\0\x20\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff") },
+        { BYTES("\0\0\0\0\x20\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f") },
+        { BYTES("\0\0\0\0\0x") }, /* behind the message */
+};
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(exec_reply_done) ExecReply reply = EXEC_REPLY_INIT;
+TEST_ROWS(test_bad_replies, bad_replies_rows, body, const struct BadRepliesRow *row) {
+        cleanup(exec_reply_done) ExecReply reply = EXEC_REPLY_INIT;
 
-                assert_int_equal(exec_reply_add(&reply, rows[i].body, rows[i].size), -EBADMSG);
-        }
+        assert_int_equal(exec_reply_add(&reply, row->body, row->size), -EBADMSG);
 }
 
-static void test_incomplete_replies(void **state) {
+TEST(test_incomplete_replies) {
         static const char body[] = "\0\0\0\0\6\x0a\2ok\x18\5";
 
         for (size_t size = 0; size < sizeof(body) - 1; size++) {
                 cleanup(exec_reply_done) ExecReply reply = EXEC_REPLY_INIT;
 
-                assert_int_equal(exec_reply_add(&reply, body, size), 0);
+                assert_ok(exec_reply_add(&reply, body, size));
                 assert_false(exec_reply_is_complete(&reply));
         }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_replies),
-                cmocka_unit_test(test_unknown_fields),
-                cmocka_unit_test(test_bad_replies),
-                cmocka_unit_test(test_incomplete_replies),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

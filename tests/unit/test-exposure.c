@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who else may write or read a file
+ * Tests which other users may write or read a file
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/base/exposure.h"
 
 #define SELF 7
@@ -45,8 +36,7 @@ static const struct Case {
 };
 /* clang-format on */
 
-static void test_case(void **state) {
-        const struct Case *c = *state;
+TEST_ROWS(test_case, cases, name, const struct Case *c) {
         const struct stat status = { .st_mode = c->mode, .st_uid = c->uid, .st_gid = c->gid };
 
         assert_int_equal(exposure_of_file(&status, SELF, false), c->as_file);
@@ -65,7 +55,7 @@ static void assert_found(const char *path, const char *why) {
 }
 
 /* The folders on the way count, also those of a link. */
-static void test_way(void **state) {
+TEST(test_way) {
         char folder[] = "/tmp/test-exposure-XXXXXX";
         cleanup(close_p) int fd = -1;
         char way[64], file[96], link[96], other[64], why[128];
@@ -75,48 +65,34 @@ static void test_way(void **state) {
         (void) snprintf(file, sizeof(file), "%s/file", way);
         (void) snprintf(other, sizeof(other), "%s/other", folder);
         (void) snprintf(link, sizeof(link), "%s/link", other);
-        assert_int_equal(mkdir(way, 0700), 0);
-        assert_int_equal(mkdir(other, 0700), 0);
-        assert_int_equal(symlink("../way/file", link), 0);
+        assert_ok(mkdir(way, 0700));
+        assert_ok(mkdir(other, 0700));
+        assert_ok(symlink("../way/file", link));
         fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
         assert_true(fd >= 0);
 
-        assert_int_equal(fchmod(fd, 0666), 0);
+        assert_ok(fchmod(fd, 0666));
         assert_found(file, NULL);
-        assert_int_equal(chmod(folder, 0755), 0);
-        assert_int_equal(chmod(way, 0755), 0);
+        assert_ok(chmod(folder, 0755));
+        assert_ok(chmod(way, 0755));
         assert_found(file, "other users may write it (mode 0666)");
-        assert_int_equal(fchmod(fd, 0644), 0);
+        assert_ok(fchmod(fd, 0644));
         assert_found(file, "other users may read it (mode 0644)");
         assert_found(link, "other users may read it (mode 0644)");
-        assert_int_equal(fchmod(fd, 0600), 0);
+        assert_ok(fchmod(fd, 0600));
         assert_found(file, NULL);
         assert_found(link, NULL);
 
-        assert_int_equal(chmod(other, 0777), 0);
+        assert_ok(chmod(other, 0777));
         (void) snprintf(why, sizeof(why), "other users may write the folder %s (mode 0777)", other);
         assert_found(link, why);
         assert_found(other, "other users may write it (mode 0777)");
         assert_found(file, NULL);
         assert_found("/nowhere/at/all", NULL);
 
-        assert_int_equal(unlink(link), 0);
-        assert_int_equal(unlink(file), 0);
-        assert_int_equal(rmdir(other), 0);
-        assert_int_equal(rmdir(way), 0);
-        assert_int_equal(rmdir(folder), 0);
-}
-
-int main(void) {
-        enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
-        struct CMUnitTest tests[N_CASES + 1] = { cmocka_unit_test(test_way) };
-
-        for (size_t i = 0; i < N_CASES; i++)
-                tests[i + 1] = (struct CMUnitTest){
-                        .name = cases[i].name,
-                        .test_func = test_case,
-                        .initial_state = (void *) &cases[i],
-                };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        assert_ok(unlink(link));
+        assert_ok(unlink(file));
+        assert_ok(rmdir(other));
+        assert_ok(rmdir(way));
+        assert_ok(rmdir(folder));
 }

@@ -4,54 +4,45 @@
  * Files are opened without waiting for anything, whatever stands at their path
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/base/file.h"
 
-/* Whole files, however they are read, and what shows that one has changed. */
-static void test_read(void **state) {
+/* Files are read as a whole in each way, and their status shows that one has changed. */
+TEST(test_read) {
         char path[] = "/tmp/test-file-XXXXXX", text[8];
         cleanup(close_p) int fd = mkstemp(path);
         struct stat before, after;
         int ends[2];
 
         assert_int_equal(write(fd, "text", 4), 4);
-        assert_int_equal(fstat(fd, &before), 0);
+        assert_ok(fstat(fd, &before));
         assert_true(file_is_same(&before, &before));
         assert_false(file_is_same(&before, &(struct stat){ 0 }));
-        assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+        assert_ok(lseek(fd, 0, SEEK_SET));
         assert_int_equal(file_read(fd, text, sizeof(text)), 4);
-        assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+        assert_ok(lseek(fd, 0, SEEK_SET));
         assert_int_equal(file_read(fd, text, 3), 3);
         assert_memory_equal(text, "tex", 3);
         assert_int_equal(write(fd, "more", 4), 4);
-        assert_int_equal(fstat(fd, &after), 0);
+        assert_ok(fstat(fd, &after));
         assert_false(file_is_same(&before, &after));
         assert_int_equal(file_read(-1, text, sizeof(text)), -EBADF);
-        assert_int_equal(unlink(path), 0);
+        assert_ok(unlink(path));
 
         /* In two parts. */
-        assert_int_equal(pipe(ends), 0);
+        assert_ok(pipe(ends));
         assert_int_equal(write(ends[1], "ab", 2), 2);
         assert_int_equal(file_read(ends[0], text, 1), 1);
         assert_int_equal(write(ends[1], "cd", 2), 2);
-        assert_int_equal(close(ends[1]), 0);
+        assert_ok(close(ends[1]));
         assert_int_equal(file_read(ends[0], text, sizeof(text)), 3);
         assert_memory_equal(text, "bcd", 3);
-        assert_int_equal(close(ends[0]), 0);
+        assert_ok(close(ends[0]));
 }
 
 static int make_nothing(const char *path) {
@@ -87,16 +78,15 @@ static const struct Case {
         { "a folder", make_folder, -EINVAL, -EISDIR },
 };
 
-static void test_case(void **state) {
-        const struct Case *c = *state;
+TEST_ROWS(test_case, cases, name, const struct Case *c) {
         char folder[] = "/tmp/test-file-XXXXXX";
         cleanup(close_p) int reader = -1;
         cleanup(close_p) int writer = -1;
         struct stat status;
 
         assert_non_null(mkdtemp(folder));
-        assert_int_equal(chdir(folder), 0);
-        assert_int_equal(make_file("victim"), 0);
+        assert_ok(chdir(folder));
+        assert_ok(make_file("victim"));
         assert_int_equal(c->make("it"), 0);
 
         assert_int_equal(file_open("it", &status, &reader), c->open_result);
@@ -104,61 +94,49 @@ static void test_case(void **state) {
                 assert_int_equal(status.st_size, 4);
         assert_int_equal(file_create("it", 0640, &writer), c->create_result);
         if (c->create_result == 0) {
-                assert_int_equal(fstat(writer, &status), 0);
+                assert_ok(fstat(writer, &status));
                 assert_int_equal(status.st_mode, S_IFREG | 0640);
                 assert_int_equal(status.st_size, 0);
         }
-        assert_int_equal(stat("victim", &status), 0);
+        assert_ok(stat("victim", &status));
         assert_int_equal(status.st_size, 4);
 
-        assert_int_equal(remove("it"), 0);
-        assert_int_equal(remove("victim"), 0);
-        assert_int_equal(chdir("/"), 0);
-        assert_int_equal(rmdir(folder), 0);
+        assert_ok(remove("it"));
+        assert_ok(remove("victim"));
+        assert_ok(chdir("/"));
+        assert_ok(rmdir(folder));
 }
 
-/* As many as are missing; what is there already, or in the way, is left alone. */
-static void test_folders(void **state) {
+/* Makes as many folders as are missing; existing ones, and files in the way, are left alone. */
+TEST(test_folders) {
         char root[] = "/tmp/test-file-XXXXXX", path[64];
         struct stat status;
 
         assert_non_null(mkdtemp(root));
         (void) snprintf(path, sizeof(path), "%s/a/b/c", root);
         for (int i = 0; i < 2; i++) {
-                assert_int_equal(file_make_folders(path), 0);
-                assert_int_equal(stat(path, &status), 0);
+                assert_ok(file_make_folders(path));
+                assert_ok(stat(path, &status));
                 assert_true(S_ISDIR(status.st_mode));
         }
-        assert_int_equal(rmdir(path), 0);
-        assert_int_equal(make_file(path), 0);
+        assert_ok(rmdir(path));
+        assert_ok(make_file(path));
         (void) snprintf(path, sizeof(path), "%s/a/b/c/d", root);
-        assert_int_equal(file_make_folders(path), 0);
+        assert_ok(file_make_folders(path));
         assert_int_equal(stat(path, &status), -1);
 
         (void) snprintf(path, sizeof(path), "%s/a/b/c", root);
-        assert_int_equal(unlink(path), 0);
+        assert_ok(unlink(path));
         for (unsigned i = 0; i < 2; i++) {
                 *strrchr(path, '/') = '\0';
-                assert_int_equal(rmdir(path), 0);
+                assert_ok(rmdir(path));
         }
-        assert_int_equal(rmdir(root), 0);
+        assert_ok(rmdir(root));
 }
 
 int main(void) {
-        enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
-        struct CMUnitTest tests[N_CASES + 2];
-
         (void) alarm(60); /* the limit of a test that blocks */
         (void) umask(0077);
-        for (size_t i = 0; i < N_CASES; i++)
-                tests[i] = (struct CMUnitTest){
-                        .name = cases[i].name,
-                        .test_func = test_case,
-                        .initial_state = (void *) &cases[i],
-                };
 
-        tests[N_CASES] = (struct CMUnitTest) cmocka_unit_test(test_folders);
-        tests[N_CASES + 1] = (struct CMUnitTest) cmocka_unit_test(test_read);
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        return unit_run();
 }

@@ -7,23 +7,13 @@
  */
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/node/folder.h"
 #include "tests/unit/idle-images.h"
 #include "tests/unit/stderr-capture.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define PATH "/tmp/test-folder-XXXXXX"
 #define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"
 #define DESIRED(image) HEAD "spec: {images: {" image ": {tags: [{tag: \"1\"}]}}}\n"
@@ -50,7 +40,7 @@ static int set_up(void **state) {
         assert_non_null(mkdtemp(f.path));
         stderr_pipe(&f.captured);
         assert_true(sd_event_new(&f.event) >= 0);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f.log), 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f.log));
         idle_images_new(f.event, f.log, &f.completions, &f.runtimes, &f.images);
         return 0;
 }
@@ -65,7 +55,7 @@ static char *path_of(const char *name) {
 static void delete (const char *name) {
         cleanup(free_p) char *path = path_of(name);
 
-        assert_int_equal(unlink(path), 0);
+        assert_ok(unlink(path));
 }
 
 static int tear_down(void **state) {
@@ -76,7 +66,7 @@ static int tear_down(void **state) {
         log_free(f.log);
         sd_event_unref(f.event);
         fputs(stderr_restore(&f.captured), stderr);
-        assert_int_equal(rmdir(f.path), 0);
+        assert_ok(rmdir(f.path));
         return 0;
 }
 
@@ -87,7 +77,7 @@ static void put(const char *name, const char *text) {
 
         assert_true(fd >= 0);
         assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-        assert_int_equal(rename(temporary, path), 0);
+        assert_ok(rename(temporary, path));
 }
 
 static void start(void) {
@@ -99,7 +89,7 @@ static void start(void) {
                 .on_changed = on_changed,
         };
 
-        assert_int_equal(folder_new(&options, &f.folder), 0);
+        assert_ok(folder_new(&options, &f.folder));
 }
 
 static const char *describe(void) {
@@ -121,8 +111,8 @@ static void await(const char *owned) {
                 assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
 }
 
-/* What it holds at the start, and what comes, changes and goes. */
-static void test_files(void **state) {
+/* Files that are there at the start are reported, and those that come, change and go. */
+TEST_SET_UP(test_files) {
         put("a.yaml", DESIRED("one"));
         start();
         assert_int_equal(f.n_changes, 1);
@@ -140,8 +130,8 @@ static void test_files(void **state) {
 #define KEPT ", keeping its last good content."
 #define NONE ", it has had no good content yet."
 
-/* The last good content counts, if there is any, and each reason is logged once. */
-static void test_malformed_file(void **state) {
+/* The last good content counts, if there is one, and each reason is logged once. */
+TEST_SET_UP(test_malformed_file) {
         cleanup(free_p) char *line = NULL;
         const char *said, *at;
 
@@ -151,7 +141,7 @@ static void test_malformed_file(void **state) {
         put("a.yaml", "{");
         while (images_dir_get_file(folder_dir(f.folder), 0)->error.kind == ERROR_NONE)
                 assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
-        assert_int_equal(folder_rescan(f.folder), 0);
+        assert_ok(folder_rescan(f.folder));
         put("never.yaml", "{");
         put("b.yaml", DESIRED("two"));
         await("one file/a.yaml, two file/b.yaml, ");
@@ -172,8 +162,8 @@ static void test_malformed_file(void **state) {
         delete ("b.yaml");
 }
 
-/* A file desires what no other one does any more; the image of the other stays. */
-static void test_shared_image(void **state) {
+/* A file gives up its image, which no other file requests; the image of the other file stays. */
+TEST_SET_UP(test_shared_image) {
         put("a.yaml", DESIRED("one"));
         put("b.yaml", DESIRED("one"));
         start();
@@ -182,14 +172,4 @@ static void test_shared_image(void **state) {
         await("one file/a.yaml, ");
         delete ("a.yaml");
         await("");
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_files, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_malformed_file, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_shared_image, set_up, tear_down),
-        };
-
-        return cmocka_run_group_tests_name("images folder", tests, NULL, NULL);
 }

@@ -4,17 +4,8 @@
  * Frames: whatever the pieces are, the same frames come out
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/kube/frames.h"
+#include "tests/unit/unit.h"
 
 #define FRAME_MAX 10
 
@@ -51,8 +42,6 @@ static const struct Case {
         { "a message of 4 GiB", FRAME_LENGTH, BYTES("\377\377\377\377a"), "", true },
         { "JSON instead of a message", FRAME_LENGTH, BYTES("{\"kind\":\"Status\"}\n"), "", true },
 };
-
-#define N_CASES (sizeof(cases) / sizeof(cases[0]))
 
 /* Feeds one piece, which is freed right after: a frame must not be used any longer. */
 static int feed(Frames *frames, const char *data, size_t size, char *seen, Error *reterr) {
@@ -91,9 +80,7 @@ static void check(const struct Case *this, size_t piece_max) {
         assert_int_equal(r < 0, this->is_refused);
 }
 
-static void test_case(void **state) {
-        const struct Case *this = *state;
-
+TEST_ROWS(test_case, cases, name, const struct Case *this) {
         check(this, 1);
         check(this, 1000);
         for (unsigned seed = 0; seed < 200; seed++) {
@@ -103,7 +90,7 @@ static void test_case(void **state) {
 }
 
 /* It is only as large as what has come, and not larger than needed when a large frame is over. */
-static void test_memory(void **state) {
+TEST(test_memory) {
         static const FrameKind kinds[] = { FRAME_LINE, FRAME_LENGTH };
         const size_t large = (size_t) 1 << 20;
 
@@ -118,43 +105,27 @@ static void test_memory(void **state) {
                         memcpy(body, "\0\20\0\0", 4);
 
                 piece = (Slice){ .data = body, .size = 1000 };
-                assert_int_equal(frames_next(&frames, &piece, &frame, NULL), 0);
+                assert_ok(frames_next(&frames, &piece, &frame, NULL));
                 assert_true(frames.allocated < 5000);
 
                 piece = (Slice){ .data = body + 1000, .size = end - 1000 };
-                assert_int_equal(frames_next(&frames, &piece, &frame, NULL), 0);
+                assert_ok(frames_next(&frames, &piece, &frame, NULL));
                 piece = slice(kinds[i] == FRAME_LINE ? "\nab" : "xab");
                 assert_int_equal(frames_next(&frames, &piece, &frame, NULL), 1);
                 assert_int_equal(frame.size, kinds[i] == FRAME_LINE ? large - 1 : large);
-                assert_int_equal(frames_next(&frames, &piece, &frame, NULL), 0);
+                assert_ok(frames_next(&frames, &piece, &frame, NULL));
                 assert_true(frames.allocated < 5000);
         }
 }
 
-static void test_another_body(void **state) {
+TEST(test_another_body) {
         Frames frames = FRAMES_INIT(FRAME_LINE, FRAME_MAX);
         char seen[100] = "";
 
-        assert_int_equal(feed(&frames, BYTES("a\nhalf"), seen, NULL), 0);
+        assert_ok(feed(&frames, BYTES("a\nhalf"), seen, NULL));
         frames_done(&frames);
-        assert_int_equal(feed(&frames, BYTES("b\n"), seen, NULL), 0);
+        assert_ok(feed(&frames, BYTES("b\n"), seen, NULL));
         assert_string_equal(seen, "a;b;");
         frames_done(&frames);
         frames_done(&frames);
-}
-
-int main(void) {
-        struct CMUnitTest tests[2 + N_CASES] = {
-                cmocka_unit_test(test_memory),
-                cmocka_unit_test(test_another_body),
-        };
-
-        for (size_t i = 0; i < N_CASES; i++)
-                tests[2 + i] = (struct CMUnitTest){
-                        .name = cases[i].name,
-                        .test_func = test_case,
-                        .initial_state = (void *) &cases[i],
-                };
-
-        return _cmocka_run_group_tests("frames", tests, 2 + N_CASES, NULL, NULL);
 }

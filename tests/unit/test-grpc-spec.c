@@ -4,24 +4,17 @@
  * How an answer of gRPC ends
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "agent/pod/grpc-spec.h"
+#include "tests/unit/unit.h"
 
-static void test_prefix(void **state) {
+TEST(test_prefix) {
         uint8_t prefix[GRPC_PREFIX_SIZE];
 
         grpc_write_prefix(0x1020304, prefix);
         assert_memory_equal(prefix, "\0\1\2\3\4", GRPC_PREFIX_SIZE);
 }
 
-static void test_headers(void **state) {
+TEST(test_headers) {
         static const struct {
                 const char *line;
                 bool has_status;
@@ -43,7 +36,7 @@ static void test_headers(void **state) {
         char flood[2000];
         GrpcEnd end = { .has_status = false };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 end = (GrpcEnd){ .has_status = false };
                 grpc_end_add_header(&end, rows[i].line, strlen(rows[i].line));
                 assert_int_equal(end.has_status, rows[i].has_status);
@@ -57,19 +50,9 @@ static void test_headers(void **state) {
         assert_int_equal(strlen(end.message), GRPC_MESSAGE_MAX);
 }
 
-static void test_names(void **state) {
+TEST(test_names) {
         assert_string_equal(grpc_status_to_string(0), "OK");
         assert_string_equal(grpc_status_to_string(14), "UNAVAILABLE");
         assert_string_equal(grpc_status_to_string(16), "UNAUTHENTICATED");
         assert_string_equal(grpc_status_to_string(17), "a status that gRPC does not have");
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_prefix),
-                cmocka_unit_test(test_headers),
-                cmocka_unit_test(test_names),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

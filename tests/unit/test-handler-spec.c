@@ -4,18 +4,9 @@
  * Hooks, as the kubelet writes them down
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 #include <json-c/json.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/pod/handler-spec.h"
 
 #define PORTS                                                              \
@@ -25,8 +16,8 @@
 /* clang-format off */
 static const struct Case {
         const char *handler;
-        const char *summary; /* of what is read; NULL: it is refused */
-        const char *text;    /* its description, or why it is refused */
+        const char *summary; /* summary of the parsed handler; NULL: it is refused */
+        const char *text;    /* description of the handler, or the refusal */
 } cases[] = {
         { NULL, "0", "no lifecycle hook" },
         { "", "0", "no lifecycle hook" },
@@ -112,56 +103,51 @@ static void summarize(const HandlerSpec *spec, char *text, size_t size) {
         fclose(file);
 }
 
-static void test_cases(void **state) {
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
-                cleanup(error_done) Error error = ERROR_INIT;
-                cleanup(free_p) char *text = NULL;
-                char summary[256];
-                int r;
+TEST_ROWS(test_cases, cases, handler, const struct Case *row) {
+        cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *text = NULL;
+        char summary[256];
+        int r;
 
-                r = handler_spec_parse(cases[i].handler, PORTS, &spec, &error);
-                if ((r >= 0) != !!cases[i].summary)
-                        fail_msg("%s: %s", cases[i].handler,
-                                 r < 0 ? error_message(&error) : "read");
-                if (r < 0) {
-                        assert_int_equal(error.kind, ERROR_INVALID);
-                        assert_string_equal(error_message(&error), cases[i].text);
-                        continue;
-                }
-
-                summarize(&spec, summary, sizeof(summary));
-                assert_string_equal(summary, cases[i].summary);
-                assert_int_equal(handler_spec_describe_hook(&spec, &text), 0);
-                assert_string_equal(text, cases[i].text);
+        r = handler_spec_parse(row->handler, PORTS, &spec, &error);
+        if ((r >= 0) != !!row->summary)
+                fail_msg("%s: %s", row->handler, r < 0 ? error_message(&error) : "read");
+        if (r < 0) {
+                assert_int_equal(error.kind, ERROR_INVALID);
+                assert_string_equal(error_message(&error), row->text);
+                return;
         }
+
+        summarize(&spec, summary, sizeof(summary));
+        assert_string_equal(summary, row->summary);
+        assert_ok(handler_spec_describe_hook(&spec, &text));
+        assert_string_equal(text, row->text);
 }
 
-static void test_ports(void **state) {
+static const struct PortsRow {
+        const char *ports;
+        const char *message;
+} ports_rows[] = {
+        { NULL, "tcpSocket.port: the container has no port called \"web\"" },
+        { "{}", "tcpSocket.port: the container has no port called \"web\"" },
+        { "[1,{\"name\":1,\"containerPort\":2},{\"name\":\"web\"}]",
+          "tcpSocket.port: the container has no port called \"web\"" },
+        { "[{\"name\":\"web\",\"containerPort\":70000}]", "tcpSocket.port: 70000 is not a port" },
+        { "[", "the list of the container's ports is not valid JSON" },
+};
+
+TEST_ROWS(test_ports, ports_rows, ports, const struct PortsRow *row) {
         static const char handler[] = "{\"tcpSocket\":{\"port\":\"web\"}}";
-        static const struct {
-                const char *ports;
-                const char *message;
-        } bad[] = {
-                { NULL, "tcpSocket.port: the container has no port called \"web\"" },
-                { "{}", "tcpSocket.port: the container has no port called \"web\"" },
-                { "[1,{\"name\":1,\"containerPort\":2},{\"name\":\"web\"}]",
-                  "tcpSocket.port: the container has no port called \"web\"" },
-                { "[{\"name\":\"web\",\"containerPort\":70000}]",
-                  "tcpSocket.port: 70000 is not a port" },
-                { "[", "the list of the container's ports is not valid JSON" },
-        };
 
-        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-                cleanup(error_done) Error error = ERROR_INIT;
-                HandlerSpec spec = HANDLER_SPEC_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        HandlerSpec spec = HANDLER_SPEC_INIT;
 
-                assert_true(handler_spec_parse(handler, bad[i].ports, &spec, &error) < 0);
-                assert_string_equal(error_message(&error), bad[i].message);
-        }
+        assert_true(handler_spec_parse(handler, row->ports, &spec, &error) < 0);
+        assert_string_equal(error_message(&error), row->message);
 }
 
-static void test_long(void **state) {
+TEST(test_long) {
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
         cleanup(free_p) char *handler = NULL;
@@ -174,67 +160,52 @@ static void test_long(void **state) {
         assert_true(handler_spec_parse(handler, NULL, &spec, &error) < 0);
         assert_string_equal(error_message(&error), "the handler is larger than 256 KiB");
 
-        /* What is described is cut between two characters. */
+        /* A long description is cut between two characters. */
         memcpy(handler, "{\"exec\":{\"command\":[\"", 21);
         for (size_t i = 21; i < 1001; i += 2)
                 memcpy(handler + i, "ä", 2);
         strcpy(handler + 1001, "\"]}}");
-        assert_int_equal(handler_spec_parse(handler, NULL, &spec, NULL), 0);
-        assert_int_equal(handler_spec_describe_hook(&spec, &text), 0);
+        assert_ok(handler_spec_parse(handler, NULL, &spec, NULL));
+        assert_ok(handler_spec_describe_hook(&spec, &text));
         assert_true(strlen(text) < 300);
         assert_string_equal(text + strlen(text) - 7, "ä...])");
 }
 
+static const struct ProbesRow {
+        const char *probe;
+        HandlerKind kind;
+        const char *service;
+        const char *refusal;
+} probes_rows[] = {
+        { "{}", HANDLER_NONE, NULL, NULL },
+        { "{\"exec\":{\"command\":[\"true\"]}}", HANDLER_EXEC, NULL, NULL },
+        { "{\"tcpSocket\":{\"port\":1}}", HANDLER_TCP, NULL, NULL },
+        { "{\"grpc\":{\"port\":65535}}", HANDLER_GRPC, "", NULL },
+        { "{\"grpc\":{\"port\":1,\"service\":\"a.B\"}}", HANDLER_GRPC, "a.B", NULL },
+        { "{\"sleep\":{\"seconds\":1}}", HANDLER_NONE, NULL, NULL },
+        { "{\"grpc\":{}}", HANDLER_NONE, NULL,
+          "probe.grpc.port: expected a number or the name of a port, got nothing" },
+        { "{\"grpc\":{\"port\":0}}", HANDLER_NONE, NULL, "probe.grpc.port: 0 is not a port" },
+        { "{\"tcpSocket\":{\"port\":65536}}", HANDLER_NONE, NULL,
+          "probe.tcpSocket.port: 65536 is not a port" },
+        { "{\"tcpSocket\":{\"port\":\"web\"}}", HANDLER_NONE, NULL,
+          "probe.tcpSocket.port: the container has no port called \"web\"" },
+        { "{\"grpc\":{\"port\":1,\"service\":7}}", HANDLER_NONE, NULL,
+          "probe.grpc.service: expected a string (in quotes), got 7" },
+};
+
 /* A probe has a gRPC server's health in place of a sleep, and ports have no names. */
-static void test_probes(void **state) {
-        static const struct {
-                const char *probe;
-                HandlerKind kind;
-                const char *service;
-                const char *refusal;
-        } probes[] = {
-                { "{}", HANDLER_NONE, NULL, NULL },
-                { "{\"exec\":{\"command\":[\"true\"]}}", HANDLER_EXEC, NULL, NULL },
-                { "{\"tcpSocket\":{\"port\":1}}", HANDLER_TCP, NULL, NULL },
-                { "{\"grpc\":{\"port\":65535}}", HANDLER_GRPC, "", NULL },
-                { "{\"grpc\":{\"port\":1,\"service\":\"a.B\"}}", HANDLER_GRPC, "a.B", NULL },
-                { "{\"sleep\":{\"seconds\":1}}", HANDLER_NONE, NULL, NULL },
-                { "{\"grpc\":{}}", HANDLER_NONE, NULL,
-                  "probe.grpc.port: expected a number or the name of a port, got nothing" },
-                { "{\"grpc\":{\"port\":0}}", HANDLER_NONE, NULL,
-                  "probe.grpc.port: 0 is not a port" },
-                { "{\"tcpSocket\":{\"port\":65536}}", HANDLER_NONE, NULL,
-                  "probe.tcpSocket.port: 65536 is not a port" },
-                { "{\"tcpSocket\":{\"port\":\"web\"}}", HANDLER_NONE, NULL,
-                  "probe.tcpSocket.port: the container has no port called \"web\"" },
-                { "{\"grpc\":{\"port\":1,\"service\":7}}", HANDLER_NONE, NULL,
-                  "probe.grpc.service: expected a string (in quotes), got 7" },
-        };
+TEST_ROWS(test_probes, probes_rows, probe, const struct ProbesRow *row) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
+        json_object *probe = json_tokener_parse(row->probe);
+        int r = handler_spec_read_probe(probe, &(JsonPath){ .key = "probe" }, &spec, &error);
 
-        for (size_t i = 0; i < sizeof(probes) / sizeof(probes[0]); i++) {
-                cleanup(error_done) Error error = ERROR_INIT;
-                cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;
-                json_object *probe = json_tokener_parse(probes[i].probe);
-                int r = handler_spec_read_probe(probe, &(JsonPath){ .key = "probe" }, &spec,
-                                                &error);
-
-                json_object_put(probe);
-                assert_int_equal(r < 0, probes[i].refusal != NULL);
-                if (r < 0)
-                        assert_string_equal(error_message(&error), probes[i].refusal);
-                assert_int_equal(spec.kind, probes[i].kind);
-                if (probes[i].service)
-                        assert_string_equal(spec.service, probes[i].service);
-        }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_cases),
-                cmocka_unit_test(test_ports),
-                cmocka_unit_test(test_long),
-                cmocka_unit_test(test_probes),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        json_object_put(probe);
+        assert_int_equal(r < 0, row->refusal != NULL);
+        if (r < 0)
+                assert_string_equal(error_message(&error), row->refusal);
+        assert_int_equal(spec.kind, row->kind);
+        if (row->service)
+                assert_string_equal(spec.service, row->service);
 }

@@ -8,27 +8,16 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 #include <microhttpd.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/pod/handler.h"
 #include "tests/unit/fake-runtime.h"
 #include "tests/unit/plain-server.h"
-
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 
 typedef struct Fixture {
         sd_event *event;
@@ -69,14 +58,12 @@ static int on_done(const HandlerResult *result, void *userdata) {
         return 0;
 }
 
-static int set_up(void **state) {
-        Fixture *f = calloc(1, sizeof(*f));
-
+static void open_fixture(Fixture *f) {
         fake_runtime_reset();
         assert_true(sd_event_new(&f->event) >= 0);
         plain_server_open(&f->server, f->event, 1, 0);
         f->port = f->server.port;
-        assert_int_equal(http_peer_new_for_any(f->event, &f->http), 0);
+        assert_ok(http_peer_new_for_any(f->event, &f->http));
         f->options = (HandlerOptions){
                 .event = f->event,
                 .spec = &f->spec,
@@ -91,24 +78,20 @@ static int set_up(void **state) {
         };
         f->spec = HANDLER_SPEC_INIT;
 
-        /* Nothing may go there. */
+        /* No request may use these proxies. */
         setenv("http_proxy", "http://127.0.0.1:9", 1);
         setenv("https_proxy", "http://127.0.0.1:9", 1);
-        *state = f;
-        return 0;
 }
 
-static int tear_down(void **state) {
-        Fixture *f = *state;
-
+static void close_fixture(Fixture *f) {
         handler_free(f->handler);
         http_peer_unref(f->http);
         handler_spec_done(&f->spec);
         plain_server_close(&f->server);
         sd_event_unref(f->event);
-        free(f);
-        return 0;
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 /* "%u" in the handler is the server's port. */
 static void start(Fixture *f, const char *handler, uint64_t timeout_usec) {
@@ -117,13 +100,13 @@ static void start(Fixture *f, const char *handler, uint64_t timeout_usec) {
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
         assert_true(asprintf(&text, handler, f->port) >= 0);
         handler_spec_done(&f->spec);
-        assert_int_equal(handler_spec_parse(text, NULL, &f->spec, NULL), 0);
+        assert_ok(handler_spec_parse(text, NULL, &f->spec, NULL));
         free(text);
         f->n_done = 0;
         f->options.timeout_usec = timeout_usec;
-        assert_int_equal(handler_run(&f->options, &f->handler), 0);
+        assert_ok(handler_run(&f->options, &f->handler));
         assert_int_equal(f->n_done, 0);
-        handler_spec_done(&f->spec); /* what is needed was copied */
+        handler_spec_done(&f->spec); /* the handler has its own copy */
 }
 
 static void finish(Fixture *f, HandlerOutcome outcome, ErrorKind kind, const char *message) {
@@ -134,30 +117,21 @@ static void finish(Fixture *f, HandlerOutcome outcome, ErrorKind kind, const cha
                 fail_msg("%d %s: %s", (int) f->outcome, error_kind_to_string(f->kind), f->message);
 }
 
-static void assert_has(const char *text, const char *part) {
-        if (!strstr(text, part))
-                fail_msg("no `%s` in `%s`", part, text);
-}
-
-static void test_http(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_http, Fixture *f) {
         f->server.answer = "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno";
         start(f, "{\"httpGet\":{\"path\":\"/a b?c=ä\",\"port\":%u}}", WAIT_USEC);
         finish(f, HANDLER_FAILED, ERROR_INVALID, "the server answered with HTTP status 500");
         assert_int_equal(f->status, 500);
         assert_string_equal(f->output, "no");
-        assert_has(f->server.text, "GET /a%20b?c=%C3%A4 HTTP/1.1\r\n");
-        assert_has(f->server.text, "\r\nHost: 127.0.0.1:");
-        assert_has(f->server.text, "\r\nUser-Agent: tester/1\r\n");
-        assert_has(f->server.text, "\r\nAccept: */*\r\n");
-        assert_has(f->server.text, "\r\nConnection: close\r\n");
+        assert_contains(f->server.text, "GET /a%20b?c=%C3%A4 HTTP/1.1\r\n");
+        assert_contains(f->server.text, "\r\nHost: 127.0.0.1:");
+        assert_contains(f->server.text, "\r\nUser-Agent: tester/1\r\n");
+        assert_contains(f->server.text, "\r\nAccept: */*\r\n");
+        assert_contains(f->server.text, "\r\nConnection: close\r\n");
         assert_null(strstr(f->server.text, "Authorization"));
 }
 
-static void test_http_headers(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_http_headers, Fixture *f) {
         f->server.answer = "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\n\r\n";
         f->options.address =
                 NULL; /* the hook has a host of its own, which is no loopback for proxies */
@@ -172,32 +146,32 @@ static void test_http_headers(void **state) {
               WAIT_USEC);
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
         assert_int_equal(f->server.n_connections, 1);
-        assert_has(f->server.text, "\r\nHost: a.example\r\n");
-        assert_has(f->server.text, "\r\nuser-agent: me\r\n");
-        assert_has(f->server.text, "\r\nX-Empty:\r\n");
-        assert_has(f->server.text, "\r\nX-A: 1\r\n");
-        assert_has(f->server.text, "\r\nX-A: 2\r\n");
-        assert_has(f->server.text, "\r\nAuthorization: Bearer s3cret\r\n");
+        assert_contains(f->server.text, "\r\nHost: a.example\r\n");
+        assert_contains(f->server.text, "\r\nuser-agent: me\r\n");
+        assert_contains(f->server.text, "\r\nX-Empty:\r\n");
+        assert_contains(f->server.text, "\r\nX-A: 1\r\n");
+        assert_contains(f->server.text, "\r\nX-A: 2\r\n");
+        assert_contains(f->server.text, "\r\nAuthorization: Bearer s3cret\r\n");
         assert_string_equal(f->plain_host, "");
         assert_null(strstr(f->server.text, "Accept:"));
         assert_null(strstr(f->server.text, "tester"));
         assert_null(strstr(f->server.text, "Content-Length"));
-        assert_has(f->server.text, "\r\nconnection: keep-alive\r\n");
+        assert_contains(f->server.text, "\r\nconnection: keep-alive\r\n");
         assert_null(strstr(f->server.text, "close"));
 }
 
-/* What one server has sent, or was sent, or that it failed, is nothing to the next. */
-static void test_http_after_others(void **state) {
+/* An answer or a failure of a server is forgotten when the next one is asked. */
+TEST_F(test_http_after_others, Fixture *f) {
         static const char *const before[] = {
                 "HTTP/1.0 200 OK\r\nSet-Cookie: a=s3cret\r\nContent-Length: 3\r\n\r\nold",
-                "HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=\"a\"\r\nContent-Length: 0\r\n\r\n",
+                "HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=\"a\"\r\nContent-Length: "
+                "0\r\n\r\n",
                 "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\n\r\n",
                 "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nold",
                 "no HTTP",
         };
-        Fixture *f = *state;
 
-        for (size_t i = 0; i < sizeof(before) / sizeof(before[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(before); i++) {
                 f->server.answer = before[i];
                 start(f,
                       "{\"httpGet\":{\"port\":%u,\"path\":\"/old\",\"httpHeaders\":["
@@ -213,8 +187,8 @@ static void test_http_after_others(void **state) {
                 finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
                 assert_string_equal(f->output, "new");
                 assert_int_equal(f->status, 200);
-                assert_has(f->server.text, "GET / HTTP/1.1\r\nHost: 127.0.0.1:");
-                assert_has(f->server.text, "\r\nUser-Agent: tester/1\r\n");
+                assert_contains(f->server.text, "GET / HTTP/1.1\r\nHost: 127.0.0.1:");
+                assert_contains(f->server.text, "\r\nUser-Agent: tester/1\r\n");
                 assert_null(strstr(f->server.text, "s3cret"));
                 assert_int_equal(f->server.n_connections, 2 * i + 2);
         }
@@ -222,8 +196,7 @@ static void test_http_after_others(void **state) {
 
 /* https, answered in plain HTTP, is tried once more without TLS where that is allowed, as the kubelet
  * does for hooks: without what shall not be read on the way, whatever its case. */
-static void test_http_fallback(void **state) {
-        Fixture *f = *state;
+TEST_F(test_http_fallback, Fixture *f) {
         char host[64];
 
         f->server.answer = "HTTP/1.1 204 Fine\r\nContent-Length: 0\r\n\r\n";
@@ -239,10 +212,10 @@ static void test_http_fallback(void **state) {
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
         assert_true(f->server.was_tls);
         assert_int_equal(f->server.n_connections, 2);
-        assert_has(f->server.text, "GET / HTTP/1.1\r\n");
-        assert_has(f->server.text, "\r\nX-A: 1\r\n");
-        assert_has(f->server.text, "\r\nX-B: 2\r\n");
-        assert_has(f->server.text, "\r\nAuthorization-Hint: none\r\n");
+        assert_contains(f->server.text, "GET / HTTP/1.1\r\n");
+        assert_contains(f->server.text, "\r\nX-A: 1\r\n");
+        assert_contains(f->server.text, "\r\nX-B: 2\r\n");
+        assert_contains(f->server.text, "\r\nAuthorization-Hint: none\r\n");
         assert_null(strstr(f->server.text, "s3cret"));
         assert_null(strcasestr(f->server.text, "authorization:"));
         snprintf(host, sizeof(host), "127.0.0.1:%u", f->port);
@@ -255,9 +228,7 @@ static void test_http_fallback(void **state) {
         assert_string_equal(f->plain_host, "");
 }
 
-static void test_http_failures(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_http_failures, Fixture *f) {
         f->server.answer = "";
         start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
         finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE, "was cut");
@@ -268,11 +239,11 @@ static void test_http_failures(void **state) {
 
         f->options.address = NULL;
         start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
-        finish(f, HANDLER_NOT_RUN, ERROR_INVALID, "the pod's address is not known");
+        finish(f, HANDLER_UNKNOWN, ERROR_INVALID, "the pod's address is not known");
 }
 
-/* Each of these servers is asked once, within a limit of time, and never more than
- * HANDLER_OUTPUT_MAX of what it says is kept. */
+/* Each of these servers is asked once, within a limit of time, and at most HANDLER_OUTPUT_MAX of
+ * its answer is kept. */
 static const struct {
         const char *answer;
         HandlerOutcome outcome;
@@ -297,15 +268,13 @@ static const struct {
         /* This is no HTTP. */
         { "SSH-2.0-OpenSSH_9.2\r\n", HANDLER_FAILED, 0, "" },
         { "\x01\x02\xff", HANDLER_FAILED, 0, "" },
-        { "HTTP/1.1 99999999999 No\r\n\r\n", HANDLER_FAILED, 0, "" },
+        { "HTTP/1.1 9x9 No\r\n\r\n", HANDLER_FAILED, 0, "" },
         { "HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", HANDLER_FAILED, 200, "" },
         { "", HANDLER_FAILED, 0, "" },
 };
 
-static void test_http_statuses(void **state) {
-        Fixture *f = *state;
-
-        for (size_t i = 0; i < sizeof(status_cases) / sizeof(status_cases[0]); i++) {
+TEST_F(test_http_statuses, Fixture *f) {
+        for (size_t i = 0; i < N_ELEMENTS(status_cases); i++) {
                 f->server.answer = status_cases[i].answer;
                 start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
                 while (f->n_done == 0)
@@ -316,7 +285,19 @@ static void test_http_statuses(void **state) {
                                  f->status, f->output, f->message);
                 assert_true(f->kind != ERROR_TIMEOUT);
         }
-        assert_int_equal(f->server.n_connections, sizeof(status_cases) / sizeof(status_cases[0]));
+        assert_int_equal(f->server.n_connections, N_ELEMENTS(status_cases));
+}
+
+/* libcurl 7 refuses the answer, newer ones read the first three digits. */
+TEST_F(test_http_long_status, Fixture *f) {
+        f->server.answer = "HTTP/1.1 99999999999 No\r\n\r\n";
+        start(f, "{\"httpGet\":{\"port\":%u}}", WAIT_USEC);
+        while (f->n_done == 0)
+                assert_true(sd_event_run(f->event, WAIT_USEC) > 0);
+        assert_int_equal(f->outcome, HANDLER_FAILED);
+        assert_true(f->status == 0 || f->status == 999);
+        assert_string_equal(f->output, "");
+        assert_true(f->kind != ERROR_TIMEOUT);
 }
 
 /* Each answer redirects to the next; the last is repeated. */
@@ -329,79 +310,47 @@ static void answer_in_turn(Fixture *f, const char *const *answers) {
 #define TO(where) "HTTP/1.1 302 Found\r\nLocation: " where "\r\nContent-Length: 5\r\n\r\nmoved"
 #define FINE "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
 
+/* clang-format off */
 static const struct {
         const char *answers[5];
         unsigned n_requests;
         HandlerOutcome outcome;
         int status;
         const char *output;
-        const char *path; /* that was asked for last */
+        const char *path; /* path of the last request */
 } redirect_cases[] = {
         { { TO("/next"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /next HTTP" },
-        { { TO("next?a=b%20c#d"), FINE },
-          2,
-          HANDLER_SUCCEEDED,
-          200,
-          "fine",
+        { { TO("next?a=b%20c#d"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine",
           "GET /a/next?a=b%20c HTTP" },
         { { TO("?q"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /a/b?q HTTP" },
-        { { TO("/1"), TO("/2"), TO("/3"), FINE },
-          4,
-          HANDLER_SUCCEEDED,
-          200,
-          "fine",
+        { { TO("/1"), TO("/2"), TO("/3"), FINE }, 4, HANDLER_SUCCEEDED, 200, "fine",
           "GET /3 HTTP" },
-        { { TO("/next"), "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n" },
-          2,
-          HANDLER_FAILED,
-          500,
-          "",
-          "GET /next HTTP" },
+        { { TO("/next"), "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n" }, 2, HANDLER_FAILED, 500,
+          "", "GET /next HTTP" },
         /* Round and round. */
-        { { TO("/1"), TO("/2"), TO("/3"), TO("/4") },
-          4,
-          HANDLER_FAILED,
-          302,
-          "moved",
+        { { TO("/1"), TO("/2"), TO("/3"), TO("/4") }, 4, HANDLER_FAILED, 302, "moved",
           "GET /3 HTTP" },
         /* Elsewhere, or nowhere. */
         { { TO("http://127.0.0.2:9/") }, 1, HANDLER_SUCCEEDED, 302, "moved", "GET /a/b HTTP" },
-        { { TO("http://127.0.0.1.example/") },
-          1,
-          HANDLER_SUCCEEDED,
-          302,
-          "moved",
+        { { TO("http://127.0.0.1.example/") }, 1, HANDLER_SUCCEEDED, 302, "moved",
           "GET /a/b HTTP" },
-        { { TO("http://127.0.0.1@127.0.0.2/") },
-          1,
-          HANDLER_SUCCEEDED,
-          302,
-          "moved",
+        { { TO("http://127.0.0.1@127.0.0.2/") }, 1, HANDLER_SUCCEEDED, 302, "moved",
           "GET /a/b HTTP" },
         { { TO("http://127.0.0.1:65536/") }, 1, HANDLER_SUCCEEDED, 302, "moved", "GET /a/b HTTP" },
         { { TO("http://127.0.0.1:0/") }, 1, HANDLER_SUCCEEDED, 302, "moved", "GET /a/b HTTP" },
         { { TO("file:///etc/passwd") }, 1, HANDLER_SUCCEEDED, 302, "moved", "GET /a/b HTTP" },
-        { { "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n" },
-          1,
-          HANDLER_SUCCEEDED,
-          302,
-          "",
+        { { "HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n" }, 1, HANDLER_SUCCEEDED, 302, "",
           "GET /a/b HTTP" },
-        { { "HTTP/1.1 304 Same\r\nLocation: /next\r\n\r\n" },
-          1,
-          HANDLER_SUCCEEDED,
-          304,
-          "",
+        { { "HTTP/1.1 304 Same\r\nLocation: /next\r\n\r\n" }, 1, HANDLER_SUCCEEDED, 304, "",
           "GET /a/b HTTP" },
-        /* Nothing accepts there. */
+        /* No server accepts connections there. */
         { { TO("http://127.0.0.1:1/") }, 1, HANDLER_FAILED, 0, "", "GET /a/b HTTP" },
 };
+/* clang-format on */
 
-static void test_http_redirects(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_http_redirects, Fixture *f) {
         f->options.redirects_max = 3;
-        for (size_t i = 0; i < sizeof(redirect_cases) / sizeof(redirect_cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(redirect_cases); i++) {
                 answer_in_turn(f, redirect_cases[i].answers);
                 start(f, "{\"httpGet\":{\"port\":%u,\"path\":\"/a/b\"}}", WAIT_USEC);
                 while (f->n_done == 0)
@@ -414,14 +363,13 @@ static void test_http_redirects(void **state) {
                         fail_msg("case %zu: %d, status %d, `%s`, %s, %u requests", i,
                                  (int) f->outcome, f->status, f->output, f->message,
                                  f->server.n_connections - f->n_connections_before);
-                assert_has(f->server.text, redirect_cases[i].path);
+                assert_contains(f->server.text, redirect_cases[i].path);
         }
 }
 
-/* What was meant for TLS alone does not follow to a server without it. */
-static void test_http_redirect_headers(void **state) {
+/* Headers that were meant for TLS alone do not follow to a server without it. */
+TEST_F(test_http_redirect_headers, Fixture *f) {
         static const char *const answers[] = { TO("/next"), FINE, NULL };
-        Fixture *f = *state;
 
         f->options.redirects_max = 1;
         answer_in_turn(f, answers);
@@ -430,35 +378,32 @@ static void test_http_redirect_headers(void **state) {
               "{\"name\":\"Authorization\",\"value\":\"Bearer s3cret\"}]}}",
               WAIT_USEC);
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
-        assert_has(f->server.text, "GET /next HTTP/1.1\r\n");
-        assert_has(f->server.text, "\r\nX-A: 1\r\n");
+        assert_contains(f->server.text, "GET /next HTTP/1.1\r\n");
+        assert_contains(f->server.text, "\r\nX-A: 1\r\n");
         assert_null(strstr(f->server.text, "s3cret"));
 }
 
-static void test_http_timeout(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_http_timeout, Fixture *f) {
         start(f, "{\"httpGet\":{\"port\":%u}}", 50000);
         finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within");
         assert_int_equal(f->status, 0);
 
-        /* Its answer has begun, and is not ended. */
+        /* The answer has begun, and has not ended. */
         f->server.answer = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart";
         f->server.stays_open = true;
         start(f, "{\"httpGet\":{\"port\":%u}}", 50000);
         finish(f, HANDLER_FAILED, ERROR_TIMEOUT, "it did not finish within");
 }
 
-/* What is larger than the limit is cut there, and an answer all the same. */
-static void test_http_large(void **state) {
+/* A large answer is cut at the limit, and is an answer all the same. */
+TEST_F(test_http_large, Fixture *f) {
         static const char *const heads[] = {
                 "HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n",
                 "HTTP/1.1 200 OK\r\n\r\n", /* without an end */
         };
-        Fixture *f = *state;
         char *answer = malloc(100000);
 
-        for (size_t i = 0; i < sizeof(heads) / sizeof(heads[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(heads); i++) {
                 memset(answer, 'x', 100000);
                 memcpy(answer, heads[i], strlen(heads[i]));
                 answer[99999] = '\0';
@@ -471,9 +416,8 @@ static void test_http_large(void **state) {
 }
 
 /* An untrusted server must not be able to end the agent. */
-static void test_http_long_header(void **state) {
+TEST_F(test_http_long_header, Fixture *f) {
         static const char head[] = "HTTP/1.1 200 OK\r\nX: ";
-        Fixture *f = *state;
         char *answer = malloc(200000);
 
         memset(answer, 'x', 200000);
@@ -505,16 +449,15 @@ static char *read_from(const char *command) {
 
         assert_non_null(pipe);
         assert_true(fread(text, 1, 8191, pipe) > 0);
-        assert_int_equal(pclose(pipe), 0);
+        assert_ok(pclose(pipe));
         return text;
 }
 
 /* A certificate without a signature, for another name, that is no longer valid, will do. */
-static void test_https(void **state) {
+TEST_F(test_https, Fixture *f) {
         static const char make[] =
                 "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
                 "-days 1 -subj /CN=other -keyout - 2>/dev/null";
-        Fixture *f = *state;
         char *pem = read_from(make);
         int n_asked = 0;
         struct MHD_Daemon *daemon;
@@ -531,9 +474,7 @@ static void test_https(void **state) {
         free(pem);
 }
 
-static void test_tcp(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_tcp, Fixture *f) {
         start(f, "{\"tcpSocket\":{\"port\":%u}}", WAIT_USEC);
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
         start(f, "{\"tcpSocket\":{\"port\":%u,\"host\":\"localhost\"}}", WAIT_USEC);
@@ -542,10 +483,10 @@ static void test_tcp(void **state) {
         finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE,
                "cannot connect to 127.0.0.1:1: Connection refused");
         start(f, "{\"tcpSocket\":{\"port\":%u,\"host\":\"a.example\"}}", WAIT_USEC);
-        finish(f, HANDLER_NOT_RUN, ERROR_UNSUPPORTED, "\"a.example\" is not an address");
+        finish(f, HANDLER_UNKNOWN, ERROR_UNSUPPORTED, "\"a.example\" is not an address");
         f->options.address = NULL;
         start(f, "{\"tcpSocket\":{\"port\":%u}}", WAIT_USEC);
-        finish(f, HANDLER_NOT_RUN, ERROR_INVALID, "the pod's address is not known");
+        finish(f, HANDLER_UNKNOWN, ERROR_INVALID, "the pod's address is not known");
 }
 
 /* A probe's handler, which a hook cannot have. */
@@ -557,18 +498,16 @@ static void start_grpc(Fixture *f, const char *service, uint16_t port, uint64_t 
         f->n_done = 0;
         f->options.spec = &spec;
         f->options.timeout_usec = timeout_usec;
-        assert_int_equal(handler_run(&f->options, &f->handler), 0);
+        assert_ok(handler_run(&f->options, &f->handler));
         f->options.spec = &f->spec;
 }
 
 /* The answers of servers are in test-health.c. */
-static void test_grpc(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_grpc, Fixture *f) {
         f->server.answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
         start_grpc(f, "store.Cart", f->port, WAIT_USEC);
         finish(f, HANDLER_FAILED, ERROR_UNAVAILABLE, "health rpc failed: the server closed");
-        assert_has(f->server.text, "PRI * HTTP/2.0");
+        assert_contains(f->server.text, "PRI * HTTP/2.0");
 
         f->server.answer = NULL;
         start_grpc(f, "", f->port, 20000);
@@ -585,9 +524,7 @@ static const RpcCall *exec_call(void) {
         return fake_runtime_find("ExecSync");
 }
 
-static void test_exec(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_exec, Fixture *f) {
         start(f, EXEC, 7900000);
         assert_string_equal(exec_call()->command, "sh -c x");
         assert_string_equal(exec_call()->target, "c1");
@@ -611,8 +548,7 @@ static void test_exec(void **state) {
 }
 
 /* A command may write as much as it likes. */
-static void test_exec_flood(void **state) {
-        Fixture *f = *state;
+TEST_F(test_exec_flood, Fixture *f) {
         char *flood = malloc(1 << 20);
 
         memset(flood, 'x', 1 << 20);
@@ -626,13 +562,12 @@ static void test_exec_flood(void **state) {
         free(flood);
 }
 
-static void test_exec_failures(void **state) {
+TEST_F(test_exec_failures, Fixture *f) {
         Error error = { .kind = ERROR_NOT_FOUND, .message = (char *) "no such container" };
-        Fixture *f = *state;
 
         start(f, EXEC, WAIT_USEC);
         fake_runtime_answer("ExecSync", NULL, &error);
-        finish(f, HANDLER_NOT_RUN, ERROR_NOT_FOUND, "no such container");
+        finish(f, HANDLER_UNKNOWN, ERROR_NOT_FOUND, "no such container");
 
         /* The runtime has noticed it first. */
         error = (Error){ .kind = ERROR_TIMEOUT, .message = (char *) "timed out" };
@@ -646,20 +581,19 @@ static void test_exec_failures(void **state) {
 
         f->options.client = NULL;
         start(f, EXEC, WAIT_USEC);
-        finish(f, HANDLER_NOT_RUN, ERROR_UNAVAILABLE, "the container runtime is not there");
+        finish(f, HANDLER_UNKNOWN, ERROR_UNAVAILABLE, "no container runtime answers");
 }
 
 /* A server whose backlog is full neither accepts nor refuses. */
-static void test_tcp_timeout(void **state) {
+TEST_F(test_tcp_timeout, Fixture *f) {
         struct sockaddr_in address = { .sin_family = AF_INET };
         socklen_t size = sizeof(address);
-        Fixture *f = *state;
         int full = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), waiting[8];
 
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        assert_int_equal(bind(full, (struct sockaddr *) &address, size), 0);
-        assert_int_equal(listen(full, 0), 0);
-        assert_int_equal(getsockname(full, (struct sockaddr *) &address, &size), 0);
+        assert_ok(bind(full, (struct sockaddr *) &address, size));
+        assert_ok(listen(full, 0));
+        assert_ok(getsockname(full, (struct sockaddr *) &address, &size));
         for (size_t i = 0; i < 8; i++) {
                 waiting[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
                 (void) connect(waiting[i], (struct sockaddr *) &address, size);
@@ -675,9 +609,7 @@ static void test_tcp_timeout(void **state) {
         close(full);
 }
 
-static void test_sleep(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_sleep, Fixture *f) {
         start(f, "{\"sleep\":{\"seconds\":0}}", 1000000);
         finish(f, HANDLER_SUCCEEDED, ERROR_NONE, "");
         start(f, "{\"sleep\":{\"seconds\":9223372036854775807}}", 20000);
@@ -685,9 +617,7 @@ static void test_sleep(void **state) {
 }
 
 /* A probe asks, too, whether the server still accepts connections. */
-static void test_http_connections(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_http_connections, Fixture *f) {
         f->server.answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
         f->server.stays_open = true;
         for (unsigned i = 1; i <= 3; i++) {
@@ -698,8 +628,7 @@ static void test_http_connections(void **state) {
 }
 
 /* Requests to one server that does not answer wait for each other in no way. */
-static void test_http_many(void **state) {
-        Fixture *f = *state;
+TEST_F(test_http_many, Fixture *f) {
         Handler *handlers[20];
 
         for (unsigned i = 0; i < 20; i++) {
@@ -715,16 +644,15 @@ static void test_http_many(void **state) {
                 handler_free(handlers[i]);
 }
 
-static void test_dropped(void **state) {
+TEST_F(test_dropped, Fixture *f) {
         static const char *const handlers[] = {
                 EXEC,
                 "{\"httpGet\":{\"port\":%u}}",
                 "{\"tcpSocket\":{\"port\":%u}}",
                 "{\"sleep\":{\"seconds\":0}}",
         };
-        Fixture *f = *state;
 
-        for (size_t i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(handlers); i++) {
                 start(f, handlers[i], WAIT_USEC);
                 f->handler = handler_free(f->handler);
                 while (sd_event_run(f->event, 0) > 0)
@@ -732,35 +660,4 @@ static void test_dropped(void **state) {
                 assert_int_equal(f->n_done, 0);
                 assert_null(exec_call());
         }
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_http),
-                TEST(test_http_headers),
-                TEST(test_http_after_others),
-                TEST(test_http_long_header),
-                TEST(test_http_fallback),
-                TEST(test_http_failures),
-                TEST(test_http_timeout),
-                TEST(test_http_large),
-                TEST(test_http_statuses),
-                TEST(test_http_redirects),
-                TEST(test_http_redirect_headers),
-                TEST(test_http_connections),
-                TEST(test_http_many),
-                TEST(test_exec_flood),
-                TEST(test_https),
-                TEST(test_tcp),
-                TEST(test_tcp_timeout),
-                TEST(test_grpc),
-                TEST(test_exec),
-                TEST(test_exec_failures),
-                TEST(test_sleep),
-                TEST(test_dropped),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,40 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is said to a server of gRPC that is asked for its health, and what its answers mean
+ * Tests the question for the health of a gRPC server, and the meaning of the answers
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/pod/health-spec.h"
+#include "tests/unit/unit.h"
 
-static void test_pack(void **state) {
+TEST(test_pack) {
         static const uint8_t whole[] = { 0, 0, 0, 0, 0 };
         static const uint8_t cart[] = { 0, 0, 0, 0, 6, 0x0a, 4, 'c', 'a', 'r', 't' };
         char name[301] = "";
         uint8_t *body;
         size_t size;
 
-        assert_int_equal(health_spec_pack("", &body, &size), 0);
+        assert_ok(health_spec_pack("", &body, &size));
         assert_int_equal(size, sizeof(whole));
         assert_memory_equal(body, whole, size);
         free(body);
 
-        assert_int_equal(health_spec_pack("cart", &body, &size), 0);
+        assert_ok(health_spec_pack("cart", &body, &size));
         assert_int_equal(size, sizeof(cart));
         assert_memory_equal(body, cart, size);
         free(body);
 
         memset(name, 'x', sizeof(name) - 1);
-        assert_int_equal(health_spec_pack(name, &body, &size), 0);
+        assert_ok(health_spec_pack(name, &body, &size));
         assert_int_equal(size, 5 + 3 + 300);
         assert_memory_equal(body, ((const uint8_t[]){ 0, 0, 0, 303 >> 8, 303 & 255 }), 5);
         free(body);
@@ -44,7 +35,8 @@ static void test_pack(void **state) {
 #define UNIMPLEMENTED \
         "this server does not implement the grpc health protocol (grpc.health.v1.Health): "
 
-static void test_judge(void **state) {
+TEST(test_judge) {
+        /* clang-format off */
         static const struct {
                 int http_status;
                 const char *headers[3];
@@ -57,124 +49,53 @@ static void test_judge(void **state) {
                 { 200, { "Grpc-Status:0" }, SAYS("\0\0\0\0\2\x08\1"), ERROR_NONE, "" },
                 /* A field that we do not know. */
                 { 200, { "grpc-status: 0" }, SAYS("\0\0\0\0\4\x08\1\x10\7"), ERROR_NONE, "" },
-                { 200,
-                  { "grpc-status: 0" },
-                  SAYS("\0\0\0\0\2\x08\2"),
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: 0" }, SAYS("\0\0\0\0\2\x08\2"), ERROR_UNAVAILABLE,
                   "service unhealthy (responded with \"NOT_SERVING\")" },
-                { 200,
-                  { "grpc-status: 0" },
-                  SAYS("\0\0\0\0\0"),
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: 0" }, SAYS("\0\0\0\0\0"), ERROR_UNAVAILABLE,
                   "service unhealthy (responded with \"UNKNOWN\")" },
-                { 200,
-                  { "grpc-status: 0" },
-                  SAYS("\0\0\0\0\2\x08\x4d"),
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: 0" }, SAYS("\0\0\0\0\2\x08\x4d"), ERROR_UNAVAILABLE,
                   "service unhealthy (responded with \"UNKNOWN\")" },
-                { 200,
-                  { "grpc-status: 12\r\n", "grpc-message: unknown service" },
-                  NULL,
-                  0,
-                  ERROR_UNSUPPORTED,
-                  UNIMPLEMENTED "unknown service" },
-                { 200,
-                  { "grpc-status: 12" },
-                  NULL,
-                  0,
-                  ERROR_UNSUPPORTED,
+                { 200, { "grpc-status: 12\r\n", "grpc-message: unknown service" }, NULL, 0,
+                  ERROR_UNSUPPORTED, UNIMPLEMENTED "unknown service" },
+                { 200, { "grpc-status: 12" }, NULL, 0, ERROR_UNSUPPORTED,
                   UNIMPLEMENTED "UNIMPLEMENTED" },
-                { 200,
-                  { "grpc-status: 5", "grpc-message: 100%25 %e4%XX%4" },
-                  NULL,
-                  0,
-                  ERROR_UNAVAILABLE,
-                  "health rpc failed: 100% \xe4%XX%4" },
-                { 200,
-                  { "grpc-status: 5", "grpc-message: a%0Ab%1b%7f" },
-                  NULL,
-                  0,
-                  ERROR_UNAVAILABLE,
-                  "health rpc failed: a?b??" },
-                { 200,
-                  { "grpc-status: 14" },
-                  NULL,
-                  0,
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: 5", "grpc-message: 100%25 %e4%XX%4" }, NULL, 0,
+                  ERROR_UNAVAILABLE, "health rpc failed: 100% \xe4%XX%4" },
+                { 200, { "grpc-status: 5", "grpc-message: a%0Ab%1b%7f" }, NULL, 0,
+                  ERROR_UNAVAILABLE, "health rpc failed: a?b??" },
+                { 200, { "grpc-status: 14" }, NULL, 0, ERROR_UNAVAILABLE,
                   "health rpc failed: UNAVAILABLE" },
-                { 200,
-                  { "grpc-status: 17" },
-                  NULL,
-                  0,
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: 17" }, NULL, 0, ERROR_UNAVAILABLE,
                   "health rpc failed: a status that gRPC does not have" },
-                { 200,
-                  { "grpc-status: 99999999999999999999" },
-                  NULL,
-                  0,
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: 99999999999999999999" }, NULL, 0, ERROR_UNAVAILABLE,
                   "health rpc failed: a status that gRPC does not have" },
-                { 200,
-                  { "grpc-status: " },
-                  SAYS("\0\0\0\0\2\x08\1"),
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: " }, SAYS("\0\0\0\0\2\x08\1"), ERROR_UNAVAILABLE,
                   "health rpc failed: a status that gRPC does not have" },
-                { 200,
-                  { "grpc-status: -0" },
-                  SAYS("\0\0\0\0\2\x08\1"),
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: -0" }, SAYS("\0\0\0\0\2\x08\1"), ERROR_UNAVAILABLE,
                   "health rpc failed: a status that gRPC does not have" },
-                { 200,
-                  { "grpc-status-details-bin: 0" },
-                  SAYS("\0\0\0\0\2\x08\1"),
-                  ERROR_UNAVAILABLE,
-                  "health rpc failed: the answer has no grpc-status" },
-                { 404,
-                  { NULL },
-                  NULL,
-                  0,
-                  ERROR_UNSUPPORTED,
+                { 200, { "grpc-status-details-bin: 0" }, SAYS("\0\0\0\0\2\x08\1"),
+                  ERROR_UNAVAILABLE, "health rpc failed: the answer has no grpc-status" },
+                { 404, { NULL }, NULL, 0, ERROR_UNSUPPORTED,
                   UNIMPLEMENTED "the server answered with HTTP status 404" },
-                { 503,
-                  { "content-type: text/plain" },
-                  SAYS("no"),
-                  ERROR_UNAVAILABLE,
+                { 503, { "content-type: text/plain" }, SAYS("no"), ERROR_UNAVAILABLE,
                   "health rpc failed: the server answered with HTTP status 503" },
                 /* Compressed, cut, too long, two messages, and no message. */
-                { 200,
-                  { "grpc-status: 0" },
-                  SAYS("\1\0\0\0\2\x08\1"),
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: 0" }, SAYS("\1\0\0\0\2\x08\1"), ERROR_UNAVAILABLE,
                   "health rpc failed: the answer is not a HealthCheckResponse" },
-                { 200,
-                  { "grpc-status: 0" },
-                  SAYS("\0\0\0\0\2\x08"),
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: 0" }, SAYS("\0\0\0\0\2\x08"), ERROR_UNAVAILABLE,
                   "health rpc failed: the answer is not a HealthCheckResponse" },
-                { 200,
-                  { "grpc-status: 0" },
-                  SAYS("\0\xff\xff\xff\xff\x08\1"),
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: 0" }, SAYS("\0\xff\xff\xff\xff\x08\1"), ERROR_UNAVAILABLE,
                   "health rpc failed: the answer is not a HealthCheckResponse" },
-                { 200,
-                  { "grpc-status: 0" },
-                  SAYS("\0\0\0\0\2\x08\1\0\0\0\0\2\x08\1"),
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: 0" }, SAYS("\0\0\0\0\2\x08\1\0\0\0\0\2\x08\1"),
+                  ERROR_UNAVAILABLE, "health rpc failed: the answer is not a HealthCheckResponse" },
+                { 200, { "grpc-status: 0" }, SAYS("\0\0\0\0\2\xff\xff"), ERROR_UNAVAILABLE,
                   "health rpc failed: the answer is not a HealthCheckResponse" },
-                { 200,
-                  { "grpc-status: 0" },
-                  SAYS("\0\0\0\0\2\xff\xff"),
-                  ERROR_UNAVAILABLE,
-                  "health rpc failed: the answer is not a HealthCheckResponse" },
-                { 200,
-                  { "grpc-status: 0" },
-                  NULL,
-                  0,
-                  ERROR_UNAVAILABLE,
+                { 200, { "grpc-status: 0" }, NULL, 0, ERROR_UNAVAILABLE,
                   "health rpc failed: the answer is not a HealthCheckResponse" },
         };
+        /* clang-format on */
 
-        for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(answers); i++) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 HealthReply reply = { .body_size = 0 };
 
@@ -193,7 +114,7 @@ static void test_judge(void **state) {
 }
 
 /* A body that does not fit is no reply of this call. */
-static void test_sizes(void **state) {
+TEST(test_sizes) {
         static const char much[HEALTH_BODY_MAX + 1];
         HealthReply reply = { .body_size = 0 };
         char line[1024] = "grpc-message: ";
@@ -207,14 +128,4 @@ static void test_sizes(void **state) {
         grpc_end_add_header(&reply.end, line, sizeof(line));
         assert_int_equal(strlen(reply.end.message), GRPC_MESSAGE_MAX);
         assert_false(reply.end.has_status);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_pack),
-                cmocka_unit_test(test_judge),
-                cmocka_unit_test(test_sizes),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,25 +7,13 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/pod/health.h"
 #include "agent/pod/relay.h"
-
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
+#include "tests/unit/unit.h"
 
 /* Frames of HTTP/2: length, type, flags, stream. */
 #define SETTINGS "\0\0\0\4\0\0\0\0\0"
@@ -56,7 +44,7 @@ static bool has_seen(const char *text, size_t size) {
         return memmem(f.seen, f.n_seen, text, size);
 }
 
-/* The request is whole once its body ends stream 1; what is no HTTP/2 waits for nothing. */
+/* The request is complete once its body ends stream 1; an answer that is no HTTP/2 waits for nothing. */
 static int on_request(sd_event_source *source, int fd, uint32_t events, void *userdata) {
         ssize_t n = recv(fd, f.seen + f.n_seen, sizeof(f.seen) - f.n_seen, MSG_DONTWAIT);
 
@@ -98,7 +86,7 @@ static int on_server(sd_event_source *source, int fd, uint32_t events, void *use
 static int set_up(void **state) {
         f = (struct Fixture){ .listening = -1, .connection = -1, .client = -1 };
         assert_true(sd_event_new(&f.event) >= 0);
-        assert_int_equal(http_peer_new_for_any(f.event, &f.http), 0);
+        assert_ok(http_peer_new_for_any(f.event, &f.http));
         return 0;
 }
 
@@ -125,11 +113,11 @@ static void connect_both(void) {
         hang_up();
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         f.listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(bind(f.listening, (struct sockaddr *) &address, size), 0);
-        assert_int_equal(listen(f.listening, 1), 0);
-        assert_int_equal(getsockname(f.listening, (struct sockaddr *) &address, &size), 0);
+        assert_ok(bind(f.listening, (struct sockaddr *) &address, size));
+        assert_ok(listen(f.listening, 1));
+        assert_ok(getsockname(f.listening, (struct sockaddr *) &address, &size));
         f.client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(connect(f.client, (struct sockaddr *) &address, size), 0);
+        assert_ok(connect(f.client, (struct sockaddr *) &address, size));
         f.connection = accept4(f.listening, NULL, NULL, SOCK_CLOEXEC);
         assert_true(f.connection >= 0);
         assert_true(sd_event_add_io(f.event, &f.source, f.connection, EPOLLIN, on_server, NULL) >=
@@ -158,7 +146,7 @@ static void start(const char *service) {
         f.n_seen = f.n_done = 0;
         f.is_answered = false;
         f.n_flooded = 0;
-        assert_int_equal(health_ask(&options, &f.health, NULL), 0);
+        assert_ok(health_ask(&options, &f.health, NULL));
         assert_int_equal(f.n_done, 0);
 }
 
@@ -184,13 +172,13 @@ static void ask(const char *answer, size_t size, const char *message) {
 #define NO_ANSWER FAILED "the server closed the connection, or does not speak HTTP/2 without TLS"
 #define TOO_MUCH FAILED "the server sends more than 16384 bytes, or takes none"
 
-static void test_answers(void **state) {
+TEST_SET_UP(test_answers) {
         ask(SETTINGS HEADERS("\1", "\4") STATUS_200 REPLY("\1") TRAILER("0"), "SERVING");
         assert_true(has_seen("PRI * HTTP/2.0\r\n", 16));
         assert_true(has_seen("\0\0\x0b\0\1\0\0\0\1\0\0\0\0\6\x0a\4cart", 20));
         ask(SETTINGS HEADERS("\1", "\4") STATUS_200 REPLY("\2") TRAILER("0"),
             "service unhealthy (responded with \"NOT_SERVING\")");
-        /* The reason is known before there is an answer. */
+        /* The reason is known before the first answer. */
         ask(SETTINGS HEADERS("\x21", "\5") STATUS_200 "\0\x0bgrpc-status\1"
                                                       "5"
                                                       "\0\x0cgrpc-message\2"
@@ -200,7 +188,7 @@ static void test_answers(void **state) {
             UNIMPLEMENTED "the server answered with HTTP status 404");
 }
 
-static void test_no_answers(void **state) {
+TEST_SET_UP(test_no_answers) {
         ask("", NO_ANSWER);
         ask("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", NO_ANSWER);
         ask("\x15\3\1\0\2\2\x46", NO_ANSWER);                                /* TLS */
@@ -227,7 +215,7 @@ static void flood(const char *answer, size_t answer_size, const char *piece, siz
 #define flood(answer, piece) flood(answer, sizeof(answer) - 1, piece, sizeof(piece) - 1)
 
 /* None of these ever ends by itself. Some are errors to the reader, the others are cut. */
-static void test_floods(void **state) {
+TEST_SET_UP(test_floods) {
         flood(SETTINGS, DATA("\0", "\0"));
         flood(SETTINGS HEADERS("\1", "\4") STATUS_200, DATA("\0", "\0"));
         assert_string_equal(f.message, TOO_MUCH);
@@ -241,8 +229,8 @@ static void test_floods(void **state) {
         flood("", "z");
 }
 
-/* Whatever goes on, its owner may end it. */
-static void test_freed(void **state) {
+/* The owner may end it at any time. */
+TEST_SET_UP(test_freed) {
         f.answer = SETTINGS HEADERS("\1", "\4") STATUS_200;
         f.answer_size = 9 + 9 + 1;
         f.flood = "\0\0\x08\6\0\0\0\0\0"
@@ -255,15 +243,4 @@ static void test_freed(void **state) {
                 assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
         f.health = health_free(f.health);
         assert_int_equal(f.n_done, 0);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_answers, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_no_answers, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_floods, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_freed, set_up, tear_down),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,10 @@
 
 /* Commands that kubectl-inplace offers, which are run as they are copied. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/kubectl/hint.h"
+#include "tests/unit/unit.h"
 
-static void test_formatted(void **state) {
+TEST(test_formatted) {
         static const struct {
                 SessionOptions options;
                 const char *words[3];
@@ -30,18 +23,10 @@ static void test_formatted(void **state) {
                   "do '*=a:1' '' -n shop --context 'our lab' --kubeconfig 'it'\\''s mine'" },
         };
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 cleanup(free_p) char *line = NULL;
 
-                assert_int_equal(hint_format(&cases[i].options, "do", cases[i].words, &line), 0);
+                assert_ok(hint_format(&cases[i].options, "do", cases[i].words, &line));
                 assert_string_equal(line, cases[i].line);
         }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_formatted),
-        };
-
-        return cmocka_run_group_tests_name("hint", tests, NULL, NULL);
 }

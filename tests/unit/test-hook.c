@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What comes of a preStop hook, with a runtime that answers what the test says, and a real server
+ * Tests the outcome of preStop hooks, with a runtime that answers what the test says, and a real
+ * server
  */
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "agent/pod/hook.h"
 #include "tests/unit/fake-runtime.h"
 #include "tests/unit/plain-server.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define LATE_USEC 20000
 #define EXEC "{\"exec\":{\"command\":[\"bye\",\"now\"]}}"
 #define HTTP "{\"httpGet\":{\"port\":%u}}"
@@ -41,28 +38,22 @@ static int on_done(const Error *error, const char *plain_host, void *userdata) {
         return 0;
 }
 
-static int set_up(void **state) {
-        Fixture *f = calloc(1, sizeof(*f));
-
+static void open_fixture(Fixture *f) {
         fake_runtime_reset();
         assert_true(sd_event_new(&f->event) >= 0);
         plain_server_open(&f->server, f->event, 1, 0);
         f->spec = HANDLER_SPEC_INIT;
-        *state = f;
-        return 0;
 }
 
-static int tear_down(void **state) {
-        Fixture *f = *state;
-
+static void close_fixture(Fixture *f) {
         hook_free(f->hook);
         assert_null(fake_runtime_find(NULL));
         handler_spec_done(&f->spec);
         plain_server_close(&f->server);
         sd_event_unref(f->event);
-        free(f);
-        return 0;
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 /* "%u" in the hook is the port. */
 static void start(Fixture *f, const char *hook, unsigned port, uint64_t timeout_usec) {
@@ -76,9 +67,8 @@ static void start(Fixture *f, const char *hook, unsigned port, uint64_t timeout_
         f->n_done = 0;
         handler_spec_done(&f->spec);
         snprintf(text, sizeof(text), hook, port);
-        assert_int_equal(handler_spec_parse(text, NULL, &f->spec, NULL), 0);
-        assert_int_equal(hook_run(f->event, &f->spec, &target, timeout_usec, on_done, f, &f->hook),
-                         0);
+        assert_ok(handler_spec_parse(text, NULL, &f->spec, NULL));
+        assert_ok(hook_run(f->event, &f->spec, &target, timeout_usec, on_done, f, &f->hook));
         assert_int_equal(f->n_done, 0);
 }
 
@@ -92,8 +82,8 @@ static void finish(Fixture *f, ErrorKind kind, const char *message) {
                 assert_string_equal(f->message, "");
 }
 
-/* Of a program's complaint the first line is reported. */
-static void test_exec(void **state) {
+/* The first line of a program's complaint is reported. */
+TEST_F(test_exec, Fixture *f) {
         static const struct {
                 int status;
                 const char *output, *complaint;
@@ -106,9 +96,8 @@ static void test_exec(void **state) {
                 { 4, "x", "", ERROR_INVALID, "the command exited with status 4" },
                 { 5, "", "\nx", ERROR_INVALID, "the command exited with status 5" },
         };
-        Fixture *f = *state;
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 start(f, EXEC, 0, 7000000);
                 assert_string_equal(fake_runtime_find("ExecSync")->target, "c1");
                 assert_string_equal(fake_runtime_find("ExecSync")->command, "bye now");
@@ -129,8 +118,7 @@ static void test_exec(void **state) {
 }
 
 /* A program may complain at length, and in bytes that are no text. */
-static void test_long_complaint(void **state) {
-        Fixture *f = *state;
+TEST_F(test_long_complaint, Fixture *f) {
         char *output = malloc(2 * HANDLER_OUTPUT_MAX);
 
         memset(output, 0xff, 2 * HANDLER_OUTPUT_MAX);
@@ -142,21 +130,19 @@ static void test_long_complaint(void **state) {
         free(output);
 }
 
-/* Any answer is one, also if it breaks off. */
-static void test_http(void **state) {
+/* Any answer counts, also if it breaks off. */
+TEST_F(test_http, Fixture *f) {
         static const char *const answers[] = {
                 "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
                 "HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno",
                 "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx",
         };
-        Fixture *f = *state;
 
-        for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(answers); i++) {
                 f->server.answer = answers[i];
                 start(f, HTTP, f->server.port, WAIT_USEC);
                 finish(f, ERROR_NONE, "");
-                assert_non_null(
-                        strstr(f->server.text, "\r\nUser-Agent: kube-lifecycle/inplaced\r\n"));
+                assert_contains(f->server.text, "\r\nUser-Agent: kube-lifecycle/inplaced\r\n");
                 assert_string_equal(f->plain_host, "");
         }
 
@@ -165,10 +151,9 @@ static void test_http(void **state) {
         finish(f, ERROR_TIMEOUT, "it did not finish within");
 }
 
-/* What is no TLS is asked once more without it. */
-static void test_without_tls(void **state) {
+/* A server that does not speak TLS is asked once more without it. */
+TEST_F(test_without_tls, Fixture *f) {
         char host[32];
-        Fixture *f = *state;
 
         f->server.answer = "HTTP/1.1 204 Fine\r\nContent-Length: 0\r\n\r\n";
         start(f, HTTPS, f->server.port, WAIT_USEC);
@@ -178,9 +163,8 @@ static void test_without_tls(void **state) {
         assert_string_equal(f->plain_host, host);
 }
 
-static void test_nothing_listens(void **state) {
+TEST_F(test_nothing_listens, Fixture *f) {
         static const char *const hooks[] = { HTTP, TCP };
-        Fixture *f = *state;
         unsigned port = f->server.port;
 
         start(f, TCP, port, WAIT_USEC);
@@ -196,16 +180,13 @@ static void test_nothing_listens(void **state) {
         plain_server_open(&f->server, f->event, 1, 0);
 }
 
-static void test_sleep(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_sleep, Fixture *f) {
         start(f, "{\"sleep\":{\"seconds\":0}}", 0, WAIT_USEC);
         finish(f, ERROR_NONE, "");
 }
 
-static void test_dropped(void **state) {
+TEST_F(test_dropped, Fixture *f) {
         static const char *const hooks[] = { EXEC, HTTP, TCP };
-        Fixture *f = *state;
 
         for (size_t i = 0; i < 3; i++) {
                 start(f, hooks[i], f->server.port, WAIT_USEC);
@@ -216,16 +197,4 @@ static void test_dropped(void **state) {
                         ;
                 assert_int_equal(f->n_done, 0);
         }
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_exec),        TEST(test_long_complaint),  TEST(test_http),
-                TEST(test_without_tls), TEST(test_nothing_listens), TEST(test_sleep),
-                TEST(test_dropped),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,16 +4,8 @@
  * libcurl at run time: the one that is there, one that is not, and a library that is another one
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/kube/http-library.h"
+#include "tests/unit/unit.h"
 
 static void assert_refused(const char *name, const char *begin, const char *end) {
         cleanup(error_done) Error error = ERROR_INIT;
@@ -32,15 +24,15 @@ static void assert_refused(const char *name, const char *begin, const char *end)
         assert_memory_equal(&library, &before, sizeof(library));
 }
 
-static void test_there(void **state) {
+TEST(test_there) {
         cleanup(error_done) Error error = ERROR_INIT;
         HttpLibrary again;
         HttpLibrary library;
         char *text;
         CURLU *url;
 
-        assert_int_equal(http_library_load(HTTP_LIBRARY_NAME, &library, &error), 0);
-        assert_int_equal(http_library_load(HTTP_LIBRARY_NAME, &again, &error), 0);
+        assert_ok(http_library_load(HTTP_LIBRARY_NAME, &library, &error));
+        assert_ok(http_library_load(HTTP_LIBRARY_NAME, &again, &error));
         assert_int_equal(error.kind, ERROR_NONE);
         assert_memory_equal(&library, &again, sizeof(library));
 
@@ -54,24 +46,14 @@ static void test_there(void **state) {
         library.url_cleanup(url);
 }
 
-static void test_missing(void **state) {
+TEST(test_missing) {
         assert_refused("libcurl.so.999",
                        "libcurl.so.999 cannot be loaded: cannot open shared object file: ",
                        "; install libcurl4");
 }
 
 /* The loader says where it found that one. */
-static void test_other(void **state) {
+TEST(test_other) {
         assert_refused("libm.so.6", "libm.so.6 cannot be loaded: /",
                        "libm.so.6: undefined symbol: curl_global_init; install libcurl4");
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_there),
-                cmocka_unit_test(test_missing),
-                cmocka_unit_test(test_other),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,25 +6,16 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "agent/observe/http.h"
 #include "tests/unit/http-fixture.h"
+#include "tests/unit/unit.h"
 
 #define MAX_CONNECTIONS 32
 
-static void test_forty_at_once(void **state) {
+TEST_F(test_forty_at_once, Fixture *f) {
         static Client clients[40];
-        Fixture *f = *state;
 
         for (size_t i = 0; i < 40; i++)
                 client_connect(&clients[i], f);
@@ -40,12 +31,11 @@ static void test_forty_at_once(void **state) {
         assert_int_equal(f->n_asked, 40);
 }
 
-/* As many as there may be hold their places in silence; the next ones wait, and are served when
- * those go, although nothing but their going happens. */
-static void test_full_server_recovers(void **state) {
+/* As many clients as allowed hold their places in silence; the next ones wait, and are served when
+ * those go, although their going is the only event. */
+TEST_F(test_full_server_recovers, Fixture *f) {
         static Client silent[MAX_CONNECTIONS];
         Client waiting;
-        Fixture *f = *state;
 
         for (size_t i = 0; i < MAX_CONNECTIONS; i++) {
                 client_connect(&silent[i], f);
@@ -67,7 +57,7 @@ static void test_full_server_recovers(void **state) {
 static uint64_t now_msec(void) {
         struct timespec now;
 
-        assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &now), 0);
+        assert_ok(clock_gettime(CLOCK_MONOTONIC, &now));
         return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
 }
 
@@ -113,17 +103,16 @@ static void assert_place_for_another(Fixture *f, const char *begin, bool is_read
                 client_close(&peers[i]);
 }
 
-static void test_peers_that_drip(void **state) {
-        assert_place_for_another(*state, "GET /hello HTTP/1.1\r\nA: ", true);
+TEST_F(test_peers_that_drip, Fixture *f) {
+        assert_place_for_another(f, "GET /hello HTTP/1.1\r\nA: ", true);
 }
 
-static void test_peers_that_do_not_read(void **state) {
-        assert_place_for_another(*state, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n", false);
+TEST_F(test_peers_that_do_not_read, Fixture *f) {
+        assert_place_for_another(f, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n", false);
 }
 
-/* Also where there is place enough, none stays for ever. */
-static void test_peer_that_drips_alone(void **state) {
-        Fixture *f = *state;
+/* No silent client stays for ever, also where there is place enough. */
+TEST_F(test_peer_that_drips_alone, Fixture *f) {
         Client peer;
 
         client_connect(&peer, f);
@@ -133,7 +122,7 @@ static void test_peer_that_drips_alone(void **state) {
         client_close(&peer);
 }
 
-/* Counts the timers of this process that will go off: what the kernel will wake it up for. */
+/* Counts the timers of this process that will go off, for which the kernel will wake it up. */
 static unsigned count_armed_timers(void) {
         unsigned n_armed = 0;
         DIR *directory = opendir("/proc/self/fdinfo");
@@ -157,8 +146,7 @@ static unsigned count_armed_timers(void) {
 }
 
 /* A connection has a time-out, so there is a timer; without one there is none. */
-static void test_nothing_wakes_an_idle_server(void **state) {
-        Fixture *f = *state;
+TEST_F(test_nothing_wakes_an_idle_server, Fixture *f) {
         Client client;
 
         run_dry(f);
@@ -177,8 +165,7 @@ static void test_nothing_wakes_an_idle_server(void **state) {
 }
 
 /* The failure of a handler ends the loop. */
-static void test_handler_fails(void **state) {
-        Fixture *f = *state;
+TEST_F(test_handler_fails, Fixture *f) {
         Client client;
         int code = 0;
 
@@ -190,8 +177,7 @@ static void test_handler_fails(void **state) {
         client_close(&client);
 }
 
-static void test_freed_with_open_connections(void **state) {
-        Fixture *f = *state;
+TEST_F(test_freed_with_open_connections, Fixture *f) {
         Client silent, half;
 
         client_connect(&silent, f);
@@ -233,11 +219,11 @@ static const struct Address {
         { "127.0.0.1:0\n", false },
 };
 
-static void test_addresses(void **state) {
+TEST(test_addresses) {
         sd_event *event = NULL;
 
-        assert_int_equal(sd_event_new(&event), 0);
-        for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+        assert_ok(sd_event_new(&event));
+        for (size_t i = 0; i < N_ELEMENTS(addresses); i++) {
                 HttpServer *server = NULL;
                 Error error = ERROR_INIT;
                 int r = http_server_new(event, addresses[i].text, &server, &error);
@@ -259,8 +245,7 @@ static void test_addresses(void **state) {
 }
 
 /* A machine without IPv6 refuses; it must not say that the text is wrong. */
-static void test_ipv6(void **state) {
-        Fixture *f = *state;
+TEST_F(test_ipv6, Fixture *f) {
         HttpServer *server = NULL;
         Error error = ERROR_INIT;
 
@@ -272,8 +257,7 @@ static void test_ipv6(void **state) {
         error_done(&error);
 }
 
-static void test_port_in_use(void **state) {
-        Fixture *f = *state;
+TEST_F(test_port_in_use, Fixture *f) {
         HttpServer *server = NULL;
         Error error = ERROR_INIT;
         char address[32], expected[256];
@@ -291,25 +275,5 @@ static void test_port_in_use(void **state) {
         error_done(&error);
 
         f->server = http_server_free(f->server); /* which lets the port go at once */
-        assert_int_equal(http_server_new(f->event, address, &f->server, NULL), 0);
-}
-
-#define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void) {
-        static const struct CMUnitTest tests[] = {
-                WITH_SERVER(test_forty_at_once),
-                WITH_SERVER(test_full_server_recovers),
-                WITH_SERVER(test_peers_that_drip),
-                WITH_SERVER(test_peers_that_do_not_read),
-                WITH_SERVER(test_peer_that_drips_alone),
-                WITH_SERVER(test_nothing_wakes_an_idle_server),
-                WITH_SERVER(test_handler_fails),
-                WITH_SERVER(test_freed_with_open_connections),
-                WITH_SERVER(test_ipv6),
-                WITH_SERVER(test_port_in_use),
-                cmocka_unit_test(test_addresses),
-        };
-
-        return cmocka_run_group_tests_name("http limits", tests, NULL, NULL);
+        assert_ok(http_server_new(f->event, address, &f->server, NULL));
 }

@@ -4,19 +4,12 @@
  * The HTTP server, asked by real sockets that live in its own event loop
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 
-#include <cmocka.h>
-
 #include "tests/unit/http-fixture.h"
+#include "tests/unit/unit.h"
 
+/* clang-format off */
 static const struct Case {
         const char *name;
         const char *request;
@@ -24,72 +17,37 @@ static const struct Case {
         const char *parts[4];
         const char *end; /* NULL: not compared */
 } cases[] = {
-        { "get",
-          "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n",
-          "HTTP/1.1 200 OK\r\n",
+        { "get", "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n",
           { "\r\nContent-Type: text/plain; charset=utf-8\r\n", "\r\nContent-Length: 6\r\n",
-            "\r\nConnection: close\r\n" },
-          "\r\n\r\nhello\n" },
-        { "head",
-          "HEAD /hello HTTP/1.1\r\nHost: a\r\n\r\n",
-          "HTTP/1.1 200 OK\r\n",
-          { "\r\nContent-Length: 6\r\n" },
-          "\r\n\r\n" },
-        { "get with a query",
-          "GET /hello?a=b HTTP/1.1\r\nHost: a\r\n\r\n",
-          "HTTP/1.1 200 OK\r\n",
-          { NULL },
+            "\r\nConnection: close\r\n" }, "\r\n\r\nhello\n" },
+        { "head", "HEAD /hello HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n",
+          { "\r\nContent-Length: 6\r\n" }, "\r\n\r\n" },
+        { "get with a query", "GET /hello?a=b HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n",
+          { NULL }, "hello\n" },
+        { "get by an old client", "GET /hello HTTP/1.0\r\n\r\n", "HTTP/1.", { " 200 OK\r\n" },
           "hello\n" },
-        { "get by an old client",
-          "GET /hello HTTP/1.0\r\n\r\n",
-          "HTTP/1.",
-          { " 200 OK\r\n" },
-          "hello\n" },
-        { "the handler's status and type",
-          "GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n",
-          "HTTP/1.1 503 ",
-          { "\r\nContent-Type: application/json\r\n" },
-          "\r\n\r\n{}" },
-        { "an empty body",
-          "GET /empty HTTP/1.1\r\nHost: a\r\n\r\n",
-          "HTTP/1.1 200 OK\r\n",
-          { "\r\nContent-Length: 0\r\n" },
-          "\r\n\r\n" },
-        { "no such path",
-          "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-          "HTTP/1.1 404 ",
-          { NULL },
+        { "the handler's status and type", "GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n",
+          "HTTP/1.1 503 ", { "\r\nContent-Type: application/json\r\n" }, "\r\n\r\n{}" },
+        { "an empty body", "GET /empty HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n",
+          { "\r\nContent-Length: 0\r\n" }, "\r\n\r\n" },
+        { "no such path", "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 404 ", { NULL },
           "\r\n\r\nnot found; there is:\n/hello\n/readyz\n/large\n/empty\n" },
-        { "a path that goes on",
-          "GET /hello/ HTTP/1.1\r\nHost: a\r\n\r\n",
-          "HTTP/1.1 404 ",
-          { NULL },
-          NULL },
-        { "post",
-          "POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
-          "HTTP/1.1 405 ",
-          { "\r\nAllow: GET, HEAD\r\n" },
-          "only GET and HEAD work here\n" },
-        { "post without its body",
-          "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n",
-          "HTTP/1.1 405 ",
-          { "\r\nAllow: GET, HEAD\r\n" },
-          NULL },
+        { "a path that goes on", "GET /hello/ HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 404 ",
+          { NULL }, NULL },
+        { "post", "POST /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+          "HTTP/1.1 405 ", { "\r\nAllow: GET, HEAD\r\n" }, "only GET and HEAD work here\n" },
+        { "post without its body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n",
+          "HTTP/1.1 405 ", { "\r\nAllow: GET, HEAD\r\n" }, NULL },
         { "options", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 405 ", { NULL }, NULL },
-        { "a method of its own",
-          "BREW /hello HTTP/1.1\r\nHost: a\r\n\r\n",
-          "HTTP/1.1 405 ",
-          { NULL },
-          NULL },
+        { "a method of its own", "BREW /hello HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 405 ",
+          { NULL }, NULL },
         { "only the first of two requests",
           "GET /hello HTTP/1.1\r\nHost: a\r\n\r\nGET /hello HTTP/1.1\r\nHost: a\r\n\r\n",
-          "HTTP/1.1 200 OK\r\n",
-          { NULL },
-          "\r\n\r\nhello\n" },
+          "HTTP/1.1 200 OK\r\n", { NULL }, "\r\n\r\nhello\n" },
 };
+/* clang-format on */
 
-static void test_case(void **state) {
-        const struct Case *c = *state;
+TEST_ROWS(test_case, cases, name, const struct Case *c) {
         void *fixture = NULL;
         Client client;
 
@@ -105,20 +63,21 @@ static void test_case(void **state) {
         tear_down(&fixture);
 }
 
-/* Only nothing starts with nothing. */
+/* Only an empty prefix starts an empty text. */
 static bool starts_with(const char *text, const char *start) {
         return *start ? strncmp(text, start, strlen(start)) == 0 : *text == '\0';
 }
 
-/* Whatever a client sends, no handler sees it, and the next one is served. */
-static void test_junk(void **state) {
+/* No handler sees invalid requests, and the next client is served. */
+TEST_F(test_junk, Fixture *f) {
+        static const char either[] = "HTTP/1.1 4"; /* libmicrohttpd 1.0 just closes */
         static const struct {
                 const char *request;
                 const char *answer; /* "": closed without one; NULL: silence until the time-out */
         } junk[] = {
                 { "\r\n\r\n\r\n\r\n", NULL },
                 { "hello\r\n\r\n", "" },
-                { "\x16\x03\x01\x02\x01\xfc\x03\x03 \r\n\r\n", "HTTP/1.1 4" },
+                { "\x16\x03\x01\x02\x01\xfc\x03\x03 \r\n\r\n", either },
                 { "GET\r\n\r\n", "" },
                 { "GET /hello HTTP/9.9\r\n\r\n", "HTTP/1.1 505 " },
                 { "GET /hello HTTP/1.1\r\nno colon\r\n\r\n", "HTTP/1.1 400 " },
@@ -126,16 +85,16 @@ static void test_junk(void **state) {
                 { "GET /hello HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n", "HTTP/1.1 400 " },
                 { "GET /%00%ff%zz HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 404 " },
         };
-        Fixture *f = *state;
         Client client;
 
-        for (size_t i = 0; i < sizeof(junk) / sizeof(junk[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(junk); i++) {
                 client_connect(&client, f);
                 client_send(&client, junk[i].request);
                 if (junk[i].answer)
                         RUN_UNTIL(f, client.is_closed);
                 run_dry(f);
-                if (!starts_with(client.text, junk[i].answer ?: ""))
+                if (!starts_with(client.text, junk[i].answer ?: "") &&
+                    !(junk[i].answer == either && !*client.text))
                         fail_msg("`%s` is answered `%s`", junk[i].request, client.text);
                 client_close(&client);
                 run_dry(f);
@@ -146,9 +105,8 @@ static void test_junk(void **state) {
         assert_contains(client.text, "hello\n");
 }
 
-static void test_half_a_request(void **state) {
+TEST_F(test_half_a_request, Fixture *f) {
         static const char request[] = "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n";
-        Fixture *f = *state;
         Client client;
 
         for (size_t size = 0; size < strlen(request); size++) {
@@ -164,8 +122,7 @@ static void test_half_a_request(void **state) {
         assert_contains(client.text, "hello\n");
 }
 
-static void test_byte_by_byte(void **state) {
-        Fixture *f = *state;
+TEST_F(test_byte_by_byte, Fixture *f) {
         Client client;
 
         client_connect(&client, f);
@@ -178,8 +135,7 @@ static void test_byte_by_byte(void **state) {
         client_close(&client);
 }
 
-static void test_oversize_header(void **state) {
-        Fixture *f = *state;
+TEST_F(test_oversize_header, Fixture *f) {
         char request[20000];
         Client client;
 
@@ -195,8 +151,7 @@ static void test_oversize_header(void **state) {
         assert_contains(client.text, "hello\n");
 }
 
-static void test_large_answer(void **state) {
-        Fixture *f = *state;
+TEST_F(test_large_answer, Fixture *f) {
         Client client;
 
         ask(f, &client, "GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -206,8 +161,7 @@ static void test_large_answer(void **state) {
 }
 
 /* A peer that goes away in the middle of the answer. */
-static void test_lost_reader(void **state) {
-        Fixture *f = *state;
+TEST_F(test_lost_reader, Fixture *f) {
         Client client;
 
         client_connect(&client, f);
@@ -218,27 +172,4 @@ static void test_lost_reader(void **state) {
 
         ask(f, &client, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_contains(client.text, "hello\n");
-}
-
-#define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
-
-int main(void) {
-        static const struct CMUnitTest others[] = {
-                WITH_SERVER(test_junk),         WITH_SERVER(test_half_a_request),
-                WITH_SERVER(test_byte_by_byte), WITH_SERVER(test_oversize_header),
-                WITH_SERVER(test_large_answer), WITH_SERVER(test_lost_reader),
-        };
-        struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0])];
-        int n_failed;
-
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-                tests[i] = (struct CMUnitTest){
-                        .name = cases[i].name,
-                        .test_func = test_case,
-                        .initial_state = (void *) &cases[i],
-                };
-
-        n_failed = cmocka_run_group_tests_name("http requests", tests, NULL, NULL);
-        n_failed += cmocka_run_group_tests_name("http", others, NULL, NULL);
-        return n_failed > 0;
 }

@@ -4,17 +4,8 @@
  * Image references
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/image-ref.h"
+#include "tests/unit/unit.h"
 
 #define SHA256 "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 #define HEX32 "0123456789abcdef0123456789abcdef"
@@ -65,7 +56,7 @@ static const struct Case {
         { "docker.io/a.b/c",                  "docker.io/a.b/c", "docker.io/a.b/c",         "docker.io/a.b/c:latest" },
         { "library/" HEX32 HEX32,             "library/" HEX32 HEX32, "docker.io/library/" HEX32 HEX32, "docker.io/library/" HEX32 HEX32 ":latest" },
 
-        /* What is refused, and the words that say why. */
+        /* refused references, and the words that say why */
         { "Nginx",                            NULL, NULL, "\"Nginx\": the repository must be in lower case" },
         { "reg.example.com/Team/app",         NULL, NULL, "must be in lower case" },
         { "nginx:",                           NULL, NULL, "the tag is empty" },
@@ -113,17 +104,11 @@ static void assert_printed(int (*print)(const ImageRef *, char **), const ImageR
                            const char *expected) {
         cleanup(free_p) char *text = NULL;
 
-        assert_int_equal(print(ref, &text), 0);
+        assert_ok(print(ref, &text));
         assert_string_equal(text, expected);
 }
 
-static void assert_contains(const char *text, const char *part) {
-        if (!strstr(text, part))
-                fail_msg("'%s' does not contain '%s'", text, part);
-}
-
-static void test_case(void **state) {
-        const struct Case *c = *state;
+TEST_ROWS(test_case, cases, text, const struct Case *c) {
         cleanup(error_done) Error error = ERROR_INIT;
         ImageRef ref = { .registry = "untouched" };
         ImageRef again;
@@ -144,7 +129,7 @@ static void test_case(void **state) {
         assert_printed(image_ref_canonical_name, &ref, c->canonical_name);
         assert_printed(image_ref_canonical_reference, &ref, c->canonical);
 
-        assert_int_equal(image_ref_parse(c->canonical, SHORT_NAMES_HUB, &again, NULL), 0);
+        assert_ok(image_ref_parse(c->canonical, SHORT_NAMES_HUB, &again, NULL));
         assert_true(image_ref_equal(&ref, &again));
 }
 
@@ -173,35 +158,30 @@ static const struct Searched {
 
 /* Where the runtime searches, a name stays as it was written: it cannot become another registry's, and one
  * that names its registry is sent with it. */
-static void test_searched(void **state) {
-        for (size_t i = 0; i < sizeof(searched) / sizeof(searched[0]); i++) {
-                const struct Searched *c = &searched[i];
-                cleanup(error_done) Error error = ERROR_INIT;
-                cleanup(free_p) char *shown = NULL;
-                ImageRef ref, again;
+TEST_ROWS(test_searched, searched, text, const struct Searched *c) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *shown = NULL;
+        ImageRef ref, again;
 
-                if (!c->shown_name) {
-                        assert_true(image_ref_parse(c->text, SHORT_NAMES_SEARCHED, &ref, &error) <
-                                    0);
-                        assert_contains(error_message(&error), c->canonical);
-                        continue;
-                }
-
-                assert_int_equal(image_ref_parse(c->text, SHORT_NAMES_SEARCHED, &ref, NULL), 0);
-                assert_printed(image_ref_canonical_reference, &ref, c->canonical);
-                assert_printed(image_ref_canonical_name, &ref, c->shown_name);
-                assert_int_equal(image_ref_shown_name(&ref, SHORT_NAMES_SEARCHED, &shown), 0);
-                assert_string_equal(shown, c->shown_name);
-                assert_int_equal(image_ref_is_searched(&ref),
-                                 !strchr(shown, '.') && strcmp(shown, "localhost/x"));
-                assert_int_equal(image_ref_from_node_image(shown, image_ref_tag_or_digest(&ref),
-                                                           SHORT_NAMES_SEARCHED, &again, NULL),
-                                 0);
-                assert_true(image_ref_equal(&ref, &again));
+        if (!c->shown_name) {
+                assert_true(image_ref_parse(c->text, SHORT_NAMES_SEARCHED, &ref, &error) < 0);
+                assert_contains(error_message(&error), c->canonical);
+                return;
         }
+
+        assert_ok(image_ref_parse(c->text, SHORT_NAMES_SEARCHED, &ref, NULL));
+        assert_printed(image_ref_canonical_reference, &ref, c->canonical);
+        assert_printed(image_ref_canonical_name, &ref, c->shown_name);
+        assert_ok(image_ref_shown_name(&ref, SHORT_NAMES_SEARCHED, &shown));
+        assert_string_equal(shown, c->shown_name);
+        assert_int_equal(image_ref_is_searched(&ref),
+                         !strchr(shown, '.') && strcmp(shown, "localhost/x"));
+        assert_ok(image_ref_from_node_image(shown, image_ref_tag_or_digest(&ref),
+                                            SHORT_NAMES_SEARCHED, &again, NULL));
+        assert_true(image_ref_equal(&ref, &again));
 }
 
-static void test_short_names(void **state) {
+TEST(test_short_names) {
         ImageRef hub, full, asked;
 
         assert_int_equal(short_names_of("cri-o"), SHORT_NAMES_SEARCHED);
@@ -209,40 +189,35 @@ static void test_short_names(void **state) {
         assert_int_equal(short_names_of("docker"), SHORT_NAMES_HUB);
         assert_int_equal(short_names_of(""), SHORT_NAMES_HUB);
 
-        assert_int_equal(image_ref_parse("nginx", SHORT_NAMES_HUB, &hub, NULL), 0);
-        assert_int_equal(image_ref_parse("nginx", SHORT_NAMES_SEARCHED, &asked, NULL), 0);
-        assert_int_equal(image_ref_parse("docker.io/nginx", SHORT_NAMES_SEARCHED, &full, NULL), 0);
+        assert_ok(image_ref_parse("nginx", SHORT_NAMES_HUB, &hub, NULL));
+        assert_ok(image_ref_parse("nginx", SHORT_NAMES_SEARCHED, &asked, NULL));
+        assert_ok(image_ref_parse("docker.io/nginx", SHORT_NAMES_SEARCHED, &full, NULL));
         assert_false(image_ref_equal(&hub, &asked));
         assert_true(image_ref_equal(&hub, &full));
 }
 
-static void test_may_resolve_to(void **state) {
+static const struct MayResolveToRow {
+        const char *searched;
+        const char *full;
+        bool may;
+} may_resolve_to_rows[] = {
+        { "nginx:1", "docker.io/library/nginx:1", true },
+        { "nginx:1", "quay.io/nginx:1", true },
+        { "nginx:1", "quay.io/nginx:2", false },
+        { "nginx:1", "quay.io/mynginx:1", false },
+        { "foo/evil:1", "a.b:5000/foo/evil:1", true },
+        { "foo/evil:1", "a.b:5000/evil:1", false },
+        { "evil@" SHA256, "a.b/evil@" SHA256, true },
+};
+
+TEST_ROWS(test_may_resolve_to, may_resolve_to_rows, searched, const struct MayResolveToRow *row) {
+        ImageRef name, full;
+
         /* clang-format off */
-        static const struct {
-                const char *searched;
-                const char *full;
-                bool may;
-        } rows[] = {
-                { "nginx:1",        "docker.io/library/nginx:1",  true  },
-                { "nginx:1",        "quay.io/nginx:1",            true  },
-                { "nginx:1",        "quay.io/nginx:2",            false },
-                { "nginx:1",        "quay.io/mynginx:1",          false },
-                { "foo/evil:1",     "a.b:5000/foo/evil:1",        true  },
-                { "foo/evil:1",     "a.b:5000/evil:1",            false },
-                { "evil@" SHA256,   "a.b/evil@" SHA256,           true  },
-        };
         /* clang-format on */
-
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                ImageRef name, full;
-
-                assert_int_equal(image_ref_parse(rows[i].searched, SHORT_NAMES_SEARCHED, &name,
-                                                 NULL),
-                                 0);
-                assert_int_equal(image_ref_parse(rows[i].full, SHORT_NAMES_SEARCHED, &full, NULL),
-                                 0);
-                assert_int_equal(image_ref_may_resolve_to(&name, &full), rows[i].may);
-        }
+        assert_ok(image_ref_parse(row->searched, SHORT_NAMES_SEARCHED, &name, NULL));
+        assert_ok(image_ref_parse(row->full, SHORT_NAMES_SEARCHED, &full, NULL));
+        assert_int_equal(image_ref_may_resolve_to(&name, &full), row->may);
 }
 
 #define DIGITS "6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
@@ -274,12 +249,12 @@ static const struct Id {
 };
 /* clang-format on */
 
-static void test_image_ids(void **state) {
-        for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+TEST(test_image_ids) {
+        for (size_t i = 0; i < N_ELEMENTS(ids); i++) {
                 cleanup(free_p) char *normal = NULL;
 
                 assert_int_equal(image_id_is_valid(ids[i].text), ids[i].is_id);
-                assert_int_equal(image_id_normalize(ids[i].text, &normal), 0);
+                assert_ok(image_id_normalize(ids[i].text, &normal));
                 if (ids[i].is_id)
                         assert_true(strncmp(normal, "sha256:", 7) == 0 && strlen(normal) == 71);
                 else
@@ -294,67 +269,60 @@ static void test_image_ids(void **state) {
 }
 
 /* A NodeImage holds the familiar name and the tag apart; together they are the same image. */
-static void test_from_node_image(void **state) {
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                ImageRef ref, from;
+TEST_ROWS(test_from_node_image, cases, text, const struct Case *row) {
+        ImageRef ref, from;
 
-                if (!cases[i].familiar_name)
-                        continue;
+        if (!row->familiar_name)
+                return;
 
-                assert_int_equal(image_ref_parse(cases[i].text, SHORT_NAMES_HUB, &ref, NULL), 0);
-                assert_int_equal(image_ref_from_node_image(cases[i].familiar_name,
-                                                           image_ref_tag_or_digest(&ref),
-                                                           SHORT_NAMES_HUB, &from, NULL),
-                                 0);
-                assert_true(image_ref_equal(&ref, &from));
-                assert_int_equal(image_ref_from_node_image(cases[i].canonical_name,
-                                                           image_ref_tag_or_digest(&ref),
-                                                           SHORT_NAMES_HUB, &from, NULL),
-                                 0);
-                assert_true(image_ref_equal(&ref, &from));
-        }
+        assert_ok(image_ref_parse(row->text, SHORT_NAMES_HUB, &ref, NULL));
+        assert_ok(image_ref_from_node_image(row->familiar_name, image_ref_tag_or_digest(&ref),
+                                            SHORT_NAMES_HUB, &from, NULL));
+        assert_true(image_ref_equal(&ref, &from));
+        assert_ok(image_ref_from_node_image(row->canonical_name, image_ref_tag_or_digest(&ref),
+                                            SHORT_NAMES_HUB, &from, NULL));
+        assert_true(image_ref_equal(&ref, &from));
 }
 
-static void test_node_image_is_refused(void **state) {
-        static const struct {
-                const char *name;
-                const char *tag;
-                const char *words;
-        } refused[] = {
-                { "nginx:1", "1", "does not belong in the name" },
-                { "nginx@" SHA256, "1", "does not belong in the name" },
-                { "", "1", "invalid image name \"\": it is empty" },
-                { "Nginx", "1", "lower case" },
-                { HEX32 HEX32, "1", "ID of an image" },
-                { "nginx", "", "invalid image tag \"\": the tag is empty" },
-                { "nginx", "sha256:12", "not as many digits" },
-                { "nginx", "1@" SHA256, "the digest does not start with" },
-                { "nginx", "a b", "the tag may have" },
-        };
+static const struct NodeImageIsRefusedRow {
+        const char *name;
+        const char *tag;
+        const char *words;
+} node_image_is_refused_rows[] = {
+        { "nginx:1", "1", "does not belong in the name" },
+        { "nginx@" SHA256, "1", "does not belong in the name" },
+        { "", "1", "invalid image name \"\": it is empty" },
+        { "Nginx", "1", "lower case" },
+        { HEX32 HEX32, "1", "ID of an image" },
+        { "nginx", "", "invalid image tag \"\": the tag is empty" },
+        { "nginx", "sha256:12", "not as many digits" },
+        { "nginx", "1@" SHA256, "the digest does not start with" },
+        { "nginx", "a b", "the tag may have" },
+};
 
-        for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-                cleanup(error_done) Error error = ERROR_INIT;
-                ImageRef ref;
+TEST_ROWS(test_node_image_is_refused, node_image_is_refused_rows, name,
+          const struct NodeImageIsRefusedRow *row) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        ImageRef ref;
 
-                assert_true(image_ref_from_node_image(refused[i].name, refused[i].tag,
-                                                      SHORT_NAMES_HUB, &ref, &error) < 0);
-                assert_contains(error_message(&error), refused[i].words);
-        }
+        assert_true(image_ref_from_node_image(row->name, row->tag, SHORT_NAMES_HUB, &ref, &error) <
+                    0);
+        assert_contains(error_message(&error), row->words);
 }
 
-static void test_different_images_differ(void **state) {
+TEST(test_different_images_differ) {
         static const char *const texts[] = { "nginx",           "nginx:1",
                                              "nginx@" SHA256,   "other",
                                              "quay.io/nginx",   "localhost/nginx",
                                              "team/nginx",      "host:1/nginx",
                                              "quay.io/a/nginx", "quay.io:443/nginx" };
 
-        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-                for (size_t j = 0; j < sizeof(texts) / sizeof(texts[0]); j++) {
+        for (size_t i = 0; i < N_ELEMENTS(texts); i++)
+                for (size_t j = 0; j < N_ELEMENTS(texts); j++) {
                         ImageRef a, b;
 
-                        assert_int_equal(image_ref_parse(texts[i], SHORT_NAMES_HUB, &a, NULL), 0);
-                        assert_int_equal(image_ref_parse(texts[j], SHORT_NAMES_HUB, &b, NULL), 0);
+                        assert_ok(image_ref_parse(texts[i], SHORT_NAMES_HUB, &a, NULL));
+                        assert_ok(image_ref_parse(texts[j], SHORT_NAMES_HUB, &b, NULL));
                         assert_int_equal(image_ref_equal(&a, &b), i == j);
                 }
 }
@@ -370,7 +338,7 @@ static int parse_name_of_size(size_t size, Error *reterr) {
         return image_ref_parse(text, SHORT_NAMES_HUB, &ref, reterr);
 }
 
-static void test_longest_name(void **state) {
+TEST(test_longest_name) {
         cleanup(error_done) Error error = ERROR_INIT;
 
         assert_int_equal(parse_name_of_size(255, NULL), 0);
@@ -379,21 +347,21 @@ static void test_longest_name(void **state) {
         assert_true(strlen(error_message(&error)) < 200);
 }
 
-/* What is left out counts. */
-static void test_longest_familiar_name(void **state) {
+/* Parts that are left out count in the length. */
+TEST(test_longest_familiar_name) {
         char text[300];
         ImageRef ref;
 
         memset(text, 'a', sizeof(text));
         text[255 - strlen("docker.io/library/")] = '\0';
-        assert_int_equal(image_ref_parse(text, SHORT_NAMES_HUB, &ref, NULL), 0);
+        assert_ok(image_ref_parse(text, SHORT_NAMES_HUB, &ref, NULL));
 
         memset(text, 'a', sizeof(text));
         text[256 - strlen("docker.io/library/")] = '\0';
         assert_true(image_ref_parse(text, SHORT_NAMES_HUB, &ref, NULL) < 0);
 }
 
-static void test_huge_text(void **state) {
+TEST(test_huge_text) {
         cleanup(free_p) char *text = malloc(1 << 20);
         ImageRef ref;
 
@@ -403,30 +371,4 @@ static void test_huge_text(void **state) {
         assert_true(image_ref_parse(text, SHORT_NAMES_HUB, &ref, NULL) < 0);
         memset(text, 'a', (1 << 20) - 1);
         assert_true(image_ref_parse(text, SHORT_NAMES_HUB, &ref, NULL) < 0);
-}
-
-#define N_CASES (sizeof(cases) / sizeof(cases[0]))
-
-int main(void) {
-        struct CMUnitTest tests[N_CASES + 10];
-        size_t n = 0;
-
-        for (; n < N_CASES; n++)
-                tests[n] = (struct CMUnitTest){
-                        .name = cases[n].text,
-                        .test_func = test_case,
-                        .initial_state = (void *) &cases[n],
-                };
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_searched);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_short_names);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_may_resolve_to);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_image_ids);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_from_node_image);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_node_image_is_refused);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_different_images_differ);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_longest_name);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_longest_familiar_name);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_huge_text);
-
-        return _cmocka_run_group_tests("image-ref", tests, n, NULL, NULL);
 }

@@ -4,18 +4,9 @@
  * Image spec: which desired images are in a NodeImage
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 #include <json-c/json.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/image/image-spec.h"
 
 #define NODE_IMAGE(version, spec) \
@@ -105,8 +96,7 @@ static const struct Refusal {
         { IMAGES("\"a\\n\\\"b\":1"), "spec.images[\"a?\\\"b\"]: expected an object, got 1" },
 };
 
-static void test_refusal(void **state) {
-        const struct Refusal *refusal = *state;
+TEST_ROWS(test_refusal, refusals, message, const struct Refusal *refusal) {
         DesiredImages untouched = { .items = (DesiredImage *) 1, .n_items = 42 };
         cleanup(error_done) Error error = ERROR_INIT;
 
@@ -124,7 +114,7 @@ static void parse_or_fail(const char *json, DesiredImages *ret) {
                 fail_msg("%s", error_message(&error));
 }
 
-static void test_nothing(void **state) {
+TEST(test_nothing) {
         static const char *const texts[] = {
                 "{\"apiVersion\":\"apps.kruise.io/v1beta1\",\"kind\":\"NodeImage\"}",
                 NODE_IMAGE("v1alpha1", "null"),
@@ -134,7 +124,7 @@ static void test_nothing(void **state) {
                 IMAGES("\"nginx\":{\"tags\":[]}"),
         };
 
-        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(texts); i++) {
                 cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
                 parse_or_fail(texts[i], &desired_images);
@@ -142,7 +132,7 @@ static void test_nothing(void **state) {
         }
 }
 
-static void test_defaults(void **state) {
+TEST(test_defaults) {
         cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
         parse_or_fail(TAG("\"version\":null,\"pullPolicy\":null,\"imagePullPolicy\":\"\""),
@@ -178,7 +168,7 @@ static const char everything[] =
                    "\"resourceVersion\":\"9\",\"fieldPath\":\"f\"},{}]},"
                    "{\"tag\":\"sha256:00\",\"imagePullPolicy\":\"Always\"}]}}}");
 
-static void test_said_about_a_tag(void **state) {
+TEST(test_said_about_a_tag) {
         cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
         const DesiredImage *desired;
 
@@ -204,7 +194,7 @@ static void test_said_about_a_tag(void **state) {
         assert_int_equal(desired->n_owners, 0);
 }
 
-static void test_owners(void **state) {
+TEST(test_owners) {
         cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
         const OwnerRef *owner;
 
@@ -222,8 +212,8 @@ static void test_owners(void **state) {
         assert_null(desired_images.items[0].owners[1].name);
 }
 
-/* It is said once, and every tag has it. */
-static void test_said_about_an_image(void **state) {
+/* Members of the image count for every tag. */
+TEST(test_said_about_an_image) {
         cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
         parse_or_fail(everything, &desired_images);
@@ -244,37 +234,36 @@ static void test_said_about_an_image(void **state) {
         }
 }
 
-static void test_limits_out_of_range(void **state) {
-        static const struct {
-                const char *json;
-                int64_t timeout, backoff, ttl, deadline;
-        } rows[] = {
-                { POLICY("\"timeoutSeconds\":0,\"backoffLimit\":-1,\"ttlSecondsAfterFinished\":-1,"
-                         "\"activeDeadlineSeconds\":-5"),
-                  600, DESIRED_IMAGE_NO_LIMIT, DESIRED_IMAGE_NO_LIMIT, DESIRED_IMAGE_NO_LIMIT },
-                { POLICY("\"timeoutSeconds\":-7"), 600, DESIRED_IMAGE_NO_LIMIT,
-                  DESIRED_IMAGE_NO_LIMIT, DESIRED_IMAGE_NO_LIMIT },
-                { POLICY("\"activeDeadlineSeconds\":0"), 600, DESIRED_IMAGE_NO_LIMIT,
-                  DESIRED_IMAGE_NO_LIMIT, 0 },
-                { POLICY("\"timeoutSeconds\":99999999999999999999,\"backoffLimit\":4294967296,"
-                         "\"ttlSecondsAfterFinished\":9223372036854775807,"
-                         "\"activeDeadlineSeconds\":18446744073709551615"),
-                  INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX },
-        };
+static const struct LimitsOutOfRangeRow {
+        const char *json;
+        int64_t timeout, backoff, ttl, deadline;
+} limits_out_of_range_rows[] = {
+        { POLICY("\"timeoutSeconds\":0,\"backoffLimit\":-1,\"ttlSecondsAfterFinished\":-1,"
+                 "\"activeDeadlineSeconds\":-5"),
+          600, DESIRED_IMAGE_NO_LIMIT, DESIRED_IMAGE_NO_LIMIT, DESIRED_IMAGE_NO_LIMIT },
+        { POLICY("\"timeoutSeconds\":-7"), 600, DESIRED_IMAGE_NO_LIMIT, DESIRED_IMAGE_NO_LIMIT,
+          DESIRED_IMAGE_NO_LIMIT },
+        { POLICY("\"activeDeadlineSeconds\":0"), 600, DESIRED_IMAGE_NO_LIMIT,
+          DESIRED_IMAGE_NO_LIMIT, 0 },
+        { POLICY("\"timeoutSeconds\":99999999999999999999,\"backoffLimit\":4294967296,"
+                 "\"ttlSecondsAfterFinished\":9223372036854775807,"
+                 "\"activeDeadlineSeconds\":18446744073709551615"),
+          INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX },
+};
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+TEST_ROWS(test_limits_out_of_range, limits_out_of_range_rows, json,
+          const struct LimitsOutOfRangeRow *row) {
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
-                parse_or_fail(rows[i].json, &desired_images);
-                assert_int_equal(desired_images.items[0].timeout_sec, rows[i].timeout);
-                assert_int_equal(desired_images.items[0].backoff_limit, rows[i].backoff);
-                assert_int_equal(desired_images.items[0].ttl_sec, rows[i].ttl);
-                assert_int_equal(desired_images.items[0].active_deadline_sec, rows[i].deadline);
-        }
+        parse_or_fail(row->json, &desired_images);
+        assert_int_equal(desired_images.items[0].timeout_sec, row->timeout);
+        assert_int_equal(desired_images.items[0].backoff_limit, row->backoff);
+        assert_int_equal(desired_images.items[0].ttl_sec, row->ttl);
+        assert_int_equal(desired_images.items[0].active_deadline_sec, row->deadline);
 }
 
 /* They fail on their own later. Their neighbours should not. */
-static void test_malformed_names_and_tags(void **state) {
+TEST(test_malformed_names_and_tags) {
         cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
         parse_or_fail(IMAGES("\"No Such!\":{\"tags\":[{\"tag\":\"a b\"},{\"tag\":\"@\"}]}"),
@@ -320,40 +309,36 @@ static struct json_object *large(size_t n_images, size_t n_tags, size_t name_siz
         return root;
 }
 
-static void test_sizes(void **state) {
-        static const struct {
-                size_t n_images, n_tags, name_size, annotation_size;
-                const char *refusal; /* how it begins */
-        } rows[] = {
-                { 4096, 4, 0, 0, NULL },
-                { 4097, 0, 0, 0, "spec.images: more than 4096 images" },
-                { 1, 16384, 0, 0, NULL },
-                { 1, 16385, 0, 0, "spec.images.0: more than 16384 tags" },
-                { 1, 1, 4096, 0, NULL },
-                { 1, 1, 4097, 0, "spec.images[\"000" },
-                { 1, 100, 0, 64 << 10, NULL },
-                { 1, 100, 0, 128 << 10, "spec.images" },
-                { 100, 1, 0, 128 << 10, "spec.images" },
-        };
+static const struct SizesRow {
+        size_t n_images, n_tags, name_size, annotation_size;
+        const char *refusal; /* how it begins */
+} sizes_rows[] = {
+        { 4096, 4, 0, 0, NULL },
+        { 4097, 0, 0, 0, "spec.images: more than 4096 images" },
+        { 1, 16384, 0, 0, NULL },
+        { 1, 16385, 0, 0, "spec.images.0: more than 16384 tags" },
+        { 1, 1, 4096, 0, NULL },
+        { 1, 1, 4097, 0, "spec.images[\"000" },
+        { 1, 100, 0, 64 << 10, NULL },
+        { 1, 100, 0, 128 << 10, "spec.images" },
+        { 100, 1, 0, 128 << 10, "spec.images" },
+};
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(json_object_put_p) struct json_object *object =
-                        large(rows[i].n_images, rows[i].n_tags, rows[i].name_size,
-                              rows[i].annotation_size);
-                cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
-                cleanup(error_done) Error error = ERROR_INIT;
+TEST_ROWS(test_sizes, sizes_rows, refusal, const struct SizesRow *row) {
+        cleanup(json_object_put_p) struct json_object *object =
+                large(row->n_images, row->n_tags, row->name_size, row->annotation_size);
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
 
-                (void) image_spec_parse(object, &desired_images, &error);
-                if (!rows[i].refusal) {
-                        assert_int_equal(error.kind, ERROR_NONE);
-                        assert_int_equal(desired_images.n_items, rows[i].n_images * rows[i].n_tags);
-                } else {
-                        assert_int_equal(error.kind, ERROR_INVALID);
-                        assert_int_equal(desired_images.n_items, 0);
-                        if (strncmp(error_message(&error), rows[i].refusal,
-                                    strlen(rows[i].refusal)) != 0)
-                                fail_msg("%s", error_message(&error));
-                }
+        (void) image_spec_parse(object, &desired_images, &error);
+        if (!row->refusal) {
+                assert_int_equal(error.kind, ERROR_NONE);
+                assert_int_equal(desired_images.n_items, row->n_images * row->n_tags);
+        } else {
+                assert_int_equal(error.kind, ERROR_INVALID);
+                assert_int_equal(desired_images.n_items, 0);
+                if (strncmp(error_message(&error), row->refusal, strlen(row->refusal)) != 0)
+                        fail_msg("%s", error_message(&error));
         }
 }
 
@@ -361,7 +346,7 @@ static void test_sizes(void **state) {
 #define TWO_TAGS "\"tags\":[{\"tag\":\"1\",\"version\":3},{\"tag\":\"2\"}]"
 #define GOOD "\"good\":{\"tags\":[{\"tag\":\"1\"}]}"
 
-/* Of an API server's object: what is left of it, beside an image that has no fault. */
+/* Invalid parts of an API server's object beside a valid image, and the rest that remains. */
 static const struct Each {
         const char *name;
         const char *json;
@@ -414,14 +399,13 @@ static void assert_desired_images(const DesiredImages *desired_images, const cha
         assert_string_equal(text, expected);
 }
 
-static void test_each(void **state) {
-        const struct Each *row = *state;
+TEST_ROWS(test_each, each, name, const struct Each *row) {
         cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(row->json);
         cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
         cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
         assert_non_null(object);
-        assert_int_equal(image_spec_parse_each(object, &desired_images, &skipped, &error), 0);
+        assert_ok(image_spec_parse_each(object, &desired_images, &skipped, &error));
         assert_desired_images(&desired_images, row->desired_images);
         assert_int_equal(skipped.kind, row->skipped ? ERROR_INVALID : ERROR_NONE);
         if (row->skipped)
@@ -431,74 +415,64 @@ static void test_each(void **state) {
 #define COMPLETE(value) \
         "\"sandboxConfig\":{\"annotations\":{\"inplaced.io/complete\":\"" value "\"}}"
 
+static const struct CompleteRow {
+        const char *json;
+        bool is_complete;
+        const char *fault;
+} complete_rows[] = {
+        { TAG("\"version\":1"), false, NULL },
+        { TAG("\"complete\":true"), true, NULL },
+        { TAG("\"complete\":false"), false, NULL },
+        { TAG("\"complete\":null"), false, NULL },
+        { TAG("\"complete\":\"yes\""), false, "expected true or false, got \"yes\"" },
+        { IMAGES("\"nginx\":{" COMPLETE("true") ",\"tags\":[{\"tag\":\"1\"}]}"), true, NULL },
+        { IMAGES("\"nginx\":{" COMPLETE("false") ",\"tags\":[{\"tag\":\"1\"}]}"), false, NULL },
+        { IMAGES("\"nginx\":{" COMPLETE("true") ",\"tags\":[{\"tag\":\"1\","
+                                                "\"complete\":false}]}"),
+          false, NULL },
+};
+
 /* A member where documents may have it, an annotation where an API server drops the member. */
-static void test_complete(void **state) {
-        static const struct {
-                const char *json;
-                bool is_complete;
-                const char *fault;
-        } rows[] = {
-                { TAG("\"version\":1"), false, NULL },
-                { TAG("\"complete\":true"), true, NULL },
-                { TAG("\"complete\":false"), false, NULL },
-                { TAG("\"complete\":null"), false, NULL },
-                { TAG("\"complete\":\"yes\""), false, "expected true or false, got \"yes\"" },
-                { IMAGES("\"nginx\":{" COMPLETE("true") ",\"tags\":[{\"tag\":\"1\"}]}"), true,
-                  NULL },
-                { IMAGES("\"nginx\":{" COMPLETE("false") ",\"tags\":[{\"tag\":\"1\"}]}"), false,
-                  NULL },
-                { IMAGES("\"nginx\":{" COMPLETE("true") ",\"tags\":[{\"tag\":\"1\","
-                                                        "\"complete\":false}]}"),
-                  false, NULL },
-        };
+TEST_ROWS(test_complete, complete_rows, json, const struct CompleteRow *row) {
+        cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(row->json);
+        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(json_object_put_p) struct json_object *object =
-                        json_tokener_parse(rows[i].json);
-                cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
-                cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
-
-                assert_int_equal(image_spec_parse_each(object, &desired_images, &skipped, &error),
-                                 0);
-                assert_int_equal(desired_images.n_items, 1);
-                assert_int_equal(desired_images.items[0].is_complete, rows[i].is_complete);
-                assert_int_equal(!desired_images.items[0].fault, !rows[i].fault);
-                if (rows[i].fault)
-                        assert_non_null(strstr(desired_images.items[0].fault, rows[i].fault));
-        }
+        assert_ok(image_spec_parse_each(object, &desired_images, &skipped, &error));
+        assert_int_equal(desired_images.n_items, 1);
+        assert_int_equal(desired_images.items[0].is_complete, row->is_complete);
+        assert_int_equal(!desired_images.items[0].fault, !row->fault);
+        if (row->fault)
+                assert_contains(desired_images.items[0].fault, row->fault);
 }
 
 #undef COMPLETE
 
-/* As OpenKruise does it: three more attempts where nothing is said. */
-static void test_attempts_of_each(void **state) {
-        static const struct {
-                const char *json;
-                int64_t backoff_limit;
-        } rows[] = { { TAG("\"version\":1"), 3 },
-                     { POLICY("\"timeoutSeconds\":5"), 3 },
-                     { POLICY("\"backoffLimit\":-1"), 3 },
-                     { POLICY("\"backoffLimit\":0"), 0 } };
+static const struct AttemptsOfEachRow {
+        const char *json;
+        int64_t backoff_limit;
+} attempts_of_each_rows[] = { { TAG("\"version\":1"), 3 },
+                              { POLICY("\"timeoutSeconds\":5"), 3 },
+                              { POLICY("\"backoffLimit\":-1"), 3 },
+                              { POLICY("\"backoffLimit\":0"), 0 } };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(json_object_put_p) struct json_object *object =
-                        json_tokener_parse(rows[i].json);
-                cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
-                cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+/* OpenKruise's default applies where the object says nothing: three more attempts. */
+TEST_ROWS(test_attempts_of_each, attempts_of_each_rows, json, const struct AttemptsOfEachRow *row) {
+        cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(row->json);
+        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
-                assert_int_equal(image_spec_parse_each(object, &desired_images, &skipped, &error),
-                                 0);
-                assert_int_equal(desired_images.items[0].backoff_limit, rows[i].backoff_limit);
-        }
+        assert_ok(image_spec_parse_each(object, &desired_images, &skipped, &error));
+        assert_int_equal(desired_images.items[0].backoff_limit, row->backoff_limit);
 }
 
-/* The copies of what is said once are limited for an object of the API server, too. */
-static void test_each_of_a_large_object(void **state) {
+/* The copies of shared members are limited for an object of the API server, too. */
+TEST(test_each_of_a_large_object) {
         cleanup(json_object_put_p) struct json_object *object = large(3, 30, 0, 128 << 10);
         cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
         cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
-        assert_int_equal(image_spec_parse_each(object, &desired_images, &skipped, &error), 0);
+        assert_ok(image_spec_parse_each(object, &desired_images, &skipped, &error));
         assert_int_equal(skipped.kind, ERROR_NONE);
         assert_int_equal(desired_images.n_items, 90);
         for (size_t i = 0; i < desired_images.n_items; i++) {
@@ -507,7 +481,7 @@ static void test_each_of_a_large_object(void **state) {
         }
 }
 
-static void test_each_of_no_node_image(void **state) {
+TEST(test_each_of_no_node_image) {
         cleanup(json_object_put_p) struct json_object *object = json_tokener_parse("[]");
         cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
         DesiredImages untouched = { .n_items = 42 };
@@ -518,8 +492,8 @@ static void test_each_of_no_node_image(void **state) {
         assert_int_equal(untouched.n_items, 42);
 }
 
-/* A copy of what kubectl shows has nothing unknown in it; a key in the wrong place is unknown. */
-static void test_unknown_keys(void **state) {
+/* A copy of kubectl's output has no unknown keys; a key in the wrong place is unknown. */
+TEST(test_unknown_keys) {
         static const char text[] =
                 "apiVersion: apps.kruise.io/v1beta1\n"
                 "kind: NodeImage\n"
@@ -548,8 +522,8 @@ static void test_unknown_keys(void **state) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
         cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
 
-        assert_int_equal(documents_parse(text, strlen(text), &documents, NULL), 0);
-        assert_int_equal(image_spec_check_keys(&documents, &unknown), 0);
+        assert_ok(documents_parse(text, strlen(text), &documents, NULL));
+        assert_ok(image_spec_check_keys(&documents, &unknown));
         assert_int_equal(unknown.n_texts, 2);
         assert_string_equal(
                 unknown.texts[0],
@@ -559,40 +533,4 @@ static void test_unknown_keys(void **state) {
                 unknown.texts[1],
                 "line 19: spec.images.nginx.tags[0].pullPolicy.backofflimit: unknown key, "
                 "ignored; did you mean backoffLimit?");
-}
-
-int main(void) {
-        const size_t n_each = sizeof(each) / sizeof(each[0]);
-        const size_t n_refusals = sizeof(refusals) / sizeof(refusals[0]);
-        struct CMUnitTest
-                tests[sizeof(refusals) / sizeof(refusals[0]) + sizeof(each) / sizeof(each[0]) + 13];
-        size_t n = 0;
-
-        for (; n < n_refusals; n++)
-                tests[n] = (struct CMUnitTest){
-                        .name = refusals[n].message,
-                        .test_func = test_refusal,
-                        .initial_state = (void *) &refusals[n],
-                };
-        for (size_t i = 0; i < n_each; i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = each[i].name,
-                        .test_func = test_each,
-                        .initial_state = (void *) &each[i],
-                };
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_attempts_of_each);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_complete);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_each_of_a_large_object);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_each_of_no_node_image);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_nothing);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_defaults);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_said_about_a_tag);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_owners);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_said_about_an_image);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_limits_out_of_range);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_malformed_names_and_tags);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_sizes);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_unknown_keys);
-
-        return _cmocka_run_group_tests("a node image", tests, n, NULL, NULL);
 }

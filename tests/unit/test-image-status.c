@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What became of a desired image
+ * Tests the status of a desired image
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/image-status.h"
+#include "tests/unit/unit.h"
 
 #define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
 
@@ -74,7 +65,7 @@ static const struct Written {
           "\"message\":\"NotFound: \\\"no\\\"\\n; see\"}" },
 };
 
-/* What others may have written, and what is made of it. NULL: it is refused. */
+/* Statuses that others may have written, and how they are read. NULL: refused. */
 static const struct Read {
         const char *text;
         const char *again;
@@ -105,14 +96,11 @@ static const struct Read {
 
 /* clang-format on */
 
-#define N(array) (sizeof(array) / sizeof((array)[0]))
-
 static inline void json_object_put_p(json_object **object) {
         json_object_put(*object);
 }
 
-static void test_percent(void **state) {
-        const struct Percent *percent = *state;
+TEST_ROWS(test_percent, percents, name, const struct Percent *percent) {
         const ImageStatus status = {
                 .phase = percent->phase,
                 .bytes_done = percent->done,
@@ -135,15 +123,13 @@ static void assert_written_as(const ImageStatus *status, const char *text) {
         assert_string_equal(print(object), text);
 }
 
-static void test_written(void **state) {
-        const struct Written *row = *state;
-
+TEST_ROWS(test_written, written, name, const struct Written *row) {
         assert_written_as(&row->status, row->text);
 }
 
-/* What is read is what was written, except for what only matters while it is under way. */
-static void test_there_and_back(void **state) {
-        for (size_t i = 0; i < N(written); i++) {
+/* A status is read as it was written, except for parts that only matter while the pull runs. */
+TEST(test_there_and_back) {
+        for (size_t i = 0; i < N_ELEMENTS(written); i++) {
                 const ImageStatus *before = &written[i].status;
                 cleanup(json_object_put_p) json_object *object = NULL;
                 cleanup(image_status_done) ImageStatus after = { 0 };
@@ -161,8 +147,7 @@ static void test_there_and_back(void **state) {
         }
 }
 
-static void test_read(void **state) {
-        const struct Read *row = *state;
+TEST_ROWS(test_read, reads, text, const struct Read *row) {
         cleanup(json_object_put_p) json_object *object = json_tokener_parse(row->text);
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(image_status_done) ImageStatus status = { .version = 42 };
@@ -181,7 +166,7 @@ static void test_read(void **state) {
 }
 
 /* The reason is the word before the colon. */
-static void test_reason_of_a_message(void **state) {
+TEST(test_reason_of_a_message) {
         static const struct {
                 const char *text;
                 PullReason reason;
@@ -195,7 +180,7 @@ static void test_reason_of_a_message(void **state) {
                 { "{\"phase\":\"Succeeded\"}", PULL_REASON_NONE },
         };
 
-        for (size_t i = 0; i < N(rows); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 cleanup(json_object_put_p) json_object *object = json_tokener_parse(rows[i].text);
                 cleanup(image_status_done) ImageStatus status = { 0 };
 
@@ -204,8 +189,8 @@ static void test_reason_of_a_message(void **state) {
         }
 }
 
-/* What an older version has kept is not shown by this one. */
-static void test_secret_in_a_message(void **state) {
+/* A secret that an older version has kept in a message is not shown. */
+TEST(test_secret_in_a_message) {
         cleanup(json_object_put_p) json_object *object = json_tokener_parse(
                 "{\"phase\":\"Failed\",\"message\":\"TLS: https://u:P@host/?s=1\"}");
         cleanup(image_status_done) ImageStatus status = { 0 };
@@ -233,7 +218,7 @@ static void make_full(ImageStatus *status) {
         assert_int_equal(image_status_set_digests(status, (const char *[]){ "a@b", "c@d" }, 2), 0);
 }
 
-static void test_copy(void **state) {
+TEST(test_copy) {
         cleanup(image_status_done) ImageStatus copy = { 0 };
         ImageStatus status;
 
@@ -251,7 +236,7 @@ static void test_copy(void **state) {
         assert_null(copy.repo_digests[2]);
 }
 
-static void test_copy_of_nothing(void **state) {
+TEST(test_copy_of_nothing) {
         const ImageStatus status = { .phase = IMAGE_WAITING };
         cleanup(image_status_done) ImageStatus copy = { .phase = IMAGE_FAILED };
 
@@ -262,7 +247,7 @@ static void test_copy_of_nothing(void **state) {
         assert_true(!copy.repo_digests || !copy.repo_digests[0]);
 }
 
-static void test_digests_are_replaced(void **state) {
+TEST(test_digests_are_replaced) {
         cleanup(image_status_done) ImageStatus status;
 
         make_full(&status);
@@ -273,7 +258,7 @@ static void test_digests_are_replaced(void **state) {
         assert_null(status.repo_digests[0]);
 }
 
-static void test_phases(void **state) {
+TEST(test_phases) {
         assert_string_equal(image_phase_to_string(IMAGE_WAITING), "Waiting");
         assert_string_equal(image_phase_to_string(IMAGE_PULLING), "Pulling");
         assert_string_equal(image_phase_to_string(IMAGE_SUCCEEDED), "Succeeded");
@@ -282,38 +267,4 @@ static void test_phases(void **state) {
         assert_false(image_phase_is_final(IMAGE_PULLING));
         assert_true(image_phase_is_final(IMAGE_SUCCEEDED));
         assert_true(image_phase_is_final(IMAGE_FAILED));
-}
-
-int main(void) {
-        struct CMUnitTest tests[7 + N(percents) + N(written) + N(reads)] = {
-                cmocka_unit_test(test_there_and_back),
-                cmocka_unit_test(test_reason_of_a_message),
-                cmocka_unit_test(test_secret_in_a_message),
-                cmocka_unit_test(test_copy),
-                cmocka_unit_test(test_copy_of_nothing),
-                cmocka_unit_test(test_digests_are_replaced),
-                cmocka_unit_test(test_phases),
-        };
-        size_t n = 7;
-
-        for (size_t i = 0; i < N(percents); i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = percents[i].name,
-                        .test_func = test_percent,
-                        .initial_state = (void *) &percents[i],
-                };
-        for (size_t i = 0; i < N(written); i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = written[i].name,
-                        .test_func = test_written,
-                        .initial_state = (void *) &written[i],
-                };
-        for (size_t i = 0; i < N(reads); i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = reads[i].text,
-                        .test_func = test_read,
-                        .initial_state = (void *) &reads[i],
-                };
-
-        return _cmocka_run_group_tests("image status", tests, n, NULL, NULL);
 }

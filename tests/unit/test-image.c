@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One image, its requests and its syncs, with real pulls from a runtime that answers when a test says so
+ * Tests one image, its requests and its syncs, with real pulls from a runtime that answers when a
+ * test says so
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/desired-image.h"
 #include "agent/image/image.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/unit.h"
 
 #define NOW 1769903999
 #define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
@@ -26,25 +18,25 @@
 #define REFERENCE "docker.io/library/nginx:1.25"
 
 /* The source of credentials: the question that waits for its answer. */
-struct PullKeysAsk {
-        PullKeysReady on_ready;
+struct PullCredentialsAsk {
+        PullCredentialsReady on_ready;
         void *userdata;
         size_t n_secrets;
 };
 
-static struct PullKeysAsk keys;
+static struct PullCredentialsAsk keys;
 
-static int keys_ask(void *source, const PullKeysQuestion *question, PullKeysReady on_ready,
-                    void *userdata, PullKeysAsk **ret) {
+static int keys_ask(void *source, const PullCredentialsQuestion *question,
+                    PullCredentialsReady on_ready, void *userdata, PullCredentialsAsk **ret) {
         assert_null(keys.on_ready);
-        keys = (struct PullKeysAsk){ .on_ready = on_ready,
-                                     .userdata = userdata,
-                                     .n_secrets = question->desired->n_secrets };
+        keys = (struct PullCredentialsAsk){ .on_ready = on_ready,
+                                            .userdata = userdata,
+                                            .n_secrets = question->desired->n_secrets };
         *ret = &keys;
         return 0;
 }
 
-static PullKeysAsk *keys_drop(PullKeysAsk *ask) {
+static PullCredentialsAsk *keys_drop(PullCredentialsAsk *ask) {
         if (ask)
                 ask->on_ready = NULL;
         return NULL;
@@ -64,27 +56,31 @@ static void on_dirty(Image *image, void *userdata) {
         fixture->is_dirty = true;
 }
 
-static void fixture_init_named(Fixture *fixture, const char *name, const char *tag) {
+static void fixture_init(Fixture *fixture) {
         *fixture = (Fixture){ .context.keys = { .ask = keys_ask, .drop = keys_drop } };
         fake_runtime_reset();
         assert_true(sd_event_new(&fixture->event) >= 0);
         fixture->context.event = fixture->event;
         fixture->on_demand.event = fixture->event;
         fixture->context.on_demand = &fixture->on_demand;
-        assert_int_equal(queue_new(1, &fixture->context.inspections), 0);
-        assert_int_equal(queue_new(1, &fixture->context.pulls), 0);
-        assert_int_equal(progress_tracker_new(fixture->event, NULL, 0, &fixture->context.progress),
-                         0);
-        assert_int_equal(
+        assert_ok(queue_new(1, &fixture->context.inspections));
+        assert_ok(queue_new(1, &fixture->context.pulls));
+        assert_ok(progress_tracker_new(fixture->event, NULL, 0, &fixture->context.progress));
+        assert_ok(leases_new((const Runtimes *) &fake_runtime, &fixture->context.leases));
+        assert_ok(
                 disk_guard_new(&(DiskGuardOptions){ .event = fixture->event,
                                                     .runtimes = (const Runtimes *) &fake_runtime },
-                               &fixture->context.disk),
-                0);
-        assert_int_equal(image_new(name, tag, SHORT_NAMES_HUB, on_dirty, fixture, &fixture->image),
-                         0);
+                               &fixture->context.disk));
+        assert_ok(image_new("nginx", "1.25", SHORT_NAMES_HUB, on_dirty, fixture, &fixture->image));
 }
 
-/* What a pull has pending, here and in the runtime. */
+/* The test is about another image. */
+static void name_image(Fixture *fixture, const char *name, const char *tag) {
+        image_free(fixture->image);
+        assert_ok(image_new(name, tag, SHORT_NAMES_HUB, on_dirty, fixture, &fixture->image));
+}
+
+/* Counts pending operations of a pull, here and in the runtime. */
 static size_t n_pending(const Fixture *fixture) {
         return fake_runtime_n_calls() + (keys.on_ready != NULL) +
                queue_n_waiting(fixture->context.inspections) +
@@ -92,79 +88,100 @@ static size_t n_pending(const Fixture *fixture) {
                queue_n_waiting(fixture->context.pulls) + queue_n_served(fixture->context.pulls);
 }
 
-static void fixture_init(Fixture *fixture) {
-        fixture_init_named(fixture, "nginx", "1.25");
-}
-
 static void fixture_done(Fixture *fixture) {
         fixture->image = image_free(fixture->image);
         assert_int_equal(n_pending(fixture), 0);
         progress_tracker_free(fixture->context.progress);
+        leases_free(fixture->context.leases);
         disk_guard_free(fixture->context.disk);
         queue_free(fixture->context.inspections);
         queue_free(fixture->context.pulls);
         sd_event_unref(fixture->event);
 }
 
-/* One owner requests the image under some name; ttl_sec as in a desired image. */
+static int set_up(void **state) {
+        static Fixture fixture;
+
+        fixture_init(&fixture);
+        *state = &fixture;
+        return 0;
+}
+
+static int tear_down(void **state) {
+        fixture_done(*state);
+        return 0;
+}
+
+/* Lets an owner request the image under a name; ttl_sec as in a desired image. */
 static void set_request(Fixture *fixture, const char *owner, const char *name, int64_t version,
                         int64_t ttl_sec, RequestKind kind) {
         cleanup(desired_image_done) DesiredImage desired;
 
-        assert_int_equal(desired_image_init(&desired, name, "1.25"), 0);
+        assert_ok(desired_image_init(&desired, name, "1.25"));
         desired.version = version;
         desired.ttl_sec = ttl_sec;
         desired.backoff_limit = 0;
-        assert_int_equal(image_set_request(fixture->image, owner, &desired, kind), 0);
+        assert_ok(image_set_request(fixture->image, owner, &desired, kind));
 }
 
-/* The same with one more second or attempt, or a secret. */
+/* Difference of a request: one more second or attempt, or a secret. */
 typedef enum More { MORE_NOTHING, MORE_TIMEOUT, MORE_ATTEMPTS, MORE_DEADLINE, MORE_SECRET } More;
 
 static void set_more(Fixture *fixture, const char *owner, More more) {
         cleanup(desired_image_done) DesiredImage desired;
 
-        assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
+        assert_ok(desired_image_init(&desired, "nginx", "1.25"));
         desired.active_deadline_sec = 60 + (more == MORE_DEADLINE);
         desired.timeout_sec += more == MORE_TIMEOUT;
         desired.backoff_limit = more == MORE_ATTEMPTS;
         if (more == MORE_SECRET)
-                assert_int_equal(desired_image_add_secret(&desired, "team", "key"), 0);
-        assert_int_equal(image_set_request(fixture->image, owner, &desired, REQUEST_SERVED), 0);
+                assert_ok(desired_image_add_secret(&desired, "team", "key"));
+        assert_ok(image_set_request(fixture->image, owner, &desired, REQUEST_ONCE));
 }
 
 static void set_fault(Fixture *fixture, const char *owner, int64_t version, const char *fault) {
         cleanup(desired_image_done) DesiredImage desired;
 
-        assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
+        assert_ok(desired_image_init(&desired, "nginx", "1.25"));
         desired.version = version;
         desired.fault = strdup(fault);
-        assert_int_equal(image_set_request(fixture->image, owner, &desired, REQUEST_SERVED), 0);
+        assert_ok(image_set_request(fixture->image, owner, &desired, REQUEST_ONCE));
 }
 
 static void request(Fixture *fixture, const char *owner, int64_t version) {
-        set_request(fixture, owner, "nginx", version, DESIRED_IMAGE_NO_LIMIT, REQUEST_SERVED);
+        set_request(fixture, owner, "nginx", version, DESIRED_IMAGE_NO_LIMIT, REQUEST_ONCE);
 }
 
 static void sweep(Fixture *fixture, const char *owner) {
-        assert_int_equal(image_sweep_requests(fixture->image, owner), 0);
+        assert_ok(image_sweep_requests(fixture->image, owner));
 }
 
 static void reconcile(Fixture *fixture) {
         do {
                 fixture->is_dirty = false;
-                assert_int_equal(image_reconcile(fixture->image, &fixture->context), 0);
+                assert_ok(image_reconcile(fixture->image, &fixture->context));
         } while (fixture->is_dirty);
+}
+
+static void ask(Fixture *fixture, const char *owner, int64_t version) {
+        request(fixture, owner, version);
+        reconcile(fixture);
 }
 
 /* The pull that waits has its turn, and asks the runtime. */
 static void begin(Fixture *fixture) {
-        PullKeys none = { .named = NULL };
+        PullCredentials none = { .named = NULL };
 
-        assert_int_equal(pulls_serve(&fixture->context), 0);
+        assert_ok(pulls_serve(&fixture->context));
         if (keys.on_ready)
                 assert_int_equal(keys.on_ready(&none, NULL, keys.userdata), 0);
         assert_non_null(fake_runtime_find("PullImage"));
+}
+
+/* Until a pause ends and the pull waits for its turn. */
+static void await_turn(Fixture *fixture) {
+        while (queue_n_waiting(fixture->context.inspections) == 0)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
 }
 
 static void fail_pull(Fixture *fixture) {
@@ -173,8 +190,7 @@ static void fail_pull(Fixture *fixture) {
         if (image_phase_is_final(image_status(fixture->image)->phase))
                 return;
 
-        while (queue_n_waiting(fixture->context.inspections) == 0)
-                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        await_turn(fixture);
         fail_pull(fixture);
 }
 
@@ -206,7 +222,7 @@ static void assert_outcome(const Fixture *fixture, const char *owner, const char
         assert_string_equal(status ? image_phase_to_string(status->phase) : "none", phase);
 }
 
-/* Those that have an outcome since the last time. */
+/* Checks the requests that got an outcome since the last time. */
 static void assert_results(const Fixture *fixture, const char *expected) {
         char text[128] = "";
         const ImageRequest *w;
@@ -232,119 +248,93 @@ static const struct Name {
 };
 /* clang-format on */
 
-#define N_NAMES (sizeof(names) / sizeof(names[0]))
-
-static void test_name(void **state) {
-        const struct Name *row = *state;
-        cleanup(fixture_done) Fixture fixture;
+TEST_ROWS_F(test_name, names, title, const struct Name *row, Fixture *fixture) {
         cleanup(free_p) char *key = NULL;
 
-        fixture_init_named(&fixture, row->name, row->tag);
-        assert_string_equal(image_key(fixture.image), row->key);
-        assert_string_equal(image_name(fixture.image), row->familiar);
-        assert_string_equal(image_tag(fixture.image), row->tag);
-        assert_int_equal(image_key_of(row->name, row->tag, SHORT_NAMES_HUB, &key), 0);
+        name_image(fixture, row->name, row->tag);
+        assert_string_equal(image_key(fixture->image), row->key);
+        assert_string_equal(image_name(fixture->image), row->familiar);
+        assert_string_equal(image_tag(fixture->image), row->tag);
+        assert_ok(image_key_of(row->name, row->tag, SHORT_NAMES_HUB, &key));
         assert_string_equal(key, row->key);
 }
 
-static void test_no_requests(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        reconcile(&fixture);
-        assert_false(image_is_desired(fixture.image));
-        assert_false(image_is_syncing(fixture.image));
-        assert_null(desired_image(fixture.image));
-        assert_null(image_requests(fixture.image));
-        assert_int_equal(image_status(fixture.image)->phase, IMAGE_WAITING);
-        assert_int_equal(image_runtime_changed(fixture.image), 0);
+TEST_F(test_no_requests, Fixture *fixture) {
+        reconcile(fixture);
+        assert_false(image_is_desired(fixture->image));
+        assert_false(image_is_syncing(fixture->image));
+        assert_null(desired_image(fixture->image));
+        assert_null(image_requests(fixture->image));
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_WAITING);
+        assert_ok(image_runtime_changed(fixture->image));
 }
 
-static void test_done_once(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "a", 3);
-        assert_true(fixture.is_dirty);
-        assert_false(image_is_syncing(fixture.image));
-        reconcile(&fixture);
-        assert_true(image_is_syncing(fixture.image));
-        assert_requests(&fixture, "a:syncing ");
-        begin(&fixture);
+TEST_F(test_done_once, Fixture *fixture) {
+        request(fixture, "a", 3);
+        assert_true(fixture->is_dirty);
+        assert_false(image_is_syncing(fixture->image));
+        reconcile(fixture);
+        assert_true(image_is_syncing(fixture->image));
+        assert_requests(fixture, "a:syncing ");
+        begin(fixture);
         assert_string_equal(fake_runtime_find("PullImage")->target, REFERENCE);
-        assert_int_equal(image_status(fixture.image)->phase, IMAGE_PULLING);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_false(image_is_syncing(fixture.image));
-        assert_requests(&fixture, "a:done ");
-        assert_int_equal(image_status(fixture.image)->phase, IMAGE_SUCCEEDED);
-        assert_int_equal(image_status(fixture.image)->version, 3);
-        assert_string_equal(image_status(fixture.image)->image_id, ID);
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_PULLING);
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_false(image_is_syncing(fixture->image));
+        assert_requests(fixture, "a:done ");
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_SUCCEEDED);
+        assert_int_equal(image_status(fixture->image)->version, 3);
+        assert_string_equal(image_status(fixture->image)->image_id, ID);
 
-        reconcile(&fixture);
-        assert_false(image_is_syncing(fixture.image));
-}
-
-/* A failure is an answer too: for another one, the owner has to ask anew. */
-static void test_failure_is_an_outcome(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_FAILED);
-        reconcile(&fixture);
-        assert_requests(&fixture, "a:done ");
-        assert_false(image_is_syncing(fixture.image));
+        reconcile(fixture);
+        assert_false(image_is_syncing(fixture->image));
 }
 
 static void set_limits(Fixture *fixture, const char *owner, int64_t backoff_limit,
                        int64_t refusal_limit) {
         cleanup(desired_image_done) DesiredImage desired;
 
-        assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
+        assert_ok(desired_image_init(&desired, "nginx", "1.25"));
         desired.backoff_limit = backoff_limit;
         desired.refusal_limit = refusal_limit;
-        assert_int_equal(image_set_request(fixture->image, owner, &desired, REQUEST_SERVED), 0);
+        assert_ok(image_set_request(fixture->image, owner, &desired, REQUEST_ONCE));
 }
 
 static void set_limit(Fixture *fixture, const char *owner, int64_t backoff_limit) {
         set_limits(fixture, owner, backoff_limit, DESIRED_IMAGE_NO_LIMIT);
 }
 
-/* One requests all layers, the other one is content with the image. */
-static void test_requests_of_different_completeness(void **state) {
+/* The first owner requests all layers, the second is content with the image. */
+TEST_F(test_requests_of_different_completeness, Fixture *fixture) {
         static const char part[] = "{\"digest\":\"sha256:layer\",\"size\":4,\"fetchedSize\":1}\n";
         static const char all[] = "{\"digest\":\"sha256:layer\",\"size\":4,\"fetchedSize\":4}\n";
         cleanup(desired_image_done) DesiredImage desired;
-        cleanup(fixture_done) Fixture fixture;
 
-        fixture_init(&fixture);
         fake_runtime.shows_layers = true;
-        assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
+        assert_ok(desired_image_init(&desired, "nginx", "1.25"));
         desired.is_complete = true;
-        assert_int_equal(image_set_request(fixture.image, "all", &desired, REQUEST_SERVED), 0);
-        request(&fixture, "plain", 1);
-        reconcile(&fixture);
-        begin(&fixture);
+        assert_ok(image_set_request(fixture->image, "all", &desired, REQUEST_ONCE));
+        ask(fixture, "plain", 1);
+        begin(fixture);
         fake_runtime_answer_pull(ID);
         fake_runtime_answer_status(ID);
         fake_runtime_answer_layers(part);
-        reconcile(&fixture);
-        assert_requests(&fixture, "all:syncing plain:done ");
-        assert_outcome(&fixture, "all", "nginx", "Pulling");
-        assert_outcome(&fixture, "plain", "nginx", "Succeeded");
-        assert_results(&fixture, "plain ");
+        reconcile(fixture);
+        assert_requests(fixture, "all:syncing plain:done ");
+        assert_outcome(fixture, "all", "nginx", "Pulling");
+        assert_outcome(fixture, "plain", "nginx", "Succeeded");
+        assert_results(fixture, "plain ");
 
         while (!fake_runtime_find("Info"))
-                assert_true(sd_event_run(fixture.event, UINT64_MAX) >= 0);
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
         fake_runtime_answer_layers(all);
-        reconcile(&fixture);
-        assert_requests(&fixture, "all:done plain:done ");
-        assert_outcome(&fixture, "all", "nginx", "Succeeded");
-        assert_results(&fixture, "all ");
+        reconcile(fixture);
+        assert_requests(fixture, "all:done plain:done ");
+        assert_outcome(fixture, "all", "nginx", "Succeeded");
+        assert_results(fixture, "all ");
 }
 
-/* One attempt. */
+/* Refuses one attempt. */
 static void refuse_pull(Fixture *fixture) {
         begin(fixture);
         fake_runtime_refuse("PullImage", ERROR_NOT_FOUND, "no such image");
@@ -357,31 +347,28 @@ static bool is_of(const ImageRequest *request, const void *owner) {
 
 static void kick(Fixture *fixture) {
         assert_true(pull_kick(image_pull(fixture->image)));
-        while (queue_n_waiting(fixture->context.inspections) == 0)
-                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        await_turn(fixture);
 }
 
-/* What becomes of requests whose image something else has removed. */
+/* Cases of an image that another program removes, and the outcome of requests for it. */
 static const struct Removal {
         const char *title;
         RequestKind kind;
         bool keeps_served;
         bool is_pulled_again;
-        const char *outcome; /* of the request, meanwhile */
+        const char *outcome; /* outcome of the request, meanwhile */
 } removals[] = {
-        { "removed, and lasting", REQUEST_LASTING, false, true, "Missing" },
-        { "removed, and kept", REQUEST_KEPT, false, true, "Succeeded" },
-        { "removed, and served", REQUEST_SERVED, false, false, "Succeeded" },
-        { "removed, and served by an agent that keeps images", REQUEST_SERVED, true, true,
+        { "removed, and lasting", REQUEST_DESIRED, false, true, "Missing" },
+        { "removed, and kept", REQUEST_RESTORE, false, true, "Succeeded" },
+        { "removed, and served", REQUEST_ONCE, false, false, "Succeeded" },
+        { "removed, and served by an agent that keeps images", REQUEST_ONCE, true, true,
           "Succeeded" },
-        { "removed, and transient", REQUEST_TRANSIENT, true, false, "Succeeded" },
+        { "removed, and transient", REQUEST_EPHEMERAL, true, false, "Succeeded" },
 };
-
-#define N_REMOVALS (sizeof(removals) / sizeof(removals[0]))
 
 static void remove_image(Fixture *fixture, bool keeps_served) {
         assert_true(image_is_verifiable(fixture->image));
-        assert_int_equal(image_set_missing(fixture->image, keeps_served), 0);
+        assert_ok(image_set_missing(fixture->image, keeps_served));
         reconcile(fixture);
         assert_int_equal(image_status(fixture->image)->phase, IMAGE_MISSING);
         assert_int_equal(image_status(fixture->image)->reason, PULL_REASON_REMOVED);
@@ -391,230 +378,192 @@ static void show_image(Fixture *fixture) {
         CriImage found = RUNTIME__V1__IMAGE__INIT;
 
         found.id = ID;
-        assert_int_equal(image_set_present(fixture->image, &found), 0);
+        assert_ok(image_set_present(fixture->image, &found));
         reconcile(fixture);
 }
 
-static void test_removed(void **state) {
-        const struct Removal *row = *state;
-        cleanup(fixture_done) Fixture fixture;
+TEST_ROWS_F(test_removed, removals, title, const struct Removal *row, Fixture *fixture) {
+        set_request(fixture, "a", "nginx", 1, DESIRED_IMAGE_NO_LIMIT, row->kind);
+        reconcile(fixture);
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_results(fixture, "a ");
 
-        fixture_init(&fixture);
-        set_request(&fixture, "a", "nginx", 1, DESIRED_IMAGE_NO_LIMIT, row->kind);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_results(&fixture, "a ");
-
-        remove_image(&fixture, row->keeps_served);
-        assert_int_equal(image_is_syncing(fixture.image), row->is_pulled_again);
-        assert_outcome(&fixture, "a", "nginx", row->outcome);
-        assert_int_equal(n_pending(&fixture), 0);
+        remove_image(fixture, row->keeps_served);
+        assert_int_equal(image_is_syncing(fixture->image), row->is_pulled_again);
+        assert_outcome(fixture, "a", "nginx", row->outcome);
+        assert_int_equal(n_pending(fixture), 0);
         if (row->is_pulled_again) {
-                kick(&fixture);
-                assert_int_equal(image_status(fixture.image)->phase, IMAGE_MISSING);
-                finish(&fixture, IMAGE_SUCCEEDED);
+                kick(fixture);
+                assert_int_equal(image_status(fixture->image)->phase, IMAGE_MISSING);
+                finish(fixture, IMAGE_SUCCEEDED);
         } else {
-                show_image(&fixture);
+                show_image(fixture);
         }
-        assert_int_equal(image_status(fixture.image)->phase, IMAGE_SUCCEEDED);
-        assert_null(image_status(fixture.image)->message);
-        assert_outcome(&fixture, "a", "nginx", "Succeeded");
-        assert_results(&fixture, row->kind == REQUEST_LASTING ? "a " : "");
-        assert_requests(&fixture, "a:done ");
-        assert_int_equal(image_n_removals(fixture.image), 1);
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_SUCCEEDED);
+        assert_null(image_status(fixture->image)->message);
+        assert_outcome(fixture, "a", "nginx", "Succeeded");
+        assert_results(fixture, row->kind == REQUEST_DESIRED ? "a " : "");
+        assert_requests(fixture, "a:done ");
+        assert_int_equal(image_n_removals(fixture->image), 1);
 }
 
-/* What is requested anew does not wait for the end of a pause. */
-static void test_removed_and_requested(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        set_request(&fixture, "a", "nginx", 1, DESIRED_IMAGE_NO_LIMIT, REQUEST_LASTING);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        remove_image(&fixture, false);
-        assert_int_equal(queue_n_waiting(fixture.context.inspections), 0);
-        request(&fixture, "b", 1);
-        reconcile(&fixture);
-        while (queue_n_waiting(fixture.context.inspections) == 0)
-                assert_true(sd_event_run(fixture.event, UINT64_MAX) >= 0);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_requests(&fixture, "a:done b:done ");
+/* A new request does not wait for the end of a pause. */
+TEST_F(test_removed_and_requested, Fixture *fixture) {
+        set_request(fixture, "a", "nginx", 1, DESIRED_IMAGE_NO_LIMIT, REQUEST_DESIRED);
+        reconcile(fixture);
+        finish(fixture, IMAGE_SUCCEEDED);
+        remove_image(fixture, false);
+        assert_int_equal(queue_n_waiting(fixture->context.inspections), 0);
+        ask(fixture, "b", 1);
+        await_turn(fixture);
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_requests(fixture, "a:done b:done ");
 }
 
 /* The option to keep images may come later, and an image may come by itself. */
-static void test_removed_and_kept_later(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_SUCCEEDED);
+TEST_F(test_removed_and_kept_later, Fixture *fixture) {
+        ask(fixture, "a", 1);
+        finish(fixture, IMAGE_SUCCEEDED);
         for (unsigned n = 1; n < 3; n++) {
-                remove_image(&fixture, false);
-                assert_int_equal(image_n_removals(fixture.image), n);
-                assert_false(image_is_syncing(fixture.image));
-                assert_int_equal(image_pull_again(fixture.image, true), 0);
-                reconcile(&fixture);
-                assert_true(image_is_syncing(fixture.image));
-                show_image(&fixture);
-                while (queue_n_waiting(fixture.context.inspections) == 0)
-                        assert_true(sd_event_run(fixture.event, UINT64_MAX) >= 0);
-                finish(&fixture, IMAGE_SUCCEEDED);
-                assert_requests(&fixture, "a:done ");
+                remove_image(fixture, false);
+                assert_int_equal(image_n_removals(fixture->image), n);
+                assert_false(image_is_syncing(fixture->image));
+                assert_ok(image_pull_again(fixture->image, true));
+                reconcile(fixture);
+                assert_true(image_is_syncing(fixture->image));
+                show_image(fixture);
+                while (queue_n_waiting(fixture->context.inspections) == 0)
+                        assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+                finish(fixture, IMAGE_SUCCEEDED);
+                assert_requests(fixture, "a:done ");
         }
 }
 
 /* An image that is being pulled, has failed or is requested by none is not verified. */
-static void test_is_verifiable(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        assert_false(image_is_verifiable(fixture.image));
-        request(&fixture, "a", 1);
-        reconcile(&fixture);
-        assert_false(image_is_verifiable(fixture.image));
-        finish(&fixture, IMAGE_FAILED);
-        assert_false(image_is_verifiable(fixture.image));
-        request(&fixture, "a", 2);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_true(image_is_verifiable(fixture.image));
-        sweep(&fixture, "a");
-        sweep(&fixture, "a");
-        assert_false(image_is_verifiable(fixture.image));
+TEST_F(test_is_verifiable, Fixture *fixture) {
+        assert_false(image_is_verifiable(fixture->image));
+        ask(fixture, "a", 1);
+        assert_false(image_is_verifiable(fixture->image));
+        finish(fixture, IMAGE_FAILED);
+        assert_false(image_is_verifiable(fixture->image));
+        ask(fixture, "a", 2);
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_true(image_is_verifiable(fixture->image));
+        sweep(fixture, "a");
+        sweep(fixture, "a");
+        assert_false(image_is_verifiable(fixture->image));
 }
 
 /* Each request has its own attempts, and the sync goes on for the one without a limit. */
-static void test_requests_of_different_patience(void **state) {
-        cleanup(fixture_done) Fixture fixture;
+TEST_F(test_requests_of_different_patience, Fixture *fixture) {
+        set_limit(fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
+        set_limit(fixture, "once", 0);
+        set_limit(fixture, "twice", 1);
+        reconcile(fixture);
+        refuse_pull(fixture);
+        assert_requests(fixture, "ever:syncing once:done twice:syncing ");
+        assert_results(fixture, "once ");
+        assert_outcome(fixture, "once", "nginx", "Failed");
+        assert_outcome(fixture, "ever", "nginx", "BackOff");
 
-        fixture_init(&fixture);
-        set_limit(&fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
-        set_limit(&fixture, "once", 0);
-        set_limit(&fixture, "twice", 1);
-        reconcile(&fixture);
-        refuse_pull(&fixture);
-        assert_requests(&fixture, "ever:syncing once:done twice:syncing ");
-        assert_results(&fixture, "once ");
-        assert_outcome(&fixture, "once", "nginx", "Failed");
-        assert_outcome(&fixture, "ever", "nginx", "BackOff");
+        set_limit(fixture, "late", 0);
+        reconcile(fixture); /* it does not wait for the end of the pause */
+        await_turn(fixture);
+        refuse_pull(fixture);
+        assert_requests(fixture, "ever:syncing late:done once:done twice:done ");
+        assert_results(fixture, "late twice ");
+        assert_outcome(fixture, "twice", "nginx", "Failed");
 
-        set_limit(&fixture, "late", 0);
-        reconcile(&fixture); /* it does not wait for the end of the pause */
-        while (queue_n_waiting(fixture.context.inspections) == 0)
-                assert_true(sd_event_run(fixture.event, UINT64_MAX) >= 0);
-        refuse_pull(&fixture);
-        assert_requests(&fixture, "ever:syncing late:done once:done twice:done ");
-        assert_results(&fixture, "late twice ");
-        assert_outcome(&fixture, "twice", "nginx", "Failed");
-
-        kick(&fixture);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_outcome(&fixture, "ever", "nginx", "Succeeded");
-        assert_outcome(&fixture, "twice", "nginx", "Failed");
+        kick(fixture);
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_outcome(fixture, "ever", "nginx", "Succeeded");
+        assert_outcome(fixture, "twice", "nginx", "Failed");
 }
 
 /* A request that the registry refuses often enough fails, while the sync goes on. A late request has pauses as
  * short as those of a new pull. */
-static void test_request_that_takes_a_no(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        set_limit(&fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
-        reconcile(&fixture);
+TEST_F(test_request_that_takes_a_no, Fixture *fixture) {
+        set_limit(fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
+        reconcile(fixture);
         for (unsigned n = 0; n < 6; n++) {
-                refuse_pull(&fixture);
-                kick(&fixture);
+                refuse_pull(fixture);
+                kick(fixture);
         }
-        refuse_pull(&fixture);
-        assert_true(image_status(fixture.image)->next_attempt_at > time(NULL) + 60);
+        refuse_pull(fixture);
+        assert_true(image_status(fixture->image)->next_attempt_at > time(NULL) + 60);
 
-        set_limits(&fixture, "caller", DESIRED_IMAGE_NO_LIMIT, 1);
-        reconcile(&fixture);
-        while (queue_n_waiting(fixture.context.inspections) == 0)
-                assert_true(sd_event_run(fixture.event, UINT64_MAX) >= 0);
-        refuse_pull(&fixture);
-        assert_requests(&fixture, "caller:syncing ever:syncing ");
-        assert_true(image_status(fixture.image)->next_attempt_at <= time(NULL) + 7);
-        kick(&fixture);
-        refuse_pull(&fixture);
-        assert_requests(&fixture, "caller:done ever:syncing ");
-        assert_outcome(&fixture, "caller", "nginx", "Failed");
+        set_limits(fixture, "caller", DESIRED_IMAGE_NO_LIMIT, 1);
+        reconcile(fixture);
+        await_turn(fixture);
+        refuse_pull(fixture);
+        assert_requests(fixture, "caller:syncing ever:syncing ");
+        assert_true(image_status(fixture->image)->next_attempt_at <= time(NULL) + 7);
+        kick(fixture);
+        refuse_pull(fixture);
+        assert_requests(fixture, "caller:done ever:syncing ");
+        assert_outcome(fixture, "caller", "nginx", "Failed");
 }
 
-/* The one that goes on leaves: then the failure of the other one is what is left. */
-static void test_the_patient_leaves(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        set_limit(&fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
-        set_limit(&fixture, "once", 0);
-        reconcile(&fixture);
-        refuse_pull(&fixture);
-        assert_int_equal(image_status(fixture.image)->phase, IMAGE_BACKING_OFF);
-        assert_int_equal(image_withdraw(fixture.image, "ever"), 1);
-        reconcile(&fixture);
-        assert_requests(&fixture, "once:done ");
-        assert_int_equal(image_status(fixture.image)->phase, IMAGE_FAILED);
-        assert_int_equal(image_status(fixture.image)->next_attempt_at, 0);
+/* The request that goes on leaves: then the failure of the other one remains. */
+TEST_F(test_the_patient_leaves, Fixture *fixture) {
+        set_limit(fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
+        set_limit(fixture, "once", 0);
+        reconcile(fixture);
+        refuse_pull(fixture);
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_BACKING_OFF);
+        assert_int_equal(image_withdraw(fixture->image, "ever"), 1);
+        reconcile(fixture);
+        assert_requests(fixture, "once:done ");
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_FAILED);
+        assert_int_equal(image_status(fixture->image)->next_attempt_at, 0);
 }
 
-/* The one with the patience leaves: the failure is what is left. */
-static void test_only_the_impatient_are_left(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        set_limit(&fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
-        set_limit(&fixture, "twice", 1);
-        reconcile(&fixture);
-        refuse_pull(&fixture);
-        assert_int_equal(image_withdraw(fixture.image, "ever"), 1);
-        reconcile(&fixture);
-        assert_requests(&fixture, "twice:syncing ");
-        kick(&fixture);
-        refuse_pull(&fixture);
-        assert_requests(&fixture, "twice:done ");
-        assert_false(image_is_syncing(fixture.image));
-        assert_int_equal(image_status(fixture.image)->phase, IMAGE_FAILED);
-        assert_int_equal(image_status(fixture.image)->next_attempt_at, 0);
-        assert_results(&fixture, "twice ");
+/* The patient request leaves: the failure remains. */
+TEST_F(test_only_the_impatient_are_left, Fixture *fixture) {
+        set_limit(fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
+        set_limit(fixture, "twice", 1);
+        reconcile(fixture);
+        refuse_pull(fixture);
+        assert_int_equal(image_withdraw(fixture->image, "ever"), 1);
+        reconcile(fixture);
+        assert_requests(fixture, "twice:syncing ");
+        kick(fixture);
+        refuse_pull(fixture);
+        assert_requests(fixture, "twice:done ");
+        assert_false(image_is_syncing(fixture->image));
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_FAILED);
+        assert_int_equal(image_status(fixture->image)->next_attempt_at, 0);
+        assert_results(fixture, "twice ");
 }
 
-static void test_retry(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        set_limit(&fixture, "a", 0);
-        set_limit(&fixture, "b", 0);
-        reconcile(&fixture);
-        refuse_pull(&fixture);
-        assert_requests(&fixture, "a:done b:done ");
-        assert_int_equal(image_retry(fixture.image, is_of, "c"), 0);
-        assert_int_equal(image_retry(fixture.image, is_of, "b"), 1);
-        reconcile(&fixture);
-        assert_requests(&fixture, "a:done b:syncing ");
-        assert_int_equal(image_retry(fixture.image, is_of, "b"), 0); /* it runs */
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_outcome(&fixture, "a", "nginx", "Failed");
-        assert_int_equal(image_retry(fixture.image, is_of, "b"), 0); /* it is there */
+TEST_F(test_retry, Fixture *fixture) {
+        set_limit(fixture, "a", 0);
+        set_limit(fixture, "b", 0);
+        reconcile(fixture);
+        refuse_pull(fixture);
+        assert_requests(fixture, "a:done b:done ");
+        assert_ok(image_retry(fixture->image, is_of, "c"));
+        assert_int_equal(image_retry(fixture->image, is_of, "b"), 1);
+        reconcile(fixture);
+        assert_requests(fixture, "a:done b:syncing ");
+        assert_ok(image_retry(fixture->image, is_of, "b")); /* it runs */
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_outcome(fixture, "a", "nginx", "Failed");
+        assert_ok(image_retry(fixture->image, is_of, "b")); /* it is there */
 }
 
-/* Nothing but another document helps. */
-static void test_retry_of_a_fault(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        set_fault(&fixture, "a", 1, "spec: nonsense");
-        assert_int_equal(image_retry(fixture.image, is_of, "a"), 0);
-        reconcile(&fixture);
-        assert_requests(&fixture, "a:done ");
+/* Only another document helps. */
+TEST_F(test_retry_of_a_fault, Fixture *fixture) {
+        set_fault(fixture, "a", 1, "spec: nonsense");
+        assert_ok(image_retry(fixture->image, is_of, "a"));
+        reconcile(fixture);
+        assert_requests(fixture, "a:done ");
 }
 
 #define NONE DESIRED_IMAGE_NO_LIMIT
 
-/* What a run before this one has given up is tried on, if it has no limit and may ever succeed. */
-static void test_restored_failure(void **state) {
+/* An image that a previous run gave up is tried again if it has no limit and may ever succeed. */
+TEST(test_restored_failure) {
         static const struct {
                 PullReason reason;
                 int64_t backoff_limit, refusal_limit;
@@ -627,7 +576,7 @@ static void test_restored_failure(void **state) {
                 { PULL_REASON_REGISTRY_UNREACHABLE, 3, NONE, false },
         };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 cleanup(fixture_done) Fixture fixture;
                 ImageStatus status = { .phase = IMAGE_FAILED,
                                        .completed_at = NOW,
@@ -635,7 +584,7 @@ static void test_restored_failure(void **state) {
 
                 fixture_init(&fixture);
                 image_restore_status(fixture.image, &status);
-                assert_int_equal(image_restore_done(fixture.image, "a", 0, false, NULL), 0);
+                assert_ok(image_restore_done(fixture.image, "a", 0, false, NULL));
                 set_limits(&fixture, "a", rows[i].backoff_limit, rows[i].refusal_limit);
                 image_restore_end(fixture.image);
                 reconcile(&fixture);
@@ -643,113 +592,60 @@ static void test_restored_failure(void **state) {
         }
 }
 
-static void test_same_request_is_no_change(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        fixture.is_dirty = false;
-        request(&fixture, "a", 1);
-        assert_false(fixture.is_dirty);
+TEST_F(test_same_request_is_no_change, Fixture *fixture) {
+        request(fixture, "a", 1);
+        fixture->is_dirty = false;
+        request(fixture, "a", 1);
+        assert_false(fixture->is_dirty);
 }
 
-static void test_new_version_starts_a_sync(void **state) {
-        cleanup(fixture_done) Fixture fixture;
+/* Each step: "a2", owner a requests version 2; ".", the image is reconciled; "+" and "-", the pull
+ * succeeds or fails. */
+static const struct Story {
+        const char *name;
+        const char *steps;
+        const char *requests;
+        int64_t version; /* version of the sync */
+} request_stories[] = {
+        { "a failure is an outcome too", "a1 . - .", "a:done ", 1 },
+        { "a new version starts a sync, also a lower one", "a2 . - a1 .", "a:syncing ", 1 },
+        { "a new version restarts the sync", "a1 b1 . a2 .", "a:syncing b:syncing ", 2 },
+        { "a new version when the sync has just ended", "a1 . a2 +", "a:syncing ", 2 },
+        { "a new owner starts a sync", "b1 . + a1 .", "a:syncing b:done ", 1 },
+        { "a new owner joins the sync", "b2 . a1 c2 . . +", "a:done b:done c:done ", 2 },
+        { "a newer version waits for the next sync", "a1 . b2 .", "a:syncing b: ", 1 },
+        { "and has its turn", "a1 . b2 . +", "a:done b:syncing ", 2 },
+        { "and ends", "a1 . b2 . + +", "a:done b:done ", 2 },
+};
 
-        fixture_init(&fixture);
-        request(&fixture, "a", 2);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_FAILED);
-        request(&fixture, "a", 1); /* in either direction */
-        reconcile(&fixture);
-        assert_true(image_is_syncing(fixture.image));
-        assert_int_equal(image_status(fixture.image)->version, 1);
+TEST_ROWS_F(test_story, request_stories, name, const struct Story *row, Fixture *fixture) {
+        for (const char *step = row->steps; *step; step++) {
+                if (*step == '.')
+                        reconcile(fixture);
+                else if (*step == '+' || *step == '-')
+                        finish(fixture, *step == '+' ? IMAGE_SUCCEEDED : IMAGE_FAILED);
+                else if (*step != ' ') {
+                        const char owner[] = { *step, '\0' };
+
+                        request(fixture, owner, *++step - '0');
+                }
+        }
+        assert_requests(fixture, row->requests);
+        assert_int_equal(image_is_syncing(fixture->image), !!strstr(row->requests, "syncing"));
+        assert_int_equal(image_status(fixture->image)->version, row->version);
 }
 
-static void test_new_version_restarts_the_sync(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        request(&fixture, "b", 1);
-        reconcile(&fixture);
-        request(&fixture, "a", 2);
-        reconcile(&fixture);
-        assert_int_equal(image_status(fixture.image)->version, 2);
-        assert_requests(&fixture, "a:syncing b:syncing ");
-}
-
-/* Even when the old one has just ended. */
-static void test_new_version_at_the_last_moment(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        reconcile(&fixture);
-        request(&fixture, "a", 2);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_requests(&fixture, "a:syncing ");
-        assert_int_equal(image_status(fixture.image)->version, 2);
-}
-
-static void test_other_change_is_not_done_again(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        set_request(&fixture, "a", "nginx", 1, 600, REQUEST_SERVED);
-        reconcile(&fixture);
-        assert_false(image_is_syncing(fixture.image));
-        assert_int_equal(desired_image(fixture.image)->ttl_sec, 600);
-}
-
-static void test_new_owner_starts_a_sync(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "b", 1);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        request(&fixture, "a", 1);
-        reconcile(&fixture);
-        assert_true(image_is_syncing(fixture.image));
-        assert_requests(&fixture, "a:syncing b:done ");
-}
-
-static void test_new_owner_joins_the_sync(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "b", 2);
-        reconcile(&fixture);
-        request(&fixture, "a", 1);
-        request(&fixture, "c", 2);
-        reconcile(&fixture);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_requests(&fixture, "a:done b:done c:done ");
-}
-
-/* A request for more than the sync gives waits for the next one. */
-static void test_new_owner_waits_for_the_next_sync(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        reconcile(&fixture);
-        request(&fixture, "b", 2);
-        reconcile(&fixture);
-        assert_requests(&fixture, "a:syncing b: ");
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_requests(&fixture, "a:done b:syncing ");
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_requests(&fixture, "a:done b:done ");
+TEST_F(test_other_change_is_not_done_again, Fixture *fixture) {
+        ask(fixture, "a", 1);
+        finish(fixture, IMAGE_SUCCEEDED);
+        set_request(fixture, "a", "nginx", 1, 600, REQUEST_ONCE);
+        reconcile(fixture);
+        assert_false(image_is_syncing(fixture->image));
+        assert_int_equal(desired_image(fixture->image)->ttl_sec, 600);
 }
 
 /* A request that comes later, for more than the pull gives, shares its success but not its failure. */
-static void test_failure_of_a_pull_that_was_joined(void **state) {
+TEST(test_failure_of_a_pull_that_was_joined) {
         static const struct {
                 More more;
                 bool is_late;
@@ -760,7 +656,7 @@ static void test_failure_of_a_pull_that_was_joined(void **state) {
                 { MORE_SECRET, false, true },   { MORE_NOTHING, true, true },
         };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++)
                 for (int succeeds = 0; succeeds < 2; succeeds++) {
                         bool has_own = rows[i].has_own && !succeeds;
                         cleanup(fixture_done) Fixture fixture;
@@ -788,67 +684,58 @@ static void test_failure_of_a_pull_that_was_joined(void **state) {
                 }
 }
 
-/* What becomes of an image later does not change the outcome of requests that were done before. */
-static void test_outcomes_are_kept(void **state) {
-        cleanup(fixture_done) Fixture fixture;
+/* The outcome of finished requests does not change with the image's later course. */
+TEST_F(test_outcomes_are_kept, Fixture *fixture) {
+        ask(fixture, "a", 1);
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_results(fixture, "a ");
 
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_results(&fixture, "a ");
+        ask(fixture, "b", 1);
+        assert_outcome(fixture, "a", "nginx", "Succeeded");
+        assert_outcome(fixture, "b", "nginx", "Waiting");
+        finish(fixture, IMAGE_FAILED);
+        assert_results(fixture, "b ");
+        assert_outcome(fixture, "a", "nginx", "Succeeded");
+        assert_outcome(fixture, "b", "nginx", "Failed");
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_FAILED);
 
-        request(&fixture, "b", 1);
-        reconcile(&fixture);
-        assert_outcome(&fixture, "a", "nginx", "Succeeded");
-        assert_outcome(&fixture, "b", "nginx", "Waiting");
-        finish(&fixture, IMAGE_FAILED);
-        assert_results(&fixture, "b ");
-        assert_outcome(&fixture, "a", "nginx", "Succeeded");
-        assert_outcome(&fixture, "b", "nginx", "Failed");
-        assert_int_equal(image_status(fixture.image)->phase, IMAGE_FAILED);
-
-        request(&fixture, "a", 2);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_outcome(&fixture, "a", "nginx", "Succeeded");
-        assert_outcome(&fixture, "b", "nginx", "Failed");
+        ask(fixture, "a", 2);
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_outcome(fixture, "a", "nginx", "Succeeded");
+        assert_outcome(fixture, "b", "nginx", "Failed");
 }
 
 /* A desired image with a fault fails at once and alone. */
-static void test_fault(void **state) {
-        cleanup(fixture_done) Fixture fixture;
+TEST_F(test_fault, Fixture *fixture) {
+        set_fault(fixture, "a", 3, "it has no name");
+        assert_requests(fixture, "a:done ");
+        assert_results(fixture, "a ");
+        assert_outcome(fixture, "a", "nginx", "Failed");
+        assert_int_equal(image_status(fixture->image)->version, 3);
+        assert_string_equal(
+                image_status(fixture->image)->message,
+                "InvalidSpec: it has no name; correct the request, and give it a new version "
+                "(attempt 1 of 1)");
 
-        fixture_init(&fixture);
-        set_fault(&fixture, "a", 3, "it has no name");
-        assert_requests(&fixture, "a:done ");
-        assert_results(&fixture, "a ");
-        assert_outcome(&fixture, "a", "nginx", "Failed");
-        assert_int_equal(image_status(fixture.image)->version, 3);
-        assert_string_equal(image_status(fixture.image)->message,
-                            "InvalidSpec: it has no name; correct it, and give it a new version "
-                            "(attempt 1 of 1)");
+        ask(fixture, "b", 1);
+        assert_requests(fixture, "a:done b:syncing ");
+        set_fault(fixture, "c", 1, "it has no name");
+        assert_outcome(fixture, "c", "nginx", "Failed");
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_results(fixture, "b c ");
+        assert_outcome(fixture, "a", "nginx", "Failed");
+        assert_outcome(fixture, "b", "nginx", "Succeeded");
+        assert_outcome(fixture, "c", "nginx", "Failed");
 
-        request(&fixture, "b", 1);
-        reconcile(&fixture);
-        assert_requests(&fixture, "a:done b:syncing ");
-        set_fault(&fixture, "c", 1, "it has no name");
-        assert_outcome(&fixture, "c", "nginx", "Failed");
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_results(&fixture, "b c ");
-        assert_outcome(&fixture, "a", "nginx", "Failed");
-        assert_outcome(&fixture, "b", "nginx", "Succeeded");
-        assert_outcome(&fixture, "c", "nginx", "Failed");
-
-        set_fault(&fixture, "a", 3, "it has no name");
-        assert_results(&fixture, "");
-        set_more(&fixture, "c", MORE_NOTHING); /* another version, without the fault */
-        reconcile(&fixture);
-        assert_requests(&fixture, "a:done b:done c:syncing ");
+        set_fault(fixture, "a", 3, "it has no name");
+        assert_results(fixture, "");
+        set_more(fixture, "c", MORE_NOTHING); /* another version, without the fault */
+        reconcile(fixture);
+        assert_requests(fixture, "a:done b:done c:syncing ");
 }
 
-/* An outcome from elsewhere is for one spelling of one version, and not for what is over. */
-static void test_set_done(void **state) {
+/* An outcome from elsewhere is for one spelling of one version, and not for finished requests. */
+TEST_F(test_set_done, Fixture *fixture) {
         static const struct {
                 const char *owner, *name;
                 int64_t version;
@@ -860,295 +747,250 @@ static void test_set_done(void **state) {
                 { "a", "nginx", 1, true },
                 { "a", "nginx", 1, false },
         };
-        cleanup(fixture_done) Fixture fixture;
 
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
-                    REQUEST_SERVED);
-        reconcile(&fixture);
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        request(fixture, "a", 1);
+        set_request(fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
+                    REQUEST_ONCE);
+        reconcile(fixture);
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
 
-                assert_int_equal(image_set_done(fixture.image, rows[i].owner, rows[i].name,
+                assert_int_equal(image_set_done(fixture->image, rows[i].owner, rows[i].name,
                                                 rows[i].version, &status),
                                  rows[i].is_taken);
         }
 
-        reconcile(&fixture);
-        assert_outcome(&fixture, "a", "nginx", "Failed");
-        assert_outcome(&fixture, "a", "docker.io/library/nginx", "Waiting");
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_outcome(&fixture, "a", "nginx", "Failed");
-        assert_outcome(&fixture, "a", "docker.io/library/nginx", "Succeeded");
+        reconcile(fixture);
+        assert_outcome(fixture, "a", "nginx", "Failed");
+        assert_outcome(fixture, "a", "docker.io/library/nginx", "Waiting");
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_outcome(fixture, "a", "nginx", "Failed");
+        assert_outcome(fixture, "a", "docker.io/library/nginx", "Succeeded");
         assert_int_equal(fake_runtime_n_asked("PullImage"), 1);
 }
 
 /* A refusal that was reported before the last restart is not reported again. */
-static void test_restored_fault_is_not_reported(void **state) {
+TEST_F(test_restored_fault_is_not_reported, Fixture *fixture) {
         ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
-        cleanup(fixture_done) Fixture fixture;
 
-        fixture_init(&fixture);
-        set_fault(&fixture, "a", 1, "it has no name");
-        assert_int_equal(image_set_done(fixture.image, "a", "nginx", 1, &status), 1);
-        assert_results(&fixture, "");
-        assert_int_equal(image_status_for(fixture.image, "a", "nginx")->completed_at, NOW);
+        set_fault(fixture, "a", 1, "it has no name");
+        assert_int_equal(image_set_done(fixture->image, "a", "nginx", 1, &status), 1);
+        assert_results(fixture, "");
+        assert_int_equal(image_status_for(fixture->image, "a", "nginx")->completed_at, NOW);
 }
 
-static void test_last_owner_leaves(void **state) {
-        cleanup(fixture_done) Fixture fixture;
+TEST_F(test_last_owner_leaves, Fixture *fixture) {
+        request(fixture, "a", 1);
+        sweep(fixture, "a"); /* it was seen */
+        reconcile(fixture);
+        assert_true(image_is_syncing(fixture->image));
 
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        sweep(&fixture, "a"); /* it was seen */
-        reconcile(&fixture);
-        assert_true(image_is_syncing(fixture.image));
-
-        sweep(&fixture, "a");
-        reconcile(&fixture);
-        assert_false(image_is_syncing(fixture.image));
-        assert_false(image_is_desired(fixture.image));
-        assert_int_equal(n_pending(&fixture), 0);
+        sweep(fixture, "a");
+        reconcile(fixture);
+        assert_false(image_is_syncing(fixture->image));
+        assert_false(image_is_desired(fixture->image));
+        assert_int_equal(n_pending(fixture), 0);
 }
 
-static void test_one_of_two_owners_leaves(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        request(&fixture, "b", 1);
-        reconcile(&fixture);
-        begin(&fixture);
-        sweep(&fixture, "a");
-        sweep(&fixture, "a");
-        reconcile(&fixture);
+TEST_F(test_one_of_two_owners_leaves, Fixture *fixture) {
+        request(fixture, "a", 1);
+        ask(fixture, "b", 1);
+        begin(fixture);
+        sweep(fixture, "a");
+        sweep(fixture, "a");
+        reconcile(fixture);
         assert_int_equal(fake_runtime_n_asked("PullImage"), 1);
         assert_non_null(fake_runtime_find("PullImage"));
-        assert_requests(&fixture, "b:syncing ");
+        assert_requests(fixture, "b:syncing ");
 }
 
-/* One owner may spell it in two ways, and drop one of them. */
-static void test_two_spellings(void **state) {
-        cleanup(fixture_done) Fixture fixture;
+/* An owner may spell the image in two ways, and drop one of them. */
+TEST_F(test_two_spellings, Fixture *fixture) {
+        request(fixture, "a", 1);
+        set_request(fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
+                    REQUEST_ONCE);
+        reconcile(fixture);
+        assert_requests(fixture, "a:syncing a:syncing ");
 
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
-                    REQUEST_SERVED);
-        reconcile(&fixture);
-        assert_requests(&fixture, "a:syncing a:syncing ");
-
-        sweep(&fixture, "a");
-        request(&fixture, "a", 1);
-        sweep(&fixture, "a");
-        assert_requests(&fixture, "a:syncing ");
-        assert_string_equal(image_requests(fixture.image)->desired.name, "nginx");
+        sweep(fixture, "a");
+        request(fixture, "a", 1);
+        sweep(fixture, "a");
+        assert_requests(fixture, "a:syncing ");
+        assert_string_equal(image_requests(fixture->image)->desired.name, "nginx");
 }
 
-static void test_withdraw(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        request(&fixture, "b", 1);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_SUCCEEDED);
-        assert_int_equal(image_withdraw(fixture.image, "a"), 0); /* it is done */
-        request(&fixture, "c", 1);
-        set_request(&fixture, "c", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
-                    REQUEST_SERVED);
-        reconcile(&fixture);
-        assert_int_equal(image_withdraw(fixture.image, "c"), 2);
-        reconcile(&fixture);
-        assert_false(image_is_syncing(fixture.image));
-        assert_requests(&fixture, "a:done b:done ");
+TEST_F(test_withdraw, Fixture *fixture) {
+        request(fixture, "a", 1);
+        ask(fixture, "b", 1);
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_ok(image_withdraw(fixture->image, "a")); /* it is done */
+        request(fixture, "c", 1);
+        set_request(fixture, "c", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
+                    REQUEST_ONCE);
+        reconcile(fixture);
+        assert_int_equal(image_withdraw(fixture->image, "c"), 2);
+        reconcile(fixture);
+        assert_false(image_is_syncing(fixture->image));
+        assert_requests(fixture, "a:done b:done ");
 }
 
-static void test_requests_are_merged(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        set_request(&fixture, "b", "nginx", 1, 60, REQUEST_SERVED);
-        set_request(&fixture, "a", "nginx", 4, 30, REQUEST_SERVED);
-        assert_int_equal(desired_image(fixture.image)->version, 4);
-        assert_int_equal(desired_image(fixture.image)->ttl_sec, 60);
-        reconcile(&fixture);
-        assert_int_equal(image_status(fixture.image)->version, 4);
+TEST_F(test_requests_are_merged, Fixture *fixture) {
+        set_request(fixture, "b", "nginx", 1, 60, REQUEST_ONCE);
+        set_request(fixture, "a", "nginx", 4, 30, REQUEST_ONCE);
+        assert_int_equal(desired_image(fixture->image)->version, 4);
+        assert_int_equal(desired_image(fixture->image)->ttl_sec, 60);
+        reconcile(fixture);
+        assert_int_equal(image_status(fixture->image)->version, 4);
 }
 
-static void test_malformed(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init_named(&fixture, "NGINX", "1.25");
-        set_request(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, REQUEST_SERVED);
-        reconcile(&fixture);
-        assert_false(image_is_syncing(fixture.image));
-        assert_requests(&fixture, "a:done ");
-        assert_int_equal(image_status(fixture.image)->phase, IMAGE_FAILED);
-        assert_int_equal(image_status(fixture.image)->reason, PULL_REASON_INVALID_REFERENCE);
-        assert_true(image_status(fixture.image)->completed_at > 0);
-        assert_true(strncmp(image_status(fixture.image)->message, "InvalidReference: ", 18) == 0);
+TEST_F(test_malformed, Fixture *fixture) {
+        name_image(fixture, "NGINX", "1.25");
+        set_request(fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, REQUEST_ONCE);
+        reconcile(fixture);
+        assert_false(image_is_syncing(fixture->image));
+        assert_requests(fixture, "a:done ");
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_FAILED);
+        assert_int_equal(image_status(fixture->image)->reason, PULL_REASON_INVALID_REFERENCE);
+        assert_true(image_status(fixture->image)->completed_at > 0);
+        assert_true(strncmp(image_status(fixture->image)->message, "InvalidReference: ", 18) == 0);
 }
 
 /* A status is the answer to one version, also when it says no. */
-static void test_malformed_answers_the_version(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init_named(&fixture, "NGINX", "1.25");
-        set_request(&fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, REQUEST_SERVED);
-        reconcile(&fixture);
-        assert_int_equal(image_status(fixture.image)->version, 3);
+TEST_F(test_malformed_answers_the_version, Fixture *fixture) {
+        name_image(fixture, "NGINX", "1.25");
+        set_request(fixture, "a", "NGINX", 3, DESIRED_IMAGE_NO_LIMIT, REQUEST_ONCE);
+        reconcile(fixture);
+        assert_int_equal(image_status(fixture->image)->version, 3);
 }
 
 static void assert_expires(Fixture *fixture, int64_t now, int64_t next) {
         int64_t ret_next = 0;
 
-        assert_int_equal(image_expire(fixture->image, now, &ret_next), 0);
+        assert_ok(image_expire(fixture->image, now, &ret_next));
         assert_int_equal(ret_next, next);
 }
 
-static void test_expire(void **state) {
-        cleanup(fixture_done) Fixture fixture;
+TEST_F(test_expire, Fixture *fixture) {
         int64_t now;
 
-        fixture_init(&fixture);
-        set_request(&fixture, "a", "nginx", 1, 60, REQUEST_SERVED);
-        set_request(&fixture, "b", "nginx", 1, 30, REQUEST_TRANSIENT);
-        request(&fixture, "c", 1);
-        assert_expires(&fixture, INT64_MAX, INT64_MAX); /* none is done yet */
-        reconcile(&fixture);
-        assert_expires(&fixture, INT64_MAX, INT64_MAX);
-        finish(&fixture, IMAGE_SUCCEEDED);
+        set_request(fixture, "a", "nginx", 1, 60, REQUEST_ONCE);
+        set_request(fixture, "b", "nginx", 1, 30, REQUEST_EPHEMERAL);
+        request(fixture, "c", 1);
+        assert_expires(fixture, INT64_MAX, INT64_MAX); /* none is done yet */
+        reconcile(fixture);
+        assert_expires(fixture, INT64_MAX, INT64_MAX);
+        finish(fixture, IMAGE_SUCCEEDED);
 
-        now = image_status(fixture.image)->completed_at;
-        fixture.is_dirty = false;
-        assert_expires(&fixture, now, now + 30);
-        assert_expires(&fixture, now + 29, now + 30);
-        assert_false(fixture.is_dirty);
-        assert_expires(&fixture, now + 30, now + 60);
-        assert_requests(&fixture, "a:done c:done "); /* the transient one leaves */
-        assert_true(fixture.is_dirty);
+        now = image_status(fixture->image)->completed_at;
+        fixture->is_dirty = false;
+        assert_expires(fixture, now, now + 30);
+        assert_expires(fixture, now + 29, now + 30);
+        assert_false(fixture->is_dirty);
+        assert_expires(fixture, now + 30, now + 60);
+        assert_requests(fixture, "a:done c:done "); /* the transient one leaves */
+        assert_true(fixture->is_dirty);
 
-        assert_expires(&fixture, now + 60, INT64_MAX);
-        assert_requests(&fixture, "a:done,expired c:done ");
-        assert_true(image_is_desired(fixture.image));
+        assert_expires(fixture, now + 60, INT64_MAX);
+        assert_requests(fixture, "a:done,expired c:done ");
+        assert_true(image_is_desired(fixture->image));
 }
 
-static void test_expired_is_not_done_again(void **state) {
-        cleanup(fixture_done) Fixture fixture;
+TEST_F(test_expired_is_not_done_again, Fixture *fixture) {
+        set_request(fixture, "a", "nginx", 1, 0, REQUEST_ONCE);
+        reconcile(fixture);
+        finish(fixture, IMAGE_FAILED);
+        assert_expires(fixture, time(NULL) + 1, INT64_MAX);
+        assert_false(image_is_desired(fixture->image));
+        assert_null(desired_image(fixture->image));
+        set_request(fixture, "a", "nginx", 1, 0, REQUEST_ONCE);
+        reconcile(fixture);
+        assert_false(image_is_syncing(fixture->image));
 
-        fixture_init(&fixture);
-        set_request(&fixture, "a", "nginx", 1, 0, REQUEST_SERVED);
-        reconcile(&fixture);
-        finish(&fixture, IMAGE_FAILED);
-        assert_expires(&fixture, time(NULL) + 1, INT64_MAX);
-        assert_false(image_is_desired(fixture.image));
-        assert_null(desired_image(fixture.image));
-        set_request(&fixture, "a", "nginx", 1, 0, REQUEST_SERVED);
-        reconcile(&fixture);
-        assert_false(image_is_syncing(fixture.image));
-
-        set_request(&fixture, "a", "nginx", 2, 0, REQUEST_SERVED); /* it asks for something new */
-        reconcile(&fixture);
-        assert_requests(&fixture, "a:syncing ");
-        assert_true(image_is_desired(fixture.image));
+        set_request(fixture, "a", "nginx", 2, 0, REQUEST_ONCE); /* it asks for something new */
+        reconcile(fixture);
+        assert_requests(fixture, "a:syncing ");
+        assert_true(image_is_desired(fixture->image));
 }
 
-static void test_malformed_expires(void **state) {
-        cleanup(fixture_done) Fixture fixture;
+TEST_F(test_malformed_expires, Fixture *fixture) {
         int64_t end;
 
-        fixture_init_named(&fixture, "NGINX", "1.25");
-        set_request(&fixture, "a", "NGINX", 1, 60, REQUEST_TRANSIENT);
-        end = image_status(fixture.image)->completed_at + 60;
-        assert_expires(&fixture, end - 1, end);
-        assert_expires(&fixture, end, INT64_MAX);
-        assert_null(image_requests(fixture.image));
+        name_image(fixture, "NGINX", "1.25");
+        set_request(fixture, "a", "NGINX", 1, 60, REQUEST_EPHEMERAL);
+        end = image_status(fixture->image)->completed_at + 60;
+        assert_expires(fixture, end - 1, end);
+        assert_expires(fixture, end, INT64_MAX);
+        assert_null(image_requests(fixture->image));
 }
 
 static void restore(Fixture *fixture, const char *owner, int64_t version, bool is_expired) {
-        assert_int_equal(image_restore_done(fixture->image, owner, version, is_expired, NULL), 0);
+        assert_ok(image_restore_done(fixture->image, owner, version, is_expired, NULL));
 }
 
-static void test_restored(void **state) {
+TEST_F(test_restored, Fixture *fixture) {
         ImageStatus status = {
                 .phase = IMAGE_SUCCEEDED, .completed_at = NOW, .version = 2, .image_id = strdup(ID)
         };
-        cleanup(fixture_done) Fixture fixture;
 
-        fixture_init(&fixture);
-        image_restore_status(fixture.image, &status);
+        image_restore_status(fixture->image, &status);
         assert_null(status.image_id); /* taken over */
-        restore(&fixture, "a", 2, false);
-        restore(&fixture, "b", 1, true);
-        request(&fixture, "a", 2);
-        request(&fixture, "b", 1);
-        image_restore_end(fixture.image);
-        reconcile(&fixture);
-        assert_false(image_is_syncing(fixture.image));
-        assert_requests(&fixture, "a:done b:done,expired ");
-        assert_string_equal(image_status(fixture.image)->image_id, ID);
-        assert_int_equal(image_status(fixture.image)->version, 2);
+        restore(fixture, "a", 2, false);
+        restore(fixture, "b", 1, true);
+        request(fixture, "a", 2);
+        request(fixture, "b", 1);
+        image_restore_end(fixture->image);
+        reconcile(fixture);
+        assert_false(image_is_syncing(fixture->image));
+        assert_requests(fixture, "a:done b:done,expired ");
+        assert_string_equal(image_status(fixture->image)->image_id, ID);
+        assert_int_equal(image_status(fixture->image)->version, 2);
 }
 
-static void test_restored_but_changed(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        restore(&fixture, "a", 1, true);
-        restore(&fixture, "b", 1, false);
-        request(&fixture, "a", 2); /* another version than was done */
-        request(&fixture, "c", 1); /* an owner that was not there */
-        image_restore_end(fixture.image);
-        request(&fixture, "b", 1); /* an owner that comes too late */
-        reconcile(&fixture);
-        assert_requests(&fixture, "a:syncing b:syncing c:syncing ");
+TEST_F(test_restored_but_changed, Fixture *fixture) {
+        restore(fixture, "a", 1, true);
+        restore(fixture, "b", 1, false);
+        request(fixture, "a", 2); /* another version than was done */
+        request(fixture, "c", 1); /* an owner that was not there */
+        image_restore_end(fixture->image);
+        request(fixture, "b", 1); /* an owner that comes too late */
+        reconcile(fixture);
+        assert_requests(fixture, "a:syncing b:syncing c:syncing ");
 }
 
-static void test_restored_in_two_spellings(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        restore(&fixture, "a", 1, false);
-        restore(&fixture, "a", 1, false);
-        request(&fixture, "a", 1);
-        set_request(&fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
-                    REQUEST_SERVED);
-        image_restore_end(fixture.image);
-        reconcile(&fixture);
-        assert_requests(&fixture, "a:done a:done ");
+TEST_F(test_restored_in_two_spellings, Fixture *fixture) {
+        restore(fixture, "a", 1, false);
+        restore(fixture, "a", 1, false);
+        request(fixture, "a", 1);
+        set_request(fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
+                    REQUEST_ONCE);
+        image_restore_end(fixture->image);
+        reconcile(fixture);
+        assert_requests(fixture, "a:done a:done ");
 }
 
-static void test_restored_outcome(void **state) {
+TEST_F(test_restored_outcome, Fixture *fixture) {
         const ImageStatus outcome = { .phase = IMAGE_SUCCEEDED, .completed_at = NOW - 1 };
         ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
-        cleanup(fixture_done) Fixture fixture;
 
-        fixture_init(&fixture);
-        image_restore_status(fixture.image, &status);
-        restore(&fixture, "a", 2, false);
-        assert_int_equal(image_restore_done(fixture.image, "a", 1, false, &outcome), 0);
-        restore(&fixture, "a", 1, false);
-        restore(&fixture, "b", 1, false);
-        request(&fixture, "a", 1);
-        request(&fixture, "b", 1);
-        image_restore_end(fixture.image);
-        assert_requests(&fixture, "a:done b:done ");
-        assert_outcome(&fixture, "a", "nginx", "Succeeded");
-        assert_outcome(&fixture, "b", "nginx", "Failed");
+        image_restore_status(fixture->image, &status);
+        restore(fixture, "a", 2, false);
+        assert_ok(image_restore_done(fixture->image, "a", 1, false, &outcome));
+        restore(fixture, "a", 1, false);
+        restore(fixture, "b", 1, false);
+        request(fixture, "a", 1);
+        request(fixture, "b", 1);
+        image_restore_end(fixture->image);
+        assert_requests(fixture, "a:done b:done ");
+        assert_outcome(fixture, "a", "nginx", "Succeeded");
+        assert_outcome(fixture, "b", "nginx", "Failed");
 }
 
-static void test_runtime_change_is_passed_on(void **state) {
-        cleanup(fixture_done) Fixture fixture;
-
-        fixture_init(&fixture);
-        request(&fixture, "a", 1);
-        reconcile(&fixture);
-        begin(&fixture);
+TEST_F(test_runtime_change_is_passed_on, Fixture *fixture) {
+        ask(fixture, "a", 1);
+        begin(fixture);
         fake_runtime.is_away = true;
-        assert_int_equal(image_runtime_changed(fixture.image), 0);
-        assert_int_equal(image_status(fixture.image)->step, IMAGE_STEP_WAITING_FOR_RUNTIME);
+        assert_ok(image_runtime_changed(fixture->image));
+        assert_int_equal(image_status(fixture->image)->step, IMAGE_STEP_WAITING_FOR_RUNTIME);
 }
 
 /* There is a sync if and only if a request is due, and it is for a request. */
@@ -1181,10 +1023,7 @@ static void random_step(Fixture *fixture) {
                 break;
         case 2: sweep(fixture, owner); break;
         case 3: assert_true(image_withdraw(fixture->image, owner) >= 0); break;
-        case 4:
-                assert_int_equal(image_expire(fixture->image, time(NULL) + random() % 40, &next),
-                                 0);
-                break;
+        case 4: assert_ok(image_expire(fixture->image, time(NULL) + random() % 40, &next)); break;
         case 5:
                 reconcile(fixture);
                 if (image_is_syncing(fixture->image))
@@ -1193,8 +1032,8 @@ static void random_step(Fixture *fixture) {
         }
 }
 
-/* In any order of events it stays sound, and it ends when nothing more happens. */
-static void test_random(void **state) {
+/* The image stays sound in any order of events, and comes to rest when no event follows. */
+TEST(test_random) {
         for (unsigned seed = 0; seed < 2000; seed++) {
                 cleanup(fixture_done) Fixture fixture;
                 unsigned n_syncs = 0;
@@ -1211,71 +1050,4 @@ static void test_random(void **state) {
                 if (n_syncs == 10)
                         fail_msg("seed %u: it never ends", seed);
         }
-}
-
-static const struct CMUnitTest stories[] = {
-        cmocka_unit_test(test_no_requests),
-        cmocka_unit_test(test_done_once),
-        cmocka_unit_test(test_failure_is_an_outcome),
-        cmocka_unit_test(test_requests_of_different_patience),
-        cmocka_unit_test(test_request_that_takes_a_no),
-        cmocka_unit_test(test_requests_of_different_completeness),
-        cmocka_unit_test(test_the_patient_leaves),
-        cmocka_unit_test(test_only_the_impatient_are_left),
-        cmocka_unit_test(test_retry),
-        cmocka_unit_test(test_retry_of_a_fault),
-        cmocka_unit_test(test_restored_failure),
-        cmocka_unit_test(test_same_request_is_no_change),
-        cmocka_unit_test(test_new_version_starts_a_sync),
-        cmocka_unit_test(test_new_version_restarts_the_sync),
-        cmocka_unit_test(test_new_version_at_the_last_moment),
-        cmocka_unit_test(test_other_change_is_not_done_again),
-        cmocka_unit_test(test_new_owner_starts_a_sync),
-        cmocka_unit_test(test_new_owner_joins_the_sync),
-        cmocka_unit_test(test_new_owner_waits_for_the_next_sync),
-        cmocka_unit_test(test_failure_of_a_pull_that_was_joined),
-        cmocka_unit_test(test_outcomes_are_kept),
-        cmocka_unit_test(test_fault),
-        cmocka_unit_test(test_set_done),
-        cmocka_unit_test(test_restored_fault_is_not_reported),
-        cmocka_unit_test(test_last_owner_leaves),
-        cmocka_unit_test(test_one_of_two_owners_leaves),
-        cmocka_unit_test(test_two_spellings),
-        cmocka_unit_test(test_withdraw),
-        cmocka_unit_test(test_requests_are_merged),
-        cmocka_unit_test(test_malformed),
-        cmocka_unit_test(test_malformed_answers_the_version),
-        cmocka_unit_test(test_expire),
-        cmocka_unit_test(test_expired_is_not_done_again),
-        cmocka_unit_test(test_malformed_expires),
-        cmocka_unit_test(test_restored),
-        cmocka_unit_test(test_restored_but_changed),
-        cmocka_unit_test(test_restored_in_two_spellings),
-        cmocka_unit_test(test_restored_outcome),
-        cmocka_unit_test(test_runtime_change_is_passed_on),
-        cmocka_unit_test(test_removed_and_requested),
-        cmocka_unit_test(test_removed_and_kept_later),
-        cmocka_unit_test(test_is_verifiable),
-        cmocka_unit_test(test_random),
-};
-
-int main(void) {
-        struct CMUnitTest rows[N_NAMES], removed[N_REMOVALS];
-
-        for (size_t i = 0; i < N_REMOVALS; i++)
-                removed[i] = (struct CMUnitTest){
-                        .name = removals[i].title,
-                        .test_func = test_removed,
-                        .initial_state = (void *) &removals[i],
-                };
-        for (size_t i = 0; i < N_NAMES; i++)
-                rows[i] = (struct CMUnitTest){
-                        .name = names[i].title,
-                        .test_func = test_name,
-                        .initial_state = (void *) &names[i],
-                };
-
-        return cmocka_run_group_tests_name("image", stories, NULL, NULL) +
-               _cmocka_run_group_tests("name", rows, N_NAMES, NULL, NULL) +
-               _cmocka_run_group_tests("removed", removed, N_REMOVALS, NULL, NULL);
 }

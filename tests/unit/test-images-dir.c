@@ -5,23 +5,13 @@
  */
 
 #include <fcntl.h>
-#include <ftw.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/node/images-dir.h"
+#include "tests/unit/scratch-folder.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define OTHER_USER 65534
 
 #define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"
@@ -31,7 +21,7 @@ typedef struct Fixture {
         char root[32]; /* a new folder, in which the tests run */
         sd_event *event;
         ImagesDir *dir;
-        char *seen; /* what describe() returned when the folder last called back */
+        char *seen; /* result of describe() in the last call from the folder */
         unsigned n_calls;
 } Fixture;
 
@@ -72,12 +62,11 @@ static int on_changed(ImagesDir *dir, void *userdata) {
 }
 
 static void watch(Fixture *fixture, const char *path) {
-        assert_int_equal(images_dir_new(fixture->event, path, on_changed, fixture, &fixture->dir),
-                         0);
+        assert_ok(images_dir_new(fixture->event, path, on_changed, fixture, &fixture->dir));
         see(fixture);
 }
 
-/* Runs the loop until the folder has reported that this is what is in it. */
+/* Runs the loop until the folder has reported this content. */
 static void wait_for(Fixture *fixture, const char *expected) {
         uint64_t now, end;
 
@@ -119,20 +108,12 @@ static int setup(void **state) {
 
         strcpy(fixture->root, "/tmp/test-images-dir-XXXXXX");
         assert_non_null(mkdtemp(fixture->root));
-        assert_int_equal(chmod(fixture->root, 0755), 0);
-        assert_int_equal(chdir(fixture->root), 0);
-        assert_int_equal(mkdir("d", 0755), 0);
+        assert_ok(chmod(fixture->root, 0755));
+        assert_ok(chdir(fixture->root));
+        assert_ok(mkdir("d", 0755));
         assert_true(sd_event_new(&fixture->event) >= 0);
         *state = fixture;
         return 0;
-}
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *ftw) {
-        return remove(path);
-}
-
-static void remove_tree(const char *path) {
-        assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 static int teardown(void **state) {
@@ -146,9 +127,7 @@ static int teardown(void **state) {
         return 0;
 }
 
-static void test_first_scan(void **state) {
-        Fixture *fixture = *state;
-
+TEST_WITH(test_first_scan, setup, teardown, Fixture *fixture) {
         write_file("d/b.yaml", DESIRED("nginx", "1"));
         write_file("d/a.json",
                    "{\"apiVersion\":\"apps.kruise.io/v1beta1\",\"kind\":\"NodeImage\"}");
@@ -168,9 +147,7 @@ static void test_first_scan(void **state) {
         assert_int_equal(fixture->n_calls, 0);
 }
 
-static void test_add_change_remove_rename(void **state) {
-        Fixture *fixture = *state;
-
+TEST_WITH(test_add_change_remove_rename, setup, teardown, Fixture *fixture) {
         watch(fixture, "d");
         assert_string_equal(fixture->seen, "");
 
@@ -183,17 +160,16 @@ static void test_add_change_remove_rename(void **state) {
         wait_for(fixture, "a.yaml: nginx:2 !");
 
         write_file("d/.new", DESIRED("nginx", "3"));
-        assert_int_equal(rename("d/.new", "d/a.yaml"), 0);
+        assert_ok(rename("d/.new", "d/a.yaml"));
         wait_for(fixture, "a.yaml: nginx:3");
-        assert_int_equal(rename("d/a.yaml", "d/b.yaml"), 0);
+        assert_ok(rename("d/a.yaml", "d/b.yaml"));
         wait_for(fixture, "b.yaml: nginx:3");
 
-        assert_int_equal(unlink("d/b.yaml"), 0);
+        assert_ok(unlink("d/b.yaml"));
         wait_for(fixture, "");
 }
 
-static void test_open_file_is_left_alone(void **state) {
-        Fixture *fixture = *state;
+TEST_WITH(test_open_file_is_left_alone, setup, teardown, Fixture *fixture) {
         cleanup(close_p) int fd = -1;
 
         write_file("d/a.yaml", DESIRED("nginx", "1"));
@@ -212,8 +188,7 @@ static void test_open_file_is_left_alone(void **state) {
         wait_for(fixture, "a.yaml: nginx:2 | b.yaml: redis:7 | c.yaml: redis:8");
 }
 
-static void test_open_file_that_is_quiet(void **state) {
-        Fixture *fixture = *state;
+TEST_WITH(test_open_file_that_is_quiet, setup, teardown, Fixture *fixture) {
         cleanup(close_p) int fd = -1;
 
         watch(fixture, "d");
@@ -225,61 +200,54 @@ static void test_open_file_that_is_quiet(void **state) {
 static void make_version(const char *folder, const char *text) {
         cleanup(free_p) char *path = NULL;
 
-        assert_int_equal(mkdir(folder, 0755), 0);
+        assert_ok(mkdir(folder, 0755));
         assert_true(asprintf(&path, "%s/a.yaml", folder) >= 0);
         write_file(path, text);
 }
 
-static void test_config_map(void **state) {
-        Fixture *fixture = *state;
-
+TEST_WITH(test_config_map, setup, teardown, Fixture *fixture) {
         make_version("d/..1", DESIRED("nginx", "1"));
-        assert_int_equal(symlink("..1", "d/..data"), 0);
-        assert_int_equal(symlink("..data/a.yaml", "d/a.yaml"), 0);
+        assert_ok(symlink("..1", "d/..data"));
+        assert_ok(symlink("..data/a.yaml", "d/a.yaml"));
         watch(fixture, "d");
         assert_string_equal(fixture->seen, "a.yaml: nginx:1");
 
         make_version("d/..2", DESIRED("nginx", "2"));
-        assert_int_equal(symlink("..2", "d/..data_tmp"), 0);
-        assert_int_equal(rename("d/..data_tmp", "d/..data"), 0);
+        assert_ok(symlink("..2", "d/..data_tmp"));
+        assert_ok(rename("d/..data_tmp", "d/..data"));
         wait_for(fixture, "a.yaml: nginx:2");
 }
 
-static void test_folder_is_a_link(void **state) {
-        Fixture *fixture = *state;
-
+TEST_WITH(test_folder_is_a_link, setup, teardown, Fixture *fixture) {
         make_version("v1", DESIRED("nginx", "1"));
         make_version("v2", DESIRED("nginx", "2"));
-        assert_int_equal(symlink("v1", "link"), 0);
+        assert_ok(symlink("v1", "link"));
         watch(fixture, "link");
         assert_string_equal(fixture->seen, "a.yaml: nginx:1");
 
-        assert_int_equal(symlink("v2", "next"), 0);
-        assert_int_equal(rename("next", "link"), 0);
+        assert_ok(symlink("v2", "next"));
+        assert_ok(rename("next", "link"));
         wait_for(fixture, "a.yaml: nginx:2");
 
         write_file("v2/a.yaml", DESIRED("nginx", "3"));
         wait_for(fixture, "a.yaml: nginx:3");
 }
 
-static void test_file_is_a_link(void **state) {
-        Fixture *fixture = *state;
+TEST_WITH(test_file_is_a_link, setup, teardown, Fixture *fixture) {
         unsigned n_calls;
 
         write_file("target", DESIRED("nginx", "1"));
-        assert_int_equal(symlink("../target", "d/a.yaml"), 0);
+        assert_ok(symlink("../target", "d/a.yaml"));
         watch(fixture, "d");
 
         write_file("target", DESIRED("nginx", "2"));
         n_calls = fixture->n_calls;
-        assert_int_equal(images_dir_rescan(fixture->dir), 0);
+        assert_ok(images_dir_rescan(fixture->dir));
         assert_int_equal(fixture->n_calls, n_calls);
         wait_for(fixture, "a.yaml: nginx:2");
 }
 
-static void test_folder_comes_and_goes(void **state) {
-        Fixture *fixture = *state;
-
+TEST_WITH(test_folder_comes_and_goes, setup, teardown, Fixture *fixture) {
         watch(fixture, "e");
         assert_string_equal(fixture->seen, "(not-found) ");
         assert_string_equal(error_message(images_dir_get_error(fixture->dir)),
@@ -297,8 +265,8 @@ static void test_folder_comes_and_goes(void **state) {
         make_version("e", DESIRED("nginx", "3"));
         wait_for(fixture, "a.yaml: nginx:3");
         make_version("f", DESIRED("nginx", "4"));
-        assert_int_equal(rename("e", "g"), 0);
-        assert_int_equal(rename("f", "e"), 0);
+        assert_ok(rename("e", "g"));
+        assert_ok(rename("f", "e"));
         wait_for(fixture, "a.yaml: nginx:4");
 
         write_file("g/a.yaml", DESIRED("nginx", "5"));
@@ -306,62 +274,56 @@ static void test_folder_comes_and_goes(void **state) {
         wait_for(fixture, "a.yaml: nginx:4 | b.yaml: nginx:6");
 }
 
-static void test_parents_come_later(void **state) {
-        Fixture *fixture = *state;
-
+TEST_WITH(test_parents_come_later, setup, teardown, Fixture *fixture) {
         watch(fixture, "x/y/z");
-        assert_int_equal(mkdir("x", 0755), 0);
-        assert_int_equal(mkdir("x/y", 0755), 0);
+        assert_ok(mkdir("x", 0755));
+        assert_ok(mkdir("x/y", 0755));
         make_version("x/y/z", DESIRED("nginx", "1"));
         wait_for(fixture, "a.yaml: nginx:1");
 }
 
-static void test_a_file_in_place_of_the_folder(void **state) {
-        Fixture *fixture = *state;
-
+TEST_WITH(test_a_file_in_place_of_the_folder, setup, teardown, Fixture *fixture) {
         write_file("e", "");
         watch(fixture, "e");
         assert_string_equal(fixture->seen, "(invalid) ");
-        assert_int_equal(unlink("e"), 0);
+        assert_ok(unlink("e"));
         make_version("e", DESIRED("nginx", "1"));
         wait_for(fixture, "a.yaml: nginx:1");
 }
 
-static void test_permission_denied(void **state) {
-        Fixture *fixture = *state;
+TEST_WITH(test_permission_denied, setup, teardown, Fixture *fixture) {
         bool is_root = geteuid() == 0;
 
         write_file("d/a.yaml", DESIRED("nginx", "1"));
         if (is_root)
-                assert_int_equal(seteuid(OTHER_USER), 0);
+                assert_ok(seteuid(OTHER_USER));
         watch(fixture, "d");
         assert_string_equal(fixture->seen, "a.yaml: nginx:1");
 
-        assert_int_equal(seteuid(getuid()), 0);
-        assert_int_equal(chmod("d/a.yaml", 0), 0);
+        assert_ok(seteuid(getuid()));
+        assert_ok(chmod("d/a.yaml", 0));
         if (is_root)
-                assert_int_equal(seteuid(OTHER_USER), 0);
+                assert_ok(seteuid(OTHER_USER));
         wait_for(fixture, "a.yaml: nginx:1 !");
         assert_error(fixture, "a.yaml", "cannot be read: Permission denied");
 
-        assert_int_equal(seteuid(getuid()), 0);
-        assert_int_equal(chmod("d/a.yaml", 0644), 0);
-        assert_int_equal(chmod("d", 0), 0);
+        assert_ok(seteuid(getuid()));
+        assert_ok(chmod("d/a.yaml", 0644));
+        assert_ok(chmod("d", 0));
         if (is_root)
-                assert_int_equal(seteuid(OTHER_USER), 0);
+                assert_ok(seteuid(OTHER_USER));
         wait_for(fixture, "(denied) a.yaml: nginx:1 !");
 
-        assert_int_equal(seteuid(getuid()), 0);
-        assert_int_equal(chmod("d", 0755), 0);
+        assert_ok(seteuid(getuid()));
+        assert_ok(chmod("d", 0755));
         if (is_root)
-                assert_int_equal(seteuid(OTHER_USER), 0);
+                assert_ok(seteuid(OTHER_USER));
         wait_for(fixture, "a.yaml: nginx:1");
-        assert_int_equal(seteuid(getuid()), 0);
+        assert_ok(seteuid(getuid()));
 }
 
 /* More events than the kernel keeps: some are lost, and with them which files were closed. */
-static void test_lost_events(void **state) {
-        Fixture *fixture = *state;
+TEST_WITH(test_lost_events, setup, teardown, Fixture *fixture) {
         cleanup(close_p) int a = -1, b = -1;
 
         watch(fixture, "d");
@@ -380,8 +342,7 @@ static void test_lost_events(void **state) {
         wait_for(fixture, "a.yaml: nginx:1 | b.yaml: nginx:2 | c.yaml: nginx:3");
 }
 
-static void test_many_files(void **state) {
-        Fixture *fixture = *state;
+TEST_WITH(test_many_files, setup, teardown, Fixture *fixture) {
         cleanup(free_p) char *expected = NULL;
         char path[32];
 
@@ -396,13 +357,13 @@ static void test_many_files(void **state) {
 
         for (int i = 0; i < 1000; i++) {
                 snprintf(path, sizeof(path), "d/%04d.yaml", i);
-                assert_int_equal(unlink(path), 0);
+                assert_ok(unlink(path));
         }
         write_file("d/b.yaml", DESIRED("nginx", "2"));
         wait_for(fixture, "b.yaml: nginx:2");
 }
 
-/* The callback may be the end of it. */
+/* The callback may free the folder. */
 static int on_changed_free(ImagesDir *dir, void *userdata) {
         Fixture *fixture = userdata;
 
@@ -411,37 +372,10 @@ static int on_changed_free(ImagesDir *dir, void *userdata) {
         return 0;
 }
 
-static void test_free_from_callback(void **state) {
-        Fixture *fixture = *state;
-
-        assert_int_equal(images_dir_new(fixture->event, "d", on_changed_free, fixture,
-                                        &fixture->dir),
-                         0);
+TEST_WITH(test_free_from_callback, setup, teardown, Fixture *fixture) {
+        assert_ok(images_dir_new(fixture->event, "d", on_changed_free, fixture, &fixture->dir));
         write_file("d/a.yaml", DESIRED("nginx", "1"));
         while (fixture->n_calls == 0)
                 assert_true(sd_event_run(fixture->event, WAIT_USEC) > 0);
         assert_null(fixture->dir);
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_first_scan),
-                TEST(test_add_change_remove_rename),
-                TEST(test_open_file_is_left_alone),
-                TEST(test_open_file_that_is_quiet),
-                TEST(test_config_map),
-                TEST(test_folder_is_a_link),
-                TEST(test_file_is_a_link),
-                TEST(test_folder_comes_and_goes),
-                TEST(test_parents_come_later),
-                TEST(test_a_file_in_place_of_the_folder),
-                TEST(test_permission_denied),
-                TEST(test_lost_events),
-                TEST(test_many_files),
-                TEST(test_free_from_callback),
-        };
-
-        return cmocka_run_group_tests_name("the images folder", tests, NULL, NULL);
 }

@@ -1,27 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One file of the images folder: what is taken from it, and what is left in force
+ * Tests one file of the images folder: the requests read from it, and those that stay in force
  */
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/document/documents.h"
 #include "agent/node/images-dir.h"
+#include "tests/unit/unit.h"
 
 #define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"
 #define DESIRED(tag) HEAD "spec: {images: {nginx: {tags: [{tag: \"" tag "\"}]}}}\n"
@@ -37,9 +28,9 @@ static int setup(void **state) {
 
         strcpy(fixture->root, "/tmp/test-images-file-XXXXXX");
         assert_non_null(mkdtemp(fixture->root));
-        assert_int_equal(chdir(fixture->root), 0);
+        assert_ok(chdir(fixture->root));
         fixture->folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        assert_int_equal(images_file_new("a.yaml", &fixture->file), 0);
+        assert_ok(images_file_new("a.yaml", &fixture->file));
         *state = fixture;
         return 0;
 }
@@ -50,7 +41,7 @@ static int teardown(void **state) {
         images_file_free(fixture->file);
         (void) remove("a.yaml");
         close_p(&fixture->folder);
-        assert_int_equal(rmdir(fixture->root), 0);
+        assert_ok(rmdir(fixture->root));
         free(fixture);
         return 0;
 }
@@ -64,8 +55,7 @@ static void write_file(const char *text) {
 static void read_once(Fixture *fixture, uint64_t *ret_again_usec) {
         size_t size;
 
-        assert_int_equal(images_file_read(fixture->file, fixture->folder, &size, ret_again_usec),
-                         0);
+        assert_ok(images_file_read(fixture->file, fixture->folder, &size, ret_again_usec));
 }
 
 /* Reads until the file cannot change any more without a trace. Returns whether it was different. */
@@ -92,9 +82,7 @@ static void assert_file(const Fixture *fixture, const char *tags, const char *me
         assert_string_equal(error_message(&fixture->file->error), message);
 }
 
-static void test_documents(void **state) {
-        Fixture *fixture = *state;
-
+TEST_WITH(test_documents, setup, teardown, Fixture *fixture) {
         write_file(DESIRED("1") "---\n---\n" DESIRED("2"));
         assert_true(read_all(fixture));
         assert_file(fixture, "1 2", "none");
@@ -106,8 +94,8 @@ static void test_documents(void **state) {
         assert_int_equal(fixture->file->n_documents, 0);
 }
 
-/* One line is content that is refused as a whole, whatever is good in it. */
-static void test_last_good_content_stays(void **state) {
+/* Each row is content that is refused as a whole, whatever is good in it. */
+TEST_WITH(test_last_good_content_stays, setup, teardown, Fixture *fixture) {
         static const struct {
                 const char *text;
                 const char *message;
@@ -119,12 +107,11 @@ static void test_last_good_content_stays(void **state) {
                 { DESIRED("2") "---\nkind: Pod\napiVersion: v1\n",
                   "document 2: is a Pod, not a NodeImage (apps.kruise.io)" },
         };
-        Fixture *fixture = *state;
 
         write_file(DESIRED("1"));
         assert_true(read_all(fixture));
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 write_file(rows[i].text);
                 assert_true(read_all(fixture));
                 assert_file(fixture, "1", rows[i].message);
@@ -138,37 +125,37 @@ static void test_last_good_content_stays(void **state) {
 }
 
 static void make_pipe(void) {
-        assert_int_equal(mkfifo("a.yaml", 0644), 0);
+        assert_ok(mkfifo("a.yaml", 0644));
 }
 
 static void make_folder(void) {
-        assert_int_equal(mkdir("a.yaml", 0755), 0);
+        assert_ok(mkdir("a.yaml", 0755));
 }
 
 static void make_link_to_device(void) {
-        assert_int_equal(symlink("/dev/zero", "a.yaml"), 0);
+        assert_ok(symlink("/dev/zero", "a.yaml"));
 }
 
 static void make_link_to_nothing(void) {
-        assert_int_equal(symlink("nowhere", "a.yaml"), 0);
+        assert_ok(symlink("nowhere", "a.yaml"));
 }
 
 static void make_link_to_itself(void) {
-        assert_int_equal(symlink("a.yaml", "a.yaml"), 0);
+        assert_ok(symlink("a.yaml", "a.yaml"));
 }
 
 static void make_socket(void) {
         cleanup(close_p) int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = "a.yaml" };
 
-        assert_int_equal(bind(fd, (struct sockaddr *) &address, sizeof(address)), 0);
+        assert_ok(bind(fd, (struct sockaddr *) &address, sizeof(address)));
 }
 
 static void make_nothing(void) {
 }
 
-/* A test that hangs has opened what it should not. */
-static void test_things_that_are_no_files(void **state) {
+/* A test that hangs has opened a file that it should not. */
+TEST_WITH(test_things_that_are_no_files, setup, teardown, Fixture *fixture) {
         static const struct {
                 void (*make)(void);
                 const char *message;
@@ -181,12 +168,11 @@ static void test_things_that_are_no_files(void **state) {
                 { make_nothing, "cannot be read: No such file or directory" },
                 { make_link_to_itself, "cannot be read: Too many levels of symbolic links" },
         };
-        Fixture *fixture = *state;
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 write_file(DESIRED("1"));
                 assert_true(read_all(fixture));
-                assert_int_equal(unlink("a.yaml"), 0);
+                assert_ok(unlink("a.yaml"));
 
                 rows[i].make();
                 assert_true(read_all(fixture));
@@ -196,36 +182,31 @@ static void test_things_that_are_no_files(void **state) {
         }
 }
 
-static void test_large_file(void **state) {
-        Fixture *fixture = *state;
-
+TEST_WITH(test_large_file, setup, teardown, Fixture *fixture) {
         write_file(DESIRED("1"));
         assert_true(read_all(fixture));
 
-        /* More than there is memory to read it. */
-        assert_int_equal(truncate("a.yaml", (off_t) DOCUMENTS_SIZE_MAX * 1000000), 0);
+        /* The file has more bytes than memory to read it. */
+        assert_ok(truncate("a.yaml", (off_t) DOCUMENTS_SIZE_MAX * 1000000));
         assert_true(read_all(fixture));
         assert_file(fixture, "1", "is larger than 4 MiB");
         assert_false(read_all(fixture));
 }
 
-static void test_same_file_is_not_read_again(void **state) {
+TEST_WITH(test_same_file_is_not_read_again, setup, teardown, Fixture *fixture) {
         const struct timespec old[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
-        Fixture *fixture = *state;
 
         write_file(DESIRED("1"));
         assert_true(read_all(fixture));
         assert_false(read_all(fixture));
 
-        assert_int_equal(utimensat(fixture->folder, "a.yaml", old, 0), 0);
+        assert_ok(utimensat(fixture->folder, "a.yaml", old, 0));
         assert_true(read_all(fixture));
         assert_false(read_all(fixture));
 }
 
-/* Of what was read several times the last good content counts, and the last error; before the commit,
- * nothing does. */
-static void test_results_wait(void **state) {
-        Fixture *fixture = *state;
+/* The last good content of several reads counts, and the last error; before the commit, nothing counts. */
+TEST_WITH(test_results_wait, setup, teardown, Fixture *fixture) {
         uint64_t again_usec;
 
         write_file(DESIRED("1"));
@@ -242,8 +223,7 @@ static void test_results_wait(void **state) {
 }
 
 /* Same size, same times as far as the kernel's clock goes: it must not be missed. */
-static void test_quick_changes(void **state) {
-        Fixture *fixture = *state;
+TEST_WITH(test_quick_changes, setup, teardown, Fixture *fixture) {
         uint64_t again_usec;
 
         for (int i = 0; i < 100; i++) {
@@ -256,34 +236,13 @@ static void test_quick_changes(void **state) {
 }
 
 /* Reading it once more, since it may change without a trace, is none. */
-static void test_touches(void **state) {
-        Fixture *fixture = *state;
-
+TEST_WITH(test_touches, setup, teardown, Fixture *fixture) {
         write_file(DESIRED("1"));
         for (unsigned n = 1; n < 4; n++) {
                 (void) read_all(fixture);
                 (void) read_all(fixture);
                 assert_int_equal(fixture->file->n_touches, n);
-                assert_int_equal(utimensat(AT_FDCWD, "a.yaml",
-                                           (struct timespec[]){ { .tv_sec = n }, { .tv_sec = n } },
-                                           0),
-                                 0);
+                assert_ok(utimensat(AT_FDCWD, "a.yaml",
+                                    (struct timespec[]){ { .tv_sec = n }, { .tv_sec = n } }, 0));
         }
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_documents),
-                TEST(test_last_good_content_stays),
-                TEST(test_things_that_are_no_files),
-                TEST(test_large_file),
-                TEST(test_same_file_is_not_read_again),
-                TEST(test_results_wait),
-                TEST(test_quick_changes),
-                TEST(test_touches),
-        };
-
-        return cmocka_run_group_tests_name("a file of the images folder", tests, NULL, NULL);
 }

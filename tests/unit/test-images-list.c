@@ -5,19 +5,10 @@
  */
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/node/images-dir.h"
+#include "tests/unit/unit.h"
 
 #define NOW ((uint64_t) 1000)
 #define ONE_FILE ((size_t) 1) /* any has more bytes */
@@ -37,7 +28,7 @@ static int setup(void **state) {
 
         strcpy(fixture->root, "/tmp/test-images-list-XXXXXX");
         assert_non_null(mkdtemp(fixture->root));
-        assert_int_equal(chdir(fixture->root), 0);
+        assert_ok(chdir(fixture->root));
         fixture->folder = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         fixture->list = IMAGES_LIST_INIT;
         *state = fixture;
@@ -52,7 +43,7 @@ static int teardown(void **state) {
         (void) remove("b.yaml");
         (void) remove("c.yaml");
         close_p(&fixture->folder);
-        assert_int_equal(rmdir(fixture->root), 0);
+        assert_ok(rmdir(fixture->root));
         free(fixture);
         return 0;
 }
@@ -72,7 +63,7 @@ static bool scan_turn(Fixture *fixture, size_t size, uint64_t *ret_again_usec) {
         return r > 0;
 }
 
-/* One turn of a scan, which must not be its end. */
+/* Makes one turn of a scan, which must not be its end. */
 static void read_one(Fixture *fixture) {
         uint64_t again_usec = UINT64_MAX;
 
@@ -101,7 +92,7 @@ static void assert_list(const Fixture *fixture, const char *expected) {
         assert_string_equal(text, expected);
 }
 
-/* The same of those that have desired images. */
+/* Checks the files that have desired images, in the same form. */
 static void assert_in_force(const Fixture *fixture, const char *expected) {
         char text[256] = "", one[64];
 
@@ -126,15 +117,13 @@ static size_t fixture_n_in_force(const Fixture *fixture) {
         return n;
 }
 
-/* Until what was written is old enough to be known by its times. */
+/* Lets time pass until the written files are old enough to be known by their times. */
 static void wait_for_the_clock(void) {
-        assert_int_equal(usleep(20000), 0);
+        assert_ok(usleep(20000));
 }
 
-/* Nothing counts before all of it was read. */
-static void test_all_at_once(void **state) {
-        Fixture *fixture = *state;
-
+/* Nothing counts before all files were read. */
+TEST_WITH(test_all_at_once, setup, teardown, Fixture *fixture) {
         write_file("a.yaml", DESIRED("1"));
         write_file("b.yaml", DESIRED("2"));
         read_one(fixture);
@@ -143,17 +132,15 @@ static void test_all_at_once(void **state) {
 
         wait_for_the_clock();
         write_file("a.yaml", DESIRED("20"));
-        assert_int_equal(rename("b.yaml", "c.yaml"), 0);
+        assert_ok(rename("b.yaml", "c.yaml"));
         read_one(fixture);
         assert_in_force(fixture, "a:1 b:2");
         assert_true(scan(fixture));
         assert_list(fixture, "a:20 c:2");
 }
 
-/* What moves into a file that was read already, out of one that was not, is never missing. */
-static void test_change_meanwhile(void **state) {
-        Fixture *fixture = *state;
-
+/* A request that moves from a file not read yet into a file read already is never missing. */
+TEST_WITH(test_change_meanwhile, setup, teardown, Fixture *fixture) {
         write_file("a.yaml", DESIRED("1"));
         write_file("b.yaml", DESIRED("2"));
         wait_for_the_clock();
@@ -172,9 +159,8 @@ static void test_change_meanwhile(void **state) {
 }
 
 /* A file that changes all the time does not keep the others from being used. */
-static void test_change_all_the_time(void **state) {
+TEST_WITH(test_change_all_the_time, setup, teardown, Fixture *fixture) {
         uint64_t again_usec = NOW;
-        Fixture *fixture = *state;
         char text[256];
         unsigned n = 0;
 
@@ -189,15 +175,13 @@ static void test_change_all_the_time(void **state) {
         assert_list(fixture, "a:1 b:2");
 }
 
-/* A file that is begun during a scan is known as such in its next turn. */
-static void test_begun_meanwhile(void **state) {
-        Fixture *fixture = *state;
-
+/* A file that is created during a scan is known as such in its next turn. */
+TEST_WITH(test_begun_meanwhile, setup, teardown, Fixture *fixture) {
         write_file("a.yaml", DESIRED("1"));
         write_file("b.yaml", DESIRED("2"));
         read_one(fixture);
         write_file("c.yaml", DESIRED("3"));
-        assert_int_equal(images_list_note_written(&fixture->list, "c.yaml", NOW), 0);
+        assert_ok(images_list_note_written(&fixture->list, "c.yaml", NOW));
         assert_true(scan(fixture));
         assert_list(fixture, "a:1 b:2 c:");
         (void) scan(fixture);
@@ -207,9 +191,7 @@ static void test_begun_meanwhile(void **state) {
         assert_list(fixture, "a:1 b:2 c:3");
 }
 
-static void test_cleared_meanwhile(void **state) {
-        Fixture *fixture = *state;
-
+TEST_WITH(test_cleared_meanwhile, setup, teardown, Fixture *fixture) {
         write_file("a.yaml", DESIRED("1"));
         write_file("b.yaml", DESIRED("2"));
         read_one(fixture);
@@ -217,16 +199,4 @@ static void test_cleared_meanwhile(void **state) {
         assert_list(fixture, "");
         assert_true(scan(fixture));
         assert_list(fixture, "a:1 b:2");
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_all_at_once),         TEST(test_change_meanwhile),
-                TEST(test_change_all_the_time), TEST(test_begun_meanwhile),
-                TEST(test_cleared_meanwhile),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

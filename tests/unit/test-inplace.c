@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is written to pods and which containers are restarted, with a runtime and an API server that do
- * what the test says
+ * Tests the patches of pods and the restarts of containers, with a runtime and an API server that
+ * do what the test says
  */
 
-#include <ftw.h>
 #include <json-c/json.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,10 +21,10 @@
 #include "tests/unit/pod-server.h"
 #include "tests/unit/sent-events.h"
 #include "tests/unit/stderr-capture.h"
+#include "tests/unit/unit.h"
 
 #define PATH "/api/v1/namespaces/default/pods/web/status"
 #define GRACE 30
-#define WAIT_USEC ((uint64_t) 60000000)
 #define ID_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define ID_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 #define KEPT_MAX 512
@@ -42,7 +38,7 @@ typedef struct Fixture {
         KubeEvents *events;
         Log *log;
         char folder[32];
-        ShownPod *pod; /* its newest state */
+        ShownPod *pod; /* newest state of the pod */
         Metrics *metrics;
         unsigned n_changed;
         char stop_id[64];                                   /* see stop_id() */
@@ -121,8 +117,7 @@ static void begin_agent(Fixture *fixture) {
 
         assert_int_equal(stops_new(&stops, &fixture->stops), 0);
         fixture->context.stops = fixture->stops;
-        assert_int_equal(inplace_new(&fixture->context, /* has_condition= */ true, &fixture->meta),
-                         0);
+        assert_ok(inplace_new(&fixture->context, /* has_condition= */ true, &fixture->meta));
         turn();
 }
 
@@ -139,7 +134,7 @@ static int set_up_with(void **state, bool is_slow) {
         pod_server_reset();
         pod_server.is_slow = is_slow;
         fake_kube_open();
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log), 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log));
         fixture->metrics = metrics_for_test();
         strcpy(fixture->folder, "/tmp/inplace-XXXXXX");
         assert_non_null(mkdtemp(fixture->folder));
@@ -147,9 +142,8 @@ static int set_up_with(void **state, bool is_slow) {
         fake_runtime.images[1] = (FakeImage){ "nginx:2", ID_B };
         fixture->events = events_of_agent();
         fixture->kubelet = kubelet_with_lease();
-        assert_int_equal(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
-                                  &fixture->pods),
-                         0);
+        assert_ok(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
+                           &fixture->pods));
         begin_agent(fixture);
         *state = fixture;
         return 0;
@@ -174,7 +168,7 @@ static int tear_down(void **state) {
         fake_kube_close();
         (void) snprintf(path, sizeof(path), "%s/stops.json", fixture->folder);
         (void) unlink(path);
-        assert_int_equal(rmdir(fixture->folder), 0);
+        assert_ok(rmdir(fixture->folder));
         while (fixture->n_kept > 0)
                 free(fixture->kept[--fixture->n_kept]);
         free(fixture);
@@ -185,16 +179,16 @@ static uint32_t hash_of(const char *value) {
         EnvValue values[] = { { "VALUE", value } };
         uint32_t hash;
 
-        assert_int_equal(env_hash(values, 1, &hash), 0);
+        assert_ok(env_hash(values, 1, &hash));
         return hash;
 }
 
-/* The kubelet's hash of a container of that image, where it covers nothing else. */
+/* Computes the kubelet's hash of a container of that image, where it covers nothing else. */
 static const char *kubelet_hash(Fixture *fixture, const char *name, const char *image) {
         char text[16];
         uint32_t hash;
 
-        assert_int_equal(plain_hash(name, image, &hash), 0);
+        assert_ok(plain_hash(name, image, &hash));
         (void) snprintf(text, sizeof(text), "%x", (unsigned) hash);
         return keep_text(fixture, text);
 }
@@ -237,7 +231,7 @@ static ShownPod *make_named_pod(Fixture *fixture, const char *name, const char *
         return pod;
 }
 
-/* The next state of the pod, with what the server has of it. */
+/* Makes the next state of the pod, with the annotations that the server has. */
 static ShownPod *make_pod(Fixture *fixture, const char *id, const char *value) {
         ShownPod *pod = make_named_pod(fixture, "web", id, value);
 
@@ -294,7 +288,7 @@ static void note_stop(Fixture *fixture) {
         }
 }
 
-/* The runtime answers all that it is asked, and what follows from that. */
+/* Lets the runtime answer all questions, and those that follow from the answers. */
 static void run_runtime(Fixture *fixture) {
         turn();
         note_stop(fixture);
@@ -327,13 +321,13 @@ static KubeCall *patch_call(void) {
         return fake_kube_find("PATCH", "/pods/");
 }
 
-/* The body of a PATCH that the API server is to answer; NULL: there is none. */
+/* Returns the body of the pending PATCH; NULL: there is none. */
 static const char *patch(void) {
         return patch_call() ? patch_call()->request.body : NULL;
 }
 
 static void refuse_patch(int code) {
-        assert_int_equal(fake_kube_answer_call(patch_call(), code, ""), 0);
+        assert_ok(fake_kube_answer_call(patch_call(), code, ""));
         turn();
 }
 
@@ -376,7 +370,7 @@ static void accept_patch(Fixture *fixture) {
         apply_patch(fixture);
         (void) snprintf(body, sizeof(body), "{\"metadata\":{\"resourceVersion\":\"%s\"}}",
                         next_version(fixture));
-        assert_int_equal(fake_kube_answer_call(patch_call(), 200, body), 0);
+        assert_ok(fake_kube_answer_call(patch_call(), 200, body));
         turn();
 }
 
@@ -390,14 +384,25 @@ static void rest(void) {
         pass(2000000);
 }
 
-/* A pod that is verified, in whose environment is "1". */
-static void settle(Fixture *fixture) {
+/* The agent sees the pod for the first time. */
+static void show_first(Fixture *fixture) {
         fake_runtime.containers[0] = model("c1", "1", 1);
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
-        assert_non_null(strstr(patch(), "\"Verified\""));
+}
+
+/* A pod that is verified, in whose environment is "1". */
+static void settle(Fixture *fixture) {
+        show_first(fixture);
+        assert_contains(patch(), "\"Verified\"");
         accept_patch(fixture);
         assert_null(patch());
         rest();
+}
+
+/* And then its label changes to "2". */
+static void settle_and_change(Fixture *fixture) {
+        settle(fixture);
+        show(fixture, next(fixture, "c1", "2"));
 }
 
 static void let_pass(Fixture *fixture) {
@@ -405,7 +410,12 @@ static void let_pass(Fixture *fixture) {
         turn();
 }
 
-/* Of the container that the runtime was asked about for a stop, the last time. */
+static void await_patch(Fixture *fixture) {
+        while (!patch())
+                let_pass(fixture);
+}
+
+/* Returns the ID of the container that the last stop asked the runtime about. */
 static const char *stop_id(Fixture *fixture) {
         assert_true(stops_n_running(fixture->stops) > 0);
         run_runtime(fixture);
@@ -425,7 +435,7 @@ static void check_stop(Fixture *fixture) {
 }
 
 static void refuse_check(int code) {
-        assert_int_equal(fake_kube_answer_call(check_call(), code, ""), 0);
+        assert_ok(fake_kube_answer_call(check_call(), code, ""));
         turn();
 }
 
@@ -434,7 +444,7 @@ static void answer_check(Fixture *fixture, const ShownPod *live) {
         run_runtime(fixture);
 }
 
-/* The stop ends: what it is for is still asked for, unless it is to end for that reason. */
+/* Ends the stop; its reason still holds, unless the stop is to end for that. */
 static void end_stop(Fixture *fixture, StopResult result) {
         ShownPod live = *fixture->pod;
         FakeContainer *container;
@@ -443,11 +453,11 @@ static void end_stop(Fixture *fixture, StopResult result) {
                 check_stop(fixture);
         container = fake_runtime_container(fixture->stop_id);
         live.resource_version = NULL;
-        if (result == STOP_NOT_ASKED)
+        if (result == STOP_NOT_REQUESTED)
                 live.containers[0].value = "another";
         if (check_call())
                 answer_check(fixture, &live);
-        if (result == STOP_NOT_ASKED)
+        if (result == STOP_NOT_REQUESTED)
                 return;
 
         if (result == STOP_GONE) {
@@ -476,7 +486,7 @@ static void assert_owner_of(Fixture *fixture, const char *id, const char *value,
                 fail_msg("%s was not stopped for %s", id, owner);
 }
 
-/* Events about restarts, besides those that a container is stopped. */
+/* Counts events about restarts, without those that a container is stopped. */
 static int n_reports(void) {
         int n = 0;
 
@@ -490,8 +500,7 @@ static void assert_reported(const char *part) {
                 fail_msg("%s is not in %s", part, sent_events_take());
 }
 
-static void test_annotation(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_annotation, Fixture *fixture) {
         ShownPod *pod = make_pod(fixture, "c2", "1");
         char expected[512];
         const KubeRequest *request;
@@ -504,7 +513,8 @@ static void test_annotation(void **state) {
         fake_runtime.containers[1] = model("c1", "", 1);
         fake_runtime.containers[1].name = "abc";
         show_and_run(fixture, pod);
-        assert_int_equal(fake_runtime_n_asked("ContainerStatus"), 1); /* of the one with a VALUE */
+        /* for the container with a VALUE */
+        assert_int_equal(fake_runtime_n_asked("ContainerStatus"), 1);
 
         assert_non_null(patch_call());
         request = &patch_call()->request;
@@ -531,13 +541,11 @@ static void test_annotation(void **state) {
                          INPLACE_ENVIRONMENT_NONE);
 }
 
-/* The watch is behind our own write; and a change that is none costs nothing. */
-static void test_own_write(void **state) {
-        Fixture *fixture = *state;
+/* The watch lags behind our own write; and a change without a difference costs nothing. */
+TEST_F(test_own_write, Fixture *fixture) {
         ShownPod *old;
 
-        fake_runtime.containers[0] = model("c1", "1", 1);
-        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        show_first(fixture);
         old = next(fixture, "c1", "1");
         accept_patch(fixture);
         show(fixture, old);
@@ -547,8 +555,7 @@ static void test_own_write(void **state) {
         /* Another writer has removed it: the pod is newer than our write. */
         fixture->annotation = NULL;
         show_and_run(fixture, next(fixture, "c1", "1"));
-        while (!patch())
-                let_pass(fixture);
+        await_patch(fixture);
         assert_null(strstr(patch(), "conditions"));
         accept_patch(fixture);
 }
@@ -565,7 +572,7 @@ static size_t count_writes(Fixture *fixture, void (*spoil)(Fixture *fixture, siz
                         show_and_run(fixture, next(fixture, "c1", "1"));
                 }
                 pass(50000);
-                assert_int_equal(inplace_kick(fixture->meta), 0);
+                assert_ok(inplace_kick(fixture->meta));
         }
 
         return n;
@@ -575,8 +582,8 @@ static void spoil_annotation(Fixture *fixture, size_t n) {
         fixture->annotation = "{}";
 }
 
-/* It leaves our entry as it is, but for what is taken over from it, which is another one each
- * time; so the text that is sent is, too. */
+/* Another writer leaves our entry as it is, except for the part taken over from it, which differs
+ * each time; so the written text differs, too. */
 static void spoil_two(Fixture *fixture, size_t n) {
         char text[128];
 
@@ -592,54 +599,50 @@ static void spoil_condition(Fixture *fixture, size_t n) {
 }
 
 /* Two writers of one field do not race: 0.25, 0.5, 1 … 32 s after the last time. */
-static void test_another_writer(void **state) {
-        void (*const spoilers[])(Fixture * fixture, size_t n) = { spoil_annotation, spoil_two,
-                                                                  spoil_condition };
+static const struct Spoiler {
+        const char *name;
+        void (*spoil)(Fixture *fixture, size_t n);
+} spoilers[] = {
+        { "the annotation", spoil_annotation },
+        { "the annotation and the condition", spoil_two },
+        { "the condition", spoil_condition },
+};
 
-        for (size_t i = 0; i < 3; i++) {
-                Fixture *fixture = *state;
-                size_t n;
-
-                settle(fixture);
-                spoilers[i](fixture, 0);
-                show_and_run(fixture, next(fixture, "c1", "1"));
-                n = count_writes(fixture, spoilers[i], 60);
-                assert_in_range(n, 6, 8);
-                assert_int_equal(tear_down(state), 0);
-                assert_int_equal(set_up(state), 0);
-        }
+TEST_ROWS_F(test_another_writer, spoilers, name, const struct Spoiler *row, Fixture *fixture) {
+        settle(fixture);
+        row->spoil(fixture, 0);
+        show_and_run(fixture, next(fixture, "c1", "1"));
+        assert_in_range(count_writes(fixture, row->spoil, 60), 6, 8);
 }
+
+static const struct Former {
+        const char *name, *hash, *image_ref;
+        bool is_update;
+} former_containers[] = {
+        { "another image", "2e", ID_B, true },
+        { "another image, the same hash", "1f", ID_B, false },
+        { "the same image", "2e", ID_A, false },
+};
 
 /* An update that no run of the agent has seen; by the hash and the image of the container before. */
-static void test_updated_before(void **state) {
-        static const struct {
-                const char *hash, *image_ref;
-                bool is_update;
-        } rows[] = { { "2e", ID_B, true }, { "1f", ID_B, false }, { "2e", ID_A, false } };
+TEST_ROWS_F(test_updated_before, former_containers, name, const struct Former *row,
+            Fixture *fixture) {
+        ShownPod *pod = make_pod(fixture, "c2", NULL);
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                Fixture *fixture = *state;
-                ShownPod *pod = make_pod(fixture, "c2", NULL);
-
-                pod->is_kruise = false;
-                pod->update = POD_UPDATE_NONE;
-                fake_runtime.containers[0] = model("c2", NULL, 2);
-                fake_runtime.containers[1] = model("c1", NULL, 1);
-                fake_runtime.containers[1].hash = rows[i].hash;
-                fake_runtime.containers[1].image_ref = rows[i].image_ref;
-                fake_runtime.containers[1].is_running = false;
-                show_and_run(fixture, pod);
-                if (!!patch() != rows[i].is_update)
-                        fail_msg("row %zu: %s", i, patch() ?: "nothing is written");
-                if (patch())
-                        assert_non_null(strstr(patch(), "\"Verified\""));
-                assert_int_equal(tear_down(state), 0);
-                assert_int_equal(set_up(state), 0);
-        }
+        pod->is_kruise = false;
+        pod->update = POD_UPDATE_NONE;
+        fake_runtime.containers[0] = model("c2", NULL, 2);
+        fake_runtime.containers[1] = model("c1", NULL, 1);
+        fake_runtime.containers[1].hash = row->hash;
+        fake_runtime.containers[1].image_ref = row->image_ref;
+        fake_runtime.containers[1].is_running = false;
+        show_and_run(fixture, pod);
+        assert_true(!!patch() == row->is_update);
+        if (patch())
+                assert_contains(patch(), "\"Verified\"");
 }
 
-static void test_not_for_everybody(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_not_for_everybody, Fixture *fixture) {
         ShownPod *pod = make_pod(fixture, "c1", "2");
 
         pod->is_kruise = false;
@@ -661,12 +664,11 @@ static void test_not_for_everybody(void **state) {
         pod->restart_on_metadata = "true";
         show_and_run(fixture, pod);
         assert_int_equal(n_stops(fixture), 1);
-        assert_non_null(strstr(patch(), "\"Restarting\""));
+        assert_contains(patch(), "\"Restarting\"");
 }
 
 /* It begins to ask for it while it is being inspected, which is not for its environment yet. */
-static void test_asks_for_it_meanwhile(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_asks_for_it_meanwhile, Fixture *fixture) {
         ShownPod *pod;
 
         fake_runtime.containers[0] = model("c1", "1", 1);
@@ -693,9 +695,8 @@ static void test_asks_for_it_meanwhile(void **state) {
         assert_int_equal(n_stops(fixture), 1);
 }
 
-/* Its environment is still to be found out, and the runtime has it no more. */
-static void test_not_there_any_more(void **state) {
-        Fixture *fixture = *state;
+/* A container whose environment is still unknown is no longer in the runtime. */
+TEST_F(test_not_there_any_more, Fixture *fixture) {
         ShownPod *pod;
 
         pod = make_pod(fixture, "c1", "1");
@@ -711,24 +712,22 @@ static void test_not_there_any_more(void **state) {
                 let_pass(fixture);
         run_runtime(fixture);
 
-        /* What is known of it is written; and once there is another one, nothing waits. */
-        assert_non_null(strstr(patch(), "containerd://c1"));
+        /* The known part of its state is written; and once it has a successor, nothing waits. */
+        assert_contains(patch(), "containerd://c1");
         accept_patch(fixture);
         fake_runtime.containers[0] = model("c2", "1", 2);
         show_and_run(fixture, make_pod(fixture, "c2", "1"));
         assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
                          INPLACE_ENVIRONMENT_CURRENT);
-        assert_non_null(strstr(patch(), "containerd://c2"));
+        assert_contains(patch(), "containerd://c2");
 }
 
-static void test_restart(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_restart, Fixture *fixture) {
         ShownPod *live;
 
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
-        assert_non_null(strstr(patch(), "\"False\",\"reason\":\"Restarting\""));
-        assert_non_null(strstr(patch(), "lastTransitionTime"));
+        settle_and_change(fixture);
+        assert_contains(patch(), "\"False\",\"reason\":\"Restarting\"");
+        assert_contains(patch(), "lastTransitionTime");
         assert_null(strstr(patch(), "annotations\":"));
         accept_patch(fixture);
 
@@ -758,8 +757,8 @@ static void test_restart(void **state) {
 
         fake_runtime.containers[1] = model("c2", "2", 2);
         show_and_run(fixture, next(fixture, "c2", "2"));
-        assert_non_null(strstr(patch(), "containerd://c2"));
-        assert_non_null(strstr(patch(), "\"True\",\"reason\":\"Verified\""));
+        assert_contains(patch(), "containerd://c2");
+        assert_contains(patch(), "\"True\",\"reason\":\"Verified\"");
         accept_patch(fixture);
         assert_null(patch());
         assert_int_equal(n_stops(fixture), 1);
@@ -768,10 +767,9 @@ static void test_restart(void **state) {
         assert_owner_of(fixture, "c1", "2", "1", 1);
 }
 
-/* The stop is over, and what it was for: the runtime is asked for the successor. */
+/* The stop is over, and so is its reason: the runtime is asked for the successor. */
 static void stop_and_poll(Fixture *fixture) {
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+        settle_and_change(fixture);
         accept_patch(fixture);
         end_stop(fixture, STOP_STOPPED);
         assert_int_equal(n_lists(), 0);
@@ -782,16 +780,15 @@ static void stop_and_poll(Fixture *fixture) {
         let_pass(fixture);
 }
 
-/* What is written of the successor does not wait for the pod's status to name it. */
-static void test_ahead_of_the_status(void **state) {
-        Fixture *fixture = *state;
+/* A successor's state is written before the pod's status names the successor. */
+TEST_F(test_ahead_of_the_status, Fixture *fixture) {
         ShownPod *pod;
 
         stop_and_poll(fixture);
         fake_runtime.containers[1] = model("c2", "2", 2);
         run_runtime(fixture);
-        assert_non_null(strstr(patch(), "containerd://c2"));
-        assert_non_null(strstr(patch(), "\"True\",\"reason\":\"Verified\""));
+        assert_contains(patch(), "containerd://c2");
+        assert_contains(patch(), "\"True\",\"reason\":\"Verified\"");
         accept_patch(fixture);
 
         /* Nor is anything more to be said by the time it does. */
@@ -809,16 +806,14 @@ static void test_ahead_of_the_status(void **state) {
         assert_int_equal(n_lists(), 0);
 }
 
-/* Also what is wrong with it is decided, and reported, once the pod's status names it. */
-static void test_ahead_and_not_healed(void **state) {
-        Fixture *fixture = *state;
-
+/* A successor with the wrong environment is judged, and reported, once the pod's status names it. */
+TEST_F(test_ahead_and_not_healed, Fixture *fixture) {
         stop_and_poll(fixture);
         fake_runtime.containers[1] = model("c2", "1", 2);
         run_runtime(fixture);
         assert_null(patch());
         pass(6000000);
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         assert_int_equal(n_stops(fixture), 1);
         while (patch())
                 accept_patch(fixture);
@@ -829,8 +824,7 @@ static void test_ahead_and_not_healed(void **state) {
 }
 
 /* Not for ever, and not all the time: then the pod's status has to show it. */
-static void test_polls_are_bounded(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_polls_are_bounded, Fixture *fixture) {
         uint64_t began;
 
         stop_and_poll(fixture);
@@ -852,11 +846,10 @@ static void test_polls_are_bounded(void **state) {
 
         fake_runtime.containers[1] = model("c2", "2", 2);
         show_and_run(fixture, next(fixture, "c2", "2"));
-        assert_non_null(strstr(patch(), "containerd://c2"));
+        assert_contains(patch(), "containerd://c2");
 }
 
-static void test_sidecar(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_sidecar, Fixture *fixture) {
         const char *values[] = { "1", "2" };
 
         fake_runtime.containers[0] = model("c1", "1", 1);
@@ -871,11 +864,8 @@ static void test_sidecar(void **state) {
         assert_reported("Normal/Killing Pod/default/web/web spec.initContainers{app}");
 }
 
-static void test_not_healed(void **state) {
-        Fixture *fixture = *state;
-
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+TEST_F(test_not_healed, Fixture *fixture) {
+        settle_and_change(fixture);
         accept_patch(fixture);
         end_stop(fixture, STOP_STOPPED);
         fake_runtime.containers[1] = model("c2", "odd", 2);
@@ -884,10 +874,11 @@ static void test_not_healed(void **state) {
         assert_int_equal(n_reports(), 1);
         assert_reported("Warning/InPlaceRestartFailed Pod/default/web/web spec.containers{app}: "
                         "Container app");
-        assert_non_null(strstr(patch(), "\"EnvironmentStale\""));
+        assert_contains(patch(), "\"EnvironmentStale\"");
         accept_patch(fixture);
 
-        /* Not again, until something else is asked for; also in the next run of the agent. */
+        /* The container is not stopped again until another value is asked for, nor in the next run
+         * of the agent. */
         assert_owner_of(fixture, "c1", "2", "1", 1);
         show_and_run(fixture, next(fixture, "c2", "2"));
         assert_int_equal(n_stops(fixture), 1);
@@ -898,27 +889,25 @@ static void test_not_healed(void **state) {
         assert_string_equal(stop_id(fixture), "c2");
 }
 
-/* Nothing is stopped within so many seconds, but right after that. */
+/* The container is not stopped within so many seconds, but right after that. */
 static void assert_pause(Fixture *fixture, unsigned seconds) {
         int n = n_stops(fixture);
 
         pass((uint64_t) seconds * 1000000 - 100000);
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         assert_int_equal(n_stops(fixture), n);
         pass(200000);
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         assert_int_equal(n_stops(fixture), n + 1);
 }
 
-/* The successor has exactly its predecessor's value, so the kubelet has not learned of the other
- * one: that happens four times, and then there must be something else. */
-static void test_kubelet_was_late(void **state) {
+/* The successor has exactly its predecessor's value, so the kubelet has not learned of the new one:
+ * that happens four times, and then there must be another reason. */
+TEST_F(test_kubelet_was_late, Fixture *fixture) {
         static const unsigned pauses_sec[] = { 5, 15, 45 };
         static const char *const ids[] = { "c2", "c3", "c4", "c5" };
-        Fixture *fixture = *state;
 
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+        settle_and_change(fixture);
         accept_patch(fixture);
         for (unsigned i = 0; i < 4; i++) {
                 end_stop(fixture, STOP_STOPPED);
@@ -939,7 +928,7 @@ static void test_kubelet_was_late(void **state) {
 
         assert_int_equal(n_reports(), 1);
         assert_reported("InPlaceRestartFailed");
-        assert_non_null(strstr(patch(), "EnvironmentStale"));
+        assert_contains(patch(), "EnvironmentStale");
         assert_owner_of(fixture, "c4", "2", "1", 4);
 
         /* Another value is something else. */
@@ -950,12 +939,9 @@ static void test_kubelet_was_late(void **state) {
         assert_owner_of(fixture, "c5", "3", "1", 1);
 }
 
-/* Once it has learned of it, everything is as after any other restart. */
-static void test_kubelet_was_late_once(void **state) {
-        Fixture *fixture = *state;
-
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+/* Once the kubelet has learned of it, the restart is like any other. */
+TEST_F(test_kubelet_was_late_once, Fixture *fixture) {
+        settle_and_change(fixture);
         accept_patch(fixture);
         end_stop(fixture, STOP_STOPPED);
         fake_runtime.containers[0] = model("c2", "1", 2);
@@ -984,44 +970,42 @@ static void stopped_as(Fixture *fixture, const char *id, const char *owner) {
         StopJournal *journal;
 
         end_agent(fixture);
-        assert_int_equal(stop_journal_new(fixture->folder, &journal, NULL), 0);
-        assert_int_equal(stop_journal_set(journal, &record, NULL), 0);
+        assert_ok(stop_journal_new(fixture->folder, &journal, NULL));
+        assert_ok(stop_journal_set(journal, &record, NULL));
         stop_journal_free(journal);
         begin_agent(fixture);
 }
 
 /* The count goes on in the next run of the agent, and so does its end. */
-static void test_late_in_a_previous_run(void **state) {
-        for (unsigned number = 3; number <= 4; number++) {
-                Fixture *fixture = *state;
-                ShownPod *pod = make_pod(fixture, "c4", "2");
-                char owner[64];
+static const struct Late {
+        const char *name;
+        unsigned number; /* number of the stop in the previous run */
+} lates[] = { { "may be stopped again", 3 }, { "was the last", 4 } };
 
-                (void) snprintf(owner, sizeof(owner), "metadata/%u/%u/%u", (unsigned) hash_of("2"),
-                                (unsigned) hash_of("1"), number);
-                stopped_as(fixture, "c3", owner);
-                pod->containers[0].former_id = "containerd://c3";
-                fake_runtime.containers[0] = model("c4", "1", 1);
-                show_and_run(fixture, pod);
-                assert_int_equal(n_stops(fixture), 0);
-                assert_int_equal(n_reports(), number == 4);
-                if (number == 3) {
-                        assert_pause(fixture, 45);
-                        end_stop(fixture, STOP_STOPPED);
-                        assert_owner_of(fixture, "c4", "2", "1", 4);
-                }
-                assert_int_equal(tear_down(state), 0);
-                assert_int_equal(set_up(state), 0);
+TEST_ROWS_F(test_late_in_a_previous_run, lates, name, const struct Late *row, Fixture *fixture) {
+        ShownPod *pod = make_pod(fixture, "c4", "2");
+        char owner[64];
+
+        (void) snprintf(owner, sizeof(owner), "metadata/%u/%u/%u", (unsigned) hash_of("2"),
+                        (unsigned) hash_of("1"), row->number);
+        stopped_as(fixture, "c3", owner);
+        pod->containers[0].former_id = "containerd://c3";
+        fake_runtime.containers[0] = model("c4", "1", 1);
+        show_and_run(fixture, pod);
+        assert_int_equal(n_stops(fixture), 0);
+        assert_int_equal(n_reports(), row->number == 4);
+        if (row->number == 3) {
+                assert_pause(fixture, 45);
+                end_stop(fixture, STOP_STOPPED);
+                assert_owner_of(fixture, "c4", "2", "1", 4);
         }
 }
 
 /* Then the value would not arrive, however often it is restarted. */
-static void test_overridden_is_not_late(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_overridden_is_not_late, Fixture *fixture) {
         ShownPod *pod;
 
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+        settle_and_change(fixture);
         end_stop(fixture, STOP_STOPPED);
         fake_runtime.containers[0] = model("c2", "1", 2);
         pod = next(fixture, "c2", "2");
@@ -1029,7 +1013,7 @@ static void test_overridden_is_not_late(void **state) {
         show_and_run(fixture, pod);
         assert_int_equal(n_reports(), 1);
         pass(WAIT_USEC);
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         assert_int_equal(n_stops(fixture), 1);
 }
 
@@ -1057,11 +1041,8 @@ static void assert_remembered(Fixture *fixture, const char *id, const char *valu
 }
 
 /* Another value was asked for while it was restarted: which one it was to get is unknown. */
-static void test_changed_meanwhile(void **state) {
-        Fixture *fixture = *state;
-
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+TEST_F(test_changed_meanwhile, Fixture *fixture) {
+        settle_and_change(fixture);
         show(fixture, next(fixture, "c1", "3"));
         show(fixture, next(fixture, "c1", "2"));
         end_stop(fixture, STOP_STOPPED);
@@ -1075,9 +1056,7 @@ static void test_changed_meanwhile(void **state) {
 }
 
 /* Whether the kubelet has reported the successor already, or not yet. */
-static void test_stopped_in_a_previous_run(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_stopped_in_a_previous_run, Fixture *fixture) {
         stopped_before(fixture, "c1", "2");
         fake_runtime.containers[0] = model("c2", "1", 1);
         for (size_t i = 0; i < 2; i++) {
@@ -1092,9 +1071,8 @@ static void test_stopped_in_a_previous_run(void **state) {
         assert_reported("InPlaceRestartFailed");
 }
 
-/* In the annotation, and for long: nothing but the kubelet remembers the one before. */
-static void test_not_healed_in_a_previous_run(void **state) {
-        Fixture *fixture = *state;
+/* The annotation keeps the predecessor, and for long: otherwise the kubelet alone remembers it. */
+TEST_F(test_not_healed_in_a_previous_run, Fixture *fixture) {
         ShownPod *pod = make_pod(fixture, "c2", "2");
 
         stopped_before(fixture, "c1", "2");
@@ -1111,10 +1089,8 @@ static void test_not_healed_in_a_previous_run(void **state) {
         assert_int_equal(n_stops(fixture), 1);
 }
 
-/* What is asked for may change before anything is known of the container. */
-static void test_changed_in_this_run(void **state) {
-        Fixture *fixture = *state;
-
+/* A field of the metadata may be asked for anew before the container is known. */
+TEST_F(test_changed_in_this_run, Fixture *fixture) {
         stopped_before(fixture, "c1", "2");
         fake_runtime.containers[0] = model("c2", "1", 1);
         for (size_t i = 0; i < 2; i++) {
@@ -1132,8 +1108,7 @@ static void test_changed_in_this_run(void **state) {
 }
 
 /* First the container itself is seen that was stopped in a previous run, and then its successor. */
-static void test_stopped_is_still_the_newest(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_stopped_is_still_the_newest, Fixture *fixture) {
         ShownPod *pod;
 
         stopped_before(fixture, "c1", "2");
@@ -1154,9 +1129,9 @@ static void test_stopped_is_still_the_newest(void **state) {
         assert_reported("InPlaceRestartFailed");
 }
 
-/* Whatever is changed through the API server: the kubelet makes it from its file again. */
-static void test_static_pod(void **state) {
-        Fixture *fixture = *state;
+/* A static pod is not restarted for a change through the API server: the kubelet makes it from its
+ * file again. */
+TEST_F(test_static_pod, Fixture *fixture) {
         ShownPod *pod;
 
         fake_runtime.containers[0] = model("c1", "1", 1);
@@ -1175,12 +1150,11 @@ static void test_static_pod(void **state) {
                         "Container app is not restarted although its labels or annotations have "
                         "changed: the pod is static, so its file on the node decides on its "
                         "environment\n");
-        assert_non_null(strstr(patch(), "\"CannotRestart\""));
-        assert_non_null(strstr(patch(), "since the pod is static"));
+        assert_contains(patch(), "\"CannotRestart\"");
+        assert_contains(patch(), "since the pod is static");
 }
 
-static void test_skipped(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_skipped, Fixture *fixture) {
         ShownPod *pod;
 
         settle(fixture);
@@ -1194,11 +1168,10 @@ static void test_skipped(void **state) {
         assert_int_equal(n_reports(), 1);
         assert_reported("Warning/InPlaceRestartSkipped");
         assert_reported("(restart policy Never)");
-        assert_non_null(strstr(patch(), "\"CannotRestart\""));
+        assert_contains(patch(), "\"CannotRestart\"");
 }
 
-static void test_outside_an_update(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_outside_an_update, Fixture *fixture) {
         ShownPod *pod;
 
         settle(fixture);
@@ -1210,53 +1183,44 @@ static void test_outside_an_update(void **state) {
                          INPLACE_ENVIRONMENT_STALE);
 }
 
-static void test_checked_before(void **state) {
-        static const struct {
-                const char *uid, *id, *value, *image;
-                bool is_deleted, is_idle, is_not_running;
-                const char *why_not;
-        } cases[] = {
-                { .uid = "other", .why_not = "another pod has its name now" },
-                { .id = "c2", .why_not = "a different container runs, or none" },
-                { .is_not_running = true, .why_not = "a different container runs, or none" },
-                { .value = "1", .why_not = "the pod's labels or annotations have changed again" },
-                { .image = "nginx:2", .why_not = "its image has changed as well" },
-                { .is_deleted = true, .why_not = "the pod is being deleted, or has finished" },
-                { .is_idle = true, .why_not = "the pod does not ask for restarts any more" },
-        };
+static const struct Withdrawal {
+        const char *uid, *id, *value, *image;
+        bool is_deleted, is_idle, is_not_running;
+        const char *why_not;
+} withdrawals[] = {
+        { .uid = "other", .why_not = "another pod has its name now" },
+        { .id = "c2", .why_not = "a different container runs, or none" },
+        { .is_not_running = true, .why_not = "a different container runs, or none" },
+        { .value = "1", .why_not = "the pod's labels or annotations have changed again" },
+        { .image = "nginx:2", .why_not = "its image has changed as well" },
+        { .is_deleted = true, .why_not = "the pod is being deleted, or has finished" },
+        { .is_idle = true, .why_not = "the pod does not ask for restarts any more" },
+};
+
+TEST_ROWS_F(test_checked_before, withdrawals, why_not, const struct Withdrawal *row,
+            Fixture *fixture) {
         Stderr captured;
+        char expected[128];
+        ShownPod *live;
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                Fixture *fixture = *state;
-                char expected[128];
-                ShownPod *live;
-
-                settle(fixture);
-                show(fixture, next(fixture, "c1", "2"));
-                live = make_pod(fixture, cases[i].id ?: "c1", cases[i].value ?: "2");
-                live->is_deleted = cases[i].is_deleted;
-                live->update = cases[i].is_idle ? POD_UPDATE_READY : POD_UPDATE_RUNNING;
-                live->containers[0].is_running = !cases[i].is_not_running;
-                live->containers[0].image = cases[i].image;
-                live->uid = cases[i].uid ?: live->uid;
-                check_stop(fixture);
-                stderr_pipe(&captured);
-                answer_check(fixture, live);
-                (void) snprintf(expected, sizeof(expected), "is not stopped after all: %s.",
-                                cases[i].why_not);
-                assert_non_null(strstr(stderr_restore(&captured), expected));
-                assert_int_equal(fake_runtime_n_asked("StopContainer"), 0);
-                assert_int_equal(stops_n_running(fixture->stops), 0);
-                assert_int_equal(tear_down(state), 0);
-                assert_int_equal(set_up(state), 0);
-        }
+        settle_and_change(fixture);
+        live = make_pod(fixture, row->id ?: "c1", row->value ?: "2");
+        live->is_deleted = row->is_deleted;
+        live->update = row->is_idle ? POD_UPDATE_READY : POD_UPDATE_RUNNING;
+        live->containers[0].is_running = !row->is_not_running;
+        live->containers[0].image = row->image;
+        live->uid = row->uid ?: live->uid;
+        check_stop(fixture);
+        stderr_pipe(&captured);
+        answer_check(fixture, live);
+        (void) snprintf(expected, sizeof(expected), "is not stopped after all: %s.", row->why_not);
+        assert_contains(stderr_restore(&captured), expected);
+        assert_int_equal(fake_runtime_n_asked("StopContainer"), 0);
+        assert_int_equal(stops_n_running(fixture->stops), 0);
 }
 
-static void test_check_without_server(void **state) {
-        Fixture *fixture = *state;
-
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+TEST_F(test_check_without_server, Fixture *fixture) {
+        settle_and_change(fixture);
         check_stop(fixture);
         refuse_check(0);
         assert_int_equal(stops_n_running(fixture->stops), 1);
@@ -1266,20 +1230,18 @@ static void test_check_without_server(void **state) {
 
         /* The server is known to answer. */
         refuse_check(403);
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         turn();
         refuse_check(404);
         assert_int_equal(stops_n_running(fixture->stops), 0);
         assert_int_equal(fake_runtime_n_asked("StopContainer"), 0);
 }
 
-/* The pod is over while the server is away: also then the stop gets its answer. */
-static void test_finished_while_checked(void **state) {
-        Fixture *fixture = *state;
+/* The pod ends while the server is away: the stop gets its answer nevertheless. */
+TEST_F(test_finished_while_checked, Fixture *fixture) {
         ShownPod *pod;
 
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+        settle_and_change(fixture);
         check_stop(fixture);
         refuse_check(0);
         pod = next(fixture, "c1", "2");
@@ -1294,13 +1256,10 @@ static void test_finished_while_checked(void **state) {
         assert_int_equal(fake_runtime_n_asked("StopContainer"), 0);
 }
 
-static void test_flapping(void **state) {
-        Fixture *fixture = *state;
-
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+TEST_F(test_flapping, Fixture *fixture) {
+        settle_and_change(fixture);
         assert_int_equal(n_stops(fixture), 1);
-        end_stop(fixture, STOP_NOT_ASKED);
+        end_stop(fixture, STOP_NOT_REQUESTED);
         for (size_t i = 0; i < 20; i++)
                 show(fixture, next(fixture, "c1", i % 2 == 0 ? "3" : "4"));
         assert_int_equal(n_stops(fixture), 1);
@@ -1330,17 +1289,13 @@ static void shut_and_change(Fixture *fixture) {
 }
 
 /* The kubelet may still act on the state in which the gate was shut, until its status shows that it has. */
-static void test_kubelet_is_behind(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_kubelet_is_behind, Fixture *fixture) {
         shut_and_change(fixture);
         show(fixture, next(fixture, "c1", "2"));
         assert_int_equal(n_stops(fixture), 1);
 }
 
-static void test_kubelet_does_not_say(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_kubelet_does_not_say, Fixture *fixture) {
         shut_and_change(fixture);
         while (n_stops(fixture) == 0)
                 let_pass(fixture);
@@ -1349,20 +1304,19 @@ static void test_kubelet_does_not_say(void **state) {
 /* A stop begins when that much has passed, and not before. */
 static void assert_stops_after(Fixture *fixture, uint64_t usec) {
         pass(usec - 1);
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         assert_int_equal(n_stops(fixture), 0);
         pass(1);
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         assert_int_equal(n_stops(fixture), 1);
 }
 
-static void test_pace_of_a_kubelet_behind(void **state) {
-        shut_and_change(*state);
-        assert_stops_after(*state, 1500000);
+TEST_F(test_pace_of_a_kubelet_behind, Fixture *fixture) {
+        shut_and_change(fixture);
+        assert_stops_after(fixture, 1500000);
 }
 
-static void test_left_to_the_kubelet(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_left_to_the_kubelet, Fixture *fixture) {
         ShownPod *pod;
 
         settle(fixture);
@@ -1370,7 +1324,7 @@ static void test_left_to_the_kubelet(void **state) {
         pod->containers[0].image = "nginx:2";
         show_and_run(fixture, pod);
         assert_int_equal(n_stops(fixture), 0);
-        assert_non_null(strstr(patch(), "\"Restarting\""));
+        assert_contains(patch(), "\"Restarting\"");
         accept_patch(fixture);
 
         fake_runtime.containers[1] = model("c2", "2", 2);
@@ -1379,40 +1333,38 @@ static void test_left_to_the_kubelet(void **state) {
         pod->containers[0].image = "nginx:2";
         show_and_run(fixture, pod);
         assert_int_equal(n_stops(fixture), 0);
-        assert_non_null(strstr(patch(), "\"Verified\""));
-        assert_non_null(strstr(patch(), "app runs sha256:bbbbbbbbbbbb"));
+        assert_contains(patch(), "\"Verified\"");
+        assert_contains(patch(), "app runs sha256:bbbbbbbbbbbb");
         accept_patch(fixture);
 }
 
 /* Which may take its grace period and 15 seconds more, but no longer than a day. */
-static void test_pace_of_the_kubelets_restart(void **state) {
-        static const struct {
-                int64_t grace_sec;
-                uint64_t wait_sec;
-        } rows[] = {
-                { 30, 45 }, { 0, 15 }, { -7, 16 }, { 86400, 86415 }, { 864000, 86415 },
-        };
+static const struct KubeletPace {
+        const char *name;
+        int64_t grace_sec;
+        uint64_t wait_sec;
+} kubelet_paces[] = {
+        { "half a minute", 30, 45 },          { "no grace", 0, 15 },
+        { "less than none", -7, 16 },         { "a day", 86400, 86415 },
+        { "more than a day", 864000, 86415 },
+};
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                Fixture *fixture;
-                ShownPod *pod;
+TEST_ROWS_F(test_pace_of_the_kubelets_restart, kubelet_paces, name, const struct KubeletPace *row,
+            Fixture *fixture) {
+        ShownPod *pod;
 
-                assert_int_equal(set_up(state), 0);
-                fixture = *state;
-                settle(fixture);
-                pod = next(fixture, "c1", "2");
-                pod->containers[0].image = "nginx:2";
-                pod->grace_sec = rows[i].grace_sec;
-                show_and_run(fixture, pod);
-                assert_int_equal(n_stops(fixture), 0);
-                accept_patch(fixture);
-                assert_stops_after(fixture, rows[i].wait_sec * 1000000);
-                assert_int_equal(tear_down(state), 0);
-        }
+        settle(fixture);
+        pod = next(fixture, "c1", "2");
+        pod->containers[0].image = "nginx:2";
+        pod->grace_sec = row->grace_sec;
+        show_and_run(fixture, pod);
+        assert_int_equal(n_stops(fixture), 0);
+        accept_patch(fixture);
+        assert_stops_after(fixture, row->wait_sec * 1000000);
 }
 
-/* The pod has another container besides, by which the kubelet's hash is known to cover name and image
- * alone. That of the first one is of another image. */
+/* The kubelet's hash is known to cover name and image alone, by the pod's second container. The
+ * hash of the first one is of another image. */
 static ShownPod *make_hashed_pod(Fixture *fixture, const char *value) {
         ShownPod *pod = make_pod(fixture, "c1", value);
 
@@ -1430,9 +1382,8 @@ static ShownPod *make_hashed_pod(Fixture *fixture, const char *value) {
         return pod;
 }
 
-/* It shows what the kubelet will restart. */
-static void test_kubelets_hash(void **state) {
-        Fixture *fixture = *state;
+/* The condition shows what the kubelet will restart. */
+TEST_F(test_kubelets_hash, Fixture *fixture) {
         ShownPod *pod;
 
         show_and_run(fixture, make_hashed_pod(fixture, "1"));
@@ -1453,11 +1404,9 @@ static void test_kubelets_hash(void **state) {
         assert_int_equal(n_stops(fixture), 1);
 }
 
-/* Its hash alone may be that of an older kubelet; but where the image is not the right one either,
- * it will restart the container. */
-static void test_kubelets_hash_alone(void **state) {
-        Fixture *fixture = *state;
-
+/* A different hash alone may come from an older kubelet; but where the image differs, too, the
+ * kubelet will restart the container. */
+TEST_F(test_kubelets_hash_alone, Fixture *fixture) {
         show_and_run(fixture, make_hashed_pod(fixture, "1"));
         accept_patch(fixture);
         assert_string_equal(fixture->reason, "Verified");
@@ -1465,7 +1414,7 @@ static void test_kubelets_hash_alone(void **state) {
         assert_null(patch());
 
         fake_runtime.images[0].id = ID_B;
-        assert_int_equal(inplace_image_changed(fixture->meta, "docker.io/library/nginx:1"), 0);
+        assert_ok(inplace_image_changed(fixture->meta, "docker.io/library/nginx:1"));
         run_runtime(fixture);
         accept_patch(fixture);
         assert_string_equal(fixture->reason, "Restarting");
@@ -1473,12 +1422,10 @@ static void test_kubelets_hash_alone(void **state) {
 }
 
 /* Another client has moved the tag: within five and a half minutes that is seen. */
-static void test_refresh(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_refresh, Fixture *fixture) {
         uint64_t began;
 
-        fake_runtime.containers[0] = model("c1", "1", 1);
-        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+        show_first(fixture);
         accept_patch(fixture);
         for (size_t i = 0; i < 2; i++) {
                 began = fake_clock.now_usec;
@@ -1493,23 +1440,21 @@ static void test_refresh(void **state) {
         assert_string_equal(fixture->reason, "ImageStale");
 }
 
-static void test_image_moved(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_image_moved, Fixture *fixture) {
         settle(fixture);
         fake_runtime.images[0].id = ID_B;
-        assert_int_equal(inplace_image_changed(fixture->meta, "docker.io/library/nginx:9"), 0);
+        assert_ok(inplace_image_changed(fixture->meta, "docker.io/library/nginx:9"));
         assert_null(fake_runtime_find("ImageStatus"));
-        assert_int_equal(inplace_image_changed(fixture->meta, "docker.io/library/nginx:1"), 0);
+        assert_ok(inplace_image_changed(fixture->meta, "docker.io/library/nginx:1"));
         run_runtime(fixture);
         assert_int_equal(inplace_count(fixture->meta, VERDICT_STALE), 1);
-        assert_non_null(strstr(patch(), "\"ImageStale\""));
-        assert_non_null(strstr(patch(), "container app runs sha256:aaaaaaaaaaaa… and its "
-                                        "reference nginx:1 is sha256:bbbbbbbbbbbb…"));
+        assert_contains(patch(), "\"ImageStale\"");
+        assert_contains(patch(), "container app runs sha256:aaaaaaaaaaaa… and its "
+                                 "reference nginx:1 is sha256:bbbbbbbbbbbb…");
         assert_int_equal(n_stops(fixture), 0);
 }
 
-/* Whatever is sent, together or alone; returns how many. */
+/* Refuses all writes, together or alone; returns how many. */
 static size_t refuse_all(int code) {
         size_t n = 0;
 
@@ -1518,38 +1463,33 @@ static size_t refuse_all(int code) {
         return n;
 }
 
-static void test_write_failures(void **state) {
-        Fixture *fixture = *state;
-
-        fake_runtime.containers[0] = model("c1", "1", 1);
-        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+TEST_F(test_write_failures, Fixture *fixture) {
+        show_first(fixture);
         refuse_patch(404);
         assert_null(patch());
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         assert_null(patch());
 
         pass(WAIT_USEC); /* longer than any pause */
         show_and_run(fixture, next(fixture, "c1", "1"));
 
-        /* What concerns this pod alone. */
+        /* Refusals that concern this pod alone. */
         refuse_patch(409);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
         assert_null(patch());
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         assert_int_equal(refuse_all(422), 3);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
-        assert_int_equal(inplace_kick(fixture->meta), 0);
-        while (!patch())
-                let_pass(fixture);
+        assert_ok(inplace_kick(fixture->meta));
+        await_patch(fixture);
 
         refuse_patch(503);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_UNAVAILABLE);
-        while (!patch())
-                let_pass(fixture);
+        await_patch(fixture);
         assert_int_equal(refuse_all(403), 2);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_DENIED);
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         accept_patch(fixture);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_DENIED);
         accept_patch(fixture);
@@ -1560,26 +1500,20 @@ static void test_write_failures(void **state) {
 }
 
 /* Another writer was quicker: the pause ends when the server is known to answer. */
-static void test_conflict(void **state) {
-        Fixture *fixture = *state;
-
-        fake_runtime.containers[0] = model("c1", "1", 1);
-        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+TEST_F(test_conflict, Fixture *fixture) {
+        show_first(fixture);
         refuse_patch(409);
         pass(1000000);
         assert_null(patch());
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         assert_non_null(patch());
         accept_patch(fixture);
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
 }
 
-/* A right that is granted later is made use of within half a minute, whatever happens meanwhile. */
-static void test_granted_later(void **state) {
-        Fixture *fixture = *state;
-
-        fake_runtime.containers[0] = model("c1", "1", 1);
-        show_and_run(fixture, make_pod(fixture, "c1", "1"));
+/* A right that is granted later is used within half a minute, also while other events come. */
+TEST_F(test_granted_later, Fixture *fixture) {
+        show_first(fixture);
         for (size_t i = 0; i < 5; i++) {
                 uint64_t began = fake_clock.now_usec;
 
@@ -1587,15 +1521,13 @@ static void test_granted_later(void **state) {
                 assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_DENIED);
                 show_and_run(fixture, next(fixture, "c1", "1"));
                 assert_null(patch());
-                while (!patch())
-                        let_pass(fixture);
+                await_patch(fixture);
                 if (i == 0)
                         assert_in_range(fake_clock.now_usec - began, 14900000, 30100000);
         }
 
         for (size_t i = 0; i < 2; i++) {
-                while (!patch())
-                        let_pass(fixture);
+                await_patch(fixture);
                 accept_patch(fixture);
         }
         assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
@@ -1603,68 +1535,61 @@ static void test_granted_later(void **state) {
         assert_string_equal(fixture->reason, "Verified");
 }
 
-/* Whichever of the two is refused, the other one is written; and the refused one, too, once it is
+static const struct RefusedPart {
+        const char *refused;
+        int code;
+        ErrorKind kind;
+} refused_parts[] = {
+        { "annotations", 403, ERROR_DENIED },
+        { "annotations", 422, ERROR_INVALID },
+        { "conditions", 403, ERROR_DENIED },
+        { "conditions", 422, ERROR_INVALID },
+};
+
+/* If one of the two writes is refused, the other one is made; and the refused one, too, once it is
  * accepted, without any report. */
-static void test_one_is_refused(void **state) {
-        static const struct {
-                const char *refused;
-                int code;
-                ErrorKind kind;
-        } cases[] = {
-                { "annotations", 403, ERROR_DENIED },
-                { "annotations", 422, ERROR_INVALID },
-                { "conditions", 403, ERROR_DENIED },
-                { "conditions", 422, ERROR_INVALID },
-        };
+TEST_ROWS_F(test_one_is_refused, refused_parts, refused, const struct RefusedPart *row,
+            Fixture *fixture) {
+        bool is_first = strcmp(row->refused, "annotations") == 0;
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                Fixture *fixture = *state;
-                bool is_first = strcmp(cases[i].refused, "annotations") == 0;
-
-                fake_runtime.containers[0] = model("c1", "1", 1);
-                show_and_run(fixture, make_pod(fixture, "c1", "1"));
-                for (size_t k = 0; k < 3; k++) {
-                        assert_non_null(patch());
-                        if (strstr(patch(), cases[i].refused))
-                                refuse_patch(cases[i].code);
-                        else
-                                accept_patch(fixture);
-                }
-                assert_null(patch());
-                assert_int_equal(n_counted(fixture, "succeeded"), 1);
-                assert_int_equal(n_counted(fixture, "failed"), 2);
-                assert_true(is_first == !fixture->annotation);
-                assert_true(is_first == !!fixture->status);
-                assert_int_equal(inplace_error(fixture->meta)->kind,
-                                 cases[i].kind == ERROR_DENIED ? ERROR_DENIED : ERROR_NONE);
-
-                /* Not soon, but it is tried again. */
-                pass(14000000);
-                show_and_run(fixture, next(fixture, "c1", "1"));
-                assert_null(patch());
-                while (!patch())
-                        let_pass(fixture);
-                accept_patch(fixture);
-                assert_non_null(fixture->annotation);
-                assert_string_equal(fixture->status, "True");
-                assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
-
-                /* From then on they go together again. */
-                fixture->annotation = NULL;
-                fixture->status = NULL;
-                pass(WAIT_USEC);
-                show_and_run(fixture, next(fixture, "c1", "1"));
-                assert_non_null(strstr(patch(), "annotations"));
-                assert_non_null(strstr(patch(), "conditions"));
-                accept_patch(fixture);
-                assert_int_equal(tear_down(state), 0);
-                assert_int_equal(set_up(state), 0);
+        show_first(fixture);
+        for (size_t k = 0; k < 3; k++) {
+                assert_non_null(patch());
+                if (strstr(patch(), row->refused))
+                        refuse_patch(row->code);
+                else
+                        accept_patch(fixture);
         }
+        assert_null(patch());
+        assert_int_equal(n_counted(fixture, "succeeded"), 1);
+        assert_int_equal(n_counted(fixture, "failed"), 2);
+        assert_true(is_first == !fixture->annotation);
+        assert_true(is_first == !!fixture->status);
+        assert_int_equal(inplace_error(fixture->meta)->kind,
+                         row->kind == ERROR_DENIED ? ERROR_DENIED : ERROR_NONE);
+
+        /* Not soon, but it is tried again. */
+        pass(14000000);
+        show_and_run(fixture, next(fixture, "c1", "1"));
+        assert_null(patch());
+        await_patch(fixture);
+        accept_patch(fixture);
+        assert_non_null(fixture->annotation);
+        assert_string_equal(fixture->status, "True");
+        assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_NONE);
+
+        /* From then on they go together again. */
+        fixture->annotation = NULL;
+        fixture->status = NULL;
+        pass(WAIT_USEC);
+        show_and_run(fixture, next(fixture, "c1", "1"));
+        assert_contains(patch(), "annotations");
+        assert_contains(patch(), "conditions");
+        accept_patch(fixture);
 }
 
-/* A pod whose write was refused, and what becomes of it: it is never written again. */
-static void test_refused_and_over(void **state) {
-        Fixture *fixture = *state;
+/* Refusals of a pod's write, and their outcome: the pod is never written again. */
+TEST_F(test_refused_and_over, Fixture *fixture) {
         ShownPod *other = make_named_pod(fixture, "other", "d1", NULL), *pod;
 
         /* It is gone, but not the only one. */
@@ -1697,7 +1622,7 @@ static void test_refused_and_over(void **state) {
                 assert_int_equal(inplace_error(fixture->meta)->kind, ERROR_DENIED);
                 fixture->n_changed = 0;
                 if (i == 1) {
-                        assert_int_equal(inplace_kick(fixture->meta), 0);
+                        assert_ok(inplace_kick(fixture->meta));
                         refuse_patch(404);
                 } else {
                         pod = next(fixture, "c1", "1");
@@ -1710,9 +1635,7 @@ static void test_refused_and_over(void **state) {
         assert_int_equal(n_counted(fixture, "succeeded"), 0);
 }
 
-static void test_runtime_in_trouble(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_runtime_in_trouble, Fixture *fixture) {
         fake_runtime.containers[0] = model("c1", "1", 1);
         fake_runtime.is_away = true;
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
@@ -1720,12 +1643,12 @@ static void test_runtime_in_trouble(void **state) {
 
         fake_runtime.is_away = false;
         fake_runtime.refuses_status = true;
-        assert_int_equal(inplace_runtime_changed(fixture->meta), 0);
+        assert_ok(inplace_runtime_changed(fixture->meta));
         run_runtime(fixture);
         assert_int_equal(fake_runtime_n_asked("ContainerStatus"), 1);
         assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
                          INPLACE_ENVIRONMENT_UNKNOWN);
-        assert_non_null(strstr(patch(), "plainHash\\\":31}"));
+        assert_contains(patch(), "plainHash\\\":31}");
         accept_patch(fixture);
         show_and_run(fixture, next(fixture, "c1", "2"));
         assert_int_equal(fake_runtime_n_asked("ContainerStatus"), 1);
@@ -1740,52 +1663,48 @@ static void test_runtime_in_trouble(void **state) {
                 let_pass(fixture);
 }
 
-/* What the runtime says of a container has no environment in it. */
-static void test_no_info(void **state) {
-        for (unsigned i = 0; i < 2; i++) {
-                Fixture *fixture = *state;
-                unsigned n_asked;
-                ShownPod *pod;
+/* The runtime's info about a container lacks the environment. */
+static const struct Info {
+        const char *name;
+        bool has_other;
+} infos[] = { { "none", false }, { "without the environment", true } };
 
-                fake_runtime.lacks_info = true;
-                fake_runtime.has_other_info = i == 1;
-                fake_runtime.containers[0] = model("c1", "1", 1);
-                show_and_run(fixture, make_pod(fixture, "c1", "1"));
-                assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
-                                 INPLACE_ENVIRONMENT_UNKNOWN);
-                accept_patch(fixture);
-                assert_null(strstr(fixture->annotation, "extractedEnvFromMetadataHash"));
+TEST_ROWS_F(test_no_info, infos, name, const struct Info *row, Fixture *fixture) {
+        unsigned n_asked;
+        ShownPod *pod;
 
-                /* So nothing is restarted for it. */
-                rest();
-                show_and_run(fixture, next(fixture, "c1", "2"));
-                assert_int_equal(n_stops(fixture), 0);
+        fake_runtime.lacks_info = true;
+        fake_runtime.has_other_info = row->has_other;
+        show_first(fixture);
+        assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
+                         INPLACE_ENVIRONMENT_UNKNOWN);
+        accept_patch(fixture);
+        assert_null(strstr(fixture->annotation, "extractedEnvFromMetadataHash"));
 
-                /* It is asked again, after a while. */
-                n_asked = fake_runtime_n_asked("ContainerStatus");
-                pod = next(fixture, "c1", "1");
-                show_and_run(fixture, pod);
-                assert_int_equal(fake_runtime_n_asked("ContainerStatus"), n_asked);
-                fake_runtime.lacks_info = false;
-                while (fake_runtime_n_asked("ContainerStatus") == n_asked) {
-                        let_pass(fixture);
-                        run_runtime(fixture);
-                }
-                assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
-                                 INPLACE_ENVIRONMENT_CURRENT);
-                while (patch())
-                        accept_patch(fixture);
-                assert_non_null(strstr(fixture->annotation, "extractedEnvFromMetadataHash"));
-                assert_int_equal(tear_down(state), 0);
-                assert_int_equal(set_up(state), 0);
+        /* The container is therefore not restarted. */
+        rest();
+        show_and_run(fixture, next(fixture, "c1", "2"));
+        assert_int_equal(n_stops(fixture), 0);
+
+        /* The runtime is asked again, after a while. */
+        n_asked = fake_runtime_n_asked("ContainerStatus");
+        pod = next(fixture, "c1", "1");
+        show_and_run(fixture, pod);
+        assert_int_equal(fake_runtime_n_asked("ContainerStatus"), n_asked);
+        fake_runtime.lacks_info = false;
+        while (fake_runtime_n_asked("ContainerStatus") == n_asked) {
+                let_pass(fixture);
+                run_runtime(fixture);
         }
+        assert_int_equal(inplace_environment(fixture->meta, "default", "web", "web", "app"),
+                         INPLACE_ENVIRONMENT_CURRENT);
+        while (patch())
+                accept_patch(fixture);
+        assert_contains(fixture->annotation, "extractedEnvFromMetadataHash");
 }
 
-static void test_stop_fails(void **state) {
-        Fixture *fixture = *state;
-
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+TEST_F(test_stop_fails, Fixture *fixture) {
+        settle_and_change(fixture);
         end_stop(fixture, STOP_FAILED);
         assert_int_equal(n_stops(fixture), 1);
         assert_int_equal(n_reports(), 1);
@@ -1794,12 +1713,9 @@ static void test_stop_fails(void **state) {
         assert_int_equal(n_stops(fixture), 1);
 }
 
-/* It ended by itself: that says nothing about its successor. */
-static void test_stop_comes_too_late(void **state) {
-        Fixture *fixture = *state;
-
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+/* The container ended by itself: that says nothing about its successor. */
+TEST_F(test_stop_comes_too_late, Fixture *fixture) {
+        settle_and_change(fixture);
         end_stop(fixture, STOP_GONE);
         show(fixture, next(fixture, "c1", "2"));
         assert_int_equal(n_stops(fixture), 1);
@@ -1812,8 +1728,7 @@ static void test_stop_comes_too_late(void **state) {
 }
 
 /* Two that are restarted together are written together. */
-static void test_together(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_together, Fixture *fixture) {
         const char *values[] = { "1", "2", "2", "2" };
         const char *first[] = { "c1", "c1", "c2", "c2" }, *second[] = { "d1", "d1", "d1", "d2" };
         const unsigned n_written[] = { 1, 2, 2, 3 };
@@ -1841,10 +1756,9 @@ static void test_together(void **state) {
         assert_int_equal(n_stops(fixture), 2);
 }
 
-static void test_many(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_many, Fixture *fixture) {
         ShownPod *pods[20];
-        size_t n = sizeof(pods) / sizeof(pods[0]), n_patches = 0;
+        size_t n = N_ELEMENTS(pods), n_patches = 0;
 
         for (size_t i = 0; i < n; i++) {
                 char name[16], id[16];
@@ -1874,13 +1788,10 @@ static void test_many(void **state) {
 }
 
 /* With everything under way. */
-static void test_gone(void **state) {
-        Fixture *fixture = *state;
-
-        settle(fixture);
-        show(fixture, next(fixture, "c1", "2"));
+TEST_F(test_gone, Fixture *fixture) {
+        settle_and_change(fixture);
         check_stop(fixture);
-        assert_int_equal(inplace_image_changed(fixture->meta, "docker.io/library/nginx:1"), 0);
+        assert_ok(inplace_image_changed(fixture->meta, "docker.io/library/nginx:1"));
         assert_non_null(patch_call());
         assert_non_null(check_call());
         assert_non_null(fake_runtime_find("ImageStatus"));
@@ -1892,10 +1803,8 @@ static void test_gone(void **state) {
         assert_int_equal(stops_n_running(fixture->stops), 0);
 }
 
-/* Its UID alone does not make a container one of this pod. */
-static void test_another_pods_container(void **state) {
-        Fixture *fixture = *state;
-
+/* A container with this pod's UID, but another pod's name, is not this pod's. */
+TEST_F(test_another_pods_container, Fixture *fixture) {
         fake_runtime.containers[0] = model("c1", "1", 1);
         fake_runtime.containers[0].pod = "etcd-0";
         show_and_run(fixture, make_pod(fixture, "c1", "1"));
@@ -1904,23 +1813,22 @@ static void test_another_pods_container(void **state) {
                          INPLACE_ENVIRONMENT_UNKNOWN);
 }
 
-static void test_environment_of_another_pod(void **state) {
-        static const struct {
-                const char *namespace, *pod, *uid;
-                InPlaceEnvironment environment;
-        } pods[] = {
-                { "default", "web", "web", INPLACE_ENVIRONMENT_CURRENT },
-                { "default", "etcd-0", "web", INPLACE_ENVIRONMENT_NONE },
-                { "kube-system", "web", "web", INPLACE_ENVIRONMENT_NONE },
-                { "default", "web", "u", INPLACE_ENVIRONMENT_NONE },
-        };
-        Fixture *fixture = *state;
+static const struct EnvironmentOfAnotherPodRow {
+        const char *namespace, *pod, *uid;
+        InPlaceEnvironment environment;
+} environment_of_another_pod_rows[] = {
+        { "default", "web", "web", INPLACE_ENVIRONMENT_CURRENT },
+        { "default", "etcd-0", "web", INPLACE_ENVIRONMENT_NONE },
+        { "kube-system", "web", "web", INPLACE_ENVIRONMENT_NONE },
+        { "default", "web", "u", INPLACE_ENVIRONMENT_NONE },
+};
 
+TEST_ROWS_F(test_environment_of_another_pod, environment_of_another_pod_rows, namespace,
+            const struct EnvironmentOfAnotherPodRow *row, Fixture *fixture) {
         settle(fixture);
-        for (size_t i = 0; i < sizeof(pods) / sizeof(pods[0]); i++)
-                assert_int_equal(inplace_environment(fixture->meta, pods[i].namespace, pods[i].pod,
-                                                     pods[i].uid, "app"),
-                                 pods[i].environment);
+        assert_int_equal(inplace_environment(fixture->meta, row->namespace, row->pod, row->uid,
+                                             "app"),
+                         row->environment);
 }
 
 static void show_running(Fixture *fixture, bool is_running) {
@@ -1932,15 +1840,13 @@ static void show_running(Fixture *fixture, bool is_running) {
 
 static const char *patch_after(Fixture *fixture, unsigned msec) {
         pass((uint64_t) msec * 1000);
-        assert_int_equal(inplace_kick(fixture->meta), 0);
+        assert_ok(inplace_kick(fixture->meta));
         return patch();
 }
 
 /* A container that does not run is reported after ten seconds, not before, and as soon as it runs
  * again; from then on the time begins anew. */
-static void test_not_running(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_not_running, Fixture *fixture) {
         settle(fixture);
         for (size_t i = 0; i < 2; i++) {
                 show_running(fixture, false);
@@ -1954,24 +1860,20 @@ static void test_not_running(void **state) {
         show_running(fixture, false);
         assert_null(patch_after(fixture, 9800));
         assert_non_null(patch_after(fixture, 300));
-        assert_non_null(strstr(patch(), "\"NotRunning\""));
-        assert_non_null(strstr(patch(), "\"False\""));
+        assert_contains(patch(), "\"NotRunning\"");
+        assert_contains(patch(), "\"False\"");
         accept_patch(fixture);
         assert_null(patch_after(fixture, 20000));
 
         show_running(fixture, true);
-        assert_non_null(strstr(patch(), "\"Verified\""));
+        assert_contains(patch(), "\"Verified\"");
         accept_patch(fixture);
 }
 
-static void test_first_list(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_first_list, Fixture *fixture) {
         pod_server.is_slow = true;
-        fake_runtime.containers[0] = model("c1", "1", 1);
-        show_and_run(fixture, make_pod(fixture, "c1", "1"));
-        while (!patch())
-                let_pass(fixture);
+        show_first(fixture);
+        await_patch(fixture);
         accept_patch(fixture);
 }
 
@@ -2008,8 +1910,7 @@ static void close_gate(Fixture *fixture, const char *reason, const char *image) 
 }
 
 /* Opens when all containers run, under the version of the pod in which they do; and only once. */
-static void test_gate_opens(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_gate_opens, Fixture *fixture) {
         ShownPod *pod = make_gated_pod(fixture, "c1", "nginx:1");
         char guard[64];
 
@@ -2022,7 +1923,7 @@ static void test_gate_opens(void **state) {
         show_and_run(fixture, pod);
         assert_true(patch_opens(GATE_REASON_STARTED));
         (void) snprintf(guard, sizeof(guard), "\"resourceVersion\":\"%s\"", pod->resource_version);
-        assert_non_null(strstr(patch(), guard));
+        assert_contains(patch(), guard);
         assert_null(strstr(patch(), POD_VERIFIED_CONDITION));
         accept_patch(fixture);
         assert_null(patch_after(fixture, 10000));
@@ -2032,10 +1933,8 @@ static void test_gate_opens(void **state) {
         assert_int_equal(n_counted(fixture, "succeeded"), 1);
 }
 
-/* What is closed between a state of the pod and the write that follows from it stays closed. */
-static void test_gate_is_guarded(void **state) {
-        Fixture *fixture = *state;
-
+/* A gate that is closed between a state of the pod and the write that follows from it stays closed. */
+TEST_F(test_gate_is_guarded, Fixture *fixture) {
         fake_runtime.containers[0] = model("c1", NULL, 1);
         show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
         assert_true(patch_opens(GATE_REASON_STARTED));
@@ -2053,9 +1952,7 @@ static void test_gate_is_guarded(void **state) {
 }
 
 /* From closing to opening: the agent may be restarted at any point. */
-static void test_gate_of_an_update(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_gate_of_an_update, Fixture *fixture) {
         fake_runtime.containers[0] = model("c1", NULL, 1);
         close_gate(fixture, GATE_REASON_UPDATE, "nginx:2");
         show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
@@ -2064,11 +1961,11 @@ static void test_gate_of_an_update(void **state) {
         /* The images are patched: the old container still runs. */
         show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:2"));
         assert_false(patch_opens(GATE_REASON_UPDATED));
-        assert_non_null(strstr(patch(), "\"Restarting\""));
+        assert_contains(patch(), "\"Restarting\"");
         accept_patch(fixture);
         show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:2"));
 
-        /* Its successor runs, and the pod's status does not name it yet. */
+        /* The successor runs, and the pod's status does not name it yet. */
         end_agent(fixture);
         fake_runtime.containers[0].is_running = false;
         fake_runtime.containers[1] = model("c2", NULL, 2);
@@ -2086,9 +1983,7 @@ static void test_gate_of_an_update(void **state) {
 }
 
 /* An update that is given up is one to the images that the pod has. */
-static void test_gate_of_an_update_undone(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_gate_of_an_update_undone, Fixture *fixture) {
         fake_runtime.containers[0] = model("c1", NULL, 1);
         close_gate(fixture, GATE_REASON_UPDATE, "nginx:2");
         show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
@@ -2098,78 +1993,9 @@ static void test_gate_of_an_update_undone(void **state) {
         assert_true(patch_opens(GATE_REASON_UPDATED));
 }
 
-static void test_gate_of_another(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_gate_of_another, Fixture *fixture) {
         fake_runtime.containers[0] = model("c1", NULL, 1);
         close_gate(fixture, "Drained", "nginx:1");
         show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
         assert_null(patch_after(fixture, 10000));
-}
-
-static const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        TEST(test_annotation),
-        TEST(test_own_write),
-        TEST(test_updated_before),
-        TEST(test_not_for_everybody),
-        TEST(test_asks_for_it_meanwhile),
-        TEST(test_not_there_any_more),
-        TEST(test_restart),
-        TEST(test_ahead_of_the_status),
-        TEST(test_ahead_and_not_healed),
-        TEST(test_polls_are_bounded),
-        TEST(test_sidecar),
-        TEST(test_not_healed),
-        TEST(test_gate_opens),
-        TEST(test_gate_is_guarded),
-        TEST(test_gate_of_an_update),
-        TEST(test_gate_of_an_update_undone),
-        TEST(test_gate_of_another),
-        TEST(test_not_healed_in_a_previous_run),
-        TEST(test_kubelet_was_late),
-        TEST(test_kubelet_was_late_once),
-        TEST(test_late_in_a_previous_run),
-        TEST(test_overridden_is_not_late),
-        TEST(test_changed_meanwhile),
-        TEST(test_stopped_in_a_previous_run),
-        TEST(test_changed_in_this_run),
-        TEST(test_stopped_is_still_the_newest),
-        TEST(test_static_pod),
-        TEST(test_skipped),
-        TEST(test_outside_an_update),
-        TEST(test_checked_before),
-        TEST(test_check_without_server),
-        TEST(test_finished_while_checked),
-        TEST(test_flapping),
-        TEST(test_kubelet_is_behind),
-        TEST(test_kubelet_does_not_say),
-        TEST(test_pace_of_a_kubelet_behind),
-        TEST(test_left_to_the_kubelet),
-        cmocka_unit_test(test_pace_of_the_kubelets_restart),
-        TEST(test_kubelets_hash),
-        TEST(test_kubelets_hash_alone),
-        TEST(test_refresh),
-        TEST(test_no_info),
-        TEST(test_image_moved),
-        TEST(test_write_failures),
-        TEST(test_conflict),
-        TEST(test_granted_later),
-        TEST(test_one_is_refused),
-        TEST(test_another_writer),
-        TEST(test_refused_and_over),
-        TEST(test_runtime_in_trouble),
-        TEST(test_stop_fails),
-        TEST(test_stop_comes_too_late),
-        TEST(test_together),
-        TEST(test_many),
-        TEST(test_gone),
-        TEST(test_first_list),
-        TEST(test_not_running),
-        TEST(test_another_pods_container),
-        TEST(test_environment_of_another_pod),
-};
-
-int main(void) {
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,41 +4,34 @@
  * Known keys: which keys of documents are named, and in which line
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 #include <json-c/json_object.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/document/known-keys.h"
 
 #define UNKNOWN(key) key ": unknown key, ignored"
 
 /* clang-format off */
-static const KnownKey item_keys[] = { { .name = "name" }, { .name = "size" }, { .name = NULL } };
-static const KnownKey any_keys[] = { { .name = "*", item_keys }, { .name = NULL } };
-static const KnownKey many_keys[] = {
-        { .name = "one", .is_any_case = true }, { .name = "two" }, { .name = "three" }, { .name = "four" },
-        { .name = "five" }, { .name = "six" }, { .name = "seven" }, { .name = "eight" },
-        { .name = "nine" }, { .name = NULL },
+static const JsonField item_keys[] = { { .key = "name" }, { .key = "size" }, { .key = NULL } };
+static const JsonField any_keys[] = { { .key = "*", .fields = item_keys }, { .key = NULL } };
+static const JsonField many_keys[] = {
+        { .key = "one", .is_any_case = true }, { .key = "two" }, { .key = "three" }, { .key = "four" },
+        { .key = "five" }, { .key = "six" }, { .key = "seven" }, { .key = "eight" },
+        { .key = "nine" }, { .key = NULL },
 };
 
-static const KnownKey root_keys[] = {
-        { .name = "items", item_keys }, { .name = "map", any_keys }, { .name = "many", many_keys },
-        { .name = "any" }, { .name = NULL },
+static const JsonField root_keys[] = {
+        { .key = "items", .fields = item_keys }, { .key = "map", .fields = any_keys }, { .key = "many", .fields = many_keys },
+        { .key = "any" }, { .key = NULL },
 };
 /* clang-format on */
 
+/* clang-format off */
 static const struct Row {
         const char *name;
         const char *text;
-        const char *unknown; /* one after the other, each with a newline */
+        const char *unknown; /* unknown keys, each with a newline */
 } rows[] = {
         { "nothing unknown", "items: [{name: a, size: 1}]\nany: {x: {y: z}}\nmap: {k: {name: b}}\n",
           "" },
@@ -56,36 +49,32 @@ static const struct Row {
           "line 2: " UNKNOWN("many.fourteen") "\n" },
         { "what is below an unknown key",
           "other:\n  items:\n  - sise: 1\n    deep: {er: 2}\nitem: 1\n",
-          "line 1: " UNKNOWN("other") "; known here: items, map, many, any\n"
-                                      "line 5: " UNKNOWN("item") "; did you mean items?\n" },
+          "line 1: " UNKNOWN( "other" ) "; known here: items, map, many, any\n" "line 5: " UNKNOWN(
+          "item" ) "; did you mean items?\n" },
         { "several documents", "any: 1\n---\n# nothing\n---\n\nanny: 2\n",
           "line 6: " UNKNOWN("anny") "; did you mean any?\n" },
         { "a document that is not checked", "skip: 1\nx: {y: z}\n---\nanny: 2\n",
           "line 4: " UNKNOWN("anny") "; did you mean any?\n" },
         { "an alias", "items: &a\n- sise: 1\n- {name: b}\nmap:\n  k: {nam: 1}\n---\nanny: 1\n",
-          "line 2: " UNKNOWN(
-                  "items[0].sise") "; did you mean size?\n"
-                                   "line 5: " UNKNOWN(
-                                           "map.k.nam") "; did you mean name?\n"
-                                                        "line 7: " UNKNOWN(
-                                                                "anny") "; did you mean any?\n" },
+          "line 2: " UNKNOWN( "items[0].sise" ) "; did you mean size?\n" "line 5: " UNKNOWN(
+          "map.k.nam" ) "; did you mean name?\n" "line 7: " UNKNOWN( "anny" )
+          "; did you mean any?\n" },
         { "what an alias stands for",
           "any: &a\n  sise: 1\n  name: b\nitems:\n- size: 1\n- *a\nmap:\n  k: {nam: 1}\n",
-          "line 6: " UNKNOWN("items[1].sise") "; did you mean size?\n"
-                                              "line 8: " UNKNOWN(
-                                                      "map.k.nam") "; did you mean name?\n" },
+          "line 6: " UNKNOWN( "items[1].sise" ) "; did you mean size?\n" "line 8: " UNKNOWN(
+          "map.k.nam" ) "; did you mean name?\n" },
         { "JSON in lines", "{\n  \"any\": \"a:\\\"b:\\nc\",\n\n  \"itmes\": [], \"x\":\n1}",
-          "line 4: " UNKNOWN("itmes") "; did you mean items?\n"
-                                      "line 4: " UNKNOWN(
-                                              "x") "; known here: items, map, many, any\n" },
+          "line 4: " UNKNOWN( "itmes" ) "; did you mean items?\n" "line 4: " UNKNOWN( "x" )
+          "; known here: items, map, many, any\n" },
         { "JSON, twice", "{\"any\": {\"a\": {\"b\": []}}}\n{\"anny\": 1}",
           "line 2: " UNKNOWN("anny") "; did you mean any?\n" },
         { "control codes", "\"\\e[31m\": 1\n",
           "line 1: " UNKNOWN("[\"?[31m\"]") "; known here: items, map, many, any\n" },
         { "no object", "- any\n---\nany\n", "" },
 };
+/* clang-format on */
 
-static const KnownKey *known_in(struct json_object *document) {
+static const JsonField *known_in(struct json_object *document) {
         return json_get(document, "skip", json_type_int) ? NULL : root_keys;
 }
 
@@ -95,11 +84,10 @@ static void check(const char *text, bool is_secret, UnknownKeys *ret) {
 
         if (documents_parse(text, strlen(text), &documents, &error) < 0)
                 fail_msg("%s", error_message(&error));
-        assert_int_equal(known_keys_check(&documents, known_in, is_secret, ret), 0);
+        assert_ok(known_keys_check(&documents, known_in, is_secret, ret));
 }
 
-static void test_row(void **state) {
-        const struct Row *row = *state;
+TEST_ROWS(test_row, rows, name, const struct Row *row) {
         cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
         char found[1024] = "";
 
@@ -111,7 +99,7 @@ static void test_row(void **state) {
         assert_string_equal(found, row->unknown);
 }
 
-static void test_more_than_texts(void **state) {
+TEST(test_more_than_texts) {
         cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
         char text[1024] = "";
 
@@ -122,8 +110,8 @@ static void test_more_than_texts(void **state) {
         assert_int_equal(unknown.n_found, UNKNOWN_KEYS_MAX + 10);
 }
 
-/* Neither a key that is unlike all known ones, nor those above it. */
-static void test_secrets(void **state) {
+/* A key that is unlike all known ones gets no suggestion, nor do those above it. */
+TEST(test_secrets) {
         cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
 
         check("map:\n  jo:hunter2@example:\n    sise: 1\n    hunter3: 2\n", true, &unknown);
@@ -133,7 +121,7 @@ static void test_secrets(void **state) {
                             "line 4: unknown key, ignored; known here: name, size");
 }
 
-static void test_any_case(void **state) {
+TEST(test_any_case) {
         static const char text[] = "many: {ONE: 1}\nITEMS: []\n";
         cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
 
@@ -141,22 +129,4 @@ static void test_any_case(void **state) {
         assert_int_equal(unknown.n_texts, 1);
         assert_string_equal(unknown.texts[0],
                             "line 2: " UNKNOWN("ITEMS") "; known here: items, map, many, any");
-}
-
-int main(void) {
-        const size_t n_rows = sizeof(rows) / sizeof(rows[0]);
-        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + 3];
-        size_t n = 0;
-
-        for (; n < n_rows; n++)
-                tests[n] = (struct CMUnitTest){
-                        .name = rows[n].name,
-                        .test_func = test_row,
-                        .initial_state = (void *) &rows[n],
-                };
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_more_than_texts);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_secrets);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_any_case);
-
-        return _cmocka_run_group_tests("unknown keys of", tests, n, NULL, NULL);
 }

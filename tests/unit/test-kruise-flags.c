@@ -4,23 +4,15 @@
  * Flags of kruise-daemon
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "agent/kruise-flags.h"
+#include "tests/unit/unit.h"
 
 /* clang-format off */
 static const struct Row {
         const char *text;
-        const char *flag;  /* ours; "": it is ignored; NULL: it is not theirs */
-        const char *value; /* of theirs */
-        const char *ours;  /* NULL: as if it was not given */
+        const char *flag;  /* our flag; "": it is ignored; NULL: OpenKruise has no such flag */
+        const char *value; /* OpenKruise's value */
+        const char *ours;  /* our value; NULL: as if it was not given */
 } rows[] = {
         { "--addr=",                        "metrics-address",  ":10221",               "0.0.0.0:10221"                    },
         { "--addr",                         "metrics-address",  "10.0.0.1:1",           "10.0.0.1:1"                       },
@@ -49,26 +41,18 @@ static const struct Row {
 };
 /* clang-format on */
 
-static void test_rows(void **state) {
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                const KruiseFlag *flag = kruise_flag_find(rows[i].text);
-                char *ours = NULL;
+TEST_ROWS(test_rows, rows, text, const struct Row *row) {
+        const KruiseFlag *flag = kruise_flag_find(row->text);
+        char *ours = NULL;
 
-                print_message("%s\n", rows[i].text);
-                if (!rows[i].flag) {
-                        assert_null(flag);
-                        continue;
-                }
-                assert_non_null(flag);
-                assert_string_equal(flag->flag ?: "", rows[i].flag);
-                assert_int_equal(kruise_flag_translate(flag, rows[i].value, &ours), 0);
-                assert_string_equal(ours ?: "not given", rows[i].ours ?: "not given");
-                free(ours);
+        print_message("%s\n", row->text);
+        if (!row->flag) {
+                assert_null(flag);
+                return;
         }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(test_rows) };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        assert_non_null(flag);
+        assert_string_equal(flag->flag ?: "", row->flag);
+        assert_ok(kruise_flag_translate(flag, row->value, &ours));
+        assert_string_equal(ours ?: "not given", row->ours ?: "not given");
+        free(ours);
 }

@@ -1,22 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is written to a workload of OpenKruise, and when its update is over
+ * Tests the patches of OpenKruise's workloads, and when their update is over
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
-#include <json-c/json.h>
-
-#include "agent/base/cleanup.h"
-#include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/kruise-plan.h"
 #include "tests/unit/quoted-json.h"
@@ -26,49 +15,59 @@
 #define DAEMON WORKLOAD_ADVANCED_DAEMON_SET
 
 typedef struct BeginCase {
+        const char *version; /* version of the workload */
         WorkloadKind kind;
         const char *strategy;  /* JSON */
-        const char *container; /* that gets "B"; NULL: "app" */
-        const char *metadata;  /* more of it, as JSON; NULL: none */
-        const char *refusal;   /* a part of it; NULL: it begins */
+        const char *container; /* container that gets "B"; NULL: "app" */
+        const char *metadata;  /* more metadata, as JSON; NULL: none */
+        const char *refusal;   /* part of the refusal; NULL: it begins */
         const char *patch;     /* a part of it */
 } BeginCase;
 
+#define OLDER "v1alpha1"
+#define NEWER "v1beta1"
 #define IN_PLACE "{'type': 'InPlaceIfPossible'}"
 
 /* clang-format off */
 static const BeginCase begin_rows[] = {
-        { CLONE, IN_PLACE, NULL, NULL, NULL,
+        { OLDER, CLONE, IN_PLACE, NULL, NULL, NULL,
           "{\"metadata\":{\"resourceVersion\":\"7\"},\"spec\":{\"template\":{\"spec\":{\"containers\":"
           "[{\"name\":\"app\",\"image\":\"B\",\"env\":[]},{\"name\":\"side\",\"image\":\"S\"}]}}}}" },
-        { CLONE, "{'type': 'InPlaceOnly'}", NULL, NULL, NULL, "\"B\"" },
-        { CLONE, "{}", NULL, NULL, "since spec.updateStrategy.type is not set", NULL },
-        { CLONE, "{'type': 'ReCreate'}", NULL, NULL, "since spec.updateStrategy.type is ReCreate", NULL },
-        { CLONE, "{'type': 'InPlaceOnly', 'paused': true}", NULL, NULL, "updateStrategy.paused is true", NULL },
-        { CLONE, IN_PLACE, "none", NULL, "no container \"none\"", NULL },
-        { CLONE, IN_PLACE, "init", NULL, "\"init\" is an init container", NULL },
-        { CLONE, IN_PLACE, NULL, "{'deletionTimestamp': 'now'}", "being deleted", NULL },
-        { CLONE, IN_PLACE, NULL, "{'ownerReferences': [{'controller': true, 'uid': 'x', 'kind': 'Fleet', 'name': 'f'}]}",
+        { OLDER, CLONE, "{'type': 'InPlaceOnly'}", NULL, NULL, NULL, "\"B\"" },
+        { OLDER, CLONE, "{}", NULL, NULL, "since spec.updateStrategy.type is not set", NULL },
+        { OLDER, CLONE, "{'type': 'ReCreate'}", NULL, NULL, "since spec.updateStrategy.type is ReCreate", NULL },
+        { OLDER, CLONE, "{'type': 'InPlaceOnly', 'paused': true}", NULL, NULL, "updateStrategy.paused is true", NULL },
+        { OLDER, CLONE, IN_PLACE, "none", NULL, "no container \"none\"", NULL },
+        { OLDER, CLONE, IN_PLACE, "init", NULL, "\"init\" is an init container", NULL },
+        { OLDER, CLONE, IN_PLACE, NULL, "{'deletionTimestamp': 'now'}", "being deleted", NULL },
+        { OLDER, CLONE, IN_PLACE, NULL, "{'ownerReferences': [{'controller': true, 'uid': 'x', 'kind': 'Fleet', 'name': 'f'}]}",
           "Fleet \"f\" owns it, whose pods cannot be updated in place", NULL },
-        { CLONE, "{'type': 'ReCreate'}", "same", NULL, NULL, "nothing" },
-        { STATEFUL, "{'rollingUpdate': {'podUpdatePolicy': 'InPlaceIfPossible'}}", NULL, NULL, NULL, "\"B\"" },
-        { STATEFUL, "{'type': 'RollingUpdate'}", NULL, NULL, "podUpdatePolicy is not set", NULL },
-        { STATEFUL, "{'type': 'OnDelete'}", NULL, NULL, "with OnDelete", NULL },
-        { STATEFUL, "{'rollingUpdate': {'podUpdatePolicy': 'InPlaceOnly', 'paused': true}}", NULL, NULL,
+        { OLDER, CLONE, "{'type': 'ReCreate'}", "same", NULL, NULL, "nothing" },
+        { NEWER, CLONE, "{'type': 'RollingUpdate', 'rollingUpdate': {'podUpdatePolicy': 'InPlaceIfPossible'}}", NULL, NULL,
+          NULL, "\"B\"" },
+        { NEWER, CLONE, "{'type': 'RollingUpdate', 'rollingUpdate': {'podUpdatePolicy': 'ReCreate'}}", NULL, NULL,
+          "podUpdatePolicy is ReCreate", NULL },
+        { NEWER, CLONE, "{'rollingUpdate': {'podUpdatePolicy': 'InPlaceOnly', 'paused': true}}", NULL, NULL,
           "rollingUpdate.paused is true", NULL },
-        { DAEMON, "{'rollingUpdate': {'rollingUpdateType': 'InPlaceIfPossible'}}", NULL, NULL, NULL, "\"B\"" },
-        { DAEMON, "{'rollingUpdate': {'rollingUpdateType': 'Standard'}}", NULL, NULL, "rollingUpdateType is Standard", NULL },
-        { DAEMON, "{'type': 'OnDelete'}", NULL, NULL, "with OnDelete", NULL },
+        { NEWER, CLONE, "{'type': 'OnDelete'}", NULL, NULL, "with OnDelete", NULL },
+        { NEWER, STATEFUL, "{'rollingUpdate': {'podUpdatePolicy': 'InPlaceIfPossible'}}", NULL, NULL, NULL, "\"B\"" },
+        { NEWER, STATEFUL, "{'type': 'RollingUpdate'}", NULL, NULL, "podUpdatePolicy is not set", NULL },
+        { NEWER, STATEFUL, "{'type': 'OnDelete'}", NULL, NULL, "with OnDelete", NULL },
+        { NEWER, STATEFUL, "{'rollingUpdate': {'podUpdatePolicy': 'InPlaceOnly', 'paused': true}}", NULL, NULL,
+          "rollingUpdate.paused is true", NULL },
+        { NEWER, DAEMON, "{'rollingUpdate': {'rollingUpdateType': 'InPlaceIfPossible'}}", NULL, NULL, NULL, "\"B\"" },
+        { NEWER, DAEMON, "{'rollingUpdate': {'rollingUpdateType': 'Standard'}}", NULL, NULL, "rollingUpdateType is Standard", NULL },
+        { NEWER, DAEMON, "{'type': 'OnDelete'}", NULL, NULL, "with OnDelete", NULL },
 };
 /* clang-format on */
 
 static json_object *make_workload(const BeginCase *row) {
         json_object *made = parse(
-                "{'metadata': {'name': 'web', 'uid': 'w', 'resourceVersion': '7'}, 'spec': "
-                "{'updateStrategy': %s, 'template': {'spec': {'containers': [{'name': 'app', 'image': "
+                "{'apiVersion': 'apps.kruise.io/%s', 'metadata': {'name': 'web', 'uid': 'w', "
+                "'resourceVersion': '7'}, 'spec': {'updateStrategy': %s, 'template': {'spec': {'containers': [{'name': 'app', 'image': "
                 "'A', 'env': []}, {'name': 'side', 'image': 'S'}], 'initContainers': [{'name': "
                 "'init', 'image': 'I'}]}}}}",
-                row->strategy);
+                row->version, row->strategy);
         cleanup(json_object_put_p) json_object *more = parse("%s", row->metadata ?: "{}");
 
         json_object_object_foreach(more, key, value) {
@@ -77,9 +76,8 @@ static json_object *make_workload(const BeginCase *row) {
         return made;
 }
 
-static void test_begin(void **state) {
-        (void) state;
-        for (size_t i = 0; i < sizeof(begin_rows) / sizeof(begin_rows[0]); i++) {
+TEST(test_begin) {
+        for (size_t i = 0; i < N_ELEMENTS(begin_rows); i++) {
                 const BeginCase *row = &begin_rows[i];
                 bool is_same = row->container && strcmp(row->container, "same") == 0;
                 cleanup(json_object_put_p) json_object *workload = make_workload(row);
@@ -89,8 +87,9 @@ static void test_begin(void **state) {
                 cleanup(json_object_put_p) json_object *patch = NULL;
                 cleanup(error_done) Error error = ERROR_INIT;
                 const RolloutView view = { .kind = row->kind, .workload = workload };
+                const RolloutRequest request = { .images = images };
                 const char *text;
-                int r = kruise_begin(&view, images, &patch, &error);
+                int r = kruise_begin(&view, &request, &patch, &error);
 
                 if (row->refusal && (r >= 0 || !strstr(error_message(&error), row->refusal)))
                         fail_msg("row %zu: \"%s\" instead of \"%s\"", i, error_message(&error),
@@ -106,9 +105,9 @@ static void test_begin(void **state) {
 
 typedef struct StateCase {
         WorkloadKind kind;
-        const char *template;  /* its image */
+        const char *template;  /* image of the template */
         const char *partition; /* NULL: none */
-        int n_counted;         /* by the controller */
+        int n_counted;         /* pods that the controller counts as updated */
         const char *pods; /* images, a lower case one is not ready, '!' one does not start; of 3 */
         RolloutAction action;
         const char *message;
@@ -148,16 +147,18 @@ static json_object *make_status(const StateCase *row) {
                 row->is_behind ? 1 : 2, n, row->is_unready ? n - 1 : n);
 }
 
-static json_object *make_state(const StateCase *row) {
-        json_object *made = parse(
-                "{'metadata': {'name': 'web', 'uid': 'w', 'generation': 2}, 'spec': {'replicas': 3, "
-                "'updateStrategy': {}, 'template': {'spec': {'containers': [{'name': 'app', "
-                "'image': '%s'}]}}}}",
-                row->template);
+static json_object *make_state(const StateCase *row, const char *version) {
+        json_object *made =
+                parse("{'apiVersion': 'apps.kruise.io/%s', 'metadata': {'name': 'web', 'uid': 'w', "
+                      "'generation': 2}, 'spec': {'replicas': 3, 'updateStrategy': {}, 'template': "
+                      "{'spec': {'containers': [{'name': 'app', 'image': '%s'}]}}}}",
+                      version, row->template);
         json_object *strategy = object_at(made, "spec.updateStrategy");
 
         json_object_object_add(made, "status", make_status(row));
-        if (row->partition && row->kind == CLONE)
+        if (row->kind == DAEMON)
+                json_object_object_del(object_at(made, "spec"), "replicas");
+        if (row->partition && row->kind == CLONE && strcmp(version, OLDER) == 0)
                 json_object_object_add(strategy, "partition", parse("%s", row->partition));
         else if (row->partition)
                 json_object_object_add(strategy, "rollingUpdate",
@@ -182,15 +183,15 @@ static json_object *make_pod(int n, char image) {
         return made;
 }
 
-static void test_state(void **unused) {
-        (void) unused;
-        for (size_t i = 0; i < sizeof(state_rows) / sizeof(state_rows[0]); i++) {
+static void check_states(const char *version) {
+        for (size_t i = 0; i < N_ELEMENTS(state_rows); i++) {
                 const StateCase *row = &state_rows[i];
-                cleanup(json_object_put_p) json_object *workload = make_state(row);
+                cleanup(json_object_put_p) json_object *workload = make_state(row, version);
                 cleanup(json_object_put_p) json_object *pods = json_object_new_object();
                 cleanup(json_object_put_p) json_object *images = parse("{'app': 'B'}");
                 cleanup(json_object_put_p) json_object *record = NULL;
                 cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+                cleanup(census_done) Census census = CENSUS_INIT;
                 const RolloutView view = { .kind = row->kind, .workload = workload, .pods = pods };
                 char name[16];
 
@@ -200,18 +201,19 @@ static void test_state(void **unused) {
                 }
                 record = kruise_record(&view, images);
                 assert_non_null(record);
-                assert_int_equal(kruise_plan(&view, record, &step), 0);
+                assert_int_equal(view_desired_pods(&view), 3);
+                assert_ok(census_take(&view, record, &census));
+                assert_ok(kruise_plan(&view, record, &census, &step));
                 if (step.action != row->action ||
                     (row->message && !strstr(step.message ?: "", row->message)))
                         fail_msg("row %zu: action %d, \"%s\"", i, step.action, step.message ?: "");
         }
 }
 
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_begin),
-                cmocka_unit_test(test_state),
-        };
+TEST(test_state) {
+        check_states(NEWER);
+}
 
-        return cmocka_run_group_tests(tests, NULL, NULL);
+TEST(test_state_of_an_older_version) {
+        check_states(OLDER);
 }

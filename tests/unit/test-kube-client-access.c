@@ -5,10 +5,9 @@
  */
 
 #include "tests/unit/kube-client-fixture.h"
+#include "tests/unit/unit.h"
 
-static void test_connection_is_kept(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_connection_is_kept, Fixture *f) {
         for (int i = 0; i < 5; i++) {
                 Ask ask = {};
 
@@ -18,12 +17,11 @@ static void test_connection_is_kept(void **state) {
         assert_int_equal(f->server.n_connections, 1);
 }
 
-static void test_other_credentials_mean_another_connection(void **state) {
-        Fixture *f = *state;
+TEST_F(test_other_credentials_mean_another_connection, Fixture *f) {
         Ask first = {}, second = {}, third = {};
 
         exchange(f, &first, "200 OK", "{}");
-        the_access.credentials.token = "other"; /* of the same generation */
+        the_access.credentials.token = "other"; /* token of the same generation */
         exchange(f, &second, "200 OK", "{}");
         assert_int_equal(f->server.n_connections, 1);
 
@@ -33,9 +31,8 @@ static void test_other_credentials_mean_another_connection(void **state) {
         RUN_UNTIL(f, !connection_is_open(&f->server.connections[0]));
 }
 
-/* What was sent with the old credentials goes on with them. */
-static void test_other_credentials_leave_a_stream_alone(void **state) {
-        Fixture *f = *state;
+/* A stream that began with the old credentials goes on with them. */
+TEST_F(test_other_credentials_leave_a_stream_alone, Fixture *f) {
         Ask watch = {}, ask = {};
         Connection *connection;
 
@@ -50,8 +47,7 @@ static void test_other_credentials_leave_a_stream_alone(void **state) {
         RUN_UNTIL(f, !connection_is_open(connection));
 }
 
-static void test_watch_blocks_no_call(void **state) {
-        Fixture *f = *state;
+TEST_F(test_watch_blocks_no_call, Fixture *f) {
         Ask watches[4] = {}, ask = {};
 
         for (size_t i = 0; i < 4; i++) {
@@ -66,8 +62,7 @@ static void test_watch_blocks_no_call(void **state) {
 }
 
 /* More than may be sent at once, and more than there may be connections. */
-static void test_crowd(void **state) {
-        Fixture *f = *state;
+TEST_F(test_crowd, Fixture *f) {
         Ask *asks = calloc(100, sizeof(*asks));
         char path[32];
 
@@ -86,9 +81,8 @@ static void test_crowd(void **state) {
         free(asks);
 }
 
-/* Those that wait for their turn have their time counted, too. */
-static void test_time_out_in_the_crowd(void **state) {
-        Fixture *f = *state;
+/* The time of requests that wait for their turn counts, too. */
+TEST_F(test_time_out_in_the_crowd, Fixture *f) {
         Ask *asks = calloc(65, sizeof(*asks));
 
         for (int i = 0; i < 65; i++)
@@ -101,8 +95,7 @@ static void test_time_out_in_the_crowd(void **state) {
         free(asks);
 }
 
-static void test_refused_token(void **state) {
-        Fixture *f = *state;
+TEST_F(test_refused_token, Fixture *f) {
         Connection *connection;
         Ask ask = {};
 
@@ -122,8 +115,7 @@ static void test_refused_token(void **state) {
         ask_done(&ask);
 }
 
-static void test_token_refused_twice(void **state) {
-        Fixture *f = *state;
+TEST_F(test_token_refused_twice, Fixture *f) {
         Ask ask = {};
 
         ask_send(f, &ask, &(KubeRequest){ .on_accepted = on_accepted, .on_data = on_piece });
@@ -138,8 +130,7 @@ static void test_token_refused_twice(void **state) {
 }
 
 /* The second answer is about the token that was replaced because of the first one. */
-static void test_token_is_refused_once_for_two(void **state) {
-        Fixture *f = *state;
+TEST_F(test_token_is_refused_once_for_two, Fixture *f) {
         Ask one = {}, two = {};
 
         ask_send(f, &one, &(KubeRequest){ .verb = "get" });
@@ -158,8 +149,7 @@ static void test_token_is_refused_once_for_two(void **state) {
 }
 
 /* A program runs for the fresh token. */
-static void test_wait_for_fresh_token(void **state) {
-        Fixture *f = *state;
+TEST_F(test_wait_for_fresh_token, Fixture *f) {
         Ask ask = {};
 
         the_access.result_after_refusal = 0;
@@ -178,8 +168,7 @@ static void test_wait_for_fresh_token(void **state) {
         ask_done(&ask);
 }
 
-static void test_wait_for_credentials(void **state) {
-        Fixture *f = *state;
+TEST_F(test_wait_for_credentials, Fixture *f) {
         Ask one = {}, two = {}, late = {};
 
         the_access.result = 0;
@@ -202,8 +191,7 @@ static void test_wait_for_credentials(void **state) {
         ask_done(&late);
 }
 
-static void test_server_comes_and_goes(void **state) {
-        Fixture *f = *state;
+TEST_F(test_server_comes_and_goes, Fixture *f) {
         Ask first = {}, down = {}, still = {}, again = {};
         char expected[128];
 
@@ -238,8 +226,7 @@ static void test_server_comes_and_goes(void **state) {
 }
 
 /* The server closed the connection meanwhile. */
-static void test_kept_connection_is_closed(void **state) {
-        Fixture *f = *state;
+TEST_F(test_kept_connection_is_closed, Fixture *f) {
         Ask first = {}, second = {};
 
         exchange(f, &first, "200 OK", "{}");
@@ -249,8 +236,7 @@ static void test_kept_connection_is_closed(void **state) {
         assert_int_equal(f->server.n_connections, 2);
 }
 
-static void test_closed_without_answer(void **state) {
-        Fixture *f = *state;
+TEST_F(test_closed_without_answer, Fixture *f) {
         Ask ask = {};
 
         ask_send(f, &ask, &(KubeRequest){ .verb = "get" });
@@ -261,9 +247,8 @@ static void test_closed_without_answer(void **state) {
         ask_done(&ask);
 }
 
-/* Nothing at all comes any more, so what was connected then is not trusted. */
-static void test_time_out_leads_to_another_connection(void **state) {
-        Fixture *f = *state;
+/* All answers stop, so connections of that time are not trusted. */
+TEST_F(test_time_out_leads_to_another_connection, Fixture *f) {
         Ask one = {}, two = {}, late = {}, next = {};
 
         ask_send(f, &one, &(KubeRequest){ .verb = "get" });
@@ -287,8 +272,7 @@ static void test_time_out_leads_to_another_connection(void **state) {
 }
 
 /* Something else still comes, so the server is there. */
-static void test_one_slow_answer_is_no_trouble(void **state) {
-        Fixture *f = *state;
+TEST_F(test_one_slow_answer_is_no_trouble, Fixture *f) {
         Ask watch = {}, slow = {};
         Connection *connection;
 
@@ -307,10 +291,8 @@ static void test_one_slow_answer_is_no_trouble(void **state) {
 
 static const char *const wrong_servers[] = { "", "https://", "ftp://x:1", "https://x:y", "x y" };
 
-static void test_wrong_server(void **state) {
-        Fixture *f = *state;
-
-        for (size_t i = 0; i < sizeof(wrong_servers) / sizeof(wrong_servers[0]); i++) {
+TEST_F(test_wrong_server, Fixture *f) {
+        for (size_t i = 0; i < N_ELEMENTS(wrong_servers); i++) {
                 Ask ask = {};
 
                 the_access.credentials.server = wrong_servers[i];
@@ -322,15 +304,14 @@ static void test_wrong_server(void **state) {
         }
 }
 
-static void test_target(void **state) {
-        Fixture *f = *state;
+TEST_F(test_target, Fixture *f) {
         Ask ask = {};
         char expected[128];
 
         snprintf(expected, sizeof(expected), "%s by the test", the_access.server);
         assert_string_equal(kube_client_target(f->client), expected);
 
-        /* A path in front of all others; what is secret in an address is not shown. */
+        /* The server's path stands in front of all others; secret parts of an address are not shown. */
         snprintf(the_access.server, sizeof(the_access.server),
                  "http://u:secret@127.0.0.1:%u/k8s/c/", f->server.port);
         the_access.credentials.generation++;
@@ -342,14 +323,13 @@ static void test_target(void **state) {
         ask_done(&ask);
 }
 
-/* A proxy of the environment cannot reach what is on this machine; one that was given is asked. */
-static void test_proxy(void **state) {
-        Fixture *f = *state;
+/* A proxy of the environment cannot reach servers on this machine; a configured proxy is asked. */
+TEST_F(test_proxy, Fixture *f) {
         Ask direct = {}, ask = {};
         char proxy[64];
 
-        assert_int_equal(setenv("http_proxy", "http://127.0.0.1:1", 1), 0);
-        assert_int_equal(setenv("no_proxy", "*", 1), 0);
+        assert_ok(setenv("http_proxy", "http://127.0.0.1:1", 1));
+        assert_ok(setenv("no_proxy", "*", 1));
         exchange(f, &direct, "200 OK", "{}");
         assert_int_equal(direct.kind, ERROR_NONE);
 
@@ -370,9 +350,8 @@ static void test_proxy(void **state) {
         unsetenv("no_proxy");
 }
 
-/* What curl says of such a proxy has its password in it. */
-static void test_proxy_with_password(void **state) {
-        Fixture *f = *state;
+/* curl's error about such a proxy has the proxy's password in it. */
+TEST_F(test_proxy_with_password, Fixture *f) {
         Ask ask = {};
 
         the_access.credentials.server = "https://kubernetes.invalid:6443";
@@ -384,33 +363,4 @@ static void test_proxy_with_password(void **state) {
         assert_contains(ask.message, "the scheme of its proxy is not supported");
         assert_null(strstr(ask.message, "secret"));
         ask_done(&ask);
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_connection_is_kept),
-                TEST(test_other_credentials_mean_another_connection),
-                TEST(test_other_credentials_leave_a_stream_alone),
-                TEST(test_watch_blocks_no_call),
-                TEST(test_crowd),
-                TEST(test_time_out_in_the_crowd),
-                TEST(test_refused_token),
-                TEST(test_token_refused_twice),
-                TEST(test_token_is_refused_once_for_two),
-                TEST(test_wait_for_fresh_token),
-                TEST(test_wait_for_credentials),
-                TEST(test_server_comes_and_goes),
-                TEST(test_kept_connection_is_closed),
-                TEST(test_closed_without_answer),
-                TEST(test_time_out_leads_to_another_connection),
-                TEST(test_one_slow_answer_is_no_trouble),
-                TEST(test_wrong_server),
-                TEST(test_target),
-                TEST(test_proxy),
-                TEST(test_proxy_with_password),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

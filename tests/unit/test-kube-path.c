@@ -4,16 +4,8 @@
  * Paths of the API
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/kube/path.h"
+#include "tests/unit/unit.h"
 
 #define KRUISE .group = "apps.kruise.io", .version = "v1beta1", .resource = "nodeimages"
 #define SECRET .version = "v1", .resource = "secrets"
@@ -51,34 +43,19 @@ static const struct Case {
         { "three dots are a name", { SECRET, .name = "..." }, "/api/v1/secrets/..." },
 };
 
-static void test_format(void **state) {
-        const struct Case *c = *state;
+TEST_ROWS(test_format, cases, name, const struct Case *c) {
         cleanup(free_p) char *text = NULL;
 
-        assert_int_equal(kube_path_format(&c->path, &text), 0);
+        assert_ok(kube_path_format(&c->path, &text));
         assert_string_equal(text, c->expected);
 }
 
-static void test_escape(void **state) {
+TEST(test_escape) {
         cleanup(free_p) char *text = NULL;
         cleanup(free_p) char *empty = NULL;
 
-        assert_int_equal(kube_path_escape("metadata.name=a/b&c%", &text), 0);
+        assert_ok(kube_path_escape("metadata.name=a/b&c%", &text));
         assert_string_equal(text, "metadata.name%3Da%2Fb%26c%25");
-        assert_int_equal(kube_path_escape("", &empty), 0);
+        assert_ok(kube_path_escape("", &empty));
         assert_string_equal(empty, "");
-}
-
-int main(void) {
-        struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0]) + 1] = { cmocka_unit_test(
-                test_escape) };
-
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-                tests[i + 1] = (struct CMUnitTest){
-                        .name = cases[i].name,
-                        .test_func = test_format,
-                        .initial_state = (void *) &cases[i],
-                };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,18 +4,9 @@
  * Kubernetes' protobuf, with bytes as the API server sends them
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/kube/watch-message.h"
 #include "tests/unit/kube-message.h"
+#include "tests/unit/unit.h"
 
 #define BYTES(text) (const uint8_t *) (text), sizeof(text) - 1
 
@@ -137,13 +128,12 @@ static void check_status(const Kubernetes__V1__PodStatus *status) {
         assert_string_equal(sidecar->state->terminated->containerid, "r://T");
 }
 
-static void test_pod(void **state) {
+TEST(test_pod) {
         cleanup(message_free_p) ProtobufCMessage *message = NULL;
         const KubePod *pod;
 
-        assert_int_equal(kube_protobuf_unpack(&kubernetes__v1__pod__descriptor, pod_bytes,
-                                              sizeof(pod_bytes), &message, NULL),
-                         0);
+        assert_ok(kube_protobuf_unpack(&kubernetes__v1__pod__descriptor, pod_bytes,
+                                       sizeof(pod_bytes), &message, NULL));
         pod = (const KubePod *) message;
         check_metadata(pod->metadata);
         check_spec(pod->spec);
@@ -151,7 +141,7 @@ static void test_pod(void **state) {
 }
 
 /* Any object is read as one, whatever stands behind its metadata. */
-static void test_event(void **state) {
+TEST(test_event) {
         cleanup(watch_event_done) WatchEvent event = WATCH_EVENT_INIT;
         Bytes pod = { .size = sizeof(pod_bytes) }, envelope = { .size = 0 }, bytes = { .size = 0 };
         WatchReader reader = WATCH_READER_INIT(true);
@@ -159,11 +149,9 @@ static void test_event(void **state) {
         memcpy(pod.data, pod_bytes, pod.size);
         bytes_pack_envelope(&envelope, "Pod", &pod);
         bytes_pack_event(&bytes, "MODIFIED", &envelope);
-        assert_int_equal(watch_event_read(&reader,
-                                          (Slice){ .data = (char *) bytes.data,
-                                                   .size = bytes.size },
-                                          &event, NULL),
-                         0);
+        assert_ok(watch_event_read(&reader,
+                                   (Slice){ .data = (char *) bytes.data, .size = bytes.size },
+                                   &event, NULL));
         assert_int_equal(event.type, WATCH_EVENT_MODIFIED);
         assert_string_equal(event.object.namespace, "n");
         assert_string_equal(event.object.name, "p");
@@ -174,7 +162,7 @@ static void test_event(void **state) {
         assert_memory_equal(event.object.bytes, pod.data, pod.size);
 }
 
-static void test_error_event(void **state) {
+TEST(test_error_event) {
         cleanup(watch_event_done) WatchEvent event = WATCH_EVENT_INIT;
         Kubernetes__V1__StatusDetails details = KUBERNETES__V1__STATUS_DETAILS__INIT;
         KubeStatusMessage status = KUBERNETES__V1__STATUS__INIT;
@@ -190,18 +178,16 @@ static void test_error_event(void **state) {
         bytes_pack(&raw, &status);
         bytes_pack_envelope(&envelope, "Status", &raw);
         bytes_pack_event(&bytes, "ERROR", &envelope);
-        assert_int_equal(watch_event_read(&reader,
-                                          (Slice){ .data = (char *) bytes.data,
-                                                   .size = bytes.size },
-                                          &event, NULL),
-                         0);
+        assert_ok(watch_event_read(&reader,
+                                   (Slice){ .data = (char *) bytes.data, .size = bytes.size },
+                                   &event, NULL));
         assert_int_equal(event.type, WATCH_EVENT_ERROR);
         assert_int_equal(event.status.code, 410);
         assert_string_equal(event.status.message, "too old resource version");
         assert_int_equal(event.status.retry_after_usec, 3000000);
 }
 
-static void test_list(void **state) {
+TEST(test_list) {
         cleanup(watch_list_done) WatchList list = WATCH_LIST_INIT;
         Kubernetes__V1__ListMeta meta = KUBERNETES__V1__LIST_META__INIT;
         ProtobufCBinaryData items[2];
@@ -220,17 +206,15 @@ static void test_list(void **state) {
         bytes_pack(&raw, &message);
         bytes_pack_envelope(&body, "PodList", &raw);
 
-        assert_int_equal(watch_list_read(&reader,
-                                         (Slice){ .data = (char *) body.data, .size = body.size },
-                                         &list, NULL),
-                         0);
+        assert_ok(watch_list_read(&reader, (Slice){ .data = (char *) body.data, .size = body.size },
+                                  &list, NULL));
         assert_string_equal(list.version, "44");
         assert_string_equal(list.next, "more");
         assert_int_equal(list.n_items, 2);
         for (size_t i = 0; i < 2; i++) {
                 cleanup(watch_event_done) WatchEvent event = WATCH_EVENT_INIT;
 
-                assert_int_equal(watch_list_item(&list, i, &event, NULL), 0);
+                assert_ok(watch_list_item(&list, i, &event, NULL));
                 assert_string_equal(event.object.name, i == 0 ? "p" : "q");
                 assert_int_equal(event.object.n_bytes, items[i].len);
         }
@@ -250,20 +234,18 @@ static const struct Refusal {
         { "a zipped envelope", BYTES("k8s\0\x1a\x04gzip") },
 };
 
-static void test_refusals(void **state) {
-        for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
-                cleanup(error_done) Error error = ERROR_INIT;
-                KubeEnvelope *envelope = NULL;
+TEST_ROWS(test_refusals, refusals, name, const struct Refusal *row) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        KubeEnvelope *envelope = NULL;
 
-                if (kube_protobuf_open(refusals[i].bytes, refusals[i].size, &envelope, &error) >= 0)
-                        fail_msg("%s", refusals[i].name);
-                assert_int_equal(error.kind, ERROR_INVALID);
-                assert_null(envelope);
-        }
+        if (kube_protobuf_open(row->bytes, row->size, &envelope, &error) >= 0)
+                fail_msg("%s", row->name);
+        assert_int_equal(error.kind, ERROR_INVALID);
+        assert_null(envelope);
 }
 
 /* Two bytes stand for an owner reference of some 80 in memory. */
-static void test_bomb(void **state) {
+TEST(test_bomb) {
         cleanup(error_done) Error error = ERROR_INIT;
         const size_t n = 500000;
         cleanup(free_p) uint8_t *bytes = malloc(2 * n);
@@ -277,7 +259,7 @@ static void test_bomb(void **state) {
         assert_null(message);
 }
 
-static void test_status(void **state) {
+TEST(test_status) {
         cleanup(error_done) Error error = ERROR_INIT;
         KubeStatusMessage *status;
         Bytes raw = { .size = 0 }, envelope = { .size = 0 };
@@ -286,15 +268,4 @@ static void test_status(void **state) {
         bytes_pack_envelope(&envelope, "Pod", &raw);
         assert_true(kube_protobuf_read_status(envelope.data, envelope.size, &status, &error) < 0);
         assert_int_equal(error.kind, ERROR_INVALID);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_pod),      cmocka_unit_test(test_event),
-                cmocka_unit_test(test_list),     cmocka_unit_test(test_error_event),
-                cmocka_unit_test(test_refusals), cmocka_unit_test(test_bomb),
-                cmocka_unit_test(test_status),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

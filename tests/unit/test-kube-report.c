@@ -1,23 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the log says of trouble with a watch
+ * Tests the log lines about trouble with a watch
  */
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "agent/kube/report.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/stderr-capture.h"
+#include "tests/unit/unit.h"
 
 #define SUBJECT "Cannot watch the tests"
 
@@ -31,7 +22,7 @@ static void fixture_open(Fixture *f) {
         *f = (Fixture){ .log = NULL };
         fake_kube_open();
         stderr_pipe(&f->captured);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f->log), 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f->log));
         f->report = (KubeReport){
                 .client = &fake_kube, .log = f->log, .subject = SUBJECT, .delay_usec = 1000
         };
@@ -59,17 +50,17 @@ static void trouble(Fixture *f, ErrorKind kind, const char *message) {
         Error error = ERROR_INIT;
 
         error_set(&error, kind, "%s", message);
-        assert_int_equal(kube_report_trouble(&f->report, &error), 0);
+        assert_ok(kube_report_trouble(&f->report, &error));
         error_done(&error);
 }
 
-/* Runs until the report has nothing to wait for. */
+/* Runs until the report's delay is over. */
 static void wait_for_delay(Fixture *f) {
         while (timer_is_running(&f->report.delay))
                 fake_clock_skip(fake_kube.event);
 }
 
-static void test_lasting_trouble_is_said_once(void **state) {
+TEST(test_lasting_trouble_is_said_once) {
         Fixture f;
 
         fixture_open(&f);
@@ -81,12 +72,12 @@ static void test_lasting_trouble_is_said_once(void **state) {
         assert_int_equal(fixture_close(&f, SUBJECT ": forbidden."), 1);
 }
 
-static void test_nothing_is_said_of_what_passes(void **state) {
+TEST(test_nothing_is_said_of_what_passes) {
         const ErrorKind kinds[] = { ERROR_UNAVAILABLE, ERROR_TIMEOUT, ERROR_DENIED };
         Fixture f;
 
         fixture_open(&f);
-        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(kinds); i++) {
                 trouble(&f, kinds[i], "passing");
                 assert_true(timer_is_running(&f.report.delay));
                 assert_false(kube_report_well(&f.report));
@@ -96,10 +87,10 @@ static void test_nothing_is_said_of_what_passes(void **state) {
         trouble(&f, ERROR_DENIED, "outdated");
         kube_report_answered(&f.report);
         assert_false(timer_is_running(&f.report.delay));
-        assert_int_equal(fixture_close(&f, SUBJECT), 0);
+        assert_ok(fixture_close(&f, SUBJECT));
 }
 
-static void test_what_cannot_pass_is_said_at_once(void **state) {
+TEST(test_what_cannot_pass_is_said_at_once) {
         Fixture f;
 
         fixture_open(&f);
@@ -110,7 +101,7 @@ static void test_what_cannot_pass_is_said_at_once(void **state) {
 }
 
 /* The newest reason counts, and does not begin the wait anew. */
-static void test_reason_changes_in_the_wait(void **state) {
+TEST(test_reason_changes_in_the_wait) {
         Fixture f;
 
         fixture_open(&f);
@@ -125,7 +116,7 @@ static void test_reason_changes_in_the_wait(void **state) {
         assert_int_equal(fixture_close(&f, SUBJECT), 1);
 }
 
-static void test_it_is_said_anew_after_it_was_well(void **state) {
+TEST(test_it_is_said_anew_after_it_was_well) {
         Fixture f;
 
         fixture_open(&f);
@@ -140,8 +131,8 @@ static void turn(Fixture *f) {
         fake_clock_skip(fake_kube.event);
 }
 
-/* One place speaks of the connection, and one of credentials. */
-static void test_trouble_of_all_is_said_by_one(void **state) {
+/* Trouble of the connection is reported once for all watches, and so is trouble with credentials. */
+TEST(test_trouble_of_all_is_said_by_one) {
         Fixture f;
 
         fixture_open(&f);
@@ -157,8 +148,8 @@ static void test_trouble_of_all_is_said_by_one(void **state) {
         assert_int_equal(fixture_close(&f, SUBJECT), 1);
 }
 
-/* What still waits when the connection is there again is said then: it is not reported twice. */
-static void test_trouble_outlasts_that_of_all(void **state) {
+/* Trouble that still waits when the connection is back is reported then, once. */
+TEST(test_trouble_outlasts_that_of_all) {
         Fixture f;
 
         fixture_open(&f);
@@ -172,7 +163,7 @@ static void test_trouble_outlasts_that_of_all(void **state) {
 }
 
 /* The next attempt may take as long, and succeed. */
-static void test_time_outs_have_longer(void **state) {
+TEST(test_time_outs_have_longer) {
         Fixture f;
 
         fixture_open(&f);
@@ -191,8 +182,8 @@ static void test_time_outs_have_longer(void **state) {
         assert_int_equal(fixture_close(&f, SUBJECT ": Too large resource version."), 1);
 }
 
-/* What was to be said is outdated by what is said at once. */
-static void test_worse_trouble_comes_meanwhile(void **state) {
+/* Worse trouble that is reported at once replaces trouble that waits for its report. */
+TEST(test_worse_trouble_comes_meanwhile) {
         Fixture f;
 
         fixture_open(&f);
@@ -200,20 +191,4 @@ static void test_worse_trouble_comes_meanwhile(void **state) {
         trouble(&f, ERROR_INVALID, "nonsense");
         assert_false(timer_is_running(&f.report.delay));
         assert_int_equal(fixture_close(&f, SUBJECT ": nonsense."), 1);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_lasting_trouble_is_said_once),
-                cmocka_unit_test(test_nothing_is_said_of_what_passes),
-                cmocka_unit_test(test_what_cannot_pass_is_said_at_once),
-                cmocka_unit_test(test_reason_changes_in_the_wait),
-                cmocka_unit_test(test_it_is_said_anew_after_it_was_well),
-                cmocka_unit_test(test_trouble_of_all_is_said_by_one),
-                cmocka_unit_test(test_trouble_outlasts_that_of_all),
-                cmocka_unit_test(test_worse_trouble_comes_meanwhile),
-                cmocka_unit_test(test_time_outs_have_longer),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,17 +4,8 @@
  * When to ask the API server again
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "agent/kube/retry.h"
-
-#define MSEC ((uint64_t) 1000)
-#define SEC (1000 * MSEC)
+#include "tests/unit/unit.h"
 
 static const struct Wait {
         unsigned n_failures;
@@ -30,8 +21,8 @@ static const struct Wait {
         { 1, UINT64_MAX, 60 * SEC, 60 * SEC },
 };
 
-static void test_wait(void **state) {
-        for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+TEST(test_wait) {
+        for (size_t i = 0; i < N_ELEMENTS(waits); i++) {
                 const KubeReply reply = { .retry_after_usec = waits[i].asked_usec };
 
                 assert_int_equal(kube_retry_usec(waits[i].n_failures, &reply, 0),
@@ -41,7 +32,7 @@ static void test_wait(void **state) {
         }
 }
 
-static void test_wait_without_reply(void **state) {
+TEST(test_wait_without_reply) {
         assert_int_equal(kube_retry_usec(1, NULL, 0), 200 * MSEC);
 }
 
@@ -62,22 +53,12 @@ static const struct Judgement {
         { 500, ERROR_UNAVAILABLE, true },  { 504, ERROR_TIMEOUT, true },
 };
 
-static void test_judgement(void **state) {
-        for (size_t i = 0; i < sizeof(judgements) / sizeof(judgements[0]); i++) {
+TEST(test_judgement) {
+        for (size_t i = 0; i < N_ELEMENTS(judgements); i++) {
                 const KubeReply reply = { .code = judgements[i].code };
                 const Error error = { .kind = judgements[i].kind };
 
                 assert_int_equal(kube_is_retriable(&reply, error.kind ? &error : NULL),
                                  judgements[i].is_retriable);
         }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_wait),
-                cmocka_unit_test(test_wait_without_reply),
-                cmocka_unit_test(test_judgement),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

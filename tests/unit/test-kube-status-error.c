@@ -1,21 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What it means when the API server refuses a request
+ * Tests the meaning of an API server's refusals
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/kube/status-error-spec.h"
+#include "tests/unit/unit.h"
 
 #define STATUS(message) "{\"kind\":\"Status\",\"code\":1,\"message\":\"" message "\"}"
 
@@ -60,10 +50,9 @@ static const struct Case {
           "the server answered 403" },
 };
 
-static void test_message(void **state) {
-        const struct Case *c = *state;
+TEST_ROWS(test_message, cases, name, const struct Case *c) {
         cleanup(error_done) Error error = ERROR_INIT;
-        cleanup(free_p) char *body = malloc(c->size + 1); /* nothing readable behind it */
+        cleanup(free_p) char *body = malloc(c->size + 1); /* a read behind it is an error */
 
         body = realloc(body, c->size > 0 ? c->size : 1);
         memcpy(body, c->body, c->size);
@@ -72,18 +61,18 @@ static void test_message(void **state) {
         assert_string_equal(error.message, c->message);
 }
 
-/* Secrets go before the message is cut, which might leave a part of them. */
-static void test_long_message_with_secret(void **state) {
+/* Secrets are removed before the message is cut, which might leave a part of them. */
+TEST(test_long_message_with_secret) {
         cleanup(error_done) Error error = ERROR_INIT;
         char body[1024];
         int size;
 
         size = snprintf(body, sizeof(body), "%0490d https://%0300d@host/", 0, 7);
         kube_status_error(502, body, (size_t) size, &error);
-        assert_non_null(strstr(error.message, "0 https://host/"));
+        assert_contains(error.message, "0 https://host/");
 }
 
-static void test_every_cut_of_protobuf(void **state) {
+TEST(test_every_cut_of_protobuf) {
         for (size_t size = 0; size < sizeof(PROTOBUF); size++) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 cleanup(free_p) char *body = malloc(size > 0 ? size : 1);
@@ -95,7 +84,7 @@ static void test_every_cut_of_protobuf(void **state) {
 }
 
 /* Cut in front of a character, not inside of it. */
-static void test_long_message(void **state) {
+TEST(test_long_message) {
         cleanup(error_done) Error error = ERROR_INIT;
         char body[2000] = "yy";
 
@@ -118,25 +107,7 @@ static const struct Kind {
         { 503, ERROR_UNAVAILABLE }, { 504, ERROR_TIMEOUT },     { 302, ERROR_INVALID },
 };
 
-static void test_kinds(void **state) {
-        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+TEST(test_kinds) {
+        for (size_t i = 0; i < N_ELEMENTS(kinds); i++)
                 assert_int_equal(kube_status_kind(kinds[i].code), kinds[i].kind);
-}
-
-int main(void) {
-        struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0]) + 4] = {
-                cmocka_unit_test(test_kinds),
-                cmocka_unit_test(test_long_message),
-                cmocka_unit_test(test_long_message_with_secret),
-                cmocka_unit_test(test_every_cut_of_protobuf),
-        };
-
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-                tests[i + 4] = (struct CMUnitTest){
-                        .name = cases[i].name,
-                        .test_func = test_message,
-                        .initial_state = (void *) &cases[i],
-                };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What a kubeconfig says
+ * Tests the content of kubeconfigs
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/base/text.h"
 #include "agent/kube/exec-credential-spec.h"
 #include "agent/kube/kubeconfig-spec.h"
+#include "tests/unit/unit.h"
 
 #define SECRET "hunter2"
 #define FOLDER "/etc/agent"
@@ -151,7 +141,7 @@ static const struct Refusal {
           EXEC_AT ".env[0].name: expected the name of a variable" },
 };
 
-/* What is written, and the server that is meant. */
+/* Server URLs as written, and the server that is meant. */
 static const struct Server {
         const char *text;
         const char *server;
@@ -175,10 +165,7 @@ static const struct Command {
 
 /* clang-format on */
 
-#define N_REFUSALS (sizeof(refusals) / sizeof(refusals[0]))
-
-static void test_refusal(void **state) {
-        const struct Refusal *refusal = *state;
+TEST_ROWS(test_refusal, refusals, name, const struct Refusal *refusal) {
         cleanup(error_done) Error error = ERROR_INIT;
         KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
 
@@ -191,29 +178,25 @@ static void test_refusal(void **state) {
         assert_null(spec.context);
 }
 
-static void test_servers(void **state) {
-        for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]); i++) {
-                cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
-                char text[512];
+TEST_ROWS(test_servers, servers, text, const struct Server *row) {
+        cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+        char text[512];
 
-                (void) snprintf(text, sizeof(text), WITH_CLUSTER("server: '%s'"), servers[i].text);
-                spec = read_spec(text);
-                assert_string_equal(spec.server, servers[i].server);
-        }
+        (void) snprintf(text, sizeof(text), WITH_CLUSTER("server: '%s'"), row->text);
+        spec = read_spec(text);
+        assert_string_equal(spec.server, row->server);
 }
 
-static void test_commands(void **state) {
-        for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-                cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
-                char text[512];
+TEST_ROWS(test_commands, commands, text, const struct Command *row) {
+        cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
+        char text[512];
 
-                (void) snprintf(text, sizeof(text), WITH_EXEC("command: '%s'"), commands[i].text);
-                spec = read_spec(text);
-                assert_string_equal(spec.exec.command, commands[i].command);
-        }
+        (void) snprintf(text, sizeof(text), WITH_EXEC("command: '%s'"), row->text);
+        spec = read_spec(text);
+        assert_string_equal(spec.exec.command, row->command);
 }
 
-static void test_cluster(void **state) {
+TEST(test_cluster) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec =
                 read_spec(WITH_CLUSTER(SERVER ", certificate-authority-data: '" PEM64
                                               "', tls-server-name: api, proxy-url: 'socks5://p:1',"
@@ -228,7 +211,7 @@ static void test_cluster(void **state) {
         assert_string_equal(spec.token, "t");
 }
 
-static void test_files(void **state) {
+TEST(test_files) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec =
                 read_spec(HEAD CONTEXTS CLUSTER(SERVER ", certificate-authority: pki/ca.crt")
                                   USER("client-certificate: ../c.pem, client-key: /k.pem, "
@@ -241,7 +224,7 @@ static void test_files(void **state) {
         assert_string_equal(spec.token, "t");
 }
 
-static void test_password(void **state) {
+TEST(test_password) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec =
                 read_spec(WITH_USER("username: a, password: ' b '"));
 
@@ -250,7 +233,7 @@ static void test_password(void **state) {
         assert_null(spec.token);
 }
 
-static void test_json(void **state) {
+TEST(test_json) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec =
                 read_spec("{\"current-context\":\"a\",\"contexts\":[{\"name\":\"a\",\"context\":"
                           "{\"cluster\":\"b\"}}],\"clusters\":[{\"name\":\"b\",\"cluster\":"
@@ -262,7 +245,7 @@ static void test_json(void **state) {
         assert_null(spec.exec.api_version);
 }
 
-static void test_chosen_context(void **state) {
+TEST(test_chosen_context) {
         static const char text[] = WITH_USER("") "";
         cleanup(error_done) Error error = ERROR_INIT;
         KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
@@ -275,7 +258,7 @@ static void test_chosen_context(void **state) {
         assert_string_equal(error.message, "there is no context \"x\"");
 }
 
-static void test_impersonation(void **state) {
+TEST(test_impersonation) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec =
                 read_spec(WITH_USER("token: t, as: jane, as-uid: '7', as-groups: [dev, ops]"));
 
@@ -287,50 +270,32 @@ static void test_impersonation(void **state) {
         assert_null(spec.impersonation[4]);
 }
 
-/* Flags take precedence over the file, and leave nothing of the fields that they replace. */
-static void test_overrides(void **state) {
+/* Flags take precedence over the file, and replace fields as a whole. */
+TEST(test_overrides) {
         static const char text[] = HEAD CONTEXTS CLUSTER(
                 SERVER) "users: [{name: u, user: {as: jane, as-uid: '7', username: a, password: b}}, "
                         "{name: w, user: {token: t}}]\n";
         const KubeconfigFile file = { .text = text, .size = strlen(text), .folder = FOLDER };
         static const char *const groups[] = { "dev", NULL };
+        /* clang-format off */
         static const struct {
                 KubeconfigOverrides overrides;
                 const char *context, *server, *user, *token, *username, *impersonation[3];
         } cases[] = {
-                { { .server = "http://h/" },
-                  "one",
-                  "http://h",
-                  "u",
-                  NULL,
-                  "a",
+                { { .server = "http://h/" }, "one", "http://h", "u", NULL, "a",
                   { "Impersonate-User: jane", "Impersonate-Uid: 7" } },
                 { { .user = "w" }, "one", "https://10.0.0.1:6443", "w", "t", NULL, { NULL } },
-                { { .token = "s" },
-                  "one",
-                  "https://10.0.0.1:6443",
-                  "u",
-                  "s",
-                  NULL,
+                { { .token = "s" }, "one", "https://10.0.0.1:6443", "u", "s", NULL,
                   { "Impersonate-User: jane", "Impersonate-Uid: 7" } },
-                { { .user = "w", .as = "joe", .as_groups = groups },
-                  "one",
-                  "https://10.0.0.1:6443",
-                  "w",
-                  "t",
-                  NULL,
-                  { "Impersonate-User: joe", "Impersonate-Group: dev" } },
-                { { .as = "joe" },
-                  "one",
-                  "https://10.0.0.1:6443",
-                  "u",
-                  NULL,
-                  "a",
+                { { .user = "w", .as = "joe", .as_groups = groups }, "one", "https://10.0.0.1:6443",
+                  "w", "t", NULL, { "Impersonate-User: joe", "Impersonate-Group: dev" } },
+                { { .as = "joe" }, "one", "https://10.0.0.1:6443", "u", NULL, "a",
                   { "Impersonate-User: joe" } },
                 { { .cluster = "c" }, "zero", "https://10.0.0.1:6443", NULL, NULL, NULL, { NULL } },
         };
+        /* clang-format on */
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
                 cleanup(error_done) Error error = ERROR_INIT;
 
@@ -347,7 +312,7 @@ static void test_overrides(void **state) {
         }
 }
 
-static void test_wrong_overrides(void **state) {
+TEST(test_wrong_overrides) {
         static const char text[] = WITH_USER("token: t");
         const KubeconfigFile file = { .text = text, .size = strlen(text), .folder = FOLDER };
         static const char *const groups[] = { "dev", NULL };
@@ -363,7 +328,7 @@ static void test_wrong_overrides(void **state) {
                   USER_AT ": names a group or UID to act as, and no user" },
         };
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
                 cleanup(error_done) Error error = ERROR_INIT;
 
@@ -376,8 +341,9 @@ static void test_wrong_overrides(void **state) {
 #define FILE_OF(path_, text_) \
         { .text = (text_), .size = strlen(text_), .folder = "/" path_, .path = "/" path_ "/config" }
 
-/* Of what several files say, the first counts, as a whole, and names files beside itself. */
-static void test_several_files(void **state) {
+/* The first file that has an entry decides on it as a whole, and file names in it are relative to
+ * that file. */
+TEST(test_several_files) {
         const KubeconfigFile files[] = {
                 FILE_OF("one", "users: [{name: u, user: {tokenFile: t1}}]\n"
                                "contexts: [{name: only, context: {cluster: c, user: u}}]"),
@@ -392,7 +358,7 @@ static void test_several_files(void **state) {
         };
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
 
-        assert_int_equal(kubeconfig_spec_parse(files, 3, NULL, NULL, &spec, NULL), 0);
+        assert_ok(kubeconfig_spec_parse(files, 3, NULL, NULL, &spec, NULL));
         assert_string_equal(spec.context, "both");
         assert_string_equal(spec.namespace, "space");
         assert_string_equal(spec.user, "u");
@@ -402,7 +368,7 @@ static void test_several_files(void **state) {
 }
 
 /* A refusal names the file that is wrong. */
-static void test_wrong_file(void **state) {
+TEST(test_wrong_file) {
         static const struct {
                 const char *second;
                 const char *context;
@@ -420,7 +386,7 @@ static void test_wrong_file(void **state) {
                   "/one/config: current-context: is missing, and no context was chosen" },
         };
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 const KubeconfigFile files[] = {
                         FILE_OF("one", "contexts: [{name: x, context: {cluster: c}}]"),
                         FILE_OF("two", cases[i].second),
@@ -434,7 +400,7 @@ static void test_wrong_file(void **state) {
         }
 }
 
-static void test_exec(void **state) {
+TEST(test_exec) {
         cleanup(kubeconfig_spec_done) KubeconfigSpec spec = read_spec(
                 HEAD CONTEXTS CLUSTER(SERVER
                                       ", extensions: [{name: other, extension: 1}, {name: "
@@ -457,7 +423,7 @@ static void test_exec(void **state) {
 }
 
 /* kubectl does not run it then. */
-static void test_exec_beside_others(void **state) {
+TEST(test_exec_beside_others) {
         static const char *const others[] = {
                 "token: t",
                 "tokenFile: t",
@@ -465,7 +431,7 @@ static void test_exec_beside_others(void **state) {
                 "client-certificate: x, client-key: k",
         };
 
-        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(others); i++) {
                 cleanup(kubeconfig_spec_done) KubeconfigSpec spec = KUBECONFIG_SPEC_INIT;
                 char text[512];
 
@@ -478,8 +444,8 @@ static void test_exec_beside_others(void **state) {
         }
 }
 
-/* Any end of it is refused or means the same; memory errors show under the sanitizers. */
-static void test_truncated(void **state) {
+/* A cut file is refused or means the same; memory errors show under the sanitizers. */
+TEST(test_truncated) {
         static const char text[] = WITH_EXEC("command: x, args: [a], env: [{name: a}]");
 
         for (size_t size = 0; size < strlen(text); size++) {
@@ -492,26 +458,4 @@ static void test_truncated(void **state) {
                 r = parse_one(copy, size, NULL, &spec, NULL);
                 assert_true((r < 0) == !spec.server);
         }
-}
-
-int main(void) {
-        struct CMUnitTest tests[12 + N_REFUSALS] = {
-                cmocka_unit_test(test_servers),        cmocka_unit_test(test_commands),
-                cmocka_unit_test(test_cluster),        cmocka_unit_test(test_files),
-                cmocka_unit_test(test_password),       cmocka_unit_test(test_json),
-                cmocka_unit_test(test_chosen_context), cmocka_unit_test(test_impersonation),
-                cmocka_unit_test(test_overrides),      cmocka_unit_test(test_wrong_overrides),
-                cmocka_unit_test(test_several_files),  cmocka_unit_test(test_wrong_file),
-                cmocka_unit_test(test_exec),           cmocka_unit_test(test_exec_beside_others),
-                cmocka_unit_test(test_truncated),
-        };
-
-        for (size_t i = 0; i < N_REFUSALS; i++)
-                tests[12 + i] = (struct CMUnitTest){
-                        .name = refusals[i].name,
-                        .test_func = test_refusal,
-                        .initial_state = (void *) &refusals[i],
-                };
-
-        return _cmocka_run_group_tests("kubeconfig", tests, 12 + N_REFUSALS, NULL, NULL);
 }

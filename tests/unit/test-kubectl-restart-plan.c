@@ -2,86 +2,71 @@
 
 /* Requests to restart containers, and how their status reads. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
-#include <json-c/json.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "agent/base/cleanup.h"
-#include "agent/document/json-cleanup.h"
 #include "agent/kubectl/restart-plan.h"
 #include "tests/unit/quoted-json.h"
 
-static void test_targets(void **state) {
-        static const struct {
-                const char *text;
-                const char *pods; /* NULL: refused */
-                const char *container;
-        } cases[] = {
-                { "web-0", "web-0", NULL },
-                { "web-0/main", "web-0", "main" },
-                { "pod/web-0", "pod/web-0", NULL },
-                { "pod/web-0/main", "pod/web-0", "main" },
-                { "deploy/web", "deploy/web", NULL },
-                { "deploy/web/main", "deploy/web", "main" },
-                { "", NULL, NULL },
-                { "/", NULL, NULL },
-                { "web-0/", NULL, NULL },
-                { "/main", NULL, NULL },
-                { "web-0/main/x", NULL, NULL },
-                { "deploy/web/main/x", NULL, NULL },
-                { "deploy/", NULL, NULL },
-        };
+static const struct TargetsRow {
+        const char *text;
+        const char *pods; /* NULL: refused */
+        const char *container;
+} targets_rows[] = {
+        { "web-0", "web-0", NULL },
+        { "web-0/main", "web-0", "main" },
+        { "pod/web-0", "pod/web-0", NULL },
+        { "pod/web-0/main", "pod/web-0", "main" },
+        { "deploy/web", "deploy/web", NULL },
+        { "deploy/web/main", "deploy/web", "main" },
+        { "", NULL, NULL },
+        { "/", NULL, NULL },
+        { "web-0/", NULL, NULL },
+        { "/main", NULL, NULL },
+        { "web-0/main/x", NULL, NULL },
+        { "deploy/web/main/x", NULL, NULL },
+        { "deploy/", NULL, NULL },
+};
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(restart_target_done) RestartTarget target = RESTART_TARGET_INIT;
-                cleanup(error_done) Error error = ERROR_INIT;
-                int r = restart_target_parse(cases[i].text, &target, &error);
+TEST_ROWS(test_targets, targets_rows, text, const struct TargetsRow *row) {
+        cleanup(restart_target_done) RestartTarget target = RESTART_TARGET_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = restart_target_parse(row->text, &target, &error);
 
-                assert_true((r < 0) == !cases[i].pods);
-                assert_int_equal(error.kind, r < 0 ? ERROR_INVALID : ERROR_NONE);
-                if (r < 0)
-                        continue;
-                assert_string_equal(target.pods, cases[i].pods);
-                if (cases[i].container)
-                        assert_string_equal(target.container, cases[i].container);
-                else
-                        assert_null(target.container);
-        }
+        assert_true((r < 0) == !row->pods);
+        assert_int_equal(error.kind, r < 0 ? ERROR_INVALID : ERROR_NONE);
+        if (r < 0)
+                return;
+        assert_string_equal(target.pods, row->pods);
+        if (row->container)
+                assert_string_equal(target.container, row->container);
+        else
+                assert_null(target.container);
 }
 
 #define POD                                                                          \
         "{'metadata':{'name':'p'},'spec':{'containers':[{'name':'a'},{'name':'b'}]," \
         "'initContainers':[{'name':'i'},{'name':'s','restartPolicy':'Always'}]}}"
 
-static void test_containers(void **state) {
-        static const struct {
-                const char *names;
-                const char *list; /* NULL: refused */
-        } cases[] = {
-                { NULL, "[\"a\",\"b\"]" },  { "b", "[\"b\"]" },
-                { "s,a", "[\"s\",\"a\"]" }, { "i", NULL },
-                { "a,none", NULL },         { "", NULL },
-        };
+static const struct ContainersRow {
+        const char *names;
+        const char *list; /* NULL: refused */
+} containers_rows[] = {
+        { NULL, "[\"a\",\"b\"]" }, { "b", "[\"b\"]" }, { "s,a", "[\"s\",\"a\"]" }, { "i", NULL },
+        { "a,none", NULL },        { "", NULL },
+};
+
+TEST_ROWS(test_containers, containers_rows, names, const struct ContainersRow *row) {
         cleanup(json_object_put_p) json_object *pod = parse("%s", POD);
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(json_object_put_p) json_object *list = NULL;
-                int r = restart_plan_containers(pod, cases[i].names, &list, NULL);
+        cleanup(json_object_put_p) json_object *list = NULL;
+        int r = restart_plan_containers(pod, row->names, &list, NULL);
 
-                assert_true((r < 0) == !cases[i].list);
-                if (r >= 0)
-                        assert_string_equal(json_object_to_json_string_ext(list, 0), cases[i].list);
-        }
+        assert_true((r < 0) == !row->list);
+        if (r >= 0)
+                assert_string_equal(json_object_to_json_string_ext(list, 0), row->list);
 }
 
-static void test_body(void **state) {
+TEST(test_body) {
         cleanup(json_object_put_p) json_object *containers = parse("['a','b']");
         cleanup(json_object_put_p) json_object *body = NULL;
         cleanup(json_object_put_p) json_object *expected =
@@ -92,123 +77,118 @@ static void test_body(void **state) {
                       "'ttlSecondsAfterFinished':600}}");
         const RestartRequest request = { "v1beta1", "p", "7f", containers, 600 };
 
-        assert_int_equal(restart_plan_body(&request, &body), 0);
+        assert_ok(restart_plan_body(&request, &body));
         assert_true(json_object_equal(body, expected));
 }
 
-static void test_ends(void **state) {
-        static const struct {
-                const char *request;
-                RestartEnd end;
-                const char *why;
-        } cases[] = {
-                { "{}", RESTART_RUNNING, NULL },
-                { "[]", RESTART_RUNNING, NULL },
-                { "{'status':{'phase':'Recreating','containerRecreateStates':[{'phase':'Failed'}]}}",
-                  RESTART_RUNNING, NULL },
-                { "{'status':{'phase':'Completed','containerRecreateStates':[{'phase':'Succeeded'}]}}",
-                  RESTART_SUCCEEDED, NULL },
-                { "{'status':{'phase':'Completed','message':'too late','containerRecreateStates':["
-                  "{'phase':'Succeeded'},{'name':'b','phase':'Pending'}]}}",
-                  RESTART_FAILED, "container b: too late" },
-                { "{'status':{'phase':'Completed','containerRecreateStates':["
-                  "{'name':'b','phase':'Failed','message':'no'}]}}",
-                  RESTART_FAILED, "container b: no" },
-                { "{'status':{'phase':'Completed','message':'the pod is gone'}}", RESTART_FAILED,
-                  "the pod is gone" },
-                { "{'status':{'phase':'Completed'}}", RESTART_FAILED, NULL },
-        };
+static const struct EndsRow {
+        const char *request;
+        RestartEnd end;
+        const char *why;
+} ends_rows[] = {
+        { "{}", RESTART_RUNNING, NULL },
+        { "[]", RESTART_RUNNING, NULL },
+        { "{'status':{'phase':'Recreating','containerRecreateStates':[{'phase':'Failed'}]}}",
+          RESTART_RUNNING, NULL },
+        { "{'status':{'phase':'Completed','containerRecreateStates':[{'phase':'Succeeded'}]}}",
+          RESTART_SUCCEEDED, NULL },
+        { "{'status':{'phase':'Completed','message':'too late','containerRecreateStates':["
+          "{'phase':'Succeeded'},{'name':'b','phase':'Pending'}]}}",
+          RESTART_FAILED, "container b: too late" },
+        { "{'status':{'phase':'Completed','containerRecreateStates':["
+          "{'name':'b','phase':'Failed','message':'no'}]}}",
+          RESTART_FAILED, "container b: no" },
+        { "{'status':{'phase':'Completed','message':'the pod is gone'}}", RESTART_FAILED,
+          "the pod is gone" },
+        { "{'status':{'phase':'Completed'}}", RESTART_FAILED, NULL },
+};
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(json_object_put_p) json_object *request = parse("%s", cases[i].request);
-                cleanup(free_p) char *why = NULL;
-                RestartEnd end;
+TEST_ROWS(test_ends, ends_rows, request, const struct EndsRow *row) {
+        cleanup(json_object_put_p) json_object *request = parse("%s", row->request);
+        cleanup(free_p) char *why = NULL;
+        RestartEnd end;
 
-                assert_int_equal(restart_plan_read(request, &end, &why), 0);
-                assert_int_equal(end, cases[i].end);
-                if (cases[i].why)
-                        assert_string_equal(why, cases[i].why);
-                else
-                        assert_null(why);
-        }
+        assert_ok(restart_plan_read(request, &end, &why));
+        assert_int_equal(end, row->end);
+        if (row->why)
+                assert_string_equal(why, row->why);
+        else
+                assert_null(why);
 }
 
-static void test_pods(void **state) {
-        static const struct {
-                const char *pod;
-                bool is_over;
-        } cases[] = {
-                { "{}", false },
-                { "{'status':{'phase':'Running'}}", false },
-                { "{'status':{'phase':'Succeeded'}}", true },
-                { "{'status':{'phase':'Failed'}}", true },
-                { "{'metadata':{'deletionTimestamp':'x'}}", true },
-        };
+static const struct PodsRow {
+        const char *pod;
+        bool is_over;
+} pods_rows[] = {
+        { "{}", false },
+        { "{'status':{'phase':'Running'}}", false },
+        { "{'status':{'phase':'Succeeded'}}", true },
+        { "{'status':{'phase':'Failed'}}", true },
+        { "{'metadata':{'deletionTimestamp':'x'}}", true },
+};
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(json_object_put_p) json_object *pod = parse("%s", cases[i].pod);
+TEST_ROWS(test_pods, pods_rows, pod, const struct PodsRow *row) {
+        cleanup(json_object_put_p) json_object *pod = parse("%s", row->pod);
 
-                assert_int_equal(restart_plan_is_over(pod), cases[i].is_over);
-        }
+        assert_int_equal(restart_plan_is_over(pod), row->is_over);
 }
 
 #define READY_POD "{'status':{'conditions':[{'type':'Ready','status':'True'}]}}"
 #define NOW_SEC 100
 
-static void test_observe(void **state) {
-        static const struct {
-                const char *status; /* of container a, whose ID was "1" */
-                RestartEnd end;
-                const char *why; /* begins so */
-        } cases[] = {
-                { "1','state':{'running':{}}", RESTART_RUNNING,
-                  "the old container of a is stopping (grace period 30s)" },
-                { "2','state':{'running':{}}", RESTART_SUCCEEDED, NULL },
-                { "2','state':{'terminated':{'exitCode':0}}", RESTART_SUCCEEDED, NULL },
-                { "2','state':{'terminated':{'exitCode':7}}", RESTART_RUNNING,
-                  "container a is being started" },
-                { "2','state':{'waiting':{'reason':'CrashLoopBackOff'}},'lastState':{'terminated':{'exitCode':7}}",
-                  RESTART_FAILED, "container a has ended again, with exit code 7" },
-                { "1','state':{'waiting':{'reason':'CrashLoopBackOff','message':'back-off 1m20s restarting'}},"
-                  "'lastState':{'terminated':{'finishedAt':'1970-01-01T00:01:00Z'}}",
-                  RESTART_RUNNING, "the kubelet starts a again in 40s: " },
-                { "1','state':{'waiting':{'reason':'CrashLoopBackOff','message':'back-off 10s restarting'}},"
-                  "'lastState':{'terminated':{'finishedAt':'1970-01-01T00:01:00Z'}}",
-                  RESTART_RUNNING, "the kubelet starts a again when its back-off is over" },
-                { "1','state':{'waiting':{'reason':'ErrImagePull'}}", RESTART_RUNNING,
-                  "container a: ErrImagePull" },
-                { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of r@B'}}",
-                  RESTART_NOT_PULLED, "container a: ImagePullBackOff: of r@B" },
-                { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of r:1'}}",
-                  RESTART_RUNNING, "container a: ImagePullBackOff" },
-        };
+static const struct ObserveRow {
+        const char *status; /* status of container a, whose ID was "1" */
+        RestartEnd end;
+        const char *why; /* begin of the reason */
+} observe_rows[] = {
+        { "1','state':{'running':{}}", RESTART_RUNNING,
+          "the old container of a is stopping (grace period 30s)" },
+        { "2','state':{'running':{}}", RESTART_SUCCEEDED, NULL },
+        { "2','state':{'terminated':{'exitCode':0}}", RESTART_SUCCEEDED, NULL },
+        { "2','state':{'terminated':{'exitCode':7}}", RESTART_RUNNING,
+          "container a is being started" },
+        { "2','state':{'waiting':{'reason':'CrashLoopBackOff'}},'lastState':{'terminated':{'exitCode':7}}",
+          RESTART_FAILED, "container a has ended again, with exit code 7" },
+        { "1','state':{'waiting':{'reason':'CrashLoopBackOff','message':'back-off 1m20s restarting'}},"
+          "'lastState':{'terminated':{'finishedAt':'1970-01-01T00:01:00Z'}}",
+          RESTART_RUNNING, "the kubelet starts a again in 40s: " },
+        { "1','state':{'waiting':{'reason':'CrashLoopBackOff','message':'back-off 10s restarting'}},"
+          "'lastState':{'terminated':{'finishedAt':'1970-01-01T00:01:00Z'}}",
+          RESTART_RUNNING, "the kubelet starts a again when its back-off is over" },
+        { "1','state':{'waiting':{'reason':'ErrImagePull'}}", RESTART_RUNNING,
+          "container a: ErrImagePull" },
+        { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of r@B'}}",
+          RESTART_NOT_PULLED, "container a: ImagePullBackOff: of r@B" },
+        { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of r:1'}}",
+          RESTART_RUNNING, "container a: ImagePullBackOff" },
+};
+
+TEST_ROWS(test_observe, observe_rows, status, const struct ObserveRow *row) {
         cleanup(json_object_put_p) json_object *names = parse("['a']");
         cleanup(json_object_put_p) json_object *before =
                 parse("{'status':{'containerStatuses':[{'name':'a','containerID':'1'}]}}");
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(free_p) char *text = NULL;
-                cleanup(json_object_put_p) json_object *pod = NULL;
-                cleanup(free_p) char *why = NULL;
-                RestartEnd end;
+        cleanup(free_p) char *text = NULL;
+        cleanup(json_object_put_p) json_object *pod = NULL;
+        cleanup(free_p) char *why = NULL;
+        RestartEnd end;
 
-                assert_true(asprintf(&text,
-                                     "{'spec':{'terminationGracePeriodSeconds':30,'containers':"
-                                     "[{'name':'a','image':'r@B'}]},'status':{'containerStatuses':"
-                                     "[{'name':'a','containerID':'%s}]}}",
-                                     cases[i].status) >= 0);
-                pod = parse("%s", text);
-                assert_int_equal(restart_plan_observe(before, pod, names, NOW_SEC, &end, &why), 0);
-                assert_int_equal(end, cases[i].end);
-                if (cases[i].why)
-                        assert_memory_equal(why, cases[i].why, strlen(cases[i].why));
-                else
-                        assert_null(why);
-        }
+        assert_true(asprintf(&text,
+                             "{'spec':{'terminationGracePeriodSeconds':30,'containers':"
+                             "[{'name':'a','image':'r@B'}]},'status':{'containerStatuses':"
+                             "[{'name':'a','containerID':'%s}]}}",
+                             row->status) >= 0);
+        pod = parse("%s", text);
+        assert_ok(restart_plan_observe(before, pod, names, NOW_SEC, &end, &why));
+        assert_int_equal(end, row->end);
+        if (row->why)
+                assert_memory_equal(why, row->why, strlen(row->why));
+        else
+                assert_null(why);
 }
 
 /* A container that the kubelet started before it saw the new spelling proves nothing. */
-static void test_observe_unseen(void **state) {
+TEST(test_observe_unseen) {
         cleanup(json_object_put_p) json_object *names = parse("['a']");
         cleanup(json_object_put_p) json_object *before = parse("{}");
         cleanup(json_object_put_p) json_object *pod = parse(
@@ -217,59 +197,44 @@ static void test_observe_unseen(void **state) {
         cleanup(free_p) char *why = NULL;
         RestartEnd end;
 
-        assert_int_equal(restart_plan_observe(before, pod, names, NOW_SEC, &end, &why), 0);
+        assert_ok(restart_plan_observe(before, pod, names, NOW_SEC, &end, &why));
         assert_int_equal(end, RESTART_RUNNING);
 }
 
-static void test_allowance(void **state) {
-        static const struct {
-                const char *budgets;
-                const char *pods; /* NULL: there is no workload */
-                int64_t max, allowed;
-                const char *why;
-        } cases[] = {
-                { "{}", NULL, 2, 2, NULL },
-                { "{'b':{'spec':{'selector':{}},'status':{'disruptionsAllowed':1}}}", NULL, 2, 1,
-                  NULL },
-                { "{'b':{'spec':{'selector':{}},'status':{'disruptionsAllowed':0}}}", NULL, 2, 0,
-                  "until the PodDisruptionBudget \"b\" allows another pod" },
-                { "{'b':{'spec':{'selector':{'matchLabels':{'app':'other'}}}}}", NULL, 2, 2, NULL },
-                { "{}", "{'p':" READY_POD ",'q':" READY_POD "}", 1, 1, NULL },
-                { "{}", "{'p':" READY_POD ",'q':{}}", 2, 1, NULL },
-                { "{}", "{'p':" READY_POD "}", 1, 0,
-                  "until more pods are available: 1 of 2 are not, --max-unavailable is 1" },
-        };
+static const struct AllowanceRow {
+        const char *budgets;
+        const char *pods; /* NULL: there is no workload */
+        int64_t max, allowed;
+        const char *why;
+} allowance_rows[] = {
+        { "{}", NULL, 2, 2, NULL },
+        { "{'b':{'spec':{'selector':{}},'status':{'disruptionsAllowed':1}}}", NULL, 2, 1, NULL },
+        { "{'b':{'spec':{'selector':{}},'status':{'disruptionsAllowed':0}}}", NULL, 2, 0,
+          "until the PodDisruptionBudget \"b\" allows another pod" },
+        { "{'b':{'spec':{'selector':{'matchLabels':{'app':'other'}}}}}", NULL, 2, 2, NULL },
+        { "{}", "{'p':" READY_POD ",'q':" READY_POD "}", 1, 1, NULL },
+        { "{}", "{'p':" READY_POD ",'q':{}}", 2, 1, NULL },
+        { "{}", "{'p':" READY_POD "}", 1, 0,
+          "until more pods are available: 1 of 2 are not, --max-unavailable is 1" },
+};
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(json_object_put_p) json_object *budgets = parse("%s", cases[i].budgets);
-                cleanup(json_object_put_p) json_object *pods = parse("%s", cases[i].pods ?: "{}");
-                cleanup(json_object_put_p) json_object *pod =
-                        parse("{'metadata':{'labels':{'app':'web'}}}");
-                cleanup(json_object_put_p) json_object *workload = parse("{'spec':{'replicas':2}}");
-                cleanup(free_p) char *why = NULL;
-                const RolloutView view = { .kind = WORKLOAD_DEPLOYMENT,
-                                           .workload = cases[i].pods ? workload : NULL,
-                                           .pods = pods,
-                                           .budgets = budgets };
-                int64_t allowed;
+TEST_ROWS(test_allowance, allowance_rows, budgets, const struct AllowanceRow *row) {
+        cleanup(json_object_put_p) json_object *budgets = parse("%s", row->budgets);
+        cleanup(json_object_put_p) json_object *pods = parse("%s", row->pods ?: "{}");
+        cleanup(json_object_put_p) json_object *pod =
+                parse("{'metadata':{'labels':{'app':'web'}}}");
+        cleanup(json_object_put_p) json_object *workload = parse("{'spec':{'replicas':2}}");
+        cleanup(free_p) char *why = NULL;
+        const RolloutView view = { .kind = WORKLOAD_DEPLOYMENT,
+                                   .workload = row->pods ? workload : NULL,
+                                   .pods = pods,
+                                   .budgets = budgets };
+        int64_t allowed;
 
-                assert_int_equal(restart_plan_allowance(&view, cases[i].max, pod, &allowed, &why),
-                                 0);
-                assert_int_equal(allowed, cases[i].allowed);
-                if (cases[i].why)
-                        assert_string_equal(why, cases[i].why);
-                else
-                        assert_null(why);
-        }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_targets),        cmocka_unit_test(test_containers),
-                cmocka_unit_test(test_body),           cmocka_unit_test(test_ends),
-                cmocka_unit_test(test_pods),           cmocka_unit_test(test_observe),
-                cmocka_unit_test(test_observe_unseen), cmocka_unit_test(test_allowance),
-        };
-
-        return cmocka_run_group_tests_name("kubectl-restart-plan", tests, NULL, NULL);
+        assert_ok(restart_plan_allowance(&view, row->max, pod, &allowed, &why));
+        assert_int_equal(allowed, row->allowed);
+        if (row->why)
+                assert_string_equal(why, row->why);
+        else
+                assert_null(why);
 }

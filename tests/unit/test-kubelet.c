@@ -6,25 +6,15 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
 #include "agent/pod/kubelet.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
+#include "tests/unit/unit.h"
 
 #define LEASES "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"
 
@@ -52,7 +42,7 @@ static int on_answered(KubeletState state, const char *why, void *userdata) {
 static void ask(Kubelet *kubelet, Asker *asker) {
         unsigned n = asker->n_answers;
 
-        assert_int_equal(kubelet_ask(kubelet, on_answered, asker, &asker->question), 0);
+        assert_ok(kubelet_ask(kubelet, on_answered, asker, &asker->question));
         assert_int_equal(asker->n_answers, n);
 }
 
@@ -83,10 +73,10 @@ static int serve(uint16_t *port) {
         int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), one = 1;
 
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
-        assert_int_equal(bind(fd, (struct sockaddr *) &address, size), 0);
-        assert_int_equal(listen(fd, 64), 0);
-        assert_int_equal(getsockname(fd, (struct sockaddr *) &address, &size), 0);
+        assert_ok(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)));
+        assert_ok(bind(fd, (struct sockaddr *) &address, size));
+        assert_ok(listen(fd, 64));
+        assert_ok(getsockname(fd, (struct sockaddr *) &address, &size));
         *port = ntohs(address.sin_port);
         return fd;
 }
@@ -100,20 +90,42 @@ static Kubelet *open_kubelet(const char *address, bool has_client) {
                 .node_name = "node-1",
         };
 
-        assert_int_equal(kubelet_new(&options, &kubelet, NULL), 0);
+        assert_ok(kubelet_new(&options, &kubelet, NULL));
         return kubelet;
 }
 
-static void test_address(void **state) {
+static Kubelet *open_local(uint16_t port) {
+        char address[32];
+
+        fake_kube_open();
+        snprintf(address, sizeof(address), "127.0.0.1:%u", port);
+        return open_kubelet(address, true);
+}
+
+static void close_local(Kubelet *kubelet) {
+        kubelet_free(kubelet);
+        close_world();
+}
+
+/* Asks once more. */
+static void assert_answer(Kubelet *kubelet, Asker *asker, KubeletState state) {
+        unsigned n = asker->n_answers;
+
+        ask(kubelet, asker);
+        wait_for(asker, n + 1);
+        assert_int_equal(asker->state, state);
+}
+
+TEST(test_address) {
         static const char *const good[] = { "", "127.0.0.1:10248", "[::1]:1", "localhost:65535" };
         static const char *const bad[] = { "127.0.0.1",  "127.0.0.1:",      ":10248", "::1:10248",
                                            "[::1]",      "127.0.0.1:65536", "node:1", "1.2.3.4:0",
                                            "1.2.3.4:-1", "1.2.3.4:1x",      "[:1",    "x" };
 
         fake_kube_open();
-        for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+        for (size_t i = 0; i < N_ELEMENTS(good); i++)
                 kubelet_free(open_kubelet(good[i], false));
-        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(bad); i++) {
                 const KubeletOptions options = { .event = fake_kube.event, .address = bad[i] };
                 Error error = ERROR_INIT;
                 Kubelet *kubelet;
@@ -126,16 +138,14 @@ static void test_address(void **state) {
         close_world();
 }
 
-static void test_comes_and_goes(void **state) {
+TEST(test_comes_and_goes) {
         Asker askers[3] = { 0 };
-        char address[32], why[64];
+        char why[64];
         uint16_t port = 0;
         Kubelet *kubelet;
         int fd = serve(&port);
 
-        fake_kube_open();
-        snprintf(address, sizeof(address), "127.0.0.1:%u", port);
-        kubelet = open_kubelet(address, true);
+        kubelet = open_local(port);
         for (int i = 0; i < 3; i++)
                 ask(kubelet, &askers[i]);
         for (int i = 0; i < 3; i++) {
@@ -145,80 +155,58 @@ static void test_comes_and_goes(void **state) {
 
         /* Valid for half a second. */
         close(fd);
-        ask(kubelet, &askers[0]);
-        wait_for(&askers[0], 2);
-        assert_int_equal(askers[0].state, KUBELET_ALIVE);
+        assert_answer(kubelet, &askers[0], KUBELET_ALIVE);
 
         pass_time();
-        ask(kubelet, &askers[0]);
-        wait_for(&askers[0], 3);
-        assert_int_equal(askers[0].state, KUBELET_AWAY);
-        snprintf(why, sizeof(why), "nothing answers on %s", address);
+        assert_answer(kubelet, &askers[0], KUBELET_AWAY);
+        snprintf(why, sizeof(why), "nothing answers on 127.0.0.1:%u", port);
         assert_string_equal(askers[0].why, why);
         assert_int_equal(fake_kube.n_begun, 0);
 
         pass_time();
         fd = serve(&port);
-        ask(kubelet, &askers[0]);
-        wait_for(&askers[0], 4);
-        assert_int_equal(askers[0].state, KUBELET_ALIVE);
+        assert_answer(kubelet, &askers[0], KUBELET_ALIVE);
         close(fd);
-        kubelet_free(kubelet);
-        close_world();
+        close_local(kubelet);
 }
 
-/* One that was there before the first question is missed; its Lease, good for some time yet, does not count. */
-static void test_goes_unasked(void **state) {
+/* A kubelet that was there before the first question is missed; its Lease, good for some time yet,
+ * does not count. */
+TEST(test_goes_unasked) {
         Asker asker = { 0 };
-        char address[32];
         uint16_t port = 0;
         Kubelet *kubelet;
         int fd = serve(&port);
 
-        fake_kube_open();
-        snprintf(address, sizeof(address), "127.0.0.1:%u", port);
-        kubelet = open_kubelet(address, true);
+        kubelet = open_local(port);
         pass_time();
         close(fd);
         pass_time();
-        ask(kubelet, &asker);
-        wait_for(&asker, 1);
-        assert_int_equal(asker.state, KUBELET_AWAY);
+        assert_answer(kubelet, &asker, KUBELET_AWAY);
         assert_int_equal(fake_kube.n_begun, 0);
-        kubelet_free(kubelet);
-        close_world();
+        close_local(kubelet);
 }
 
 /* An answer is valid for half a second. */
-static void test_pace_of_answers(void **state) {
+TEST(test_pace_of_answers) {
         Asker asker = { 0 };
-        char address[32];
         uint16_t port = 0;
         Kubelet *kubelet;
         int fd = serve(&port);
 
-        fake_kube_open();
-        snprintf(address, sizeof(address), "127.0.0.1:%u", port);
-        kubelet = open_kubelet(address, true);
-        ask(kubelet, &asker);
-        wait_for(&asker, 1);
-        assert_int_equal(asker.state, KUBELET_ALIVE);
+        kubelet = open_local(port);
+        assert_answer(kubelet, &asker, KUBELET_ALIVE);
         close(fd);
 
         fake_clock_pass(fake_kube.event, 499999);
-        ask(kubelet, &asker);
-        wait_for(&asker, 2);
-        assert_int_equal(asker.state, KUBELET_ALIVE);
+        assert_answer(kubelet, &asker, KUBELET_ALIVE);
         fake_clock_pass(fake_kube.event, 1);
-        ask(kubelet, &asker);
-        wait_for(&asker, 3);
-        assert_int_equal(asker.state, KUBELET_AWAY);
-        kubelet_free(kubelet);
-        close_world();
+        assert_answer(kubelet, &asker, KUBELET_AWAY);
+        close_local(kubelet);
 }
 
-/* One that was never there is tried every 30 seconds. */
-static void test_pace_of_the_search(void **state) {
+/* A kubelet that was never there is tried every 30 seconds. */
+TEST(test_pace_of_the_search) {
         for (int early = 0; early < 2; early++) {
                 Asker asker = { 0 };
                 char address[32];
@@ -244,12 +232,12 @@ static void test_pace_of_the_search(void **state) {
         }
 }
 
-/* Of a backlog that is full nothing is heard. */
+/* Listens, and fills the backlog, so that no connection is answered any more. */
 static int fill(uint16_t *port, int connections[4]) {
         struct sockaddr_in address = { .sin_family = AF_INET };
         int fd = serve(port);
 
-        assert_int_equal(listen(fd, 0), 0);
+        assert_ok(listen(fd, 0));
         address.sin_port = htons(*port);
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         for (int i = 0; i < 4; i++) {
@@ -260,17 +248,14 @@ static int fill(uint16_t *port, int connections[4]) {
 }
 
 /* Connecting may take half a second, the Lease 1.4: a question is answered within two. */
-static void test_pace_of_an_attempt(void **state) {
+TEST(test_pace_of_an_attempt) {
         Asker asker = { 0 };
         int connections[4];
-        char address[32];
         uint16_t port = 0;
         Kubelet *kubelet;
         int fd = fill(&port, connections);
 
-        fake_kube_open();
-        snprintf(address, sizeof(address), "127.0.0.1:%u", port);
-        kubelet = open_kubelet(address, true);
+        kubelet = open_local(port);
         ask(kubelet, &asker);
         fake_clock_pass(fake_kube.event, 499999);
         assert_int_equal(fake_kube.n_begun, 0);
@@ -278,8 +263,7 @@ static void test_pace_of_an_attempt(void **state) {
         assert_int_equal(fake_kube.n_begun, 1);
         assert_int_equal(fake_kube.calls[0]->request.timeout_usec, 1400000);
         asker.question = kubelet_question_free(asker.question);
-        kubelet_free(kubelet);
-        close_world();
+        close_local(kubelet);
         for (int i = 0; i < 4; i++)
                 close(connections[i]);
         close(fd);
@@ -318,12 +302,12 @@ static void answer_lease(const struct LeaseCase *c) {
         snprintf(fraction, sizeof(fraction), "%.19s.123456Z", renewed);
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
         snprintf(body, sizeof(body), c->body, fraction);
-        assert_int_equal(fake_kube_answer(c->code, body), 0);
+        assert_ok(fake_kube_answer(c->code, body));
 }
 
-/* Nothing ever answered: at an address that is refused, or without one. */
-static void test_lease(void **state) {
-        for (size_t i = 0; i < 2 * sizeof(lease_cases) / sizeof(lease_cases[0]); i++) {
+/* No kubelet ever answered: its address refuses, or there is none. */
+TEST(test_lease) {
+        for (size_t i = 0; i < 2 * N_ELEMENTS(lease_cases); i++) {
                 const struct LeaseCase *c = &lease_cases[i / 2];
                 Asker askers[2] = { 0 };
                 Kubelet *kubelet;
@@ -348,27 +332,23 @@ static void test_lease(void **state) {
         }
 }
 
-static void test_nothing_to_ask(void **state) {
+TEST(test_nothing_to_ask) {
         Asker asker = { 0 };
         Kubelet *kubelet;
 
         fake_kube_open();
         kubelet = open_kubelet("127.0.0.1:1", false);
-        ask(kubelet, &asker);
-        wait_for(&asker, 1);
-        assert_int_equal(asker.state, KUBELET_UNKNOWN);
+        assert_answer(kubelet, &asker, KUBELET_UNKNOWN);
         kubelet_free(kubelet);
 
         kubelet = open_kubelet("", false);
         asker.to_free = &kubelet;
-        ask(kubelet, &asker);
-        wait_for(&asker, 2);
-        assert_int_equal(asker.state, KUBELET_UNKNOWN);
+        assert_answer(kubelet, &asker, KUBELET_UNKNOWN);
         assert_null(kubelet);
         close_world();
 }
 
-static void test_dropped(void **state) {
+TEST(test_dropped) {
         Asker askers[2] = { 0 };
         Kubelet *kubelet;
 
@@ -389,22 +369,5 @@ static void test_dropped(void **state) {
         pass_time();
         ask(kubelet, &askers[0]);
         askers[0].question = kubelet_question_free(askers[0].question);
-        kubelet_free(kubelet);
-        close_world();
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_address),
-                cmocka_unit_test(test_comes_and_goes),
-                cmocka_unit_test(test_lease),
-                cmocka_unit_test(test_nothing_to_ask),
-                cmocka_unit_test(test_goes_unasked),
-                cmocka_unit_test(test_dropped),
-                cmocka_unit_test(test_pace_of_answers),
-                cmocka_unit_test(test_pace_of_the_search),
-                cmocka_unit_test(test_pace_of_an_attempt),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        close_local(kubelet);
 }

@@ -4,19 +4,12 @@
  * Leases, in a runtime that answers when the test says so
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #include "agent/base/rfc3339.h"
 #include "agent/image/lease.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/unit.h"
 
 #define DAY_SEC (24 * 3600)
 
@@ -38,11 +31,12 @@ static int on_ready(void *userdata) {
 static int set_up(void **state) {
         f = (struct Fixture){ .leases = NULL };
         fake_runtime_reset();
-        assert_int_equal(leases_new((const Runtimes *) &fake_runtime, &f.leases), 0);
+        fake_runtime.has_leases = true;
+        assert_ok(leases_new((const Runtimes *) &fake_runtime, &f.leases));
         return 0;
 }
 
-/* Whatever still runs is dropped. */
+/* Drops all calls that still run. */
 static int tear_down(void **state) {
         assert_null(leases_free(f.leases));
         assert_int_equal(fake_runtime_n_calls(), 0);
@@ -50,19 +44,19 @@ static int tear_down(void **state) {
 }
 
 static void begin(void) {
-        assert_int_equal(lease_begin(f.leases, on_ready, &f, &f.lease), 0);
+        assert_ok(lease_begin(f.leases, on_ready, &f, &f.lease));
 }
 
 static void answer(const char *method) {
         fake_runtime_answer(method, &fake_runtime, NULL);
 }
 
-/* One that inplaced forgets, or leaves behind, ends after a day. */
-static void test_begin(void **state) {
+/* A lease that inplaced forgets, or leaves behind, ends after a day. */
+TEST_SET_UP(test_begin) {
         int64_t before = time(NULL), expires;
 
         begin();
-        assert_int_equal(rfc3339_parse(fake_runtime_find("Create")->expires, &expires), 0);
+        assert_ok(rfc3339_parse(fake_runtime_find("Create")->expires, &expires));
         assert_in_range(expires, before + DAY_SEC, time(NULL) + DAY_SEC);
         assert_int_equal(f.n_ready, 0);
         assert_string_equal(lease_id(f.lease), fake_runtime_find("Create")->target);
@@ -74,7 +68,7 @@ static void test_begin(void **state) {
         f.lease = lease_end(f.lease);
 }
 
-static void test_end(void **state) {
+TEST_SET_UP(test_end) {
         char id[192];
 
         begin();
@@ -88,7 +82,7 @@ static void test_end(void **state) {
 }
 
 /* Another one is left alone. */
-static void test_two(void **state) {
+TEST_SET_UP(test_two) {
         Lease *first;
 
         begin();
@@ -105,10 +99,10 @@ static void test_two(void **state) {
 }
 
 /* Without leases the pull goes on, and there is nothing to delete. */
-static void test_refused(void **state) {
+TEST_SET_UP(test_refused) {
         static const ErrorKind kinds[] = { ERROR_UNSUPPORTED, ERROR_UNAVAILABLE, ERROR_TIMEOUT };
 
-        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(kinds); i++) {
                 begin();
                 fake_runtime_refuse("Create", kinds[i], "no");
                 assert_int_equal(f.n_ready, i + 1);
@@ -118,8 +112,8 @@ static void test_refused(void **state) {
         }
 }
 
-/* Nothing waits for the answer any more, but the runtime may have made it. */
-static void test_ends_before_it_is_there(void **state) {
+/* The pull does not wait for the answer any more, but the runtime may have made the lease. */
+TEST_SET_UP(test_ends_before_it_is_there) {
         begin();
         assert_null(lease_end(f.lease));
         assert_null(fake_runtime_find("Create"));
@@ -128,7 +122,7 @@ static void test_ends_before_it_is_there(void **state) {
         assert_int_equal(fake_runtime_n_calls(), 0);
 }
 
-static void test_ends_when_it_is_there(void **state) {
+TEST_SET_UP(test_ends_when_it_is_there) {
         f.ends_it = true;
         begin();
         answer("Create");
@@ -137,7 +131,7 @@ static void test_ends_when_it_is_there(void **state) {
         assert_int_equal(fake_runtime_n_calls(), 0);
 }
 
-static void test_delete_is_refused(void **state) {
+TEST_SET_UP(test_delete_is_refused) {
         begin();
         answer("Create");
         assert_null(lease_end(f.lease));
@@ -146,7 +140,7 @@ static void test_delete_is_refused(void **state) {
         assert_int_equal(fake_runtime_n_asked("Delete"), 1);
 }
 
-static void test_runtime_is_away(void **state) {
+TEST_SET_UP(test_runtime_is_away) {
         begin();
         answer("Create");
         fake_runtime.is_away = true;
@@ -154,26 +148,8 @@ static void test_runtime_is_away(void **state) {
         assert_int_equal(fake_runtime_n_asked("Delete"), 0);
 }
 
-static void test_no_lease(void **state) {
+TEST_SET_UP(test_no_lease) {
         assert_null(lease_id(NULL));
         assert_null(lease_end(NULL));
         assert_null(leases_free(NULL));
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_begin),
-                TEST(test_end),
-                TEST(test_two),
-                TEST(test_refused),
-                TEST(test_ends_before_it_is_there),
-                TEST(test_ends_when_it_is_there),
-                TEST(test_delete_is_refused),
-                TEST(test_runtime_is_away),
-                TEST(test_no_lease),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

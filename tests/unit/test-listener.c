@@ -7,13 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,18 +14,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/rpc/listener.h"
+#include "tests/unit/unit.h"
 
 #define TIMEOUT_USEC ((uint64_t) 60 * 1000000)
 #define N_PEERS 300
-#define N_CONNECTIONS_MAX 256 /* of all, */
-#define N_OTHERS_MAX 192      /* of all but root, */
-#define N_OF_USER_MAX 64      /* and of one other user */
+#define N_CONNECTIONS_MAX 256 /* connections of all users */
+#define N_OTHERS_MAX 192      /* connections of all users but root */
+#define N_OF_USER_MAX 64      /* connections of one such user */
 #define N_REFUSED_MAX 16
-#define SOME_ID 12345 /* of a user or group that is not in use here */
+#define SOME_ID 12345 /* ID of a user or group that is not in use here */
 
 /* How much faster than real time the listener's clock runs, so that the test need not wait for it. */
 static uint64_t speed = 1;
@@ -48,7 +39,7 @@ int sd_event_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t
                                  userdata);
 }
 
-/* What happens between bind() and whatever comes next. */
+/* Runs between bind() and the next call. */
 static void (*after_bind)(const char *path);
 
 /* Takes the place of libc's function. */
@@ -75,7 +66,7 @@ int lchown(const char *path, uid_t user, gid_t group) {
         return fchownat(AT_FDCWD, path, user, group, AT_SYMLINK_NOFOLLOW);
 }
 
-/* What accept4() fails with; 0: it does not. */
+/* errno of accept4(); 0: it succeeds */
 static int accept_error;
 static unsigned n_accepts;
 
@@ -94,12 +85,12 @@ typedef struct Fixture {
         sd_event *event;
         Listener *listener;
         int peers[N_PEERS];    /* our ends */
-        int accepted[N_PEERS]; /* the other ends of those that were accepted */
+        int accepted[N_PEERS]; /* the other ends of the accepted connections */
         unsigned n_accepted;
         unsigned n_left;
-        unsigned n_words; /* of those that were accepted, how many are to be refused in words */
+        unsigned n_words; /* accepted connections that are to be refused in words */
         char words[256];
-        uid_t uid; /* of the last peer */
+        uid_t uid; /* user of the last peer */
         pid_t pid;
         unsigned n_refused;
         unsigned refusals[_LISTENER_REFUSAL_MAX];
@@ -142,28 +133,21 @@ static void on_refused(ListenerRefusal refusal, void *userdata) {
         fixture->n_refused++;
 }
 
-static int set_up(void **state) {
-        Fixture *fixture = calloc(1, sizeof(*fixture));
-
-        assert_non_null(fixture);
+static void open_fixture(Fixture *fixture) {
         speed = 1;
         accept_error = 0;
         after_bind = NULL;
         may_not_change_owner = false;
         strcpy(fixture->folder, "/tmp/listener-XXXXXX");
         assert_non_null(mkdtemp(fixture->folder));
-        assert_int_equal(chmod(fixture->folder, 0755), 0);
+        assert_ok(chmod(fixture->folder, 0755));
         sprintf(fixture->path, "%s/socket", fixture->folder);
         for (size_t i = 0; i < N_PEERS; i++)
                 fixture->peers[i] = fixture->accepted[i] = -1;
         assert_true(sd_event_new(&fixture->event) >= 0);
-        *state = fixture;
-        return 0;
 }
 
-static int tear_down(void **state) {
-        Fixture *fixture = *state;
-
+static void close_fixture(Fixture *fixture) {
         fixture->listener = listener_free(fixture->listener);
         for (size_t i = 0; i < N_PEERS; i++) {
                 close_p(&fixture->peers[i]);
@@ -172,10 +156,10 @@ static int tear_down(void **state) {
         sd_event_unref(fixture->event);
         (void) unlink(fixture->path);
         (void) rmdir(fixture->path);
-        assert_int_equal(rmdir(fixture->folder), 0);
-        free(fixture);
-        return 0;
+        assert_ok(rmdir(fixture->folder));
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 static int try_to_listen(Fixture *fixture, ListenerOptions options, Error *reterr) {
         options.path = options.path ?: fixture->path;
@@ -190,7 +174,7 @@ static int try_to_listen(Fixture *fixture, ListenerOptions options, Error *reter
 #define ROOT_ONLY ((ListenerOptions){ .fd = -1, .group = (gid_t) -1 })
 
 static void start(Fixture *fixture) {
-        assert_int_equal(try_to_listen(fixture, ROOT_ONLY, NULL), 0);
+        assert_ok(try_to_listen(fixture, ROOT_ONLY, NULL));
 }
 
 static struct sockaddr_un address_of(const char *path) {
@@ -207,7 +191,7 @@ static int bind_to(const char *path, int type) {
         int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
         assert_true(fd >= 0);
-        assert_int_equal(bind(fd, (struct sockaddr *) &address, sizeof(address)), 0);
+        assert_ok(bind(fd, (struct sockaddr *) &address, sizeof(address)));
         assert_true(type == SOCK_DGRAM || listen(fd, 8) == 0);
         return fd;
 }
@@ -218,7 +202,7 @@ static void connect_peer(Fixture *fixture, size_t peer) {
 
         assert_true(fd >= 0);
         fixture->peers[peer] = fd;
-        assert_int_equal(connect(fd, (struct sockaddr *) &address, sizeof(address)), 0);
+        assert_ok(connect(fd, (struct sockaddr *) &address, sizeof(address)));
 }
 
 static void say(Fixture *fixture, size_t peer, const char *text, size_t size) {
@@ -228,11 +212,11 @@ static void say(Fixture *fixture, size_t peer, const char *text, size_t size) {
 static uint64_t now_usec(const Fixture *fixture) {
         struct timespec now;
 
-        assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &now), 0);
+        assert_ok(clock_gettime(CLOCK_MONOTONIC, &now));
         return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
 }
 
-/* Runs the loop until a count is what it should be. */
+/* Runs the loop until a count has this value. */
 static void wait_for(Fixture *fixture, const unsigned *count, unsigned expected) {
         uint64_t end = now_usec(fixture) + TIMEOUT_USEC;
 
@@ -241,7 +225,7 @@ static void wait_for(Fixture *fixture, const unsigned *count, unsigned expected)
         assert_int_equal(*count, expected);
 }
 
-/* Runs the loop until there is nothing to do. */
+/* Runs the loop until no event is pending. */
 static void drain(Fixture *fixture) {
         while (sd_event_run(fixture->event, 0) > 0)
                 ;
@@ -263,9 +247,7 @@ static bool is_closed(const Fixture *fixture, size_t peer) {
         return n == 0 || (n < 0 && errno == ECONNRESET);
 }
 
-static void test_connection_is_accepted(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_connection_is_accepted, Fixture *fixture) {
         start(fixture);
         connect_peer(fixture, 0);
         wait_for(fixture, &fixture->n_accepted, 1);
@@ -274,9 +256,8 @@ static void test_connection_is_accepted(void **state) {
         assert_false(is_closed(fixture, 0));
 }
 
-/* What the peer sends is left for gRPC. */
-static void test_nothing_is_swallowed(void **state) {
-        Fixture *fixture = *state;
+/* Data from the peer is left for gRPC. */
+TEST_F(test_nothing_is_swallowed, Fixture *fixture) {
         char heard[64] = "";
 
         start(fixture);
@@ -293,9 +274,7 @@ static void test_nothing_is_swallowed(void **state) {
         assert_int_equal(errno, EAGAIN); /* and it does not block */
 }
 
-static void test_peer_goes_away(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_peer_goes_away, Fixture *fixture) {
         start(fixture);
         for (size_t i = 0; i < 3; i++) {
                 connect_peer(fixture, i);
@@ -310,13 +289,11 @@ static void test_peer_goes_away(void **state) {
 }
 
 /* The server's end closes as well as the peer's. */
-static void test_server_ends_a_connection(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_server_ends_a_connection, Fixture *fixture) {
         start(fixture);
         connect_peer(fixture, 0);
         wait_for(fixture, &fixture->n_accepted, 1);
-        assert_int_equal(shutdown(fixture->accepted[0], SHUT_RDWR), 0);
+        assert_ok(shutdown(fixture->accepted[0], SHUT_RDWR));
         wait_for_connections(fixture, 0);
 }
 
@@ -331,8 +308,7 @@ static void leave(Fixture *fixture, size_t peer) {
 }
 
 /* A connection above the limit gets the reason, and makes room for the next one to get it. */
-static void test_connections_are_limited(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_connections_are_limited, Fixture *fixture) {
         unsigned n_before;
 
         start(fixture);
@@ -344,7 +320,7 @@ static void test_connections_are_limited(void **state) {
                 open_connection(fixture, N_CONNECTIONS_MAX + i);
         assert_int_equal(fixture->n_words, N_REFUSED_MAX);
         assert_int_equal(fixture->refusals[LISTENER_REFUSED_LIMIT], N_REFUSED_MAX);
-        assert_non_null(strstr(fixture->words, "too many connections: there are 256"));
+        assert_contains(fixture->words, "too many connections: there are 256");
         assert_int_equal(fixture->n_left, 0);
 
         open_connection(fixture, N_CONNECTIONS_MAX + N_REFUSED_MAX);
@@ -362,32 +338,28 @@ static void test_connections_are_limited(void **state) {
 
 /* Connects as another user, and lets them in or not. */
 static void connect_as(Fixture *fixture, size_t peer, uid_t user, gid_t group, gid_t more) {
-        assert_int_equal(setgroups(1, &more), 0);
-        assert_int_equal(setegid(group), 0);
-        assert_int_equal(seteuid(user), 0);
+        assert_ok(setgroups(1, &more));
+        assert_ok(setegid(group));
+        assert_ok(seteuid(user));
         connect_peer(fixture, peer);
-        assert_int_equal(seteuid(0), 0);
-        assert_int_equal(setegid(0), 0);
-        assert_int_equal(setgroups(0, NULL), 0);
+        assert_ok(seteuid(0));
+        assert_ok(setegid(0));
+        assert_ok(setgroups(0, NULL));
 }
 
-static void test_who_may_call(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_who_may_call, Fixture *fixture) {
         if (geteuid() != 0)
                 skip(); /* only root can be another user */
 
-        assert_int_equal(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID },
-                                       NULL),
-                         0);
-        assert_int_equal(chmod(fixture->path, 0666), 0);
+        assert_ok(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID }, NULL));
+        assert_ok(chmod(fixture->path, 0666));
         connect_as(fixture, 0, SOME_ID, 1, 1); /* a stranger */
         wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_DENIED], 1);
         assert_true(is_closed(fixture, 0));
 
-        connect_as(fixture, 1, SOME_ID, SOME_ID, 1); /* of the group */
+        connect_as(fixture, 1, SOME_ID, SOME_ID, 1); /* a member of the group */
         wait_for(fixture, &fixture->n_accepted, 1);
-        connect_as(fixture, 2, SOME_ID, 1, SOME_ID); /* of the group, beside another one */
+        connect_as(fixture, 2, SOME_ID, 1, SOME_ID); /* a member of the group, beside another one */
         wait_for(fixture, &fixture->n_accepted, 2);
         assert_int_equal(fixture->n_refused, 1);
 }
@@ -400,15 +372,12 @@ static void open_as(Fixture *fixture, unsigned peer, uid_t user) {
 }
 
 static void start_for_group(Fixture *fixture) {
-        assert_int_equal(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID },
-                                       NULL),
-                         0);
-        assert_int_equal(chmod(fixture->path, 0666), 0);
+        assert_ok(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID }, NULL));
+        assert_ok(chmod(fixture->path, 0666));
 }
 
-/* One user cannot take the places of another one, nor all of them those of root. */
-static void test_places_of_others(void **state) {
-        Fixture *fixture = *state;
+/* A user cannot take the places of another one, and all users together cannot take root's. */
+TEST_F(test_places_of_others, Fixture *fixture) {
         unsigned n = 0;
 
         if (geteuid() != 0)
@@ -422,22 +391,20 @@ static void test_places_of_others(void **state) {
 
         open_as(fixture, n++, SOME_ID + 1);
         assert_int_equal(fixture->n_words, 1);
-        assert_non_null(strstr(fixture->words, "user 12346 has too many connections: 64"));
+        assert_contains(fixture->words, "user 12346 has too many connections: 64");
         open_as(fixture, n++, SOME_ID);
         assert_int_equal(fixture->n_words, 2);
-        assert_non_null(strstr(fixture->words, "all users but root have 192"));
+        assert_contains(fixture->words, "all users but root have 192");
         open_as(fixture, n++, 0);
         assert_int_equal(fixture->n_words, 2);
 }
 
-static void test_others_may_not_call(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_others_may_not_call, Fixture *fixture) {
         if (geteuid() != 0)
                 skip();
 
         start(fixture);
-        assert_int_equal(chmod(fixture->path, 0666), 0);
+        assert_ok(chmod(fixture->path, 0666));
         connect_as(fixture, 0, SOME_ID, 1, 1);
         wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_DENIED], 1);
         connect_as(fixture, 1, SOME_ID, 0, 0); /* root's group is not root */
@@ -452,16 +419,15 @@ static struct rlimit lower_limit(unsigned n_left) {
 
         assert_true(next >= 0);
         close(next);
-        assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+        assert_ok(getrlimit(RLIMIT_NOFILE, &limit));
         low = limit;
         low.rlim_cur = (rlim_t) next + n_left;
-        assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+        assert_ok(setrlimit(RLIMIT_NOFILE, &low));
         return limit;
 }
 
 /* A client that connects while there are no descriptors waits, without keeping the loop busy. */
-static void test_out_of_descriptors(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_out_of_descriptors, Fixture *fixture) {
         struct rlimit limit;
         unsigned n_turns = 0;
 
@@ -471,7 +437,7 @@ static void test_out_of_descriptors(void **state) {
         limit = lower_limit(0);
         while (sd_event_run(fixture->event, 0) > 0 && n_turns < 100)
                 n_turns++;
-        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        assert_ok(setrlimit(RLIMIT_NOFILE, &limit));
         assert_true(n_turns < 100);
         assert_int_equal(fixture->n_accepted, 0);
 
@@ -479,14 +445,13 @@ static void test_out_of_descriptors(void **state) {
         assert_int_equal(fixture->n_refused, 0);
 }
 
-/* As long as no connection can be accepted, for whatever reason of ours, the loop does other things. */
-static void test_accept_that_fails(void **state) {
+/* As long as no connection can be accepted, for any reason of ours, the loop does other things. */
+TEST_F(test_accept_that_fails, Fixture *fixture) {
         static const int errors[] = { ENOMEM, ENOBUFS, ENFILE, EMFILE, EIO };
-        Fixture *fixture = *state;
 
         start(fixture);
         speed = 10;
-        for (unsigned i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        for (unsigned i = 0; i < N_ELEMENTS(errors); i++) {
                 accept_error = errors[i];
                 n_accepts = 0;
                 connect_peer(fixture, i);
@@ -501,9 +466,8 @@ static void test_accept_that_fails(void **state) {
         assert_int_equal(fixture->n_refused, 0);
 }
 
-/* One that cannot be let in for lack of descriptors does not keep the one that it has. */
-static void test_out_of_descriptors_for_a_second_one(void **state) {
-        Fixture *fixture = *state;
+/* A connection that gets no second descriptor gives its first one back. */
+TEST_F(test_out_of_descriptors_for_a_second_one, Fixture *fixture) {
         struct rlimit limit;
 
         start(fixture);
@@ -511,7 +475,7 @@ static void test_out_of_descriptors_for_a_second_one(void **state) {
         limit = lower_limit(1);
         for (unsigned i = 0; i < 10; i++)
                 (void) sd_event_run(fixture->event, 0);
-        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        assert_ok(setrlimit(RLIMIT_NOFILE, &limit));
 
         assert_int_equal(fixture->n_accepted, 0);
         assert_int_equal(fixture->refusals[LISTENER_REFUSED_LIMIT], 1);
@@ -519,17 +483,16 @@ static void test_out_of_descriptors_for_a_second_one(void **state) {
         assert_true(is_closed(fixture, 0));
 }
 
-static void test_mode(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_mode, Fixture *fixture) {
         mode_t masks[] = { 0, 022, 0777 };
 
-        for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(masks); i++) {
                 mode_t before = umask(masks[i]);
                 struct stat status;
 
                 start(fixture);
                 umask(before);
-                assert_int_equal(lstat(fixture->path, &status), 0);
+                assert_ok(lstat(fixture->path, &status));
                 assert_true(S_ISSOCK(status.st_mode));
                 assert_int_equal(status.st_mode & 07777, 0660);
                 fixture->listener = listener_free(fixture->listener);
@@ -537,28 +500,21 @@ static void test_mode(void **state) {
         }
 }
 
-static void test_group(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_group, Fixture *fixture) {
         struct stat status;
 
         if (geteuid() != 0)
                 skip();
 
-        assert_int_equal(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID },
-                                       NULL),
-                         0);
-        assert_int_equal(lstat(fixture->path, &status), 0);
+        assert_ok(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID }, NULL));
+        assert_ok(lstat(fixture->path, &status));
         assert_int_equal(status.st_gid, SOME_ID);
 }
 
 /* The group is right already, and changing it is not allowed. */
-static void test_group_that_is_right(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_group_that_is_right, Fixture *fixture) {
         may_not_change_owner = true;
-        assert_int_equal(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = getegid() },
-                                       NULL),
-                         0);
+        assert_ok(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = getegid() }, NULL));
         fixture->listener = listener_free(fixture->listener);
         assert_true(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID }, NULL) <
                     0);
@@ -575,16 +531,16 @@ static void make_victim(const char *path) {
 }
 
 static void put_link(const char *path) {
-        assert_int_equal(unlink(path), 0);
-        assert_int_equal(symlink(VICTIM, path), 0);
+        assert_ok(unlink(path));
+        assert_ok(symlink(VICTIM, path));
 }
 
 static void put_hard_link(const char *path) {
         char victim[64];
 
         snprintf(victim, sizeof(victim), "%.*s/" VICTIM, (int) (strrchr(path, '/') - path), path);
-        assert_int_equal(unlink(path), 0);
-        assert_int_equal(link(victim, path), 0);
+        assert_ok(unlink(path));
+        assert_ok(link(victim, path));
 }
 
 static void put_socket(const char *path) {
@@ -593,98 +549,91 @@ static void put_socket(const char *path) {
         char victim[64];
 
         snprintf(victim, sizeof(victim), "%.*s/" VICTIM, (int) (strrchr(path, '/') - path), path);
-        assert_int_equal(unlink(path), 0);
-        assert_int_equal(unlink(victim), 0);
+        assert_ok(unlink(path));
+        assert_ok(unlink(victim));
         strcpy(address.sun_path, victim);
-        assert_int_equal(syscall(SYS_bind, fd, &address, sizeof(address)), 0);
-        assert_int_equal(chmod(victim, 0600), 0);
-        assert_int_equal(link(victim, path), 0);
+        assert_ok(syscall(SYS_bind, fd, &address, sizeof(address)));
+        assert_ok(chmod(victim, 0600));
+        assert_ok(link(victim, path));
 }
 
 /* Another user who may write to the folder puts a file of ours in the place of the socket. */
-static void test_file_put_in_place_of_the_socket(void **state) {
+TEST_F(test_file_put_in_place_of_the_socket, Fixture *fixture) {
         static void (*const tricks[])(const char *path) = { put_link, put_hard_link, put_socket };
-        Fixture *fixture = *state;
         char victim[64];
 
         snprintf(victim, sizeof(victim), "%s/" VICTIM, fixture->folder);
-        for (size_t i = 0; i < sizeof(tricks) / sizeof(tricks[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(tricks); i++) {
                 struct stat status;
 
                 make_victim(fixture->path);
                 after_bind = tricks[i];
                 assert_true(try_to_listen(fixture, (ListenerOptions){ .fd = -1, .group = SOME_ID },
                                           NULL) < 0);
-                assert_int_equal(lstat(victim, &status), 0);
+                assert_ok(lstat(victim, &status));
                 assert_int_equal(status.st_mode & 07777, 0600);
                 assert_int_equal(status.st_gid, getegid());
-                assert_int_equal(unlink(victim), 0);
-                assert_int_equal(unlink(fixture->path), 0);
+                assert_ok(unlink(victim));
+                assert_ok(unlink(fixture->path));
         }
 }
 
 /* The socket of the agent that comes after us stays. */
-static void test_successors_socket_is_left_alone(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_successors_socket_is_left_alone, Fixture *fixture) {
         cleanup(close_p) int fd = -1;
         struct stat before, after;
 
         start(fixture);
-        assert_int_equal(unlink(fixture->path), 0);
+        assert_ok(unlink(fixture->path));
         fd = bind_to(fixture->path, SOCK_STREAM);
-        assert_int_equal(lstat(fixture->path, &before), 0);
+        assert_ok(lstat(fixture->path, &before));
         fixture->listener = listener_free(fixture->listener);
-        assert_int_equal(lstat(fixture->path, &after), 0);
+        assert_ok(lstat(fixture->path, &after));
         assert_int_equal(after.st_ino, before.st_ino);
 }
 
-static void test_stale_socket_is_replaced(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_stale_socket_is_replaced, Fixture *fixture) {
         close(bind_to(fixture->path, SOCK_STREAM));
         start(fixture);
         connect_peer(fixture, 0);
         wait_for(fixture, &fixture->n_accepted, 1);
 }
 
-/* Refuses to listen, and leaves alone what is there. */
+/* Refuses to listen, and leaves the file in the way alone. */
 static void assert_conflict(Fixture *fixture, const char *words) {
         cleanup(error_done) Error error = ERROR_INIT;
         struct stat before, after;
 
-        assert_int_equal(lstat(fixture->path, &before), 0);
+        assert_ok(lstat(fixture->path, &before));
         assert_true(try_to_listen(fixture, ROOT_ONLY, &error) < 0);
         assert_int_equal(error.kind, ERROR_CONFLICT);
-        assert_non_null(strstr(error_message(&error), fixture->path));
-        assert_non_null(strstr(error_message(&error), words));
-        assert_int_equal(lstat(fixture->path, &after), 0);
+        assert_contains(error_message(&error), fixture->path);
+        assert_contains(error_message(&error), words);
+        assert_ok(lstat(fixture->path, &after));
         assert_int_equal(after.st_ino, before.st_ino);
 }
 
-static void test_served_socket_is_left_alone(void **state) {
+TEST_F(test_served_socket_is_left_alone, Fixture *fixture) {
         static const int types[] = { SOCK_STREAM, SOCK_SEQPACKET, SOCK_DGRAM };
-        Fixture *fixture = *state;
 
-        for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(types); i++) {
                 cleanup(close_p) int fd = bind_to(fixture->path, types[i]);
 
                 assert_conflict(fixture, "another process");
-                assert_int_equal(unlink(fixture->path), 0);
+                assert_ok(unlink(fixture->path));
         }
 }
 
 /* A listener that is too busy to answer is still a listener. */
-static void test_busy_socket_is_left_alone(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_busy_socket_is_left_alone, Fixture *fixture) {
         cleanup(close_p) int fd = bind_to(fixture->path, SOCK_STREAM);
 
-        assert_int_equal(listen(fd, 0), 0);
+        assert_ok(listen(fd, 0));
         connect_peer(fixture, 0);
         assert_conflict(fixture, "another process");
 }
 
-static void test_two_listeners(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_two_listeners, Fixture *fixture) {
         Listener *first;
 
         start(fixture);
@@ -695,29 +644,22 @@ static void test_two_listeners(void **state) {
         wait_for(fixture, &fixture->n_accepted, 1);
 }
 
-static void test_file_is_left_alone(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_file_is_left_alone, Fixture *fixture) {
         close(open(fixture->path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
         assert_conflict(fixture, "is not a socket");
 }
 
-static void test_folder_is_left_alone(void **state) {
-        Fixture *fixture = *state;
-
-        assert_int_equal(mkdir(fixture->path, 0700), 0);
+TEST_F(test_folder_is_left_alone, Fixture *fixture) {
+        assert_ok(mkdir(fixture->path, 0700));
         assert_conflict(fixture, "is not a socket");
 }
 
-static void test_link_is_left_alone(void **state) {
-        Fixture *fixture = *state;
-
-        assert_int_equal(symlink("elsewhere", fixture->path), 0);
+TEST_F(test_link_is_left_alone, Fixture *fixture) {
+        assert_ok(symlink("elsewhere", fixture->path));
         assert_conflict(fixture, "is not a socket");
 }
 
-static void test_path_too_long(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_path_too_long, Fixture *fixture) {
         cleanup(error_done) Error error = ERROR_INIT;
         ListenerOptions options = ROOT_ONLY;
         char path[sizeof(((struct sockaddr_un *) NULL)->sun_path) + 1];
@@ -725,18 +667,17 @@ static void test_path_too_long(void **state) {
         memset(path, 'x', sizeof(path));
         memcpy(path, fixture->folder, strlen(fixture->folder));
         path[strlen(fixture->folder)] = '/';
-        path[sizeof(path) - 1] = '\0'; /* one byte more than there may be */
+        path[sizeof(path) - 1] = '\0'; /* path that is one byte too long */
         options.path = path;
         assert_true(try_to_listen(fixture, options, &error) < 0);
         assert_int_equal(error.kind, ERROR_INVALID);
-        assert_non_null(strstr(error_message(&error), "107 bytes"));
+        assert_contains(error_message(&error), "107 bytes");
 
         path[sizeof(path) - 2] = '\0';
-        assert_int_equal(try_to_listen(fixture, options, NULL), 0);
+        assert_ok(try_to_listen(fixture, options, NULL));
 }
 
-static void test_no_folder(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_no_folder, Fixture *fixture) {
         cleanup(error_done) Error error = ERROR_INIT;
         ListenerOptions options = ROOT_ONLY;
         char path[64];
@@ -745,29 +686,26 @@ static void test_no_folder(void **state) {
         options.path = path;
         assert_true(try_to_listen(fixture, options, &error) < 0);
         assert_int_equal(error.kind, ERROR_INVALID);
-        assert_non_null(strstr(error_message(&error), path));
-        assert_non_null(strstr(error_message(&error), strerror(ENOENT)));
+        assert_contains(error_message(&error), path);
+        assert_contains(error_message(&error), strerror(ENOENT));
 }
 
 /* A socket that systemd has made stays where it is. */
-static void test_socket_that_was_given(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_socket_that_was_given, Fixture *fixture) {
         ListenerOptions options = ROOT_ONLY;
 
         options.fd = bind_to(fixture->path, SOCK_STREAM);
-        assert_int_equal(try_to_listen(fixture, options, NULL), 0);
+        assert_ok(try_to_listen(fixture, options, NULL));
         connect_peer(fixture, 0);
         wait_for(fixture, &fixture->n_accepted, 1);
 
         fixture->listener = listener_free(fixture->listener);
-        assert_int_equal(access(fixture->path, F_OK), 0);
+        assert_ok(access(fixture->path, F_OK));
         assert_int_equal(fcntl(options.fd, F_GETFD), -1); /* taken over, so closed */
 }
 
 /* The connections are gRPC's. */
-static void test_listener_ends(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_listener_ends, Fixture *fixture) {
         start(fixture);
         open_connection(fixture, 0);
         fixture->listener = listener_free(fixture->listener);
@@ -777,48 +715,11 @@ static void test_listener_ends(void **state) {
         assert_null(listener_free(NULL));
 }
 
-static void test_refusals_have_names(void **state) {
+TEST(test_refusals_have_names) {
         for (ListenerRefusal a = 0; a < _LISTENER_REFUSAL_MAX; a++) {
                 assert_non_null(listener_refusal_to_string(a));
                 for (ListenerRefusal b = 0; b < a; b++)
                         assert_string_not_equal(listener_refusal_to_string(a),
                                                 listener_refusal_to_string(b));
         }
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-
-int main(void) {
-        struct CMUnitTest tests[] = {
-                TEST(test_connection_is_accepted),
-                TEST(test_nothing_is_swallowed),
-                TEST(test_peer_goes_away),
-                TEST(test_server_ends_a_connection),
-                TEST(test_connections_are_limited),
-                TEST(test_who_may_call),
-                TEST(test_places_of_others),
-                TEST(test_others_may_not_call),
-                TEST(test_out_of_descriptors),
-                TEST(test_accept_that_fails),
-                TEST(test_out_of_descriptors_for_a_second_one),
-                TEST(test_mode),
-                TEST(test_group),
-                TEST(test_group_that_is_right),
-                TEST(test_file_put_in_place_of_the_socket),
-                TEST(test_successors_socket_is_left_alone),
-                TEST(test_stale_socket_is_replaced),
-                TEST(test_served_socket_is_left_alone),
-                TEST(test_busy_socket_is_left_alone),
-                TEST(test_two_listeners),
-                TEST(test_file_is_left_alone),
-                TEST(test_folder_is_left_alone),
-                TEST(test_link_is_left_alone),
-                TEST(test_path_too_long),
-                TEST(test_no_folder),
-                TEST(test_socket_that_was_given),
-                TEST(test_listener_ends),
-                cmocka_unit_test(test_refusals_have_names),
-        };
-
-        return cmocka_run_group_tests_name("listener", tests, NULL, NULL);
 }

@@ -4,17 +4,10 @@
  * Problems that last are logged once
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "agent/base/log-once.h"
+#include "tests/unit/unit.h"
 
-static void test_one_thing(void **state) {
+TEST(test_one_thing) {
         static const struct {
                 const char *problem;
                 bool is_logged;
@@ -24,13 +17,13 @@ static void test_one_thing(void **state) {
         };
         LogOnce once = { 0 };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++)
                 if (log_once(&once, rows[i].problem) != rows[i].is_logged)
                         fail_msg("row %zu", i);
 }
 
 /* The subject and the problem are two texts, not one. */
-static void test_many_things(void **state) {
+TEST(test_many_things) {
         LogOnceMany many = { .n_items = 0 };
 
         assert_true(log_once_of(&many, "a", "bc"));
@@ -40,7 +33,7 @@ static void test_many_things(void **state) {
         assert_false(log_once_of(&many, "ab", "c"));
 }
 
-static void test_the_oldest_is_forgotten(void **state) {
+TEST(test_the_oldest_is_forgotten) {
         LogOnceMany many = { .n_items = 0 };
         char text[16];
 
@@ -51,14 +44,4 @@ static void test_the_oldest_is_forgotten(void **state) {
         }
         assert_false(log_once_of(&many, "", "1"));
         assert_true(log_once_of(&many, "", "0"));
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_one_thing),
-                cmocka_unit_test(test_many_things),
-                cmocka_unit_test(test_the_oldest_is_forgotten),
-        };
-
-        return cmocka_run_group_tests_name("log-once", tests, NULL, NULL);
 }

@@ -12,28 +12,18 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <regex.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/base/log.h"
 #include "tests/unit/stderr-capture.h"
+#include "tests/unit/unit.h"
 
 DEFINE_CLEANUP(Log *, log_free)
 
-/* The journal's socket while a test has one, else -1; and what came to it last. */
+/* The journal's socket while a test has one, else -1; and its last message. */
 static int journal = -1;
 static char entry[32768];
 
@@ -45,7 +35,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t size) {
         socklen_t own_size = sizeof(own);
 
         assert_string_equal(path->sun_path, "/run/systemd/journal/socket");
-        assert_int_equal(getsockname(journal, (struct sockaddr *) &own, &own_size), 0);
+        assert_ok(getsockname(journal, (struct sockaddr *) &own, &own_size));
         return original(fd, (struct sockaddr *) &own, own_size);
 }
 
@@ -54,7 +44,7 @@ static void open_journal(void) {
         const struct sockaddr_un any = { .sun_family = AF_UNIX };
 
         journal = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        assert_int_equal(bind(journal, (const struct sockaddr *) &any, sizeof(any.sun_family)), 0);
+        assert_ok(bind(journal, (const struct sockaddr *) &any, sizeof(any.sun_family)));
 }
 
 static size_t read_journal(void) {
@@ -73,7 +63,7 @@ static void assert_matches(const char *text, const char *pattern) {
         regex_t regex;
         int r;
 
-        assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB), 0);
+        assert_ok(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB));
         r = regexec(&regex, text, 0, NULL, 0);
         regfree(&regex);
         if (r != 0)
@@ -121,13 +111,12 @@ static const char *write_line(Stderr *e, LogFormat format, const char *value) {
         cleanup(log_free_p) Log *log = NULL;
 
         stderr_pipe(e);
-        assert_int_equal(log_new(format, LOG_INFO, &log), 0);
+        assert_ok(log_new(format, LOG_INFO, &log));
         log_info(log, LOG_FIELDS({ "IMAGE_ID", value }), "x%sx", value);
         return stderr_restore(e);
 }
 
-static void test_case(void **state) {
-        const struct Case *c = *state;
+TEST_ROWS(test_case, cases, name, const struct Case *c) {
         const char *json = c->json ?: c->value;
         char expected[512];
         Stderr e;
@@ -144,12 +133,12 @@ static void test_case(void **state) {
         assert_ptr_equal(strchr(e.text, '\n'), e.text + strlen(e.text) - 1);
 }
 
-static void test_text_reads_well(void **state) {
+TEST(test_text_reads_well) {
         cleanup(log_free_p) Log *log = NULL;
         Stderr e;
 
         stderr_pipe(&e);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &log), 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &log));
         log_warning(log,
                     LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_FAILED }, { "IMAGE", "app:v1" },
                                { "IMAGE_ID", NULL }, { "REASON", "NoSpace" }),
@@ -158,45 +147,44 @@ static void test_text_reads_well(void **state) {
                        TEXT_START "warning Pull of \"app:v1\" failed.  REASON=NoSpace\n$");
 }
 
+static const struct NoFieldIsRepeatedRow {
+        const char *message;
+        const char *value;
+        bool is_repeated;
+} no_field_is_repeated_rows[] = {
+        { "Pulled `app:1` in 2 s.", "app:1", false },
+        { "Pulled `app:1`.", "app:1", false },
+        { "NotFound: no", "NotFound", false },
+        { "It took 1.5 s.", "1.5", false },
+        { "of 15.", "15", false },
+        { "nothing", "", true },
+        { "It took 1.5 s.", "5", true },
+        { "It took 1.5 s.", "1", true },
+        { "Unfounded", "Unfound", true },
+        { "NotFound", "Found", true },
+        { "11, then 1", "1", false },
+};
+
 /* A field is there unless the message says it, as a whole. */
-static void test_no_field_is_repeated(void **state) {
-        static const struct {
-                const char *message;
-                const char *value;
-                bool is_repeated;
-        } lines[] = {
-                { "Pulled `app:1` in 2 s.", "app:1", false },
-                { "Pulled `app:1`.", "app:1", false },
-                { "NotFound: no", "NotFound", false },
-                { "It took 1.5 s.", "1.5", false },
-                { "of 15.", "15", false },
-                { "nothing", "", true },
-                { "It took 1.5 s.", "5", true },
-                { "It took 1.5 s.", "1", true },
-                { "Unfounded", "Unfound", true },
-                { "NotFound", "Found", true },
-                { "11, then 1", "1", false },
-        };
-
-        for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-                cleanup(log_free_p) Log *log = NULL;
-                Stderr e;
-
-                stderr_pipe(&e);
-                assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &log), 0);
-                log_info(log, LOG_FIELDS({ "F", lines[i].value }), "%s", lines[i].message);
-                (void) stderr_restore(&e);
-                if (!strstr(e.text, "  F=") == lines[i].is_repeated)
-                        fail_msg("%s", e.text);
-        }
-}
-
-static void test_json_has_the_message_id_and_no_missing_field(void **state) {
+TEST_ROWS(test_no_field_is_repeated, no_field_is_repeated_rows, message,
+          const struct NoFieldIsRepeatedRow *row) {
         cleanup(log_free_p) Log *log = NULL;
         Stderr e;
 
         stderr_pipe(&e);
-        assert_int_equal(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log), 0); /* a pipe: JSON */
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &log));
+        log_info(log, LOG_FIELDS({ "F", row->value }), "%s", row->message);
+        (void) stderr_restore(&e);
+        if (!strstr(e.text, "  F=") == row->is_repeated)
+                fail_msg("%s", e.text);
+}
+
+TEST(test_json_has_the_message_id_and_no_missing_field) {
+        cleanup(log_free_p) Log *log = NULL;
+        Stderr e;
+
+        stderr_pipe(&e);
+        assert_ok(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log)); /* a pipe: JSON */
         log_error(log,
                   LOG_FIELDS({ "MESSAGE_ID", MESSAGE_IMAGE_FAILED }, { "IMAGE", NULL },
                              { "POD", "a/b" }),
@@ -206,12 +194,12 @@ static void test_json_has_the_message_id_and_no_missing_field(void **state) {
                                                       "\",\"pod\":\"a/b\"}\n$");
 }
 
-static void test_level(void **state) {
+TEST(test_level) {
         cleanup(log_free_p) Log *log = NULL;
         Stderr e;
 
         stderr_pipe(&e);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_WARNING, &log), 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_WARNING, &log));
         log_info(log, NULL, "one");
         log_warning(log, NULL, "two");
         log_set_level(log, LOG_DEBUG);
@@ -231,7 +219,7 @@ static size_t count(const char *text, const char *part) {
 }
 
 /* 10,000 bytes of message and of fields make one valid line that says where it was cut. */
-static void test_long_line_is_cut(void **state) {
+TEST(test_long_line_is_cut) {
         static const LogFormat both[] = { LOG_FORMAT_JSON, LOG_FORMAT_TEXT };
         char value[10001] = { 0 };
         Stderr e;
@@ -246,8 +234,8 @@ static void test_long_line_is_cut(void **state) {
                         assert_true(strlen(text) > PIPE_BUF - 16);
                         assert_true(strlen(text) <= PIPE_BUF);
                         assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
-                        assert_non_null(strstr(text, "\xe2\x80\xa6"));
-                        /* nothing is broken but what was: the start, in both copies */
+                        assert_contains(text, "\xe2\x80\xa6");
+                        /* only the damaged part is broken: the start, in both copies */
                         assert_int_equal(count(text, "\\ufffd"), (3 - shift) % 3 * 2);
                         if (both[i] == LOG_FORMAT_JSON)
                                 assert_matches(
@@ -256,8 +244,8 @@ static void test_long_line_is_cut(void **state) {
                 }
 }
 
-/* Every length of what comes before decides differently about what still fits. */
-static void test_every_length_ends_well(void **state) {
+/* Each length of the first part decides differently about which parts still fit. */
+TEST(test_every_length_ends_well) {
         char value[PIPE_BUF];
         Stderr e;
 
@@ -268,7 +256,7 @@ static void test_every_length_ends_well(void **state) {
                 memset(value, 'x', PIPE_BUF - 200);
                 value[size] = '\0';
                 stderr_pipe(&e);
-                assert_int_equal(log_new(LOG_FORMAT_JSON, LOG_INFO, &log), 0);
+                assert_ok(log_new(LOG_FORMAT_JSON, LOG_INFO, &log));
                 log_info(log, LOG_FIELDS({ "A", value }, { "B", "b" }, { "C", "" }), "m");
                 assert_matches(stderr_restore(&e),
                                JSON_START "\"level\":\"info\",\"message\":\"m\","
@@ -279,7 +267,7 @@ static void test_every_length_ends_well(void **state) {
 }
 
 /* A reader that stopped must not stop the agent; when it goes on, so does the log. */
-static void test_full_pipe(void **state) {
+TEST(test_full_pipe) {
         cleanup(log_free_p) Log *log = NULL;
         char byte[4096] = { 0 };
         Stderr e;
@@ -287,31 +275,31 @@ static void test_full_pipe(void **state) {
 
         stderr_pipe(&e);
         flags = fcntl(STDERR_FILENO, F_GETFL);
-        assert_int_equal(fcntl(STDERR_FILENO, F_SETFL, flags | O_NONBLOCK), 0);
+        assert_ok(fcntl(STDERR_FILENO, F_SETFL, flags | O_NONBLOCK));
         while (write(STDERR_FILENO, byte, sizeof(byte)) > 0)
                 ;
-        assert_int_equal(fcntl(STDERR_FILENO, F_SETFL, flags), 0);
+        assert_ok(fcntl(STDERR_FILENO, F_SETFL, flags));
 
-        assert_int_equal(log_new(LOG_FORMAT_JSON, LOG_INFO, &log), 0);
+        assert_ok(log_new(LOG_FORMAT_JSON, LOG_INFO, &log));
         for (int i = 0; i < 1000; i++) /* a tenth of a second each would time out the test */
                 log_info(log, NULL, "dropped");
 
-        assert_int_equal(fcntl(e.reader, F_SETFL, O_NONBLOCK), 0);
+        assert_ok(fcntl(e.reader, F_SETFL, O_NONBLOCK));
         while (read(e.reader, byte, sizeof(byte)) > 0)
                 ;
         log_info(log, NULL, "kept");
         assert_matches(stderr_restore(&e), JSON_START
                        "\"level\":\"warning\",\"message\":\"Lost 1000 lines of this log, "
-                       "because nothing read it; check what does.\"}\n.*"
+                       "because its reader was too slow; check what reads it.\"}\n.*"
                        "\"level\":\"info\",\"message\":\"kept\"}\n$");
 }
 
-static void test_closed_stderr(void **state) {
+TEST(test_closed_stderr) {
         cleanup(log_free_p) Log *log = NULL;
         int saved = dup(STDERR_FILENO);
 
         close(STDERR_FILENO);
-        assert_int_equal(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log), 0);
+        assert_ok(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log));
         errno = ENOSPC;
         log_info(log, NULL, "no reader: %m");
         assert_int_equal(errno, ENOSPC); /* logging does not disturb */
@@ -319,17 +307,17 @@ static void test_closed_stderr(void **state) {
         close(saved);
 }
 
-static void test_terminal(void **state) {
+TEST(test_terminal) {
         cleanup(log_free_p) Log *log = NULL;
         Stderr e;
 
-        assert_int_equal(unsetenv("NO_COLOR"), 0);
+        assert_ok(unsetenv("NO_COLOR"));
         stderr_terminal(&e);
-        assert_int_equal(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log), 0);
+        assert_ok(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log));
         log_error(log, NULL, "red");
         assert_matches(stderr_restore(&e), TEXT_START "\x1b\\[31merror\x1b\\[0m red\r\n$");
 
-        assert_int_equal(setenv("NO_COLOR", "1", 1), 0);
+        assert_ok(setenv("NO_COLOR", "1", 1));
         stderr_terminal(&e);
         log_set_format(log, LOG_FORMAT_AUTO);
         log_error(log, NULL, "plain");
@@ -337,7 +325,7 @@ static void test_terminal(void **state) {
 }
 
 /* The journal is taken only if stderr is the very stream that systemd made. */
-static void test_journal(void **state) {
+TEST(test_journal) {
         static const char expected[] = "MESSAGE=It failed.\nPRIORITY=3\n"
                                        "SYSLOG_IDENTIFIER=inplaced\nMESSAGE_ID=6f\n"
                                        "IMAGE\n\3\0\0\0\0\0\0\0a\nb\n";
@@ -347,12 +335,12 @@ static void test_journal(void **state) {
         Stderr e;
 
         stderr_pipe(&e);
-        assert_int_equal(fstat(STDERR_FILENO, &st), 0);
+        assert_ok(fstat(STDERR_FILENO, &st));
         (void) snprintf(stream, sizeof(stream), "%llu:%llu", (unsigned long long) st.st_dev,
                         (unsigned long long) st.st_ino);
-        assert_int_equal(setenv("JOURNAL_STREAM", stream, 1), 0);
+        assert_ok(setenv("JOURNAL_STREAM", stream, 1));
         open_journal();
-        assert_int_equal(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log), 0);
+        assert_ok(log_new(LOG_FORMAT_AUTO, LOG_INFO, &log));
         log_error(log, LOG_FIELDS({ "MESSAGE_ID", "6f" }, { "IMAGE", "a\nb" }, { "POD", NULL }),
                   "It %s.", "failed");
         assert_string_equal(stderr_restore(&e), "");
@@ -362,11 +350,11 @@ static void test_journal(void **state) {
         log_set_format(log, LOG_FORMAT_AUTO);
         log_error(log, NULL, "elsewhere");
         assert_matches(stderr_restore(&e), JSON_START);
-        assert_int_equal(unsetenv("JOURNAL_STREAM"), 0);
+        assert_ok(unsetenv("JOURNAL_STREAM"));
         close(journal);
 }
 
-static void test_journal_takes_what_fits(void **state) {
+TEST(test_journal_takes_what_fits) {
         cleanup(log_free_p) Log *log = NULL;
         LogField fields[64] = { 0 };
         char value[20000] = { 0 };
@@ -377,10 +365,10 @@ static void test_journal_takes_what_fits(void **state) {
         fields[3].value = value;
 
         open_journal();
-        assert_int_equal(log_new(LOG_FORMAT_JOURNAL, LOG_INFO, &log), 0);
+        assert_ok(log_new(LOG_FORMAT_JOURNAL, LOG_INFO, &log));
         log_info(log, fields, "m");
         assert_true(read_journal() > 16000);
-        assert_non_null(strstr(entry, "\nF=v\nF=v\nF=v\nF=xxx"));
+        assert_contains(entry, "\nF=v\nF=v\nF=v\nF=xxx");
 
         fields[3].value = "v";
         log_info(log, fields, "m");
@@ -389,13 +377,13 @@ static void test_journal_takes_what_fits(void **state) {
 }
 
 /* It does not stop the agent; when it is read again, it says how much is missing. */
-static void test_journal_that_is_not_read(void **state) {
+TEST(test_journal_that_is_not_read) {
         static const char lost[] = "MESSAGE=Lost ";
         cleanup(log_free_p) Log *log = NULL;
         unsigned n_kept = 0, n_lost = 0;
 
         open_journal();
-        assert_int_equal(log_new(LOG_FORMAT_JOURNAL, LOG_INFO, &log), 0);
+        assert_ok(log_new(LOG_FORMAT_JOURNAL, LOG_INFO, &log));
         for (unsigned i = 0; i < 20000; i++)
                 log_info(log, NULL, "line");
         while (read_journal() > 0)
@@ -407,34 +395,34 @@ static void test_journal_that_is_not_read(void **state) {
         assert_int_equal(sscanf(entry + sizeof(lost) - 1, "%u lines", &n_lost), 1);
         assert_int_equal(n_kept + n_lost, 20000);
         assert_true(read_journal() > 0);
-        assert_non_null(strstr(entry, "MESSAGE=kept\n"));
-        assert_int_equal(read_journal(), 0);
+        assert_contains(entry, "MESSAGE=kept\n");
+        assert_ok(read_journal());
         close(journal);
 }
 
 /* Another one takes its place. */
-static void test_journal_that_is_restarted(void **state) {
+TEST(test_journal_that_is_restarted) {
         cleanup(log_free_p) Log *log = NULL;
 
         open_journal();
-        assert_int_equal(log_new(LOG_FORMAT_JOURNAL, LOG_INFO, &log), 0);
+        assert_ok(log_new(LOG_FORMAT_JOURNAL, LOG_INFO, &log));
         log_info(log, NULL, "one");
         close(journal);
         open_journal();
         log_info(log, NULL, "two");
         assert_true(read_journal() > 0);
-        assert_non_null(strstr(entry, "MESSAGE=two\n"));
+        assert_contains(entry, "MESSAGE=two\n");
         close(journal);
 }
 
-static void test_words(void **state) {
+TEST(test_words) {
         Error error = ERROR_INIT;
         LogFormat format = LOG_FORMAT_AUTO;
         int level = -1;
 
-        assert_int_equal(log_level_from_string("debug", &level, NULL), 0);
+        assert_ok(log_level_from_string("debug", &level, NULL));
         assert_int_equal(level, LOG_DEBUG);
-        assert_int_equal(log_level_from_string("error", &level, NULL), 0);
+        assert_ok(log_level_from_string("error", &level, NULL));
         assert_int_equal(level, LOG_ERR);
         assert_true(log_level_from_string("loud", &level, &error) < 0);
         assert_string_equal(
@@ -443,7 +431,7 @@ static void test_words(void **state) {
         error_done(&error);
         assert_int_equal(level, LOG_ERR); /* left alone */
 
-        assert_int_equal(log_format_from_string("json", &format, NULL), 0);
+        assert_ok(log_format_from_string("json", &format, NULL));
         assert_int_equal(format, LOG_FORMAT_JSON);
         assert_true(log_format_from_string("xml", &format, &error) < 0);
         assert_int_equal(error.kind, ERROR_INVALID);
@@ -451,34 +439,6 @@ static void test_words(void **state) {
 }
 
 int main(void) {
-        static const struct CMUnitTest others[] = {
-                cmocka_unit_test(test_text_reads_well),
-                cmocka_unit_test(test_no_field_is_repeated),
-                cmocka_unit_test(test_json_has_the_message_id_and_no_missing_field),
-                cmocka_unit_test(test_level),
-                cmocka_unit_test(test_long_line_is_cut),
-                cmocka_unit_test(test_every_length_ends_well),
-                cmocka_unit_test(test_full_pipe),
-                cmocka_unit_test(test_closed_stderr),
-                cmocka_unit_test(test_terminal),
-                cmocka_unit_test(test_journal),
-                cmocka_unit_test(test_journal_takes_what_fits),
-                cmocka_unit_test(test_journal_that_is_not_read),
-                cmocka_unit_test(test_journal_that_is_restarted),
-                cmocka_unit_test(test_words),
-        };
-        struct CMUnitTest tests[sizeof(cases) / sizeof(cases[0])];
-        int n_failed;
-
-        assert_int_equal(unsetenv("JOURNAL_STREAM"), 0);
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-                tests[i] = (struct CMUnitTest){
-                        .name = cases[i].name,
-                        .test_func = test_case,
-                        .initial_state = (void *) &cases[i],
-                };
-
-        n_failed = cmocka_run_group_tests_name("log values", tests, NULL, NULL);
-        n_failed += cmocka_run_group_tests_name("log", others, NULL, NULL);
-        return n_failed > 0;
+        assert_ok(unsetenv("JOURNAL_STREAM"));
+        return unit_run();
 }

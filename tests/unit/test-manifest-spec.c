@@ -4,18 +4,8 @@
  * Image manifests
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/manifest-spec.h"
+#include "tests/unit/unit.h"
 
 #define CONFIG "\"config\":{\"digest\":\"sha256:c\",\"size\":5}"
 #define LAYER(digest, size) "{\"digest\":\"" digest "\",\"size\":" size "}"
@@ -98,20 +88,17 @@ static const struct Refusal {
 
 /* clang-format on */
 
-#define N(array) (sizeof(array) / sizeof((array)[0]))
-
 static void print(const Manifest *manifest, char *to) {
         for (size_t i = 0; i < manifest->n_blobs; i++)
                 to += sprintf(to, "%s=%lu ", manifest->blobs[i].digest, manifest->blobs[i].size);
         sprintf(to, "%lu", manifest->size);
 }
 
-static void test_manifest(void **state) {
-        const struct Manifests *row = *state;
+TEST_ROWS(test_manifest, manifests, name, const struct Manifests *row) {
         cleanup(manifest_done) Manifest manifest = { 0 };
         char blobs[256];
 
-        assert_int_equal(manifest_spec_parse(row->text, strlen(row->text), &manifest, NULL), 0);
+        assert_ok(manifest_spec_parse(row->text, strlen(row->text), &manifest, NULL));
         print(&manifest, blobs);
         assert_string_equal(blobs, row->blobs);
 }
@@ -127,25 +114,23 @@ static void assert_refused(const char *text, size_t size) {
         assert_null(manifest.blobs);
 }
 
-static void test_refusal(void **state) {
-        const struct Refusal *row = *state;
-
+TEST_ROWS(test_refusal, refusals, name, const struct Refusal *row) {
         assert_refused(row->text, strlen(row->text));
 }
 
 /* A part of a manifest is never taken for a whole one. */
-static void test_every_part_is_refused(void **state) {
+TEST(test_every_part_is_refused) {
         for (size_t size = 0; size < strlen(ONE); size++)
                 assert_refused(ONE, size);
 }
 
 /* The text need not end with a NUL. */
-static void test_size_counts(void **state) {
+TEST(test_size_counts) {
         cleanup(manifest_done) Manifest manifest = { 0 };
         cleanup(free_p) char *text = malloc(strlen(ONE));
 
         memcpy(text, ONE, strlen(ONE));
-        assert_int_equal(manifest_spec_parse(text, strlen(ONE), &manifest, NULL), 0);
+        assert_ok(manifest_spec_parse(text, strlen(ONE), &manifest, NULL));
         assert_int_equal(manifest.n_blobs, 2);
 }
 
@@ -158,13 +143,13 @@ static size_t make_layers(char *text, size_t n_layers) {
         return n + (size_t) sprintf(text + n, "]}");
 }
 
-static void test_many_layers(void **state) {
+TEST(test_many_layers) {
         cleanup(manifest_done) Manifest manifest = { 0 };
         cleanup(free_p) char *text = malloc(1 << 20);
         size_t size;
 
         size = make_layers(text, 1024);
-        assert_int_equal(manifest_spec_parse(text, size, &manifest, NULL), 0);
+        assert_ok(manifest_spec_parse(text, size, &manifest, NULL));
         assert_int_equal(manifest.n_blobs, 1025);
         assert_int_equal(manifest.size, ((uint64_t) 1 << 60) + 5);
 
@@ -172,45 +157,19 @@ static void test_many_layers(void **state) {
         assert_refused(text, size);
 }
 
-static void test_too_large(void **state) {
+TEST(test_too_large) {
         cleanup(free_p) char *text = malloc(MANIFEST_SIZE_MAX + 1);
         cleanup(manifest_done) Manifest manifest = { 0 };
 
         memset(text, ' ', MANIFEST_SIZE_MAX + 1);
         memcpy(text, ONE, strlen(ONE));
-        assert_int_equal(manifest_spec_parse(text, MANIFEST_SIZE_MAX, &manifest, NULL), 0);
+        assert_ok(manifest_spec_parse(text, MANIFEST_SIZE_MAX, &manifest, NULL));
         assert_refused(text, MANIFEST_SIZE_MAX + 1);
 }
 
-static void test_deep(void **state) {
+TEST(test_deep) {
         cleanup(free_p) char *text = malloc(1 << 20);
 
         memset(text, '[', 1 << 20);
         assert_refused(text, 1 << 20);
-}
-
-int main(void) {
-        struct CMUnitTest tests[5 + N(manifests) + N(refusals)] = {
-                cmocka_unit_test(test_every_part_is_refused),
-                cmocka_unit_test(test_size_counts),
-                cmocka_unit_test(test_many_layers),
-                cmocka_unit_test(test_too_large),
-                cmocka_unit_test(test_deep),
-        };
-        size_t n = 5;
-
-        for (size_t i = 0; i < N(manifests); i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = manifests[i].name,
-                        .test_func = test_manifest,
-                        .initial_state = (void *) &manifests[i],
-                };
-        for (size_t i = 0; i < N(refusals); i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = refusals[i].name,
-                        .test_func = test_refusal,
-                        .initial_state = (void *) &refusals[i],
-                };
-
-        return _cmocka_run_group_tests("manifest", tests, n, NULL, NULL);
 }

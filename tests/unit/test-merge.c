@@ -4,22 +4,12 @@
  * Several asks for one image
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/desired-image.h"
+#include "tests/unit/unit.h"
 
 #define N_DESIRED 3
 
-/* One number of three desired images, and what it is when they are merged. */
+/* A number of three desired images, and the merged number. */
 typedef struct Rule {
         const char *name;
         size_t offset;
@@ -77,13 +67,13 @@ static const struct Policy {
 };
 /* clang-format on */
 
-#define N_RULES (sizeof(rules) / sizeof(rules[0]))
-#define N_POLICIES (sizeof(policies) / sizeof(policies[0]))
+#define N_RULES N_ELEMENTS(rules)
+#define N_POLICIES N_ELEMENTS(policies)
 
 static DesiredImage make_desired(void) {
         DesiredImage desired;
 
-        assert_int_equal(desired_image_init(&desired, "nginx", "1.25"), 0);
+        assert_ok(desired_image_init(&desired, "nginx", "1.25"));
         return desired;
 }
 
@@ -91,7 +81,7 @@ static DesiredImage merge_two(const DesiredImage *a, const DesiredImage *b) {
         const DesiredImage *desired_images[] = { a, b };
         DesiredImage merged;
 
-        assert_int_equal(desired_image_merge(desired_images, 2, &merged), 0);
+        assert_ok(desired_image_merge(desired_images, 2, &merged));
         return merged;
 }
 
@@ -104,8 +94,7 @@ static void desired_done(DesiredImage (*desired_images)[N_DESIRED]) {
                 desired_image_done(&(*desired_images)[i]);
 }
 
-static void test_rule(void **state) {
-        const Rule *rule = *state;
+TEST_ROWS(test_rule, rules, name, const Rule *rule) {
         cleanup(desired_done)
                 DesiredImage desired_images[N_DESIRED] = { make_desired(), make_desired(),
                                                            make_desired() };
@@ -115,12 +104,11 @@ static void test_rule(void **state) {
 
         for (size_t i = 0; i < N_DESIRED; i++)
                 *number(&desired_images[i], rule->offset) = rule->given[i];
-        assert_int_equal(desired_image_merge(list, N_DESIRED, &merged), 0);
+        assert_ok(desired_image_merge(list, N_DESIRED, &merged));
         assert_int_equal(*number(&merged, rule->offset), rule->merged);
 }
 
-static void test_policy(void **state) {
-        const struct Policy *policy = *state;
+TEST_ROWS(test_policy, policies, name, const struct Policy *policy) {
         cleanup(desired_done)
                 DesiredImage desired_images[N_DESIRED] = { make_desired(), make_desired(),
                                                            make_desired() };
@@ -130,11 +118,11 @@ static void test_policy(void **state) {
 
         for (size_t i = 0; i < N_DESIRED; i++)
                 desired_images[i].policy = policy->given[i];
-        assert_int_equal(desired_image_merge(list, N_DESIRED, &merged), 0);
+        assert_ok(desired_image_merge(list, N_DESIRED, &merged));
         assert_int_equal(merged.policy, policy->merged);
 }
 
-static void test_one_asks_for_all_layers(void **state) {
+TEST(test_one_asks_for_all_layers) {
         cleanup(desired_image_done) DesiredImage a = make_desired(), b = make_desired();
         cleanup(desired_image_done) DesiredImage merged;
 
@@ -143,43 +131,43 @@ static void test_one_asks_for_all_layers(void **state) {
         assert_true(merged.is_complete);
 }
 
-static void test_one_request_stays_as_it_is(void **state) {
+TEST(test_one_request_stays_as_it_is) {
         cleanup(desired_image_done) DesiredImage desired = make_desired();
         cleanup(desired_image_done) DesiredImage merged;
         const DesiredImage *list = &desired;
 
         desired.version = 4;
         desired.ttl_sec = 60;
-        assert_int_equal(desired_image_add_label(&desired, "app", "web"), 0);
-        assert_int_equal(desired_image_add_secret(&desired, NULL, "regcred"), 0);
-        assert_int_equal(desired_image_merge(&list, 1, &merged), 0);
+        assert_ok(desired_image_add_label(&desired, "app", "web"));
+        assert_ok(desired_image_add_secret(&desired, NULL, "regcred"));
+        assert_ok(desired_image_merge(&list, 1, &merged));
         assert_true(desired_image_equal(&merged, &desired));
         assert_ptr_not_equal(merged.name, desired.name);
 }
 
-static void test_names_of_the_first(void **state) {
+TEST(test_names_of_the_first) {
         cleanup(desired_image_done) DesiredImage a = make_desired();
         cleanup(desired_image_done) DesiredImage b;
         cleanup(desired_image_done) DesiredImage merged;
 
-        assert_int_equal(desired_image_init(&b, "docker.io/library/nginx", "1.25"), 0);
+        assert_ok(desired_image_init(&b, "docker.io/library/nginx", "1.25"));
         merged = merge_two(&b, &a);
         assert_string_equal(merged.name, "docker.io/library/nginx");
 }
 
 /* A secret is one and the same if name and namespace are; no namespace is an empty one. */
-static void test_secrets_are_united(void **state) {
+TEST(test_secrets_are_united) {
         cleanup(desired_image_done) DesiredImage a = make_desired();
         cleanup(desired_image_done) DesiredImage b = make_desired();
         cleanup(desired_image_done) DesiredImage merged;
         char text[64] = "";
 
-        assert_int_equal(desired_image_add_secret(&a, "ns", "one"), 0);
-        assert_int_equal(desired_image_add_secret(&a, NULL, "two"), 0);
-        assert_int_equal(desired_image_add_secret(&b, "ns", "three"), 0);
-        assert_int_equal(desired_image_add_secret(&b, "", "two"), 0);
-        assert_int_equal(desired_image_add_secret(&b, "other", "one"), 0);
-        assert_int_equal(desired_image_add_secret(&b, "ns", "one"), 0);
+        assert_ok(desired_image_add_secret(&a, "ns", "one"));
+        assert_ok(desired_image_add_secret(&a, NULL, "two"));
+        assert_ok(desired_image_add_secret(&b, "ns", "three"));
+        assert_ok(desired_image_add_secret(&b, "", "two"));
+        assert_ok(desired_image_add_secret(&b, "other", "one"));
+        assert_ok(desired_image_add_secret(&b, "ns", "one"));
 
         merged = merge_two(&a, &b);
         for (size_t i = 0; i < merged.n_secrets; i++)
@@ -189,35 +177,35 @@ static void test_secrets_are_united(void **state) {
 }
 
 /* Labels of one and annotations of another one would describe a pod that does not exist. */
-static void test_sandbox_is_not_mixed(void **state) {
+TEST(test_sandbox_is_not_mixed) {
         cleanup(desired_image_done) DesiredImage none = make_desired();
         cleanup(desired_image_done) DesiredImage labels = make_desired();
         cleanup(desired_image_done) DesiredImage both = make_desired();
         cleanup(desired_image_done) DesiredImage merged;
         const DesiredImage *list[] = { &none, &labels, &both };
 
-        assert_int_equal(desired_image_add_label(&labels, "app", "web"), 0);
-        assert_int_equal(desired_image_add_label(&both, "tier", "front"), 0);
-        assert_int_equal(desired_image_add_annotation(&both, "note", "x"), 0);
-        assert_int_equal(desired_image_merge(list, 3, &merged), 0);
+        assert_ok(desired_image_add_label(&labels, "app", "web"));
+        assert_ok(desired_image_add_label(&both, "tier", "front"));
+        assert_ok(desired_image_add_annotation(&both, "note", "x"));
+        assert_ok(desired_image_merge(list, 3, &merged));
         assert_int_equal(merged.n_labels, 1);
         assert_string_equal(merged.labels[0].key, "app");
         assert_int_equal(merged.n_annotations, 0);
 }
 
-static void test_sandbox_of_annotations_alone(void **state) {
+TEST(test_sandbox_of_annotations_alone) {
         cleanup(desired_image_done) DesiredImage a = make_desired();
         cleanup(desired_image_done) DesiredImage b = make_desired();
         cleanup(desired_image_done) DesiredImage merged;
 
-        assert_int_equal(desired_image_add_annotation(&a, "note", "x"), 0);
-        assert_int_equal(desired_image_add_label(&b, "app", "web"), 0);
+        assert_ok(desired_image_add_annotation(&a, "note", "x"));
+        assert_ok(desired_image_add_label(&b, "app", "web"));
         merged = merge_two(&a, &b);
         assert_int_equal(merged.n_labels, 0);
         assert_string_equal(merged.annotations[0].value, "x");
 }
 
-static void test_all_owners_are_kept(void **state) {
+TEST(test_all_owners_are_kept) {
         const OwnerRef owners[] = {
                 { .kind = (char *) "ImagePullJob", .name = (char *) "one", .uid = (char *) "1" },
                 { .kind = (char *) "ImagePullJob", .name = (char *) "two", .uid = (char *) "2" },
@@ -226,8 +214,8 @@ static void test_all_owners_are_kept(void **state) {
         cleanup(desired_image_done) DesiredImage b = make_desired();
         cleanup(desired_image_done) DesiredImage merged;
 
-        assert_int_equal(desired_image_add_owner(&a, &owners[0]), 0);
-        assert_int_equal(desired_image_add_owner(&b, &owners[1]), 0);
+        assert_ok(desired_image_add_owner(&a, &owners[0]));
+        assert_ok(desired_image_add_owner(&b, &owners[1]));
         merged = merge_two(&a, &b);
         assert_int_equal(merged.n_owners, 2);
         assert_string_equal(merged.owners[0].uid, "1");
@@ -243,7 +231,7 @@ static void randomize(DesiredImage *desired) {
 }
 
 /* It does not matter who came first. */
-static void test_order_of_numbers_means_nothing(void **state) {
+TEST(test_order_of_numbers_means_nothing) {
         for (unsigned seed = 0; seed < 2000; seed++) {
                 cleanup(desired_image_done) DesiredImage a = make_desired();
                 cleanup(desired_image_done) DesiredImage b = make_desired();
@@ -257,33 +245,4 @@ static void test_order_of_numbers_means_nothing(void **state) {
                 if (!desired_image_equal(&there, &back))
                         fail_msg("seed %u: the order matters", seed);
         }
-}
-
-int main(void) {
-        struct CMUnitTest tests[7 + N_RULES + N_POLICIES] = {
-                cmocka_unit_test(test_one_asks_for_all_layers),
-                cmocka_unit_test(test_one_request_stays_as_it_is),
-                cmocka_unit_test(test_names_of_the_first),
-                cmocka_unit_test(test_secrets_are_united),
-                cmocka_unit_test(test_sandbox_is_not_mixed),
-                cmocka_unit_test(test_sandbox_of_annotations_alone),
-                cmocka_unit_test(test_all_owners_are_kept),
-                cmocka_unit_test(test_order_of_numbers_means_nothing),
-        };
-        size_t n = 7;
-
-        for (size_t i = 0; i < N_RULES; i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = rules[i].name,
-                        .test_func = test_rule,
-                        .initial_state = (void *) &rules[i],
-                };
-        for (size_t i = 0; i < N_POLICIES; i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = policies[i].name,
-                        .test_func = test_policy,
-                        .initial_state = (void *) &policies[i],
-                };
-
-        return _cmocka_run_group_tests("merge", tests, n, NULL, NULL);
 }

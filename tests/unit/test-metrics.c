@@ -5,21 +5,12 @@
  */
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/observe/metrics.h"
 #include "tests/unit/exposition.h"
+#include "tests/unit/unit.h"
 
 DEFINE_CLEANUP(Metrics *, metrics_free)
 
@@ -29,15 +20,14 @@ static const char *const methods[] = { "PullImage", "ImageStatus", NULL };
 static Metrics *new_metrics(const char *version) {
         Metrics *metrics = NULL;
 
-        assert_int_equal(metrics_new(
-                                 &(MetricsOptions){
-                                         .version = version,
-                                         .pull_reasons = reasons,
-                                         .cri_methods = methods,
-                                         .local_api_methods = methods,
-                                 },
-                                 &metrics),
-                         0);
+        assert_ok(metrics_new(
+                &(MetricsOptions){
+                        .version = version,
+                        .pull_reasons = reasons,
+                        .cri_methods = methods,
+                        .local_api_methods = methods,
+                },
+                &metrics));
         return metrics;
 }
 
@@ -46,7 +36,7 @@ static char *write_metrics(const Metrics *metrics) {
         char *text = NULL;
         size_t size = 0;
 
-        assert_int_equal(metrics_write(metrics, &text, &size), 0);
+        assert_ok(metrics_write(metrics, &text, &size));
         assert_int_equal(size, strlen(text));
         assert_true(exposition_check(text) > 10);
         return text;
@@ -65,7 +55,7 @@ static void assert_has_not(const char *text, const char *part) {
 }
 
 /* Without labels: there from the start, unless it may be unknown. With labels: only once used. */
-static void test_fresh(void **state) {
+TEST(test_fresh) {
         cleanup(metrics_free_p) Metrics *metrics = new_metrics("1.2.3");
         cleanup(free_p) char *text = write_metrics(metrics);
 
@@ -81,7 +71,7 @@ static void test_fresh(void **state) {
         assert_has_not(text, "inplaced_images_wanted");
 }
 
-static void test_counter(void **state) {
+TEST(test_counter) {
         cleanup(metrics_free_p) Metrics *metrics = new_metrics("1");
         cleanup(free_p) char *text = NULL;
 
@@ -101,7 +91,7 @@ static void test_counter(void **state) {
         assert_has(text, "inplaced_metrics_dropped_total 0\n");
 }
 
-static void test_gauge(void **state) {
+TEST(test_gauge) {
         cleanup(metrics_free_p) Metrics *metrics = new_metrics("1");
         cleanup(free_p) char *text = NULL;
 
@@ -118,12 +108,12 @@ static void test_gauge(void **state) {
         assert_has(text, "inplaced_status_last_write_timestamp_seconds 1700000000.125\n");
 }
 
-static void test_histogram(void **state) {
+TEST(test_histogram) {
         static const double seconds[] = { 0, 0.1, 0.2, 0.5, 30, 99999 };
         cleanup(metrics_free_p) Metrics *metrics = new_metrics("1");
         cleanup(free_p) char *text = NULL;
 
-        for (size_t i = 0; i < sizeof(seconds) / sizeof(seconds[0]); i++)
+        for (size_t i = 0; i < N_ELEMENTS(seconds); i++)
                 metrics_observe(metrics, METRIC_PULL_DURATION, METRIC_LABELS("succeeded"),
                                 seconds[i]);
         metrics_observe(metrics, METRIC_CRI_REQUEST_DURATION, METRIC_LABELS("ImageStatus"), 0.002);
@@ -144,8 +134,8 @@ static void test_histogram(void **state) {
         assert_has_not(text, "method=\"PullImage\"");
 }
 
-/* Whatever is no member of a closed set, or no number, makes no series, and is counted. */
-static void test_dropped(void **state) {
+/* A value that is no member of a closed set, or no number, makes no series, and is counted. */
+TEST(test_dropped) {
         cleanup(metrics_free_p) Metrics *metrics = new_metrics("1");
         cleanup(free_p) char *text = NULL;
 
@@ -167,7 +157,7 @@ static void test_dropped(void **state) {
         assert_has_not(text, "inplaced_pull_duration_seconds");
 }
 
-static void test_request_results_are_the_error_kinds(void **state) {
+TEST(test_request_results_are_the_error_kinds) {
         cleanup(metrics_free_p) Metrics *metrics = new_metrics("1");
         cleanup(free_p) char *text = NULL;
 
@@ -185,7 +175,7 @@ static void test_request_results_are_the_error_kinds(void **state) {
         assert_has(text, "inplaced_metrics_dropped_total 1\n");
 }
 
-static void test_label_is_escaped(void **state) {
+TEST(test_label_is_escaped) {
         cleanup(metrics_free_p) Metrics *metrics = new_metrics("a\"b\\c\nd");
         cleanup(free_p) char *text = write_metrics(metrics);
 
@@ -193,7 +183,7 @@ static void test_label_is_escaped(void **state) {
 }
 
 /* Every metric that has labels can be used with every value. */
-static void test_everything_at_once(void **state) {
+TEST(test_everything_at_once) {
         static const char *const results[] = { "succeeded", "failed", "canceled", "present", NULL };
         static const char *const refusals[] = { "limit", "junk", "silent", "denied", NULL };
         static const char *const phases[] = { "waiting", "pulling", "succeeded", "failed", NULL };
@@ -228,7 +218,7 @@ static double value_of(const char *text, const char *name) {
         return strtod(line + strlen(name), NULL);
 }
 
-static void test_process(void **state) {
+TEST(test_process) {
         cleanup(metrics_free_p) Metrics *metrics = new_metrics("1");
         cleanup(free_p) char *before = write_metrics(metrics);
         cleanup(free_p) char *after = NULL;
@@ -249,26 +239,9 @@ static void test_process(void **state) {
         assert_true(age > -2 && age < 60);
 }
 
-static void test_no_metrics(void **state) {
+TEST(test_no_metrics) {
         metrics_add(NULL, METRIC_PULL_BYTES, NULL, 1);
         metrics_set(NULL, METRIC_PULLS_QUEUED, NULL, 1);
         metrics_observe(NULL, METRIC_PULL_DURATION, METRIC_LABELS("failed"), 1);
         assert_null(metrics_free(NULL));
-}
-
-int main(void) {
-        static const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_fresh),
-                cmocka_unit_test(test_counter),
-                cmocka_unit_test(test_gauge),
-                cmocka_unit_test(test_histogram),
-                cmocka_unit_test(test_dropped),
-                cmocka_unit_test(test_request_results_are_the_error_kinds),
-                cmocka_unit_test(test_label_is_escaped),
-                cmocka_unit_test(test_everything_at_once),
-                cmocka_unit_test(test_process),
-                cmocka_unit_test(test_no_metrics),
-        };
-
-        return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }

@@ -4,19 +4,10 @@
  * Layers that are fetched on demand
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/on-demand-spec.h"
+#include "tests/unit/unit.h"
 
-static void test_snapshotters(void **state) {
+TEST(test_snapshotters) {
         static const struct {
                 const char *label, *snapshotter;
         } rows[] = {
@@ -30,7 +21,7 @@ static void test_snapshotters(void **state) {
                 { "", NULL },
         };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++)
                 if (rows[i].snapshotter)
                         assert_string_equal(on_demand_snapshotter(rows[i].label),
                                             rows[i].snapshotter);
@@ -38,8 +29,8 @@ static void test_snapshotters(void **state) {
                         assert_null(on_demand_snapshotter(rows[i].label));
 }
 
-/* Those that the snapshotters write, and others beside them. */
-static void test_labels(void **state) {
+/* Labels that the snapshotters write are recognised, others beside them are not. */
+TEST(test_labels) {
         assert_true(on_demand_is_mark("containerd.io/snapshot/remote"));
         assert_true(on_demand_is_mark("containerd.io/snapshot/nydus-blob"));
         assert_true(on_demand_is_mark("containerd.io/snapshot/stargz"));
@@ -56,7 +47,7 @@ static void test_labels(void **state) {
 static const struct Lines {
         const char *name;
         const char *text;
-        const char *found; /* of the layers "sha256:a" and "sha256:b" */
+        const char *found; /* layers found among "sha256:a" and "sha256:b" */
         bool is_complete;
 } lines[] = {
         { "nothing is seen", "",
@@ -94,10 +85,7 @@ static const struct Lines {
           "2 of 3 layers are fetched on demand, 0.0 of 2.0 MB of them are on the node", false },
 };
 
-#define N_LINES (sizeof(lines) / sizeof(lines[0]))
-
-static void test_lines(void **state) {
-        const struct Lines *row = *state;
+TEST_ROWS(test_lines, lines, name, const struct Lines *row) {
         char *digests[] = { (char *) "sha256:a", (char *) "sha256:b" };
         ImageOnDemand found = { .n_layers = 2, .n_layers_all = 3 };
         cleanup(free_p) char *text = NULL;
@@ -109,7 +97,7 @@ static void test_lines(void **state) {
 }
 
 /* A layer whose digest no label has cannot be looked up. */
-static void test_unnamed_layer(void **state) {
+TEST(test_unnamed_layer) {
         static const char text[] = LINE("sha256:a", "1", "1");
         char *digests[] = { (char *) "sha256:a" };
         ImageOnDemand found = { .n_layers = 2, .n_layers_all = 2 };
@@ -119,25 +107,6 @@ static void test_unnamed_layer(void **state) {
         assert_false(on_demand_is_complete(&found));
 }
 
-static void test_nothing_is_on_demand(void **state) {
+TEST(test_nothing_is_on_demand) {
         assert_true(on_demand_is_complete(&(ImageOnDemand){ .n_layers_all = 3 }));
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_snapshotters),
-                cmocka_unit_test(test_labels),
-                cmocka_unit_test(test_unnamed_layer),
-                cmocka_unit_test(test_nothing_is_on_demand),
-        };
-        struct CMUnitTest rows[N_LINES];
-
-        for (size_t i = 0; i < N_LINES; i++)
-                rows[i] = (struct CMUnitTest){
-                        .name = lines[i].name,
-                        .test_func = test_lines,
-                        .initial_state = (void *) &lines[i],
-                };
-
-        return cmocka_run_group_tests(rows, NULL, NULL) | cmocka_run_group_tests(tests, NULL, NULL);
 }

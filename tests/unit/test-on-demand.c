@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What containerd is asked about the layers of an image, and what is made of its answers
+ * Tests questions to containerd about the layers of an image, and the use of its answers
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/on-demand.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/unit.h"
 
 #define REMOTE "containerd.io/snapshot/remote"
 #define DIGEST "containerd.io/snapshot/cri.layer-digest"
@@ -130,7 +121,7 @@ static void assert_bytes(uint64_t present, uint64_t total) {
 }
 
 /* From the topmost layer down; one of them was unpacked. */
-static void test_layers(void **state) {
+TEST_SET_UP(test_layers) {
         ask();
         answer_remote();
         answer_layer("top", REMOTE, "sha256:a", "middle");
@@ -143,7 +134,7 @@ static void test_layers(void **state) {
 }
 
 /* All that a snapshotter of containerd's own unpacked is on the disk: one question is enough. */
-static void test_local_snapshotter(void **state) {
+TEST_SET_UP(test_local_snapshotter) {
         ask();
         answer_info("containerd.io/gc.ref.snapshot.overlayfs");
         assert_layers(0, 0);
@@ -151,7 +142,7 @@ static void test_local_snapshotter(void **state) {
 }
 
 /* The snapshotter is remote, but has unpacked them: no file says more. */
-static void test_unpacked(void **state) {
+TEST_SET_UP(test_unpacked) {
         ask();
         answer_remote();
         answer_layer("top", NULL, "sha256:a", "");
@@ -159,7 +150,7 @@ static void test_unpacked(void **state) {
         assert_null(fake_runtime.on_files);
 }
 
-static void test_digest_is_not_known(void **state) {
+TEST_SET_UP(test_digest_is_not_known) {
         ask();
         answer_remote();
         answer_layer("top", REMOTE, NULL, "");
@@ -168,8 +159,8 @@ static void test_digest_is_not_known(void **state) {
         assert_false(f.found.is_counted);
 }
 
-/* Without an answer it is known that they are fetched on demand, and not how much has arrived. */
-static void test_files_fail(void **state) {
+/* Without an answer the layers are known to be fetched on demand, but not how much has arrived. */
+TEST_SET_UP(test_files_fail) {
         const Error error = { .kind = ERROR_TIMEOUT, .message = (char *) "took too long" };
 
         ask();
@@ -181,7 +172,7 @@ static void test_files_fail(void **state) {
 }
 
 /* A snapshotter that names each snapshot as its own parent. */
-static void test_endless(void **state) {
+TEST_SET_UP(test_endless) {
         ask();
         answer_remote();
         for (unsigned i = 0; i < LAYERS_MAX; i++)
@@ -191,8 +182,8 @@ static void test_endless(void **state) {
         assert_layers(LAYERS_MAX, LAYERS_MAX);
 }
 
-/* What is gone meanwhile is no error, unlike a runtime that cannot say it. */
-static void test_refused(void **state) {
+/* A snapshot that is gone meanwhile is no error, unlike a runtime that cannot answer. */
+TEST_SET_UP(test_refused) {
         static const struct {
                 ErrorKind kind;
                 bool is_error;
@@ -202,7 +193,7 @@ static void test_refused(void **state) {
                 { ERROR_TIMEOUT, true },
         };
 
-        for (size_t i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < 2 * N_ELEMENTS(rows); i++) {
                 bool is_snapshot = i % 2 == 1;
 
                 f.n_found = 0;
@@ -219,14 +210,14 @@ static void test_refused(void **state) {
         assert_int_equal(f.context.unsupported_by, 0);
 }
 
-/* CRI-O, asked for one image; what comes after a reconnect may be another runtime. */
-static void test_unsupported(void **state) {
+/* CRI-O, asked for one image; after a reconnect the runtime may be another one. */
+TEST_SET_UP(test_unsupported) {
         ask();
         fake_runtime_refuse("Info", ERROR_UNSUPPORTED, "unknown service");
         assert_layers(0, 0);
         f.ask = on_demand_drop(f.ask);
 
-        assert_int_equal(on_demand_ask(&f.context, "sha256:id", on_found, &f, &f.ask), 0);
+        assert_ok(on_demand_ask(&f.context, "sha256:id", on_found, &f, &f.ask));
         assert_null(f.ask);
         assert_int_equal(fake_runtime_n_asked("Info"), 1);
 
@@ -235,13 +226,13 @@ static void test_unsupported(void **state) {
         assert_int_equal(fake_runtime_n_asked("Info"), 2);
 }
 
-static void test_runtime_is_away(void **state) {
+TEST_SET_UP(test_runtime_is_away) {
         fake_runtime.is_away = true;
-        assert_int_equal(on_demand_ask(&f.context, "sha256:id", on_found, &f, &f.ask), 0);
+        assert_ok(on_demand_ask(&f.context, "sha256:id", on_found, &f, &f.ask));
         assert_int_equal(fake_runtime_n_calls(), 0);
 }
 
-static void test_runtime_goes(void **state) {
+TEST_SET_UP(test_runtime_goes) {
         ask();
         fake_runtime.is_away = true;
         answer_remote();
@@ -250,8 +241,8 @@ static void test_runtime_goes(void **state) {
         assert_int_equal(f.error, ERROR_UNAVAILABLE);
 }
 
-/* At any step: nothing runs any more that could answer. */
-static void test_dropped(void **state) {
+/* The question may be dropped at any step: no program runs any more that could answer. */
+TEST_SET_UP(test_dropped) {
         for (unsigned n_answers = 0; n_answers < 3; n_answers++) {
                 ask();
                 if (n_answers > 0)
@@ -265,7 +256,7 @@ static void test_dropped(void **state) {
         assert_int_equal(f.n_found, 0);
 }
 
-static void test_dropped_when_found(void **state) {
+TEST_SET_UP(test_dropped_when_found) {
         f.drops_it = true;
         ask();
         answer_remote();
@@ -273,19 +264,4 @@ static void test_dropped_when_found(void **state) {
         answer_files(LINE("sha256:a", "1000"), NULL);
         assert_layers(1, 1);
         assert_null(f.ask);
-}
-
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_layers),          TEST(test_local_snapshotter),
-                TEST(test_unpacked),        TEST(test_digest_is_not_known),
-                TEST(test_files_fail),      TEST(test_endless),
-                TEST(test_refused),         TEST(test_unsupported),
-                TEST(test_runtime_is_away), TEST(test_runtime_goes),
-                TEST(test_dropped),         TEST(test_dropped_when_found),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who requests an image
+ * Tests the owners of requests for images
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/node/owner.h"
+#include "tests/unit/unit.h"
 
 #define API "inplaced.io/v1"
 
@@ -39,7 +30,7 @@ static const struct Owner {
         { "",                      NULL,      NULL,             NULL },
 };
 
-/* What owns what a file says. */
+/* Files, and the owners of their requests. */
 static const struct File {
         const char *name;
         const char *owner;
@@ -71,11 +62,10 @@ static const struct Stranger {
 };
 /* clang-format on */
 
-#define N_OWNERS (sizeof(owners) / sizeof(owners[0]))
-#define N_STRANGERS (sizeof(strangers) / sizeof(strangers[0]))
+#define N_OWNERS N_ELEMENTS(owners)
+#define N_STRANGERS N_ELEMENTS(strangers)
 
-static void test_owner(void **state) {
-        const struct Owner *owner = *state;
+TEST_ROWS(test_owner, owners, owner, const struct Owner *owner) {
         cleanup(free_p) char *words = NULL;
         OwnerRef reference;
 
@@ -91,12 +81,12 @@ static void test_owner(void **state) {
                          owner->owner + strlen(owner->owner));
 
         reference = owner_to_reference(owner->owner, &(DesiredImage){ .n_owners = 0 });
-        assert_int_equal(owner_reference_to_words(&reference, &words), 0);
+        assert_ok(owner_reference_to_words(&reference, &words));
         assert_string_equal(words, owner->words);
 }
 
 /* The desired image of a request says who called. */
-static void test_caller(void **state) {
+TEST(test_caller) {
         OwnerRef callers[] = {
                 { .name = (char *) "other", .uid = (char *) "1" },
                 { .name = (char *) "7f3a",
@@ -109,12 +99,12 @@ static void test_caller(void **state) {
 
         assert_string_equal(reference.kind, "Call");
         assert_string_equal(reference.uid, "1000");
-        assert_int_equal(owner_reference_to_words(&reference, &words), 0);
+        assert_ok(owner_reference_to_words(&reference, &words));
         assert_string_equal(words, "jo (uid 1000, pid 4242), request 7f3a");
         assert_null(owner_to_reference("file/7f3a", &desired).uid);
 }
 
-static void test_words_of_the_cluster(void **state) {
+TEST(test_words_of_the_cluster) {
         static const struct {
                 OwnerRef reference;
                 const char *words;
@@ -127,25 +117,25 @@ static void test_words_of_the_cluster(void **state) {
                 { { .name = NULL }, "? " },
         };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 cleanup(free_p) char *words = NULL;
 
-                assert_int_equal(owner_reference_to_words(&rows[i].reference, &words), 0);
+                assert_ok(owner_reference_to_words(&rows[i].reference, &words));
                 assert_string_equal(words, rows[i].words);
         }
 }
 
-static void test_file(void **state) {
-        for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+TEST(test_file) {
+        for (size_t i = 0; i < N_ELEMENTS(files); i++) {
                 cleanup(free_p) char *owner = NULL;
 
-                assert_int_equal(owner_of_file(files[i].name, &owner), 0);
+                assert_ok(owner_of_file(files[i].name, &owner));
                 assert_string_equal(owner, files[i].owner);
         }
 }
 
 /* As a reference and back. */
-static void test_there_and_back(void **state) {
+TEST(test_there_and_back) {
         for (size_t i = 0; i < N_OWNERS; i++) {
                 const OwnerRef reference = {
                         .api_version = (char *) API,
@@ -156,49 +146,22 @@ static void test_there_and_back(void **state) {
 
                 if (!reference.kind)
                         continue;
-                assert_int_equal(owner_from_reference(&reference, &again), 0);
+                assert_ok(owner_from_reference(&reference, &again));
                 assert_string_equal(again, owners[i].owner);
         }
 }
 
-static void test_stranger(void **state) {
-        const struct Stranger *stranger = *state;
+TEST_ROWS(test_stranger, strangers, name, const struct Stranger *stranger) {
         char *owner = NULL;
 
         assert_true(owner_from_reference(&stranger->reference, &owner) < 0);
         assert_null(owner);
 }
 
-static void test_reference_without_a_name(void **state) {
+TEST(test_reference_without_a_name) {
         const OwnerRef reference = { .api_version = (char *) API, .kind = (char *) "Request" };
         cleanup(free_p) char *owner = NULL;
 
-        assert_int_equal(owner_from_reference(&reference, &owner), 0);
+        assert_ok(owner_from_reference(&reference, &owner));
         assert_string_equal(owner, "request/");
-}
-
-int main(void) {
-        struct CMUnitTest tests[5 + N_OWNERS + N_STRANGERS] = {
-                cmocka_unit_test(test_there_and_back),
-                cmocka_unit_test(test_reference_without_a_name),
-                cmocka_unit_test(test_file),
-                cmocka_unit_test(test_caller),
-                cmocka_unit_test(test_words_of_the_cluster),
-        };
-        size_t n = 5;
-
-        for (size_t i = 0; i < N_OWNERS; i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = owners[i].owner,
-                        .test_func = test_owner,
-                        .initial_state = (void *) &owners[i],
-                };
-        for (size_t i = 0; i < N_STRANGERS; i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = strangers[i].name,
-                        .test_func = test_stranger,
-                        .initial_state = (void *) &strangers[i],
-                };
-
-        return _cmocka_run_group_tests("owner", tests, n, NULL, NULL);
 }

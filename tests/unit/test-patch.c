@@ -6,12 +6,11 @@
 
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
+#include "tests/unit/unit.h"
 
 #include <json-c/json.h>
-#include <stdio.h>
 #include <time.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kube/patch.h"
 #include "agent/kube/retry.h"
@@ -67,10 +66,10 @@ static void send_digest(KubePatchVerb verb, uint64_t digest) {
                 .on_answered = on_answered,
         };
 
-        assert_int_equal(kube_patch_send(&patch, &request), 0);
+        assert_ok(kube_patch_send(&patch, &request));
 }
 
-static const struct {
+static const struct RequestsRow {
         const char *name;
         KubePatchVerb verb;
         const char *body, *uid, *version, *subresource;
@@ -99,37 +98,34 @@ static const struct {
           NULL },
 };
 
-static void test_requests(void **state) {
-        for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
-                cleanup(json_object_put_p) json_object *body = NULL;
-                const KubePatchRequest request = {
-                        .verb = requests[i].verb,
-                        .path = { .version = "v1",
-                                  .namespace = "d",
-                                  .resource = "pods",
-                                  .name = "p",
-                                  .subresource = requests[i].subresource },
-                        .body = body =
-                                requests[i].body ? json_tokener_parse(requests[i].body) : NULL,
-                        .uid = requests[i].uid,
-                        .version = requests[i].version,
-                        .on_answered = on_answered,
-                };
-                const KubeRequest *sent;
+TEST_ROWS_F(test_requests, requests, name, const struct RequestsRow *row, void *unused) {
+        cleanup(json_object_put_p) json_object *body = NULL;
+        const KubePatchRequest request = {
+                .verb = row->verb,
+                .path = { .version = "v1",
+                          .namespace = "d",
+                          .resource = "pods",
+                          .name = "p",
+                          .subresource = row->subresource },
+                .body = body = row->body ? json_tokener_parse(row->body) : NULL,
+                .uid = row->uid,
+                .version = row->version,
+                .on_answered = on_answered,
+        };
+        const KubeRequest *sent;
 
-                print_message("%s\n", requests[i].name);
-                assert_int_equal(kube_patch_send(&patch, &request), 0);
-                sent = &fake_kube.calls[0]->request;
-                assert_string_equal(sent->method, requests[i].method);
-                assert_string_equal(sent->path, requests[i].path);
-                assert_string_equal(sent->accept, KUBE_METADATA_ONLY);
-                assert_string_equal(sent->content_type ?: "", requests[i].type ?: "");
-                assert_string_equal(sent->body ?: "", requests[i].sent ?: "");
-                assert_int_equal(fake_kube_answer(200, "{}"), 0);
-        }
+        print_message("%s\n", row->name);
+        assert_ok(kube_patch_send(&patch, &request));
+        sent = &fake_kube.calls[0]->request;
+        assert_string_equal(sent->method, row->method);
+        assert_string_equal(sent->path, row->path);
+        assert_string_equal(sent->accept, KUBE_METADATA_ONLY);
+        assert_string_equal(sent->content_type ?: "", row->type ?: "");
+        assert_string_equal(sent->body ?: "", row->sent ?: "");
+        assert_ok(fake_kube_answer(200, "{}"));
 }
 
-static void test_whole_object(void **state) {
+TEST_SET_UP(test_whole_object) {
         const KubePatchRequest request = {
                 .verb = KUBE_PATCH_GET,
                 .path = { .version = "v1", .resource = "nodes", .name = "n" },
@@ -137,7 +133,7 @@ static void test_whole_object(void **state) {
                 .accept = KUBE_JSON,
         };
 
-        assert_int_equal(kube_patch_send(&patch, &request), 0);
+        assert_ok(kube_patch_send(&patch, &request));
         assert_string_equal(fake_kube.calls[0]->request.accept, KUBE_JSON);
 }
 
@@ -162,12 +158,12 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_answers(void **state) {
-        for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+TEST_SET_UP(test_answers) {
+        for (size_t i = 0; i < N_ELEMENTS(answers); i++) {
                 print_message("%d\n", answers[i].code);
                 kube_patch_succeed(&patch);
                 send_digest(KUBE_PATCH_MERGE, 0);
-                assert_int_equal(fake_kube_answer(answers[i].code, "{}"), 0);
+                assert_ok(fake_kube_answer(answers[i].code, "{}"));
                 assert_int_equal(seen.n_answers, i + 1);
                 assert_int_equal(seen.outcome, answers[i].outcome);
                 assert_string_equal(seen.message, answers[i].message);
@@ -178,7 +174,7 @@ static void test_answers(void **state) {
 }
 
 /* The decision of a webhook or a policy is none about a right, and one right is not another. */
-static void test_rights(void **state) {
+TEST_SET_UP(test_rights) {
         static const char *const denials[] = {
                 "admission webhook \"x\" denied the request: no",
                 "pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied "
@@ -191,7 +187,7 @@ static void test_rights(void **state) {
                 .on_answered = on_answered,
         };
 
-        for (size_t i = 0; i < sizeof(denials) / sizeof(denials[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(denials); i++) {
                 const Error denial = { .kind = ERROR_DENIED, .message = (char *) denials[i] };
 
                 send_digest(KUBE_PATCH_MERGE, 0);
@@ -200,12 +196,12 @@ static void test_rights(void **state) {
                 assert_string_equal(seen.message, denials[i]);
         }
 
-        assert_int_equal(kube_patch_send(&patch, &get), 0);
-        assert_int_equal(fake_kube_answer(403, "{}"), 0);
+        assert_ok(kube_patch_send(&patch, &get));
+        assert_ok(fake_kube_answer(403, "{}"));
         assert_string_equal(seen.message, "the right to get nodes is missing: code 403");
 }
 
-static void test_version(void **state) {
+TEST_SET_UP(test_version) {
         static const char *const bodies[][2] = {
                 { "{\"metadata\":{\"resourceVersion\":\"12\"}}", "12" },
                 { "{\"metadata\":{\"resourceVersion\":12}}", "-" },
@@ -218,24 +214,22 @@ static void test_version(void **state) {
                 { "", "-" },
         };
 
-        for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(bodies); i++) {
                 send_digest(KUBE_PATCH_MERGE, 0);
-                assert_int_equal(fake_kube_answer(200, bodies[i][0]), 0);
+                assert_ok(fake_kube_answer(200, bodies[i][0]));
                 assert_int_equal(seen.outcome, KUBE_PATCH_TAKEN);
                 assert_string_equal(seen.version, bodies[i][1]);
         }
 }
 
-/* What was read says nothing about whether it can be written. */
-static void test_read_does_not_reset(void **state) {
+/* A read that succeeds says nothing about whether the object can be written. */
+TEST_SET_UP(test_read_does_not_reset) {
         for (unsigned i = 1; i <= 3; i++) {
                 send_digest(KUBE_PATCH_GET, 0);
-                assert_int_equal(fake_kube_answer(200,
-                                                  "{\"metadata\":{\"resourceVersion\":\"12\"}}"),
-                                 0);
+                assert_ok(fake_kube_answer(200, "{\"metadata\":{\"resourceVersion\":\"12\"}}"));
                 assert_string_equal(seen.version, "-");
                 send_digest(KUBE_PATCH_MERGE, 0);
-                assert_int_equal(fake_kube_answer(503, ""), 0);
+                assert_ok(fake_kube_answer(503, ""));
                 assert_int_equal(patch.n_failures, i);
         }
 
@@ -244,19 +238,19 @@ static void test_read_does_not_reset(void **state) {
         assert_int_equal(kube_patch_when_usec(&patch, 0), 0);
 }
 
-/* What is changed back is written later each time; what is refused was not written. */
-static void test_repeats(void **state) {
+/* A patch that others revert is repeated more slowly each time; a refused patch was not written. */
+TEST_SET_UP(test_repeats) {
         uint64_t now;
 
         send_digest(KUBE_PATCH_MERGE, 5);
-        assert_int_equal(fake_kube_answer(409, ""), 0);
+        assert_ok(fake_kube_answer(409, ""));
         kube_patch_rest(&patch, 0);
         assert_int_equal(kube_patch_when_usec(&patch, 5), 0);
 
         assert_true(sd_event_now(fake_kube.event, CLOCK_MONOTONIC, &now) >= 0);
         for (unsigned i = 0; i < 3; i++) {
                 send_digest(KUBE_PATCH_MERGE, 5);
-                assert_int_equal(fake_kube_answer(200, "{}"), 0);
+                assert_ok(fake_kube_answer(200, "{}"));
                 assert_true(kube_patch_when_usec(&patch, 5) >= now + (REPEAT_MIN_USEC << i));
         }
         assert_int_equal(kube_patch_when_usec(&patch, 6), 0);
@@ -266,13 +260,13 @@ static void test_repeats(void **state) {
         assert_int_equal(kube_patch_when_usec(&patch, 5), patch.rest_usec);
 }
 
-/* What the watch explains soon, or never. */
-static void test_conflicts(void **state) {
+/* Conflicts that the watch explains soon, or never. */
+TEST_SET_UP(test_conflicts) {
         for (unsigned i = 1; i <= 6; i++) {
                 send_digest(KUBE_PATCH_GET, 0);
-                assert_int_equal(fake_kube_answer(200, "{}"), 0);
+                assert_ok(fake_kube_answer(200, "{}"));
                 send_digest(KUBE_PATCH_MERGE, 0);
-                assert_int_equal(fake_kube_answer(409, ""), 0);
+                assert_ok(fake_kube_answer(409, ""));
                 assert_int_equal(patch.n_conflicts, i);
                 assert_int_equal(patch.n_failures, 0);
                 assert_int_equal(rest_usec() > KUBE_PATCH_CONFLICT_USEC,
@@ -280,29 +274,29 @@ static void test_conflicts(void **state) {
         }
 
         send_digest(KUBE_PATCH_MERGE, 0);
-        assert_int_equal(fake_kube_answer(200, "{}"), 0);
+        assert_ok(fake_kube_answer(200, "{}"));
         kube_patch_conflict(&patch, NULL);
         assert_int_equal(patch.n_conflicts, 7);
         send_digest(KUBE_PATCH_MERGE, 0);
-        assert_int_equal(fake_kube_answer(200, "{\"metadata\":{\"resourceVersion\":\"12\"}}"), 0);
+        assert_ok(fake_kube_answer(200, "{\"metadata\":{\"resourceVersion\":\"12\"}}"));
         assert_int_equal(patch.n_conflicts, 0);
 
         kube_patch_conflict(&patch, NULL);
         send_digest(KUBE_PATCH_MERGE, 0);
-        assert_int_equal(fake_kube_answer(503, ""), 0);
+        assert_ok(fake_kube_answer(503, ""));
         assert_int_equal(patch.n_conflicts, 0);
 }
 
-static void test_cancel(void **state) {
+TEST_SET_UP(test_cancel) {
         send_digest(KUBE_PATCH_MERGE, 0);
         kube_patch_cancel(&patch);
         assert_int_equal(fake_kube.n_calls, 0);
         send_digest(KUBE_PATCH_MERGE, 0);
-        assert_int_equal(fake_kube_answer(200, "{}"), 0);
+        assert_ok(fake_kube_answer(200, "{}"));
         assert_int_equal(seen.n_answers, 1);
 }
 
-static void test_versions(void **state) {
+TEST(test_versions) {
         static const struct {
                 const char *version, *than;
                 bool is_older;
@@ -318,25 +312,8 @@ static void test_versions(void **state) {
                 { "9", "99999999999999999999999", true },
         };
 
-        for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++)
+        for (size_t i = 0; i < N_ELEMENTS(versions); i++)
                 if (kube_version_is_older(versions[i].version, versions[i].than) !=
                     versions[i].is_older)
                         fail_msg("\"%s\", \"%s\"", versions[i].version, versions[i].than);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_requests, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_whole_object, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_answers, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_rights, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_version, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_read_does_not_reset, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_repeats, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_conflicts, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_cancel, set_up, tear_down),
-                cmocka_unit_test(test_versions),
-        };
-
-        return cmocka_run_group_tests_name("a guarded write", tests, NULL, NULL);
 }

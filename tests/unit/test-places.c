@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who gets a place when there are fewer than are wanted
+ * Tests who gets a place when there are fewer than are wanted
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "agent/pod/places.h"
+#include "tests/unit/unit.h"
 
 #define MAX 8
 #define WANT_MAX 32
@@ -34,7 +26,7 @@ static struct Fixture {
 static int set_up(void **state) {
         f = (struct Fixture){ .event = NULL };
         assert_true(sd_event_new(&f.event) >= 0);
-        assert_int_equal(places_new(f.event, MAX, &f.places), 0);
+        assert_ok(places_new(f.event, MAX, &f.places));
         return 0;
 }
 
@@ -73,7 +65,7 @@ static void run(void) {
 #define assert_waits(want) assert_true(place_is_waiting(&(want)->place))
 
 /* A pod has at most half of the places, and each other one gets its first. */
-static void test_pods_share(void **state) {
+TEST_SET_UP(test_pods_share) {
         Want *greedy[MAX], *others[MAX / 2], *late;
 
         for (unsigned i = 0; i < MAX; i++)
@@ -108,7 +100,7 @@ static void test_pods_share(void **state) {
 }
 
 /* Probes get places in the order in which they came; a place that is given back is the next one's. */
-static void test_order(void **state) {
+TEST_SET_UP(test_order) {
         Want *held[MAX], *first, *second, *third, *fourth, *fifth;
 
         for (unsigned i = 0; i < MAX; i++) {
@@ -136,27 +128,17 @@ static void test_order(void **state) {
         run();
         assert_has(third);
         assert_int_equal(fourth->n_given, 0);
-        /* It has nothing to give back. */
+        /* The fourth one has no place to give back. */
         place_release(&fourth->place);
         fifth = want("e");
         assert_has(fifth);
 }
 
-static void test_no_limit(void **state) {
+TEST_SET_UP(test_no_limit) {
         Place place = { .owner = NULL };
 
         assert_int_equal(place_take(&place, NULL, "p", on_given, NULL), 1);
         assert_false(place_is_waiting(&place));
         place_release(&place);
         assert_in_range(places_choose_max(), 2, 40);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_pods_share, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_order, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_no_limit, set_up, tear_down),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

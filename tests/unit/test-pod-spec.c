@@ -4,22 +4,13 @@
  * Pods from their bytes, and what can be asked of a pod
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/pod/env-hash.h"
 #include "agent/pod/gate-spec.h"
 #include "agent/pod/pod-spec.h"
 #include "tests/unit/container-vectors.h"
 #include "tests/unit/pod-message.h"
+#include "tests/unit/unit.h"
 
 DEFINE_CLEANUP(Pod *, pod_free)
 
@@ -105,7 +96,7 @@ static void check_names(json_object *vector, const PodContainer *container) {
         assert_int_equal(n_names, n);
 }
 
-static void test_vectors(void **state) {
+TEST(test_vectors) {
         cleanup(json_object_put_p) json_object *vectors = vectors_read();
 
         for (size_t i = 0; i < json_object_array_length(vectors); i++) {
@@ -125,7 +116,7 @@ static void test_vectors(void **state) {
         }
 }
 
-static void test_env_names(void **state) {
+TEST(test_env_names) {
         cleanup(pod_free_p) Pod *pod = NULL;
         ContainerMessage *container;
 
@@ -147,7 +138,7 @@ static void test_env_names(void **state) {
 }
 
 /* Labels may come in any order. */
-static void test_unsorted_metadata(void **state) {
+TEST(test_unsorted_metadata) {
         cleanup(pod_free_p) Pod *pod = NULL;
         const EnvValue values[] = { { "A", "1" }, { "B", "2" }, { "C", "3" }, { "D", "" } };
         ContainerMessage *container;
@@ -164,11 +155,11 @@ static void test_unsorted_metadata(void **state) {
         container_message_add_env(container, "C", "", "metadata.labels['ab']");
         container_message_add_env(container, "D", "", "metadata.labels['abc']");
         pod = parse();
-        assert_int_equal(env_hash(values, 4, &hash), 0);
+        assert_ok(env_hash(values, 4, &hash));
         assert_int_equal(pod->containers[0].env_hash, hash);
 }
 
-static void test_little(void **state) {
+TEST(test_little) {
         cleanup(pod_free_p) Pod *pod = NULL;
 
         begin();
@@ -197,7 +188,7 @@ static void test_little(void **state) {
         assert_int_equal(pod->containers[0].env_hash, ENV_HASH_NONE);
 }
 
-static void test_containers(void **state) {
+TEST(test_containers) {
         cleanup(pod_free_p) Pod *pod = NULL;
         Kubernetes__V1__ContainerStateTerminated former =
                 KUBERNETES__V1__CONTAINER_STATE_TERMINATED__INIT;
@@ -247,8 +238,8 @@ static void test_containers(void **state) {
 }
 
 /* The last status of a name counts, and goes to the first container. */
-/* Of several variables of one name the last one wins. */
-static void test_overridden(void **state) {
+/* The last of several variables of one name wins. */
+TEST(test_overridden) {
         static const struct {
                 const char *names[3];
                 const char *paths[3]; /* NULL: a plain value */
@@ -269,7 +260,7 @@ static void test_overridden(void **state) {
                 { { "B", "A", "A" }, { "metadata.labels['a']", NULL, NULL }, false },
         };
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 cleanup(pod_free_p) Pod *pod = NULL;
                 ContainerMessage *container;
 
@@ -284,7 +275,7 @@ static void test_overridden(void **state) {
         }
 }
 
-static void test_same_names(void **state) {
+TEST(test_same_names) {
         cleanup(pod_free_p) Pod *pod = NULL;
 
         begin();
@@ -305,24 +296,26 @@ static const struct {
         const char *policy;
         bool comes_back;
         PodContainerKind kind;
+        bool rules_decide;
 } restarts[] = {
-        { NULL, NULL, NULL, false, "Always", true, POD_CONTAINER_MAIN },
-        { "", "", NULL, false, "Always", true, POD_CONTAINER_MAIN },
-        { "Always", NULL, NULL, false, "Always", true, POD_CONTAINER_MAIN },
-        { "OnFailure", NULL, NULL, false, "OnFailure", false, POD_CONTAINER_MAIN },
-        { "Never", NULL, NULL, false, "Never", false, POD_CONTAINER_MAIN },
-        { "Never", "Always", NULL, false, "Always", true, POD_CONTAINER_MAIN },
-        { "Always", "Never", NULL, false, "Never", false, POD_CONTAINER_MAIN },
-        { "Always", NULL, "Restart", false, "Always", true, POD_CONTAINER_MAIN },
-        { "Always", NULL, "RestartAllContainers", false, "Always", false, POD_CONTAINER_MAIN },
-        { "Never", NULL, "Restart", false, "Never", false, POD_CONTAINER_MAIN },
-        { "Always", NULL, NULL, true, "Always", false, POD_CONTAINER_INIT },
-        { "Never", "Always", NULL, true, "Always", true, POD_CONTAINER_SIDECAR },
-        { "Always", "OnFailure", NULL, true, "OnFailure", false, POD_CONTAINER_INIT },
+        { NULL, NULL, NULL, false, "Always", true, POD_CONTAINER_MAIN, false },
+        { "", "", NULL, false, "Always", true, POD_CONTAINER_MAIN, false },
+        { "Always", NULL, NULL, false, "Always", true, POD_CONTAINER_MAIN, false },
+        { "OnFailure", NULL, NULL, false, "OnFailure", false, POD_CONTAINER_MAIN, false },
+        { "Never", NULL, NULL, false, "Never", false, POD_CONTAINER_MAIN, false },
+        { "Never", "Always", NULL, false, "Always", true, POD_CONTAINER_MAIN, false },
+        { "Always", "Never", NULL, false, "Never", false, POD_CONTAINER_MAIN, false },
+        { "Always", NULL, "Restart", false, "Always", true, POD_CONTAINER_MAIN, false },
+        { "Always", NULL, "RestartAllContainers", false, "Always", false, POD_CONTAINER_MAIN,
+          true },
+        { "Never", NULL, "Restart", false, "Never", false, POD_CONTAINER_MAIN, true },
+        { "Always", NULL, NULL, true, "Always", false, POD_CONTAINER_INIT, false },
+        { "Never", "Always", NULL, true, "Always", true, POD_CONTAINER_SIDECAR, false },
+        { "Always", "OnFailure", NULL, true, "OnFailure", false, POD_CONTAINER_INIT, false },
 };
 
-static void test_restarts(void **state) {
-        for (size_t i = 0; i < sizeof(restarts) / sizeof(restarts[0]); i++) {
+TEST(test_restarts) {
+        for (size_t i = 0; i < N_ELEMENTS(restarts); i++) {
                 cleanup(pod_free_p) Pod *pod = NULL;
                 ContainerMessage *container;
 
@@ -335,16 +328,17 @@ static void test_restarts(void **state) {
                 pod = parse();
                 assert_string_equal(pod->containers[0].restart_policy, restarts[i].policy);
                 assert_int_equal(pod->containers[0].comes_back, restarts[i].comes_back);
+                assert_int_equal(pod->containers[0].rules_decide, restarts[i].rules_decide);
                 assert_int_equal(pod->containers[0].kind, restarts[i].kind);
         }
 }
 
-static void test_grace(void **state) {
+TEST(test_grace) {
         static const int64_t graces[][2] = {
                 { 0, 0 }, { 5, 5 }, { -1, 1 }, { INT64_MIN, 1 }, { INT64_MAX, INT32_MAX },
         };
 
-        for (size_t i = 0; i < sizeof(graces) / sizeof(graces[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(graces); i++) {
                 cleanup(pod_free_p) Pod *pod = NULL;
 
                 begin();
@@ -355,7 +349,7 @@ static void test_grace(void **state) {
         }
 }
 
-static void test_metadata(void **state) {
+TEST(test_metadata) {
         cleanup(pod_free_p) Pod *pod = NULL;
         Kubernetes__V1__Time time = KUBERNETES__V1__TIME__INIT;
 
@@ -373,8 +367,8 @@ static void test_metadata(void **state) {
         assert_true(pod->is_kruise);
 }
 
-/* Only what the kubelet has made for a pod of a file or URL is called something else in the runtime:
- * every author of pods can write the annotation alone. */
+/* Only a pod of a file or URL, which the kubelet has made, has another name in the runtime: every
+ * author of pods can write the annotation alone. */
 static const struct {
         const char *mirror, *source, *owner, *version, *uid;
 } mirrors[] = {
@@ -389,8 +383,8 @@ static const struct {
         { NULL, "file", "Node", "v1", "u1" },
 };
 
-static void test_mirrors(void **state) {
-        for (size_t i = 0; i < sizeof(mirrors) / sizeof(mirrors[0]); i++) {
+TEST(test_mirrors) {
+        for (size_t i = 0; i < N_ELEMENTS(mirrors); i++) {
                 cleanup(pod_free_p) Pod *pod = NULL;
                 Kubernetes__V1__OwnerReference owner = KUBERNETES__V1__OWNER_REFERENCE__INIT;
                 Kubernetes__V1__OwnerReference *list[] = { &owner };
@@ -412,8 +406,8 @@ static void test_mirrors(void **state) {
         }
 }
 
-/* What asks for nothing is like no annotation. */
-static void test_no_desired(void **state) {
+/* An annotation that asks for nothing is like no annotation. */
+TEST(test_no_desired) {
         static const struct {
                 const char *note, *desired;
         } cases[] = {
@@ -421,7 +415,7 @@ static void test_no_desired(void **state) {
                 { "true", "true" }, { "falsey", "falsey" }, { "false,app", "false,app" },
         };
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 cleanup(pod_free_p) Pod *pod = NULL;
 
                 begin();
@@ -444,8 +438,8 @@ static const struct {
         { "apps.kruise.iox/v1", true, false },      { NULL, true, false },
 };
 
-static void test_owners(void **state) {
-        for (size_t i = 0; i < sizeof(owners) / sizeof(owners[0]); i++) {
+TEST(test_owners) {
+        for (size_t i = 0; i < N_ELEMENTS(owners); i++) {
                 cleanup(pod_free_p) Pod *pod = NULL;
                 Kubernetes__V1__OwnerReference owner = KUBERNETES__V1__OWNER_REFERENCE__INIT;
                 Kubernetes__V1__OwnerReference *list[] = { &owner };
@@ -461,7 +455,7 @@ static void test_owners(void **state) {
         }
 }
 
-static void test_conditions(void **state) {
+TEST(test_conditions) {
         static const struct {
                 const char *status;
                 PodUpdate update;
@@ -470,7 +464,7 @@ static void test_conditions(void **state) {
                         { "Unknown", POD_UPDATE_READY },
                         { NULL, POD_UPDATE_READY } };
 
-        for (size_t i = 0; i < sizeof(updates) / sizeof(updates[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(updates); i++) {
                 cleanup(pod_free_p) Pod *pod = NULL;
                 Kubernetes__V1__PodCondition *verified;
 
@@ -488,7 +482,7 @@ static void test_conditions(void **state) {
         }
 }
 
-static void test_kruise_gate(void **state) {
+TEST(test_kruise_gate) {
         static char long_text[POD_ANNOTATIONS_SIZE_MAX + 2];
         static const struct {
                 const char *status, *message, *kept;
@@ -499,7 +493,7 @@ static void test_kruise_gate(void **state) {
         };
 
         memset(long_text, 'x', sizeof(long_text) - 1);
-        for (size_t i = 0; i < sizeof(gates) / sizeof(gates[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(gates); i++) {
                 cleanup(pod_free_p) Pod *pod = NULL;
 
                 begin();
@@ -543,8 +537,8 @@ static const struct {
           "{\"by\":\"me\",\"images\":{\"app\":\"app:2\",\"log\":\"log:1\"}}", POD_GATE_UPDATING },
 };
 
-static void test_gate(void **state) {
-        for (size_t i = 0; i < 2 * sizeof(own_gates) / sizeof(own_gates[0]); i++) {
+TEST(test_gate) {
+        for (size_t i = 0; i < 2 * N_ELEMENTS(own_gates); i++) {
                 const __typeof__(own_gates[0]) *row = &own_gates[i / 2];
                 Kubernetes__V1__PodReadinessGate gate = KUBERNETES__V1__POD_READINESS_GATE__INIT;
                 Kubernetes__V1__PodReadinessGate *list[] = { &gate };
@@ -572,8 +566,8 @@ static void test_gate(void **state) {
         }
 }
 
-/* What closes the gate is what it is opened for. */
-static void test_closed_gate(void **state) {
+/* The gate that was closed for a pod's images is recognised as theirs. */
+TEST(test_closed_gate) {
         PodContainer containers[] = { { .name = (char *) "app", .image = (char *) "app:2" } };
         const Pod pod = { .containers = containers, .n_containers = 1 };
         cleanup(json_object_put_p) json_object *images = json_tokener_parse("{\"app\":\"app:2\"}");
@@ -581,7 +575,7 @@ static void test_closed_gate(void **state) {
         json_object *text;
         bool is_asked_for;
 
-        assert_int_equal(gate_close("me", 0, images, &condition), 0);
+        assert_ok(gate_close("me", 0, images, &condition));
         assert_true(json_object_object_get_ex(condition, "message", &text));
         assert_string_equal(json_object_get_string(text),
                             "{\"by\":\"me\",\"since\":\"1970-01-01T00:00:00Z\",\"images\":{"
@@ -597,7 +591,7 @@ static void test_closed_gate(void **state) {
                             "\"lastTransitionTime\":\"1970-01-01T00:00:00Z\"}");
 }
 
-static void test_status(void **state) {
+TEST(test_status) {
         static const char *const phases[] = { "Succeeded", "Failed" };
         Kubernetes__V1__PodReadinessGate gate = KUBERNETES__V1__POD_READINESS_GATE__INIT;
         Kubernetes__V1__PodReadinessGate *gates[] = { &gate };
@@ -622,7 +616,7 @@ static void test_status(void **state) {
         }
 }
 
-static void test_refusals(void **state) {
+TEST(test_refusals) {
         static char long_text[300 << 10];
 
         memset(long_text, 'x', 5000);
@@ -654,7 +648,7 @@ static void test_refusals(void **state) {
         assert_refused(POD_META_ANNOTATION ": has more than 262144 bytes");
 }
 
-static void test_too_many(void **state) {
+TEST(test_too_many) {
         enum { N = 1025 };
         KubeContainer container = KUBERNETES__V1__CONTAINER__INIT, *list[N];
         cleanup(pod_free_p) Pod *pod = NULL;
@@ -673,7 +667,7 @@ static void test_too_many(void **state) {
         assert_int_equal(pod->n_containers, 1024);
 }
 
-static void test_garbage(void **state) {
+TEST(test_garbage) {
         cleanup(error_done) Error error = ERROR_INIT;
         Pod *pod = NULL;
 
@@ -695,8 +689,8 @@ static const struct {
         { "", NULL, NULL },
 };
 
-static void test_container_ids(void **state) {
-        for (size_t i = 0; i < sizeof(ids) / sizeof(ids[0]); i++) {
+TEST(test_container_ids) {
+        for (size_t i = 0; i < N_ELEMENTS(ids); i++) {
                 const char *rest = NULL;
                 char scheme[16];
 
@@ -721,42 +715,12 @@ static const struct {
         { "True", "app", false },
 };
 
-static void test_desired_images(void **state) {
-        for (size_t i = 0; i < sizeof(desired_images) / sizeof(desired_images[0]); i++) {
+TEST(test_desired_images) {
+        for (size_t i = 0; i < N_ELEMENTS(desired_images); i++) {
                 const Pod pod = { .restart_on_metadata = (char *) desired_images[i].desired };
 
                 if (pod_restarts_on_metadata(&pod, desired_images[i].container) !=
                     desired_images[i].is_desired)
                         fail_msg("%s", desired_images[i].desired);
         }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_vectors),
-                cmocka_unit_test(test_env_names),
-                cmocka_unit_test(test_unsorted_metadata),
-                cmocka_unit_test(test_little),
-                cmocka_unit_test(test_containers),
-                cmocka_unit_test(test_overridden),
-                cmocka_unit_test(test_same_names),
-                cmocka_unit_test(test_restarts),
-                cmocka_unit_test(test_grace),
-                cmocka_unit_test(test_metadata),
-                cmocka_unit_test(test_mirrors),
-                cmocka_unit_test(test_no_desired),
-                cmocka_unit_test(test_owners),
-                cmocka_unit_test(test_conditions),
-                cmocka_unit_test(test_kruise_gate),
-                cmocka_unit_test(test_gate),
-                cmocka_unit_test(test_closed_gate),
-                cmocka_unit_test(test_status),
-                cmocka_unit_test(test_refusals),
-                cmocka_unit_test(test_too_many),
-                cmocka_unit_test(test_garbage),
-                cmocka_unit_test(test_container_ids),
-                cmocka_unit_test(test_desired_images),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,16 +8,7 @@
  */
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
-
-#include <cmocka.h>
 
 #include "agent/kube/report.h"
 #include "agent/pod/pods.h"
@@ -25,6 +16,7 @@
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/pod-message.h"
 #include "tests/unit/stderr-capture.h"
+#include "tests/unit/unit.h"
 
 /* The jitter of all waits is in the middle: how long they are decides which trouble is short. */
 ssize_t getrandom(void *buffer, size_t size, unsigned flags) {
@@ -39,7 +31,7 @@ typedef struct Fixture {
         char reported[8192];
         unsigned n_changed;
         bool leaves; /* at the first pod */
-        int result;  /* of on_pod */
+        int result;  /* result of on_pod */
 } Fixture;
 
 static void record(Fixture *fixture, const char *text) {
@@ -90,17 +82,14 @@ static KubeCall *the_call(void) {
         return fake_kube.n_calls > 0 ? fake_kube.calls[0] : NULL;
 }
 
-static int set_up(void **state) {
-        Fixture *fixture = calloc(1, sizeof(*fixture));
-
+static void open_fixture(Fixture *fixture) {
         fake_kube_open();
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log), 0);
-        assert_int_equal(pods_new(&(PodsOptions){ .log = fixture->log,
-                                                  .node_name = "node,1",
-                                                  .on_changed = on_changed,
-                                                  .userdata = fixture },
-                                  &fixture->pods),
-                         0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log));
+        assert_ok(pods_new(&(PodsOptions){ .log = fixture->log,
+                                           .node_name = "node,1",
+                                           .on_changed = on_changed,
+                                           .userdata = fixture },
+                           &fixture->pods));
         fixture->watcher = (PodsWatcher){
                 .on_pod = on_pod,
                 .on_gone = on_gone,
@@ -108,20 +97,16 @@ static int set_up(void **state) {
                 .userdata = fixture,
         };
         pods_watch(fixture->pods, &fixture->watcher);
-        *state = fixture;
-        return 0;
 }
 
-static int tear_down(void **state) {
-        Fixture *fixture = *state;
-
+static void close_fixture(Fixture *fixture) {
         assert_null(pods_free(fixture->pods));
         log_free(fixture->log);
         fake_clock_done();
         fake_kube_close();
-        free(fixture);
-        return 0;
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 static void assert_reported(Fixture *fixture, const char *expected) {
         assert_string_equal(fixture->reported, expected);
@@ -164,15 +149,13 @@ static void send_bookmark(const char *version) {
         Bytes raw = { .size = 0 };
 
         bytes_pack_object(&raw, "", "", "", version);
-        assert_int_equal(send_raw("BOOKMARK", &raw), 0);
+        assert_ok(send_raw("BOOKMARK", &raw));
 }
 
 static void refuse(int code, ErrorKind kind, const char *message) {
         const Error error = { .kind = kind, .message = (char *) message };
 
-        assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = code, .body = "" },
-                                       &error),
-                         0);
+        assert_ok(fake_kube_end(the_call(), &(KubeReply){ .code = code, .body = "" }, &error));
 }
 
 #define TIME_SIZE 20 /* "2026-11-22 18:19:52 " */
@@ -194,64 +177,58 @@ static void assert_logged(Stderr *e, const char *expected) {
 }
 
 static void start(Fixture *fixture) {
-        assert_int_equal(fake_kube_accept(the_call()), 0);
-        assert_int_equal(send_pod("ADDED", "ns", "b", "u2", "1"), 0);
-        assert_int_equal(send_pod("ADDED", "ns", "a", "u1", "2"), 0);
+        assert_ok(fake_kube_accept(the_call()));
+        assert_ok(send_pod("ADDED", "ns", "b", "u2", "1"));
+        assert_ok(send_pod("ADDED", "ns", "a", "u1", "2"));
         assert_false(pods_are_synced(fixture->pods));
         send_bookmark("end:5");
         assert_reported(fixture, "+ns/b u2 1\n+ns/a u1 2\nsynced\n");
         fixture->n_changed = 0;
 }
 
-static void test_asks(void **state) {
+TEST_SET_UP(test_asks) {
         const char *path = the_call()->request.path;
 
         assert_int_equal(strncmp(path, "/api/v1/pods?", 13), 0);
-        assert_non_null(strstr(path, "?fieldSelector=spec.nodeName%3Dnode%2C1&"));
-        assert_non_null(strstr(path, "watch=true"));
+        assert_contains(path, "?fieldSelector=spec.nodeName%3Dnode%2C1&");
+        assert_contains(path, "watch=true");
         assert_string_equal(the_call()->request.accept,
                             "application/vnd.kubernetes.protobuf;stream=watch");
 }
 
-static void test_keeps_the_newest(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_keeps_the_newest, Fixture *fixture) {
         start(fixture);
         assert_int_equal(pods_count(fixture->pods), 2);
-        assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "6"), 0);
-        assert_int_equal(send_pod("ADDED", "ms", "a", "u3", "7"), 0);
+        assert_ok(send_pod("MODIFIED", "ns", "a", "u1", "6"));
+        assert_ok(send_pod("ADDED", "ms", "a", "u3", "7"));
         assert_reported(fixture, "+ns/a u1 6 <2\n+ms/a u3 7\n");
         assert_int_equal(pods_count(fixture->pods), 3);
         assert_string_equal(pods_find(fixture->pods, "ms", "a")->uid, "u3");
         assert_string_equal(pods_find(fixture->pods, "ns", "a")->resource_version, "6");
         assert_null(pods_find(fixture->pods, "ms", "b"));
 
-        assert_int_equal(send_pod("DELETED", "ns", "a", "u1", "8"), 0);
+        assert_ok(send_pod("DELETED", "ns", "a", "u1", "8"));
         assert_reported(fixture, "-ns/a u1\n");
         assert_int_equal(pods_count(fixture->pods), 2);
         assert_string_equal(pods_get(fixture->pods, 0)->uid, "u3");
         assert_string_equal(pods_get(fixture->pods, 1)->uid, "u2");
 }
 
-static void test_created_again(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_created_again, Fixture *fixture) {
         start(fixture);
-        assert_int_equal(send_pod("ADDED", "ns", "a", "u9", "6"), 0);
+        assert_ok(send_pod("ADDED", "ns", "a", "u9", "6"));
         assert_reported(fixture, "-ns/a u1\n+ns/a u9 6\n");
         assert_string_equal(pods_find(fixture->pods, "ns", "a")->uid, "u9");
         assert_int_equal(pods_count(fixture->pods), 2);
 }
 
-/* Nonsense from the server: what is found by name stays right. */
-static void test_same_uid(void **state) {
-        Fixture *fixture = *state;
-
+/* The server sends nonsense: pods found by name stay right. */
+TEST_F(test_same_uid, Fixture *fixture) {
         start(fixture);
         pods_unwatch(fixture->pods, &fixture->watcher);
-        assert_int_equal(send_pod("ADDED", "ns", "c", "u1", "6"), 0);
+        assert_ok(send_pod("ADDED", "ns", "c", "u1", "6"));
         assert_non_null(pods_find(fixture->pods, "ns", "a"));
-        assert_int_equal(send_pod("DELETED", "ns", "a", "u1", "7"), 0);
+        assert_ok(send_pod("DELETED", "ns", "a", "u1", "7"));
         assert_string_equal(pods_find(fixture->pods, "ns", "c")->name, "c");
         assert_null(pods_find(fixture->pods, "ns", "a"));
 }
@@ -261,7 +238,7 @@ static void send_numbered(const char *type, unsigned i, const char *version) {
 
         snprintf(name, sizeof(name), "p%u", i);
         snprintf(uid, sizeof(uid), "u%u", 1000 - i);
-        assert_int_equal(send_pod(type, "ns", name, uid, version), 0);
+        assert_ok(send_pod(type, "ns", name, uid, version));
 }
 
 /* NULL: it is not there. */
@@ -280,12 +257,11 @@ static void check_numbered(const Pods *pods, unsigned i, const char *version) {
         assert_string_equal(pod->resource_version, version);
 }
 
-static void test_many(void **state) {
+TEST_F(test_many, Fixture *fixture) {
         enum { N = 500 };
-        Fixture *fixture = *state;
 
         pods_unwatch(fixture->pods, &fixture->watcher);
-        assert_int_equal(fake_kube_accept(the_call()), 0);
+        assert_ok(fake_kube_accept(the_call()));
         for (unsigned i = 0; i < N; i++)
                 send_numbered("ADDED", i * 7919 % N, "1");
         assert_int_equal(pods_count(fixture->pods), N);
@@ -300,15 +276,14 @@ static void test_many(void **state) {
                 assert_non_null(pods_get(fixture->pods, i));
 }
 
-static void test_refused_pod(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_refused_pod, Fixture *fixture) {
         Stderr e;
 
         start(fixture);
         stderr_pipe(&e);
-        assert_int_equal(send_bad_pod("a", "u1", "6"), 0);
-        assert_int_equal(send_bad_pod("a", "u1", "7"), 0);
-        assert_int_equal(send_bad_pod("new", "u4", "8"), 0);
+        assert_ok(send_bad_pod("a", "u1", "6"));
+        assert_ok(send_bad_pod("a", "u1", "7"));
+        assert_ok(send_bad_pod("new", "u4", "8"));
         assert_logged(&e,
                       "warning Cannot read pod \"a\" of namespace \"ns\", keeping its previous "
                       "state: it has no spec.\n"
@@ -316,25 +291,24 @@ static void test_refused_pod(void **state) {
                       "state: it has no spec.\n");
         assert_reported(fixture, "");
         assert_string_equal(pods_find(fixture->pods, "ns", "a")->resource_version, "2");
-        assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "9"), 0);
+        assert_ok(send_pod("MODIFIED", "ns", "a", "u1", "9"));
         assert_reported(fixture, "+ns/a u1 9 <2\n");
 
-        /* What never was there does not go. */
-        assert_int_equal(send_pod("DELETED", "ns", "new", "u4", "10"), 0);
+        /* A pod that was never shown does not go. */
+        assert_ok(send_pod("DELETED", "ns", "new", "u4", "10"));
         assert_reported(fixture, "");
 
         stderr_pipe(&e);
-        assert_int_equal(send_bad_pod("a", "u1", "11"), 0);
+        assert_ok(send_bad_pod("a", "u1", "11"));
         assert_logged(&e, "");
-        assert_int_equal(send_pod("DELETED", "ns", "a", "u1", "12"), 0);
+        assert_ok(send_pod("DELETED", "ns", "a", "u1", "12"));
         assert_reported(fixture, "-ns/a u1\n");
         stderr_pipe(&e);
-        assert_int_equal(send_bad_pod("a", "u7", "13"), 0);
+        assert_ok(send_bad_pod("a", "u7", "13"));
         assert_true(strlen(stderr_restore(&e)) > 0);
 }
 
-static void test_many_refused_pods(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_many_refused_pods, Fixture *fixture) {
         unsigned n_lines = 0;
         Stderr e;
 
@@ -344,14 +318,14 @@ static void test_many_refused_pods(void **state) {
                 char name[20];
 
                 snprintf(name, sizeof(name), "p%u", i);
-                assert_int_equal(send_bad_pod(name, name, "6"), 0);
+                assert_ok(send_bad_pod(name, name, "6"));
         }
         for (const char *line = stderr_restore(&e); (line = strchr(line, '\n')); line++)
                 n_lines++;
         assert_int_equal(n_lines, 64);
 }
 
-/* Whatever is asked for that long. */
+/* Refuses all requests for that long. */
 static void refuse_for(uint64_t usec, int code, ErrorKind kind, const char *message) {
         uint64_t until_usec = fake_clock.now_usec + usec;
 
@@ -362,8 +336,7 @@ static void refuse_for(uint64_t usec, int code, ErrorKind kind, const char *mess
         }
 }
 
-static void test_trouble(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_trouble, Fixture *fixture) {
         Stderr e;
 
         stderr_pipe(&e);
@@ -380,9 +353,8 @@ static void test_trouble(void **state) {
                           "info Watching the pods of this node (v1).\n");
 }
 
-/* The pods stay; when all is well again no watcher is notified of what it knows. */
-static void test_trouble_later(void **state) {
-        Fixture *fixture = *state;
+/* The pods stay; after the trouble no watcher is notified of pods that it knows. */
+TEST_F(test_trouble_later, Fixture *fixture) {
         Stderr e;
 
         start(fixture);
@@ -397,14 +369,14 @@ static void test_trouble_later(void **state) {
         assert_int_equal(fixture->n_changed, 1);
         assert_int_equal(pods_count(fixture->pods), 2);
         fake_clock_skip(fake_kube.event);
-        assert_int_equal(fake_kube_accept(the_call()), 0);
+        assert_ok(fake_kube_accept(the_call()));
         assert_reported(fixture, "synced\n");
         assert_true(pods_are_synced(fixture->pods));
         assert_logged(&e, "");
 }
 
-static void test_watchers(void **state) {
-        Fixture *fixture = *state, other = { .pods = fixture->pods };
+TEST_F(test_watchers, Fixture *fixture) {
+        Fixture other = { .pods = fixture->pods };
 
         other.watcher = fixture->watcher;
         other.watcher.userdata = &other;
@@ -415,15 +387,14 @@ static void test_watchers(void **state) {
         assert_string_equal(other.reported, "+ns/b u2 1\n");
 
         fixture->leaves = true;
-        assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "6"), 0);
-        assert_int_equal(send_pod("MODIFIED", "ns", "a", "u1", "7"), 0);
+        assert_ok(send_pod("MODIFIED", "ns", "a", "u1", "6"));
+        assert_ok(send_pod("MODIFIED", "ns", "a", "u1", "7"));
         assert_reported(fixture, "+ns/a u1 6 <2\n");
         assert_string_equal(pods_find(fixture->pods, "ns", "a")->resource_version, "7");
 }
 
-static void test_local_failure(void **state) {
+TEST_F(test_local_failure, Fixture *fixture) {
         const Error canceled = { .kind = ERROR_CANCELED };
-        Fixture *fixture = *state;
 
         start(fixture);
         fixture->result = -ENOSPC;
@@ -431,23 +402,4 @@ static void test_local_failure(void **state) {
         assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = 200, .body = "" },
                                        &canceled),
                          -ENOSPC);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-                TEST(test_asks),
-                TEST(test_keeps_the_newest),
-                TEST(test_created_again),
-                TEST(test_same_uid),
-                TEST(test_many),
-                TEST(test_refused_pod),
-                TEST(test_many_refused_pods),
-                TEST(test_trouble),
-                TEST(test_trouble_later),
-                TEST(test_watchers),
-                TEST(test_local_failure),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

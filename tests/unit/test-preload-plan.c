@@ -1,29 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What is read from NodeImages and written into them to have an image preloaded, and on which nodes. */
+/* Tests reads and patches of NodeImages for preloading an image, and the choice of nodes. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 #include <json-c/json.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kubectl/preload-plan.h"
 
 static PreloadImage images[] = { { (char *) "r.io/app", (char *) "2" },
                                  { (char *) "r.io/app", (char *) "3" },
                                  { (char *) "nginx", (char *) "1" } };
-static const char *const secrets[] = { "one", "two" };
-static const PreloadTerms terms = { .namespace = "ns", .ttl_sec = 60, .now_sec = 0 };
-static const PreloadTerms with_secrets = {
-        .namespace = "ns", .secrets = secrets, .n_secrets = 2, .ttl_sec = 60
+static json_object *no_secrets, *secrets; /* {name: null} */
+static PreloadTask one = { .images = images, .n_images = 1, .namespace = "ns", .ttl_sec = 60 };
+static PreloadTask all = { .images = images, .n_images = 3, .namespace = "ns", .ttl_sec = 60 };
+static PreloadTask with_secrets = {
+        .images = images, .n_images = 1, .namespace = "ns", .ttl_sec = 60
 };
 
 /* With ' for ". */
@@ -52,189 +44,165 @@ static void assert_json(const char *name, json_object *json, const char *expecte
 
 #define SPEC(tags) "'spec':{'images':{'r.io/app':{'tags':[" tags "]}}}"
 #define STATUS(tags) ",'status':{'imageStatuses':{'r.io/app':{'tags':[" tags "]}}}"
-#define GUARD "{'op':'replace','path':'/metadata/resourceVersion','value':'7'}"
-#define PATH "/spec/images/r.io~1app"
-#define NEW(version)                                                       \
-        "{'tag':'2','createdAt':'1970-01-01T00:00:00Z','version':" version \
+#define NEW_OF(tag, version)                                                     \
+        "{'tag':'" tag "','createdAt':'1970-01-01T00:00:00Z','version':" version \
         ",'imagePullPolicy':'IfNotPresent','pullPolicy':{'ttlSecondsAfterFinished':60}}"
-#define RAISE(index, version) \
-        "[" GUARD ",{'op':'add','path':'" PATH "/tags/" index "/version','value':" version "}]"
+#define NEW(version) NEW_OF("2", version)
+#define PATCH(image) "{'spec':{'images':{'r.io/app':" image "}}}"
+#define TAGS(tags) PATCH("{'tags':[" tags "]}")
+
+static void read_node(PreloadNode *node, const PreloadTask *task, const char *node_image) {
+        cleanup(json_object_put_p) json_object *object = parse(node_image);
+
+        assert_ok(preload_node_init(node, task, "node-1"));
+        assert_ok(preload_node_read(node, object));
+}
+
+static void assert_patch(const char *name, PreloadNode *node, PreloadMode mode,
+                         const char *expected) {
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        const PreloadTask *task = node->task;
+        PreloadTask other = *task;
+
+        other.mode = mode;
+        node->task = &other;
+        assert_ok(preload_node_patch(node, &patch));
+        assert_json(name, patch, expected);
+        node->task = task;
+}
 
 /* clang-format off */
-static const struct {
+static const struct EntriesRow {
         const char *name, *node_image;
         PreloadPhase phase;
         int64_t version, next_version;
         const char *request, *withdrawal; /* NULL: nothing is to be written */
 } entries[] = {
-        { "no spec", "{}", PRELOAD_ABSENT, 0, 0,
-          "[" GUARD ",{'op':'add','path':'/spec/images','value':{}},{'op':'add','path':'" PATH "','value':{}},"
-          "{'op':'add','path':'" PATH "/tags','value':[]},{'op':'add','path':'" PATH "/tags/-','value':" NEW("0") "}]", NULL },
+        { "no spec", "{}", PRELOAD_ABSENT, 0, 0, TAGS(NEW("0")), NULL },
         { "other images", "{'spec':{'images':{'r.io/apps':{'tags':[{'tag':'2'}]}}}}", PRELOAD_ABSENT, 0, 0,
-          "[" GUARD ",{'op':'add','path':'" PATH "','value':{}},"
-          "{'op':'add','path':'" PATH "/tags','value':[]},{'op':'add','path':'" PATH "/tags/-','value':" NEW("0") "}]", NULL },
-        { "other tags", "{" SPEC("{'tag':'1'}") "}", PRELOAD_ABSENT, 0, 0,
-          "[" GUARD ",{'op':'add','path':'" PATH "/tags/-','value':" NEW("0") "}]", NULL },
+          TAGS(NEW("0")), NULL },
+        { "other tags", "{" SPEC("{'tag':'1'}") "}", PRELOAD_ABSENT, 0, 0, TAGS("{'tag':'1'}," NEW("0")), NULL },
         { "withdrawn before", "{" SPEC("{'tag':'1'}") STATUS("{'tag':'2','version':4,'completionTime':'x','phase':'Succeeded'}") "}",
-          PRELOAD_ABSENT, 0, 5, "[" GUARD ",{'op':'add','path':'" PATH "/tags/-','value':" NEW("5") "}]", NULL },
-        { "requested", "{" SPEC("{'tag':'2'}") "}", PRELOAD_WAITING, 0, 1, NULL,
-          "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+          PRELOAD_ABSENT, 0, 5, TAGS("{'tag':'1'}," NEW("5")), NULL },
+        { "requested", "{" SPEC("{'tag':'2'}") "}", PRELOAD_WAITING, 0, 1, NULL, PATCH("null") },
         { "of another version", "{" SPEC("{'tag':'1'},{'tag':'2','version':3}")
           STATUS("{'tag':'2','version':2,'completionTime':'x','phase':'Failed'}") "}", PRELOAD_WAITING, 3, 4, NULL,
-          "[" GUARD ",{'op':'remove','path':'" PATH "/tags/1'}]" },
+          TAGS("{'tag':'1'}") },
         { "pulled", "{" SPEC("{'tag':'2'}") STATUS("{'tag':'2','phase':'Pulling','progress':7}") "}",
-          PRELOAD_PULLING, 0, 1, NULL, "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+          PRELOAD_PULLING, 0, 1, NULL, PATCH("null") },
         { "waits", "{" SPEC("{'tag':'2'}") STATUS("{'tag':'2','phase':'Waiting'}") "}",
-          PRELOAD_WAITING, 0, 1, NULL, "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
-        { "there", "{" SPEC("{'tag':'2','version':1}") STATUS("{'tag':'2','phase':'Succeeded','version':1,'completionTime':'x'}") "}",
-          PRELOAD_SUCCEEDED, 1, 2, RAISE("0", "2"), "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+          PRELOAD_WAITING, 0, 1, NULL, PATCH("null") },
+        { "there", "{" SPEC("{'tag':'2','version':1,'kept':true}")
+          STATUS("{'tag':'2','phase':'Succeeded','version':1,'completionTime':'x'}") "}",
+          PRELOAD_SUCCEEDED, 1, 2, TAGS("{'tag':'2','version':2,'kept':true}"), PATCH("null") },
         { "failed", "{" SPEC("{'tag':'1'},{'tag':'2'}") STATUS("{'tag':'2','phase':'Failed','completionTime':'x'}") "}",
-          PRELOAD_FAILED, 0, 1, RAISE("1", "1"), "[" GUARD ",{'op':'remove','path':'" PATH "/tags/1'}]" },
+          PRELOAD_FAILED, 0, 1, TAGS("{'tag':'1'},{'tag':'2','version':1}"), TAGS("{'tag':'1'}") },
         { "the last version", "{" SPEC("{'tag':'2','version':9223372036854775807}")
-          STATUS("{'tag':'2','version':9223372036854775807,'phase':'Failed','completionTime':'x'}") "}", PRELOAD_FAILED, INT64_MAX, 1, RAISE("0", "1"),
-          "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+          STATUS("{'tag':'2','version':9223372036854775807,'phase':'Failed','completionTime':'x'}") "}", PRELOAD_FAILED, INT64_MAX, 1,
+          TAGS("{'tag':'2','version':1}"), PATCH("null") },
         { "the last version, after the one before", "{" SPEC("{'tag':'2','version':9223372036854775807}")
           STATUS("{'tag':'2','version':9223372036854775806,'phase':'Failed','completionTime':'x'}") "}", PRELOAD_WAITING, INT64_MAX, 1, NULL,
-          "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+          PATCH("null") },
         { "the status of the last version", "{" SPEC("{'tag':'2','version':1}")
           STATUS("{'tag':'2','version':9223372036854775807,'phase':'Failed','completionTime':'x'}") "}", PRELOAD_WAITING, 1, 2, NULL,
-          "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
+          PATCH("null") },
         { "versions below zero", "{" SPEC("{'tag':'2','version':-5}")
-          STATUS("{'tag':'2','version':-5,'phase':'Failed','completionTime':'x'}") "}", PRELOAD_FAILED, -5, 0, RAISE("0", "0"),
-          "[" GUARD ",{'op':'remove','path':'" PATH "'}]" },
-        { "other types", "{'spec':{'images':{'r.io/app':[]}},'status':7}", PRELOAD_ABSENT, 0, 0,
-          "[" GUARD ",{'op':'add','path':'" PATH "','value':{}},"
-          "{'op':'add','path':'" PATH "/tags','value':[]},{'op':'add','path':'" PATH "/tags/-','value':" NEW("0") "}]", NULL },
+          STATUS("{'tag':'2','version':-5,'phase':'Failed','completionTime':'x'}") "}", PRELOAD_FAILED, -5, 0,
+          TAGS("{'tag':'2','version':0}"), PATCH("null") },
+        { "other types", "{'spec':{'images':{'r.io/app':[]}},'status':7}", PRELOAD_ABSENT, 0, 0, TAGS(NEW("0")), NULL },
+        { "other types in it", "{'spec':{'images':{'r.io/app':{'tags':7}}}}", PRELOAD_ABSENT, 0, 0, TAGS(NEW("0")), NULL },
 };
 /* clang-format on */
 
-static void test_entries(void **state) {
-        for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
-                cleanup(json_object_put_p) json_object *object = parse(entries[i].node_image);
-                cleanup(json_object_put_p) json_object *request = NULL, *withdrawal = NULL;
-                cleanup(preload_entry_done) PreloadEntry entry = { .owners = NULL };
+TEST_ROWS(test_entries, entries, name, const struct EntriesRow *row) {
+        cleanup(preload_node_done) PreloadNode node;
+        const PreloadPull *pull;
 
-                assert_int_equal(preload_entry_read(object, &images[0], &terms, &entry), 0);
-                if (entry.phase != entries[i].phase || entry.version != entries[i].version ||
-                    entry.next_version != entries[i].next_version)
-                        fail_msg("%s: %d %lld %lld", entries[i].name, entry.phase,
-                                 (long long) entry.version, (long long) entry.next_version);
-                assert_int_equal(preload_patch_request(&images[0], &entry, 1, &terms, "7",
-                                                       &request),
-                                 0);
-                assert_json(entries[i].name, request, entries[i].request);
-                assert_int_equal(preload_patch_withdraw(&images[0], &entry, 1, "7", &withdrawal),
-                                 0);
-                assert_json(entries[i].name, withdrawal, entries[i].withdrawal);
-        }
+        read_node(&node, &one, row->node_image);
+        pull = &node.pulls[0];
+        if (pull->phase != row->phase || pull->version != row->version ||
+            pull->next_version != row->next_version)
+                fail_msg("%s: %d %lld %lld", row->name, pull->phase, (long long) pull->version,
+                         (long long) pull->next_version);
+        assert_patch(row->name, &node, PRELOAD_PULL, row->request);
+        assert_patch(row->name, &node, PRELOAD_WITHDRAW, row->withdrawal);
 }
 
-#define OWNED(owners) "{" SPEC("{'tag':'2','ownerReferences':" owners "}") "}"
+#define OWNED(owners) "{" SPEC("{'tag':'2','version':4,'ownerReferences':" owners "}") "}"
 
-static void test_owners(void **state) {
-        static const struct {
-                const char *node_image;
-                bool is_of;
-        } rows[] = {
-                { "{" SPEC("{'tag':'2'}") "}", false },
-                { OWNED("[]"), false },
-                { OWNED("{'uid':'j'}"), false },
-                { OWNED("[{'uid':'k'},{}]"), false },
-                { OWNED("[{'uid':'j'}]"), true },
-                { OWNED("[{'uid':'j'},{'uid':'k'}]"), true },
-                { OWNED("[{'uid':'k'},{'uid':'j'}]"), true },
-        };
+static const struct OwnersRow {
+        const char *node_image;
+        bool is_of;
+} owners_rows[] = {
+        { "{" SPEC("{'tag':'2'}") "}", false },
+        { OWNED("[]"), false },
+        { OWNED("{'uid':'j'}"), false },
+        { OWNED("[{'uid':'k'},{}]"), false },
+        { OWNED("[{'uid':'j'}]"), true },
+        { OWNED("[{'uid':'j'},{'uid':'k'}]"), true },
+        { OWNED("[{'uid':'k'},{'uid':'j'}]"), true },
+};
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(json_object_put_p) json_object *object = parse(rows[i].node_image);
-                cleanup(preload_entry_done) PreloadEntry entry = { .owners = NULL };
+TEST_ROWS(test_owners, owners_rows, node_image, const struct OwnersRow *row) {
+        static const PreloadJob job = { .uid = (char *) "j" };
+        PreloadTask task = one;
 
-                assert_int_equal(preload_entry_read(object, &images[0], &terms, &entry), 0);
-                if (preload_entry_is_of(&entry, "j") != rows[i].is_of)
-                        fail_msg("%s", rows[i].node_image);
-        }
+        task.jobs = &job;
+
+        cleanup(preload_node_done) PreloadNode node;
+
+        read_node(&node, &task, row->node_image);
+        if (node.pulls[0].awaited != (row->is_of ? 4 : -1))
+                fail_msg("%s", row->node_image);
 }
 
-static void read_all(const char *node_image, const PreloadTerms *of, PreloadEntry *ret) {
-        cleanup(json_object_put_p) json_object *object = parse(node_image);
+/* Two of one name are one member of the patch. */
+TEST(test_several_images) {
+        cleanup(preload_node_done) PreloadNode empty, full;
 
-        for (size_t i = 0; i < 3; i++)
-                assert_int_equal(preload_entry_read(object, &images[i], of, &ret[i]), 0);
+        read_node(&empty, &all, "{}");
+        assert_patch("none", &empty, PRELOAD_PULL,
+                     "{'spec':{'images':{'r.io/app':{'tags':[" NEW(
+                             "0") "," NEW_OF("3", "0") "]},"
+                                                       "'nginx':{'tags':[" NEW_OF("1",
+                                                                                  "0") "]}}}}");
+        assert_patch("none", &empty, PRELOAD_WITHDRAW, NULL);
+
+        read_node(&full, &all, "{" SPEC("{'tag':'2'},{'tag':'3'}") "}");
+        assert_patch("two", &full, PRELOAD_PULL,
+                     "{'spec':{'images':{'nginx':{'tags':[" NEW_OF("1", "0") "]}}}}");
+        assert_patch("two", &full, PRELOAD_WITHDRAW, PATCH("null"));
 }
 
-/* Later steps find what earlier ones have made. */
-static void test_several_images(void **state) {
-        PreloadEntry several[3];
-        cleanup(json_object_put_p) json_object *steps = NULL;
-        static const char *const paths[] = { "/metadata/resourceVersion",
-                                             "/spec/images",
-                                             PATH,
-                                             PATH "/tags",
-                                             PATH "/tags/-",
-                                             PATH "/tags/-",
-                                             "/spec/images/nginx",
-                                             "/spec/images/nginx/tags",
-                                             "/spec/images/nginx/tags/-" };
-
-        read_all("{}", &terms, several);
-        assert_int_equal(preload_patch_request(images, several, 3, &terms, "7", &steps), 0);
-        assert_int_equal(json_object_array_length(steps), 9);
-        for (size_t i = 0; i < 9; i++)
-                assert_string_equal(json_object_get_string(json_object_object_get(
-                                            json_object_array_get_idx(steps, i), "path")),
-                                    paths[i]);
-        for (size_t i = 0; i < 3; i++)
-                preload_entry_done(&several[i]);
-}
-
-/* Its index would be another one after the first step. */
-static void test_one_of_a_name_is_withdrawn_at_a_time(void **state) {
-        PreloadEntry several[3];
-        cleanup(json_object_put_p) json_object *steps = NULL;
-
-        read_all("{" SPEC("{'tag':'2'},{'tag':'3'}") "}", &terms, several);
-        assert_int_equal(preload_patch_withdraw(images, several, 3, "7", &steps), 0);
-        assert_json("two", steps, "[" GUARD ",{'op':'remove','path':'" PATH "/tags/0'}]");
-        for (size_t i = 0; i < 3; i++)
-                preload_entry_done(&several[i]);
-}
+#define SECRET(namespace, name) "{'namespace':'" namespace "','name':'" name "'}"
 
 /* clang-format off */
-static const struct {
-        const char *secrets; /* of the image */
-        const char *steps; /* for them */
+static const struct SecretsRow {
+        const char *secrets; /* secrets of the image */
+        const char *written; /* all that it has then; NULL: nothing is written */
 } kept[] = {
-        { "", "{'op':'add','path':'" PATH "/pullSecrets','value':[{'namespace':'ns','name':'one'},{'namespace':'ns','name':'two'}]}," },
-        { "{'namespace':'ns','name':'two'}", "{'op':'add','path':'" PATH "/pullSecrets/-','value':{'namespace':'ns','name':'one'}}," },
-        { "{'namespace':'other','name':'one'},{'namespace':'ns','name':'two'}",
-          "{'op':'add','path':'" PATH "/pullSecrets/-','value':{'namespace':'ns','name':'one'}}," },
-        { "{'namespace':'ns','name':'two'},{'namespace':'ns','name':'one'}", NULL },
+        { "", SECRET("ns", "one") "," SECRET("ns", "two") },
+        { SECRET("ns", "two"), SECRET("ns", "two") "," SECRET("ns", "one") },
+        { SECRET("other", "one") "," SECRET("ns", "two"),
+          SECRET("other", "one") "," SECRET("ns", "two") "," SECRET("ns", "one") },
+        { SECRET("ns", "two") "," SECRET("ns", "one"), NULL },
 };
 /* clang-format on */
 
-/* One that goes on without a secret is requested anew. */
-static void test_secrets(void **state) {
-        for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
-                cleanup(preload_entry_done) PreloadEntry entry = { .owners = NULL };
-                cleanup(json_object_put_p) json_object *object = NULL, *steps = NULL;
-                char text[1024];
+/* A request that lacks a secret is made anew. */
+TEST_ROWS(test_secrets, kept, secrets, const struct SecretsRow *row) {
+        cleanup(preload_node_done) PreloadNode node;
+        char text[1024];
 
-                (void) snprintf(text, sizeof(text),
-                                "{'spec':{'images':{'r.io/app':{'tags':[{'tag':'2'}]%s%s%s}}}}",
-                                kept[i].secrets[0] ? ",'pullSecrets':[" : "", kept[i].secrets,
-                                kept[i].secrets[0] ? "]" : "");
-                object = parse(text);
-                assert_int_equal(preload_entry_read(object, &images[0], &with_secrets, &entry), 0);
-                assert_int_equal(preload_entry_is_under_way(&entry), !kept[i].steps);
-                assert_int_equal(preload_patch_request(&images[0], &entry, 1, &with_secrets, "7",
-                                                       &steps),
-                                 0);
-                (void) snprintf(text, sizeof(text),
-                                "[" GUARD ",%s"
-                                "{'op':'add','path':'" PATH "/tags/0/version','value':1}]",
-                                kept[i].steps ?: "");
-                assert_json(kept[i].secrets, steps, kept[i].steps ? text : NULL);
-        }
+        (void) snprintf(text, sizeof(text),
+                        "{'spec':{'images':{'r.io/app':{'tags':[{'tag':'2'}]%s%s%s}}}}",
+                        row->secrets[0] ? ",'pullSecrets':[" : "", row->secrets,
+                        row->secrets[0] ? "]" : "");
+        read_node(&node, &with_secrets, text);
+        (void) snprintf(text, sizeof(text),
+                        PATCH("{'tags':[{'tag':'2','version':1}],'pullSecrets':[%s]}"),
+                        row->written ?: "");
+        assert_patch(row->secrets, &node, PRELOAD_PULL, row->written ? text : NULL);
 }
 
 static const struct {
@@ -259,8 +227,8 @@ static const struct {
         { { 5, 0, 3, 0 }, { 1, 0 }, 1, false },
 };
 
-static void test_next_nodes(void **state) {
-        for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++)
+TEST(test_next_nodes) {
+        for (size_t i = 0; i < N_ELEMENTS(shares); i++)
                 if (preload_room(&shares[i].counts, &shares[i].limits) != shares[i].room ||
                     preload_is_over(&shares[i].counts, &shares[i].limits) != shares[i].is_over)
                         fail_msg("row %zu", i);
@@ -271,18 +239,18 @@ static void test_next_nodes(void **state) {
 #define DONE PRELOAD_SUCCEEDED
 #define BAD PRELOAD_FAILED
 
-/* Of two images. */
+/* Nodes with two images. */
 static const struct {
         PreloadMode mode;
         struct {
                 PreloadPhase phase; /* in the NodeImage */
-                int version;        /* of the request that is waited for; 0: none */
+                int version;        /* version of the awaited request; 0: none */
                 PreloadPhase outcome;
         } of[2];
         bool is_taken_up; /* the first image */
-        bool has_begun, is_unregistered, is_over, is_late, is_stalled;
+        bool has_begun, is_unregistered, is_written, is_late, is_stalled;
         const char *refusal;
-        bool has_job_ended; /* that of the second image; there are none otherwise */
+        bool has_job_ended; /* the second image's job has ended; there are no jobs otherwise */
         PreloadNodeState state;
         const char *message; /* NULL: none */
         const char *awaited; /* NULL: it does not matter */
@@ -299,7 +267,7 @@ static const struct {
           .message = "NoNodeImage: no agent has registered the node" },
         { PRELOAD_PULL, { { DONE, 1, DONE }, { DONE, 1, DONE } }, .refusal = "NodeGone: x",
           .state = PRELOAD_NODE_FAILED, .message = "NodeGone: x" },
-        { PRELOAD_PULL, .is_over = true, .state = PRELOAD_NODE_DONE },
+        { PRELOAD_PULL, .is_written = true, .state = PRELOAD_NODE_DONE },
         { PRELOAD_PULL, { { DONE, 1, DONE } }, .has_job_ended = true, .state = PRELOAD_NODE_FAILED,
           .message = "NotTaken: the ImagePullJob ended without this node" },
         { PRELOAD_PULL, { { PRELOAD_WAITING, 1, GONE }, { PRELOAD_WAITING, 1, GONE } }, .has_begun = true,
@@ -330,49 +298,47 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_nodes(void **state) {
-        (void) state;
-        for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
-                PreloadEntry shown[2];
-                PreloadPull pulls[2];
+TEST(test_nodes) {
+        for (size_t i = 0; i < N_ELEMENTS(nodes); i++) {
                 const PreloadJob jobs[2] = { { .has_ended = false }, { .has_ended = true } };
-                const PreloadNodeView view = {
-                        .mode = nodes[i].mode,
-                        .n_images = 2,
-                        .entries = shown,
+                const PreloadTask task = { .mode = nodes[i].mode,
+                                           .n_images = 2,
+                                           .jobs = nodes[i].has_job_ended ? jobs : NULL,
+                                           .is_dry_run = nodes[i].is_written,
+                                           .is_stalled = nodes[i].is_stalled };
+                PreloadPull pulls[2];
+                const PreloadNode node = {
+                        .task = &task,
+                        .version = (char *) (nodes[i].is_unregistered ? NULL : "7"),
+                        .refusal = (char *) nodes[i].refusal,
                         .pulls = pulls,
-                        .jobs = nodes[i].has_job_ended ? jobs : NULL,
-                        .refusal = nodes[i].refusal,
-                        .is_registered = !nodes[i].is_unregistered,
                         .has_begun = nodes[i].has_begun,
-                        .is_over = nodes[i].is_over,
+                        .is_written = nodes[i].is_written,
                         .is_late = nodes[i].is_late,
-                        .is_stalled = nodes[i].is_stalled,
                 };
                 const char *message;
 
-                for (size_t k = 0; k < 2; k++) {
-                        shown[k] = (PreloadEntry){ .phase = nodes[i].of[k].phase,
-                                                   .is_taken_up = k == 0 && nodes[i].is_taken_up };
-                        pulls[k] = (PreloadPull){ .version = nodes[i].of[k].version ?: -1,
+                for (size_t k = 0; k < 2; k++)
+                        pulls[k] = (PreloadPull){ .phase = nodes[i].of[k].phase,
+                                                  .is_taken_up = k == 0 && nodes[i].is_taken_up,
+                                                  .awaited = nodes[i].of[k].version ?: -1,
                                                   .was_seen = true,
                                                   .outcome = nodes[i].of[k].outcome };
-                }
-                message = preload_node_message(&view);
-                if (preload_node_state(&view) != nodes[i].state ||
+                message = preload_node_message(&node);
+                if (preload_node_state(&node) != nodes[i].state ||
                     (message ? !nodes[i].message || strcmp(message, nodes[i].message) != 0
                              : nodes[i].message != NULL))
-                        fail_msg("row %zu: state %d, %s", i, preload_node_state(&view),
+                        fail_msg("row %zu: state %d, %s", i, preload_node_state(&node),
                                  message ?: "no message");
                 if (nodes[i].awaited)
-                        assert_string_equal(preload_node_awaited(&view), nodes[i].awaited);
+                        assert_string_equal(preload_node_awaited(&node), nodes[i].awaited);
                 if (nodes[i].progress > 0)
-                        assert_int_equal(preload_node_progress(&view), nodes[i].progress);
+                        assert_int_equal(preload_node_progress(&node), nodes[i].progress);
         }
 }
 
 /* clang-format off */
-/* What the NodeImage shows after a request of version 3. */
+/* Tags in the NodeImage after a request of version 3; it had version 2 before. */
 static const struct {
         struct {
                 PreloadPhase phase;
@@ -390,33 +356,39 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_pulls(void **state) {
-        (void) state;
-        for (size_t i = 0; i < sizeof(pulls_shown) / sizeof(pulls_shown[0]); i++) {
-                PreloadPull pull = PRELOAD_PULL_INIT;
+static void show(PreloadNode *node, PreloadPhase phase, int version) {
+        static const char *const phases[_PRELOAD_PHASE_MAX] = { "", "Waiting", "Pulling",
+                                                                "Succeeded", "Failed" };
+        cleanup(json_object_put_p) json_object *object = NULL;
+        char text[512];
 
-                assert_int_equal(preload_pull_begin(&pull, &(PreloadEntry){ .next_version = 3 },
-                                                    true),
-                                 0);
+        (void) snprintf(text, sizeof(text),
+                        "{" SPEC("{'tag':'2','version':%d}")
+                                STATUS("{'tag':'2','version':%d,'phase':'%s'%s}") "}",
+                        version, version, phases[phase],
+                        phase == DONE || phase == BAD ? ",'completionTime':'x'" : "");
+        object = parse(phase == GONE ? "{}" : text);
+        assert_ok(preload_node_read(node, object));
+}
+
+TEST(test_pulls) {
+        for (size_t i = 0; i < N_ELEMENTS(pulls_shown); i++) {
+                cleanup(preload_node_done) PreloadNode node;
+
+                read_node(&node, &one, "{}");
+                show(&node, BAD, 2);
+                assert_ok(preload_node_expect(&node));
+                assert_int_equal(node.pulls[0].awaited, 3);
                 for (size_t k = 0; k < 3 && (k < 2 || pulls_shown[i].shown[k].version > 0); k++)
-                        assert_int_equal(preload_pull_take(
-                                                 &pull,
-                                                 &(PreloadEntry){
-                                                         .phase = pulls_shown[i].shown[k].phase,
-                                                         .version =
-                                                                 pulls_shown[i].shown[k].version }),
-                                         0);
-                if (pull.outcome != pulls_shown[i].outcome)
-                        fail_msg("row %zu: %d", i, pull.outcome);
-                free(pull.message);
+                        show(&node, pulls_shown[i].shown[k].phase, pulls_shown[i].shown[k].version);
+                if (node.pulls[0].outcome != pulls_shown[i].outcome)
+                        fail_msg("row %zu: %d", i, node.pulls[0].outcome);
         }
 }
 
-static void test_job(void **state) {
+TEST(test_job) {
         cleanup(json_object_put_p) json_object *names = json_object_new_array();
         cleanup(json_object_put_p) json_object *job = NULL;
-
-        (void) state;
         json_object_array_add(names, json_object_new_string("node-1"));
         job = preload_job_make("v1beta1", "r.io/app:2", &with_secrets, 25, json_object_get(names));
         assert_json(
@@ -428,40 +400,37 @@ static void test_job(void **state) {
                 "'apps.kruise.io/v1beta1', 'kind': 'ImagePullJob'}");
 }
 
-static void test_reasons(void **state) {
+TEST(test_reasons) {
         cleanup(preload_reasons_done) PreloadReasons reasons = PRELOAD_REASONS_INIT;
         cleanup(free_p) char *text = NULL, *empty = NULL;
 
-        assert_int_equal(preload_reasons_format(&reasons, &empty), 0);
+        assert_ok(preload_reasons_format(&reasons, &empty));
         assert_string_equal(empty, "");
         for (int i = 1; i <= 7; i++) {
                 char node[8];
 
                 (void) snprintf(node, sizeof(node), "n%d", i);
-                assert_int_equal(preload_reasons_add(&reasons, node,
-                                                     i == 1 ? "NotFound: of n1"
-                                                            : "NotFound: other"),
-                                 0);
+                assert_ok(preload_reasons_add(&reasons, node,
+                                              i == 1 ? "NotFound: of n1" : "NotFound: other"));
         }
-        assert_int_equal(preload_reasons_add(&reasons, "m", "the disk: full"), 0);
-        assert_int_equal(preload_reasons_format(&reasons, &text), 0);
+        assert_ok(preload_reasons_add(&reasons, "m", "the disk: full"));
+        assert_ok(preload_reasons_format(&reasons, &text));
         assert_string_equal(text, "NotFound on 7 nodes (n1, n2, n3, n4, n5, ...): of n1\n"
                                   "the disk: full on node m\n");
 }
 
-static void test_names(void **state) {
+TEST(test_names) {
         cleanup(preload_image_done) PreloadImage hub = { .name = NULL }, digest = { .name = NULL };
         cleanup(error_done) Error error = ERROR_INIT;
         PreloadImage bad;
 
-        assert_int_equal(preload_image_parse("docker.io/library/nginx", &hub, NULL), 0);
+        assert_ok(preload_image_parse("docker.io/library/nginx", &hub, NULL));
         assert_string_equal(hub.name, "nginx");
         assert_string_equal(hub.tag, "latest");
-        assert_int_equal(preload_image_parse(
-                                 "r.io/app:1@sha256:"
-                                 "0123456789012345678901234567890123456789012345678901234567890123",
-                                 &digest, NULL),
-                         0);
+        assert_ok(preload_image_parse(
+                "r.io/app:1@sha256:"
+                "0123456789012345678901234567890123456789012345678901234567890123",
+                &digest, NULL));
         assert_string_equal(digest.name, "r.io/app");
         assert_int_equal(strncmp(digest.tag, "sha256:", 7), 0);
         assert_true(preload_image_parse("No Image", &bad, &error) < 0);
@@ -469,19 +438,14 @@ static void test_names(void **state) {
 }
 
 int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_entries),
-                cmocka_unit_test(test_owners),
-                cmocka_unit_test(test_several_images),
-                cmocka_unit_test(test_one_of_a_name_is_withdrawn_at_a_time),
-                cmocka_unit_test(test_secrets),
-                cmocka_unit_test(test_next_nodes),
-                cmocka_unit_test(test_nodes),
-                cmocka_unit_test(test_pulls),
-                cmocka_unit_test(test_job),
-                cmocka_unit_test(test_reasons),
-                cmocka_unit_test(test_names),
-        };
+        int status;
 
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        no_secrets = json_object_new_object();
+        secrets = parse("{'one':null,'two':null}");
+        one.secrets = all.secrets = no_secrets;
+        with_secrets.secrets = secrets;
+        status = unit_run();
+        json_object_put(no_secrets);
+        json_object_put(secrets);
+        return status;
 }

@@ -5,19 +5,9 @@
  */
 
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/presence-plan.h"
-
-#define SEC ((uint64_t) 1000000)
+#include "tests/unit/unit.h"
 
 static const struct Row {
         const char *name;
@@ -39,17 +29,14 @@ static const struct Row {
         { "has failed", IMAGE_FAILED, NULL, "a", false },
 };
 
-static void test_suspects(void **state) {
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                const ImageStatus status = { .phase = rows[i].phase,
-                                             .image_id = (char *) rows[i].known_id };
+TEST_ROWS(test_suspects, rows, name, const struct Row *row) {
+        const ImageStatus status = { .phase = row->phase, .image_id = (char *) row->known_id };
 
-                if (presence_is_suspect(&status, rows[i].listed_id) != rows[i].is_suspect)
-                        fail_msg("%s", rows[i].name);
-        }
+        if (presence_is_suspect(&status, row->listed_id) != row->is_suspect)
+                fail_msg("%s", row->name);
 }
 
-static void test_removals(void **state) {
+TEST(test_removals) {
         assert_int_equal(presence_n_removals(0, 0), 1);
         assert_int_equal(presence_n_removals(1, 60 * SEC), 2);
         assert_int_equal(presence_n_removals(7, PRESENCE_STAYED_USEC - 1), 8);
@@ -57,8 +44,9 @@ static void test_removals(void **state) {
         assert_int_equal(presence_n_removals(UINT_MAX, 0), UINT_MAX);
 }
 
-/* From 5 seconds to an hour, each twice as long as the one before, up to a fifth more or less. */
-static void test_pauses(void **state) {
+/* The pauses run from 5 seconds to an hour, each twice as long as the one before, up to a fifth
+ * more or less. */
+TEST(test_pauses) {
         uint64_t usec = 5 * SEC;
 
         for (unsigned n = 1; n < 20; n++, usec *= 2) {
@@ -71,7 +59,7 @@ static void test_pauses(void **state) {
 }
 
 /* A storm of events leads to a list every five seconds; a single one to a list soon. */
-static void test_delays(void **state) {
+TEST(test_delays) {
         assert_int_equal(presence_delay_usec(3600 * SEC), SEC / 5);
         assert_int_equal(presence_delay_usec(5 * SEC), SEC / 5);
         assert_int_equal(presence_delay_usec(0), 5 * SEC);
@@ -86,21 +74,11 @@ static void assert_described(unsigned n_removals, bool is_pulled_again, const ch
         assert_string_equal(text, expected);
 }
 
-static void test_describe(void **state) {
+TEST(test_describe) {
         assert_described(1, true, "removed by something else than inplaced; it is pulled again");
         assert_described(
                 3, false,
                 "removed 3 times by something else than inplaced, probably by the kubelet's "
                 "garbage collector for lack of disk space; it is pulled again only with "
                 "keepImages");
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_suspects), cmocka_unit_test(test_removals),
-                cmocka_unit_test(test_pauses),   cmocka_unit_test(test_delays),
-                cmocka_unit_test(test_describe),
-        };
-
-        return cmocka_run_group_tests_name("presence-plan", tests, NULL, NULL);
 }

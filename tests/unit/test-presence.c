@@ -4,20 +4,10 @@
  * Whether images that were pulled are still there, in a runtime that loses them when the test says so
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/presence.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define REFERENCE "docker.io/library/nginx:1"
 #define ID "sha256:6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
 
@@ -29,12 +19,12 @@ static struct Fixture {
         Presence *presence;
 } f;
 
-static PullKeysAsk *drop_keys(PullKeysAsk *ask) {
+static PullCredentialsAsk *drop_keys(PullCredentialsAsk *ask) {
         return NULL;
 }
 
-static int ask_keys(void *source, const PullKeysQuestion *question, PullKeysReady on_ready,
-                    void *userdata, PullKeysAsk **ret) {
+static int ask_keys(void *source, const PullCredentialsQuestion *question,
+                    PullCredentialsReady on_ready, void *userdata, PullCredentialsAsk **ret) {
         return 0; /* the test ends before a pull goes on */
 }
 
@@ -48,7 +38,7 @@ static void run(void) {
         assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
 }
 
-/* Runs until the runtime is asked for this, and for nothing else. */
+/* Runs until the runtime gets this request. */
 static void await_call(const char *method) {
         while (!fake_runtime_find(method))
                 run();
@@ -66,24 +56,20 @@ static int set_up(void **state) {
         fake_runtime_reset();
         fake_runtime.images[0] = (FakeImage){ .reference = REFERENCE, .id = ID };
         assert_true(sd_event_new(&f.event) >= 0);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, -1, &f.log), 0);
-        assert_int_equal(completion_queue_new(f.event, &f.completions), 0);
-        assert_int_equal(images_new(&(ImagesOptions){ .completions = f.completions,
-                                                      .log = f.log,
-                                                      .limits = { .max_parallel_pulls = 1 },
-                                                      .keys = { .ask = ask_keys,
-                                                                .drop = drop_keys },
-                                                      .on_outcome = on_outcome,
-                                                      .on_done = on_done },
-                                    &f.images),
-                         0);
-        assert_int_equal(presence_new(f.event, NULL, f.images, &f.presence), 0);
-        assert_int_equal(desired_image_init(&desired, "nginx", "1"), 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
+        assert_ok(completion_queue_new(f.event, &f.completions));
+        assert_ok(images_new(&(ImagesOptions){ .completions = f.completions,
+                                               .log = f.log,
+                                               .limits = { .max_parallel_pulls = 1 },
+                                               .keys = { .ask = ask_keys, .drop = drop_keys },
+                                               .on_outcome = on_outcome,
+                                               .on_done = on_done },
+                             &f.images));
+        assert_ok(presence_new(f.event, NULL, f.images, &f.presence));
+        assert_ok(desired_image_init(&desired, "nginx", "1"));
         desired.policy = PULL_POLICY_IF_NOT_PRESENT;
-        assert_int_equal(images_set_desired(f.images, "file/x",
-                                            &(DesiredImages){ .items = &desired, .n_items = 1 },
-                                            false),
-                         0);
+        assert_ok(images_set_desired(f.images, "file/x",
+                                     &(DesiredImages){ .items = &desired, .n_items = 1 }, false));
         desired_image_done(&desired);
         await_call("ImageStatus");
         assert_true(fake_runtime_serve("ImageStatus"));
@@ -104,7 +90,7 @@ static int tear_down(void **state) {
 
 /* The runtime is there: it is subscribed to, and asked for a list. */
 static void start(void) {
-        assert_int_equal(presence_runtime_changed(f.presence), 0);
+        assert_ok(presence_runtime_changed(f.presence));
         assert_non_null(fake_runtime_find("Subscribe"));
         await_call("ListImages");
 }
@@ -123,7 +109,7 @@ static void answer_list(bool has_image) {
         fake_runtime_answer("ListImages", &list, NULL);
 }
 
-static void test_there(void **state) {
+TEST_SET_UP(test_there) {
         start();
         answer_list(true);
         assert_null(fake_runtime_find("ImageStatus"));
@@ -131,7 +117,7 @@ static void test_there(void **state) {
 }
 
 /* A list alone says nothing: the image itself is asked for. */
-static void test_list_is_wrong(void **state) {
+TEST_SET_UP(test_list_is_wrong) {
         start();
         answer_list(false);
         assert_string_equal(fake_runtime_find("ImageStatus")->target, REFERENCE);
@@ -139,7 +125,7 @@ static void test_list_is_wrong(void **state) {
         assert_int_equal(phase(), IMAGE_SUCCEEDED);
 }
 
-static void test_removed(void **state) {
+TEST_SET_UP(test_removed) {
         RpcCall *events;
 
         start();
@@ -154,11 +140,11 @@ static void test_removed(void **state) {
                 run();
 }
 
-/* What it has said before does not count. */
-static void test_runtime_goes(void **state) {
+/* After a restart of the runtime its former answer does not count. */
+TEST_SET_UP(test_runtime_goes) {
         start();
         fake_runtime.is_away = true;
-        assert_int_equal(presence_runtime_changed(f.presence), 0);
+        assert_ok(presence_runtime_changed(f.presence));
         assert_int_equal(fake_runtime_n_calls(), 0);
         fake_runtime.is_away = false;
         start();
@@ -167,26 +153,14 @@ static void test_runtime_goes(void **state) {
 }
 
 /* A runtime without such events says so before the list has begun, which does not wait a minute for that. */
-static void test_no_events(void **state) {
+TEST_SET_UP(test_no_events) {
         Error error = ERROR_INIT;
 
-        assert_int_equal(presence_runtime_changed(f.presence), 0);
+        assert_ok(presence_runtime_changed(f.presence));
         assert_true(error_set(&error, ERROR_UNSUPPORTED, "unknown service") < 0);
         fake_runtime_answer("Subscribe", NULL, &error);
         error_done(&error);
         await_call("ListImages");
         answer_list(true);
         assert_int_equal(phase(), IMAGE_SUCCEEDED);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_there, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_list_is_wrong, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_removed, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_runtime_goes, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_no_events, set_up, tear_down),
-        };
-
-        return cmocka_run_group_tests_name("presence", tests, NULL, NULL);
 }

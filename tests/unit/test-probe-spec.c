@@ -4,18 +4,9 @@
  * A NodePodProbe's spec and status
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 #include <json-c/json.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/probe/probe-spec.h"
 
@@ -39,89 +30,92 @@ static size_t read_specs(const char *text, ProbeSpecs *ret) {
         cleanup(json_object_put_p) json_object *object = parse(text);
         size_t n_refused = 77;
 
-        assert_int_equal(probe_specs_read(object, ret, &n_refused, NULL), 0);
+        assert_ok(probe_specs_read(object, ret, &n_refused, NULL));
         return n_refused;
 }
 
-static void test_defaults_and_limits(void **state) {
-        static const struct {
-                const char *probe;
-                unsigned delay, timeout, period, success, failure;
-        } rows[] = {
-                { TCP, 1, 1, 1, 1, 1 },
-                { TCP ",\"initialDelaySeconds\":0,\"timeoutSeconds\":-3,\"periodSeconds\":0,"
-                      "\"successThreshold\":-1,\"failureThreshold\":0",
-                  1, 1, 1, 1, 1 },
-                { TCP ",\"initialDelaySeconds\":2,\"timeoutSeconds\":3,\"periodSeconds\":4,"
-                      "\"successThreshold\":5,\"failureThreshold\":6",
-                  2, 3, 4, 5, 6 },
-                { TCP ",\"periodSeconds\":9000000000", 1, 1, INT32_MAX, 1, 1 },
-        };
+/* The same of one pod with one probe. */
+static size_t read_probe(const char *probe, ProbeSpecs *ret) {
+        cleanup(free_p) char *text = NULL;
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(probe_specs_done) ProbeSpecs specs = PROBE_SPECS_INIT;
-                cleanup(free_p) char *text = NULL;
+        assert_true(asprintf(&text,
+                             "{\"spec\":{\"podProbes\":[{\"name\":\"web\",\"namespace\":"
+                             "\"default\",\"uid\":\"u\",\"probes\":[{\"name\":\"m#a\","
+                             "\"containerName\":\"main\",\"probe\":{%s}}]}]}}",
+                             probe) > 0);
+        return read_specs(text, ret);
+}
 
-                assert_true(asprintf(&text,
-                                     "{\"spec\":{\"podProbes\":[{\"name\":\"web\",\"namespace\":"
-                                     "\"default\",\"uid\":\"u\",\"probes\":[{\"name\":\"m#a\","
-                                     "\"containerName\":\"main\",\"probe\":{%s}}]}]}}",
-                                     rows[i].probe) > 0);
-                assert_int_equal(read_specs(text, &specs), 0);
-                assert_int_equal(specs.n_items, 1);
+static const struct DefaultsAndLimitsRow {
+        const char *probe;
+        unsigned delay, timeout, period, success, failure;
+} defaults_and_limits_rows[] = {
+        { TCP, 1, 1, 1, 1, 1 },
+        { TCP ",\"initialDelaySeconds\":0,\"timeoutSeconds\":-3,\"periodSeconds\":0,"
+              "\"successThreshold\":-1,\"failureThreshold\":0",
+          1, 1, 1, 1, 1 },
+        { TCP ",\"initialDelaySeconds\":2,\"timeoutSeconds\":3,\"periodSeconds\":4,"
+              "\"successThreshold\":5,\"failureThreshold\":6",
+          2, 3, 4, 5, 6 },
+        { TCP ",\"periodSeconds\":9000000000", 1, 1, INT32_MAX, 1, 1 },
+};
+
+TEST_ROWS(test_defaults_and_limits, defaults_and_limits_rows, probe,
+          const struct DefaultsAndLimitsRow *row) {
+        cleanup(probe_specs_done) ProbeSpecs specs = PROBE_SPECS_INIT;
+
+        assert_ok(read_probe(row->probe, &specs));
+        assert_int_equal(specs.n_items, 1);
+        assert_null(specs.items[0].refusal);
+        assert_int_equal(specs.items[0].initial_delay_sec, row->delay);
+        assert_int_equal(specs.items[0].timeout_sec, row->timeout);
+        assert_int_equal(specs.items[0].period_sec, row->period);
+        assert_int_equal(specs.items[0].success_threshold, row->success);
+        assert_int_equal(specs.items[0].failure_threshold, row->failure);
+}
+
+static const struct RefusalsRow {
+        const char *object;
+        size_t n_items, n_refused;
+        const char *refusal; /* refusal of the first item */
+} refusals_rows[] = {
+        { "{}", 0, 0, NULL },
+        { "{\"spec\":{}}", 0, 0, NULL },
+        { OBJECT(""), 0, 0, NULL },
+        { OBJECT(POD("u", PROBE("m#a", TCP))), 1, 0, NULL },
+        { OBJECT(POD("u", PROBE("m#a", ""))), 1, 0,
+          "it has none of exec, httpGet, tcpSocket and grpc" },
+        { OBJECT(POD("u", "{\"name\":\"m#a\",\"containerName\":\"main\"}")), 1, 0,
+          "it has none of exec, httpGet, tcpSocket and grpc" },
+        { OBJECT(POD("u", PROBE("m#a", "\"httpGet\":{\"port\":1,\"host\":\"10.0.0.9\"}"))), 1, 0,
+          "the host \"10.0.0.9\" is not allowed: a probe reaches its own pod alone" },
+        { OBJECT(POD("u", PROBE("m#a", "\"tcpSocket\":{\"port\":0}"))), 1, 0,
+          "probe.tcpSocket.port: 0 is not a port" },
+        { OBJECT(POD("u", PROBE("m#a", TCP ",\"periodSeconds\":\"1\""))), 1, 0,
+          "probe.periodSeconds: expected an integer, got \"1\"" },
+        { OBJECT(POD("u", PROBE("m#a", TCP) "," PROBE("m#a", TCP))), 1, 1, NULL },
+        { OBJECT(POD("", PROBE("m#a", TCP))), 0, 1, NULL },
+        { OBJECT(POD("u", "{\"name\":\"m#a\"}")), 0, 1, NULL },
+        { OBJECT(POD("u", "7,null," PROBE("m#a", TCP))), 1, 2, NULL },
+        { OBJECT("7,null," POD("u", PROBE("m#a", TCP))), 1, 0, NULL },
+};
+
+/* A probe that cannot be run is listed with its reason; a probe without identity is left out. */
+TEST_ROWS(test_refusals, refusals_rows, object, const struct RefusalsRow *row) {
+        cleanup(probe_specs_done) ProbeSpecs specs = PROBE_SPECS_INIT;
+
+        assert_int_equal(read_specs(row->object, &specs), row->n_refused);
+        assert_int_equal(specs.n_items, row->n_items);
+        if (row->refusal)
+                assert_string_equal(specs.items[0].refusal, row->refusal);
+        else if (specs.n_items > 0)
                 assert_null(specs.items[0].refusal);
-                assert_int_equal(specs.items[0].initial_delay_sec, rows[i].delay);
-                assert_int_equal(specs.items[0].timeout_sec, rows[i].timeout);
-                assert_int_equal(specs.items[0].period_sec, rows[i].period);
-                assert_int_equal(specs.items[0].success_threshold, rows[i].success);
-                assert_int_equal(specs.items[0].failure_threshold, rows[i].failure);
-        }
 }
 
-/* One that cannot be run is there with its reason; one that has no identity is left out. */
-static void test_refusals(void **state) {
-        static const struct {
-                const char *object;
-                size_t n_items, n_refused;
-                const char *refusal; /* of the first one */
-        } rows[] = {
-                { "{}", 0, 0, NULL },
-                { "{\"spec\":{}}", 0, 0, NULL },
-                { OBJECT(""), 0, 0, NULL },
-                { OBJECT(POD("u", PROBE("m#a", TCP))), 1, 0, NULL },
-                { OBJECT(POD("u", PROBE("m#a", ""))), 1, 0,
-                  "none of exec, httpGet, tcpSocket and grpc is there" },
-                { OBJECT(POD("u", "{\"name\":\"m#a\",\"containerName\":\"main\"}")), 1, 0,
-                  "none of exec, httpGet, tcpSocket and grpc is there" },
-                { OBJECT(POD("u", PROBE("m#a", "\"httpGet\":{\"port\":1,\"host\":\"10.0.0.9\"}"))),
-                  1, 0, "the host \"10.0.0.9\" is not allowed: a probe reaches its own pod alone" },
-                { OBJECT(POD("u", PROBE("m#a", "\"tcpSocket\":{\"port\":0}"))), 1, 0,
-                  "probe.tcpSocket.port: 0 is not a port" },
-                { OBJECT(POD("u", PROBE("m#a", TCP ",\"periodSeconds\":\"1\""))), 1, 0,
-                  "probe.periodSeconds: expected an integer, got \"1\"" },
-                { OBJECT(POD("u", PROBE("m#a", TCP) "," PROBE("m#a", TCP))), 1, 1, NULL },
-                { OBJECT(POD("", PROBE("m#a", TCP))), 0, 1, NULL },
-                { OBJECT(POD("u", "{\"name\":\"m#a\"}")), 0, 1, NULL },
-                { OBJECT(POD("u", "7,null," PROBE("m#a", TCP))), 1, 2, NULL },
-                { OBJECT("7,null," POD("u", PROBE("m#a", TCP))), 1, 0, NULL },
-        };
-
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(probe_specs_done) ProbeSpecs specs = PROBE_SPECS_INIT;
-
-                assert_int_equal(read_specs(rows[i].object, &specs), rows[i].n_refused);
-                assert_int_equal(specs.n_items, rows[i].n_items);
-                if (rows[i].refusal)
-                        assert_string_equal(specs.items[0].refusal, rows[i].refusal);
-                else if (specs.n_items > 0)
-                        assert_null(specs.items[0].refusal);
-        }
-}
-
-static void test_refused_whole(void **state) {
+TEST(test_refused_whole) {
         static const char *const objects[] = { "{\"spec\":7}", "{\"spec\":{\"podProbes\":{}}}" };
 
-        for (size_t i = 0; i < sizeof(objects) / sizeof(objects[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(objects); i++) {
                 cleanup(json_object_put_p) json_object *object = parse(objects[i]);
                 cleanup(error_done) Error error = ERROR_INIT;
                 ProbeSpecs specs = PROBE_SPECS_INIT;
@@ -132,13 +126,13 @@ static void test_refused_whole(void **state) {
         }
 }
 
-static void test_too_many(void **state) {
+TEST(test_too_many) {
         cleanup(probe_specs_done) ProbeSpecs specs = PROBE_SPECS_INIT;
         cleanup(json_object_put_p) json_object *object = parse(OBJECT(POD("u", PROBE("m#a", TCP))));
         json_object *list = NULL;
         size_t n_refused;
 
-        assert_int_equal(json_pointer_get(object, "/spec/podProbes/0/probes", &list), 0);
+        assert_ok(json_pointer_get(object, "/spec/podProbes/0/probes", &list));
         for (int i = 0; i < PROBES_MAX; i++) {
                 cleanup(free_p) char *text = NULL;
 
@@ -146,67 +140,56 @@ static void test_too_many(void **state) {
                                      "{\"name\":\"m#%d\",\"containerName\":\"main\",\"probe\":{" TCP
                                      "}}",
                                      i) > 0);
-                assert_int_equal(json_object_array_add(list, parse(text)), 0);
+                assert_ok(json_object_array_add(list, parse(text)));
         }
 
-        assert_int_equal(probe_specs_read(object, &specs, &n_refused, NULL), 0);
+        assert_ok(probe_specs_read(object, &specs, &n_refused, NULL));
         assert_int_equal(specs.n_items, PROBES_MAX);
         assert_int_equal(n_refused, 1);
 }
 
-static void test_what_makes_another_probe(void **state) {
-        static const struct {
-                const char *probe;
-                bool is_same;
-        } rows[] = {
-                { "\"exec\":{\"command\":[\"a\",\"b\"]}", true },
-                { "\"exec\":{\"command\":[\"a\",\"b\"]},\"periodSeconds\":7", true },
-                { "\"exec\":{\"command\":[\"a\"]}", false },
-                { "\"exec\":{\"command\":[\"a\",\"b\",\"c\"]}", false },
-                { "\"exec\":{\"command\":[\"a\",\"c\"]}", false },
-                { TCP, false },
-        };
+static const struct WhatMakesAnotherProbeRow {
+        const char *probe;
+        bool is_same;
+} what_makes_another_probe_rows[] = {
+        { "\"exec\":{\"command\":[\"a\",\"b\"]}", true },
+        { "\"exec\":{\"command\":[\"a\",\"b\"]},\"periodSeconds\":7", true },
+        { "\"exec\":{\"command\":[\"a\"]}", false },
+        { "\"exec\":{\"command\":[\"a\",\"b\",\"c\"]}", false },
+        { "\"exec\":{\"command\":[\"a\",\"c\"]}", false },
+        { TCP, false },
+};
+
+TEST_ROWS(test_what_makes_another_probe, what_makes_another_probe_rows, probe,
+          const struct WhatMakesAnotherProbeRow *row) {
         cleanup(probe_specs_done) ProbeSpecs first = PROBE_SPECS_INIT;
 
         read_specs(OBJECT(POD("u", PROBE("m#a", "\"exec\":{\"command\":[\"a\",\"b\"]}"))), &first);
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(probe_specs_done) ProbeSpecs other = PROBE_SPECS_INIT;
-                cleanup(free_p) char *text = NULL;
 
-                assert_true(asprintf(&text,
-                                     "{\"spec\":{\"podProbes\":[{\"name\":\"web\",\"namespace\":"
-                                     "\"default\",\"uid\":\"u\",\"probes\":[{\"name\":\"m#a\","
-                                     "\"containerName\":\"main\",\"probe\":{%s}}]}]}}",
-                                     rows[i].probe) > 0);
-                read_specs(text, &other);
-                assert_int_equal(probe_spec_runs_the_same(&first.items[0], &other.items[0]),
-                                 rows[i].is_same);
-        }
+        cleanup(probe_specs_done) ProbeSpecs other = PROBE_SPECS_INIT;
+
+        read_probe(row->probe, &other);
+        assert_int_equal(probe_spec_runs_the_same(&first.items[0], &other.items[0]), row->is_same);
 }
 
-static void test_messages(void **state) {
+TEST(test_messages) {
+        /* clang-format off */
         static const struct {
                 const char *text;
                 const char *message; /* NULL: the text */
         } rows[] = {
                 { "", NULL },
                 { "fine\n", NULL },
-                { "a\xff"
-                  "b",
-                  "a\xEF\xBF\xBD"
-                  "b" },
+                { "a\xff" "b", "a\xEF\xBF\xBD" "b" },
                 /* Bytes that steer a terminal are replaced; lines and columns stay. */
-                { "a\x1b[31mb\x01\x7f\xc2\x9b"
-                  "1m\tc\r\nd\re",
-                  "a?[31mb???1m\tc\r\nd?e" },
+                { "a\x1b[31mb\x01\x7f\xc2\x9b" "1m\tc\r\nd\re", "a?[31mb???1m\tc\r\nd?e" },
         };
+        /* clang-format on */
         cleanup(probe_result_done) ProbeResult result = { .message = NULL };
         char text[PROBE_MESSAGE_MAX + 2];
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                assert_int_equal(probe_result_set_message(&result, rows[i].text,
-                                                          strlen(rows[i].text)),
-                                 0);
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                assert_ok(probe_result_set_message(&result, rows[i].text, strlen(rows[i].text)));
                 assert_string_equal(result.message, rows[i].message ?: rows[i].text);
         }
 
@@ -215,7 +198,7 @@ static void test_messages(void **state) {
                 memcpy(text + i, "ä", 2);
         memmove(text + 1, text, sizeof(text) - 1);
         text[0] = 'x';
-        assert_int_equal(probe_result_set_message(&result, text, sizeof(text) - 1), 0);
+        assert_ok(probe_result_set_message(&result, text, sizeof(text) - 1));
         assert_int_equal(strlen(result.message), PROBE_MESSAGE_MAX - 1);
         assert_int_equal((unsigned char) result.message[PROBE_MESSAGE_MAX - 2], 0xa4);
 }
@@ -261,66 +244,57 @@ static int merge(const char *list, const Row *rows, json_object **ret) {
         return probe_status_merge(former, reports, n, ret);
 }
 
+/* clang-format off */
 static const struct {
         const char *former;
         Row rows[3];
         ProbeStatusChange change;
-        const char *merged;
+        const char *merged; /* NULL: there is nothing new to own */
 } merges[] = {
-        { NULL, { { NULL } }, PROBE_STATUS_SAME, "[]" },
-        { "[]", { { NULL } }, PROBE_STATUS_SAME, "[]" },
-        { NULL, { { "u", "m#a", -1, "", 0, 0 } }, PROBE_STATUS_SAME, "[]" },
-        { NULL,
-          { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 50 } },
-          PROBE_STATUS_STATES,
+        { NULL, { { NULL } }, PROBE_STATUS_SAME, NULL },
+        { "[]", { { NULL } }, PROBE_STATUS_SAME, NULL },
+        { NULL, { { "u", "m#a", -1, "", 0, 0 } }, PROBE_STATUS_SAME, NULL },
+        { NULL, { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 50 } }, PROBE_STATUS_STATES,
           "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]" },
         { "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]",
-          { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 99 } },
-          PROBE_STATUS_SAME,
-          "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]" },
-        /* Nothing is known of it yet: what is there stays. */
-        { "[" STATES("u", STATE("m#a", "Failed", "bad")) "]",
-          { { "u", "m#a", -1, "", 0, 0 } },
-          PROBE_STATUS_SAME,
-          "[" STATES("u", STATE("m#a", "Failed", "bad")) "]" },
+          { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 99 } }, PROBE_STATUS_SAME, NULL },
+        /* The agent knows nothing of the pod yet: its state stays. */
+        { "[" STATES("u", STATE("m#a", "Failed", "bad")) "]", { { "u", "m#a", -1, "", 0, 0 } },
+          PROBE_STATUS_SAME, NULL },
         /* Another message is no transition. */
         { "[" STATES("u", STATE("m#a", "Succeeded", "old")) "]",
-          { { "u", "m#a", PROBE_SUCCEEDED, "new", 100, 99 } },
-          PROBE_STATUS_MESSAGES,
+          { { "u", "m#a", PROBE_SUCCEEDED, "new", 100, 99 } }, PROBE_STATUS_MESSAGES,
           "[" STATES("u", STATE("m#a", "Succeeded", "new")) "]" },
-        { "[" STATES("u", "{\"name\":\"m#a\",\"state\":\"Failed\",\"message\":\"bad\","
-                          "\"lastTransitionTime\":\"1970-01-01T00:00:07Z\"}") "]",
-          { { "u", "m#a", PROBE_SUCCEEDED, "good", 100, 50 } },
-          PROBE_STATUS_STATES,
+        { "[" STATES( "u" , "{\"name\":\"m#a\",\"state\":\"Failed\",\"message\":\"bad\","
+          "\"lastTransitionTime\":\"1970-01-01T00:00:07Z\"}" ) "]",
+          { { "u", "m#a", PROBE_SUCCEEDED, "good", 100, 50 } }, PROBE_STATUS_STATES,
           "[" STATES("u", STATE("m#a", "Succeeded", "good")) "]" },
-        /* What is not asked for any more goes, and its pod with its last probe. */
-        { "[" STATES("t", STATE("m#a", "Failed", "bad")) "," STATES(
-                  "u", STATE("m#a", "Failed", "bad") "," STATE("m#b", "Failed", "bad")) "]",
-          { { "u", "m#b", -1, "", 0, 0 } },
-          PROBE_STATUS_STATES,
+        /* A state whose probe is not asked for any more goes, and its pod with the last one. */
+        { "[" STATES( "t" , STATE( "m#a" , "Failed" , "bad" )) "," STATES( "u" , STATE( "m#a" ,
+          "Failed" , "bad" ) "," STATE( "m#b" , "Failed" , "bad" )) "]",
+          { { "u", "m#b", -1, "", 0, 0 } }, PROBE_STATUS_STATES,
           "[" STATES("u", STATE("m#b", "Failed", "bad")) "]" },
         /* Two probes and two pods, each for itself. */
         { "[" STATES("u", STATE("m#b", "Failed", "bad")) "]",
           { { "t", "m#a", PROBE_UNKNOWN, "x", 100, 50 },
-            { "u", "m#a", PROBE_SUCCEEDED, "y", 100, 50 } },
-          PROBE_STATUS_STATES,
-          "[" STATES("u", STATE("m#a", "Succeeded", "y")) "," STATES("t", STATE("m#a", "Unknown",
-                                                                                "x")) "]" },
+            { "u", "m#a", PROBE_SUCCEEDED, "y", 100, 50 } }, PROBE_STATUS_STATES,
+          "[" STATES( "u" , STATE( "m#a" , "Succeeded" , "y" )) "," STATES( "t" , STATE( "m#a" ,
+          "Unknown" , "x" )) "]" },
         /* Others may have written anything. */
         { "[7,null,{\"uid\":7},{\"uid\":\"u\",\"probeStates\":[null,{\"name\":[]}]}]",
-          { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 50 } },
-          PROBE_STATUS_STATES,
+          { { "u", "m#a", PROBE_SUCCEEDED, "fine", 100, 50 } }, PROBE_STATUS_STATES,
           "[" STATES("u", STATE("m#a", "Succeeded", "fine")) "]" },
         { "[" STATES("u", STATE("m#a", "Failed", "bad") "," STATE("m#a", "Failed", "bad")) "]",
-          { { "u", "m#a", PROBE_FAILED, "bad", 100, 50 } },
-          PROBE_STATUS_STATES,
+          { { "u", "m#a", PROBE_FAILED, "bad", 100, 50 } }, PROBE_STATUS_STATES,
           "[" STATES("u", STATE("m#a", "Failed", "bad")) "]" },
 };
+/* clang-format on */
 
-static void test_merge(void **state) {
-        for (size_t i = 0; i < sizeof(merges) / sizeof(merges[0]); i++) {
+TEST(test_merge) {
+        for (size_t i = 0; i < N_ELEMENTS(merges); i++) {
                 cleanup(json_object_put_p) json_object *merged = NULL;
-                cleanup(json_object_put_p) json_object *expected = parse(merges[i].merged);
+                cleanup(json_object_put_p) json_object *expected =
+                        merges[i].merged ? parse(merges[i].merged) : NULL;
                 Row list[4] = { merges[i].rows[0], merges[i].rows[1], merges[i].rows[2] };
 
                 assert_int_equal(merge(merges[i].former, list, &merged), merges[i].change);
@@ -330,7 +304,7 @@ static void test_merge(void **state) {
 }
 
 /* An empty message is none; a key of another writer stays. */
-static void test_members(void **state) {
+TEST(test_members) {
         static const char former[] =
                 "[" STATES("u", "{\"name\":\"m#a\",\"state\":\"Failed\","
                                 "\"message\":\"bad\",\"other\":1,"
@@ -340,7 +314,7 @@ static void test_members(void **state) {
         json_object *item = NULL, *member = NULL;
 
         assert_int_equal(merge(former, rows, &merged), PROBE_STATUS_STATES);
-        assert_int_equal(json_pointer_get(merged, "/0/probeStates/0", &item), 0);
+        assert_ok(json_pointer_get(merged, "/0/probeStates/0", &item));
         assert_false(json_object_object_get_ex(item, "message", &member));
         assert_true(json_object_object_get_ex(item, "other", &member));
 }
@@ -356,7 +330,7 @@ static size_t stored_size(json_object *list) {
         return size;
 }
 
-/* All messages together fit into an object, whatever they are made of. */
+/* All messages together fit into an object, also if each character is escaped. */
 static void check_long_messages(char c, size_t n, size_t size_min, size_t size_max) {
         cleanup(json_object_put_p) json_object *merged = NULL;
         cleanup(free_p) ProbeReport *reports = calloc(n, sizeof(*reports));
@@ -376,7 +350,7 @@ static void check_long_messages(char c, size_t n, size_t size_min, size_t size_m
                 free(specs[i].name);
 }
 
-static void test_many_long_messages(void **state) {
+TEST(test_many_long_messages) {
         for (const char *c = "m\"\\\n<&\x01"; *c; c++)
                 check_long_messages(*c, 4000, 1000000, 1400000);
         /* Few are whole, however they are written. */
@@ -385,7 +359,7 @@ static void test_many_long_messages(void **state) {
         check_long_messages('<', 10, 60 * PROBE_MESSAGE_MAX, 62 * PROBE_MESSAGE_MAX);
 }
 
-static void test_find(void **state) {
+TEST(test_find) {
         cleanup(json_object_put_p) json_object *object =
                 parse("{\"status\":{\"podProbeStatuses\":[" STATES(
                         "t", STATE("m#a", "Failed",
@@ -407,21 +381,4 @@ static void test_find(void **state) {
         assert_int_equal(probe_status_find(list, "u", "m#b", &result), 1);
         assert_int_equal(result.state, PROBE_UNKNOWN);
         probe_result_done(&result);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_defaults_and_limits),
-                cmocka_unit_test(test_refusals),
-                cmocka_unit_test(test_refused_whole),
-                cmocka_unit_test(test_too_many),
-                cmocka_unit_test(test_what_makes_another_probe),
-                cmocka_unit_test(test_messages),
-                cmocka_unit_test(test_merge),
-                cmocka_unit_test(test_members),
-                cmocka_unit_test(test_many_long_messages),
-                cmocka_unit_test(test_find),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,26 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * One probe of one container, which a runtime runs that answers when the test says so
+ * Tests one probe of one container, with a runtime that answers when the test says so
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
 #include "agent/probe/probe.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define NSEC_PER_SEC 1000000000LL
 #define CREATED_SEC 1700000000
 
@@ -28,7 +18,7 @@ static struct Fixture {
         sd_event *event;
         Log *log;
         Probe *probe;
-        unsigned n_doubts, n_recorded, n_runs;
+        unsigned n_candidates, n_recorded, n_runs;
         int64_t started_sec;
         Places *places; /* NULL: there is no limit */
 } f;
@@ -45,8 +35,8 @@ static int64_t find_started_sec(const Probe *probe, void *userdata) {
         return f.started_sec;
 }
 
-static int on_doubt(bool has_new_state, void *userdata) {
-        f.n_doubts++;
+static int on_candidate(bool has_new_state, void *userdata) {
+        f.n_candidates++;
         return 0;
 }
 
@@ -63,7 +53,7 @@ static int set_up(void **state) {
         f = (struct Fixture){ .event = NULL };
         fake_runtime_reset();
         assert_true(sd_event_new(&f.event) >= 0);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, -1, &f.log), 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
         return 0;
 }
 
@@ -101,12 +91,12 @@ static void start(ProbeSpec spec, ProbeResult *known) {
                 .find_client = find_client,
                 .find_address = find_address,
                 .find_started_sec = find_started_sec,
-                .on_doubt = on_doubt,
+                .on_candidate = on_candidate,
                 .on_recorded = on_recorded,
                 .on_run = on_run,
         };
 
-        assert_int_equal(probe_new(&options, &spec, known, &f.probe), 0);
+        assert_ok(probe_new(&options, &spec, known, &f.probe));
 }
 
 /* A listing that begins at this time shows the container; its state is 'r'unning or 'e'xited. */
@@ -119,7 +109,7 @@ static void list_at(const char *id, char state, uint64_t usec) {
                 .created_at_nsec = CREATED_SEC * NSEC_PER_SEC,
         };
 
-        assert_int_equal(probe_on_listed(f.probe, id ? &container : NULL, /* tag= */ &f, usec), 0);
+        assert_ok(probe_on_listed(f.probe, id ? &container : NULL, /* tag= */ &f, usec));
 }
 
 static void list(const char *id, char state) {
@@ -155,7 +145,7 @@ static void assert_result(ProbeState state, const char *message) {
 }
 
 /* A result counts once a listing that began after the probe shows the same container. */
-static void test_later_listing(void **state) {
+TEST_SET_UP(test_later_listing) {
         uint64_t before;
 
         start(make_spec("check"), NULL);
@@ -163,14 +153,14 @@ static void test_later_listing(void **state) {
         list_running("a");
         before = clock_monotonic_usec();
         answer(0, "fine");
-        assert_int_equal(f.n_doubts, 1);
+        assert_int_equal(f.n_candidates, 1);
         list_at("a", 'r', before);
         assert_result(PROBE_UNKNOWN, "");
         list("a", 'r');
         assert_result(PROBE_SUCCEEDED, "fine");
 }
 
-static void test_failure(void **state) {
+TEST_SET_UP(test_failure) {
         start(make_spec("check"), NULL);
         list_running("a");
         answer(1, "broken");
@@ -180,7 +170,7 @@ static void test_failure(void **state) {
 
 /* The initial delay counts from the start of the container, which may be long after it was made, and may be
  * reported when the probe waits already. */
-static void test_initial_delay(void **state) {
+TEST_SET_UP(test_initial_delay) {
         for (unsigned i = 0; i < 2; i++) {
                 ProbeSpec spec = make_spec("delayed"), other = make_spec("check");
                 Probe *delayed;
@@ -192,7 +182,7 @@ static void test_initial_delay(void **state) {
                 f.started_sec = time(NULL);
                 delayed = f.probe;
 
-                /* One that begins later, without a delay. */
+                /* A probe that begins later, without a delay. */
                 start(other, NULL);
                 list_running("a");
                 answer(0, "fine");
@@ -204,8 +194,8 @@ static void test_initial_delay(void **state) {
         }
 }
 
-/* What the one has answered says nothing about the other. */
-static void test_another_container(void **state) {
+/* An answer of one container says nothing about the other. */
+TEST_SET_UP(test_another_container) {
         start(make_spec("check"), NULL);
         list_running("a");
         answer(0, "fine");
@@ -217,7 +207,7 @@ static void test_another_container(void **state) {
 }
 
 /* The answer comes, but the container has ended meanwhile. */
-static void test_ends(void **state) {
+TEST_SET_UP(test_ends) {
         start(make_spec("check"), NULL);
         list_running("a");
         answer(0, "fine");
@@ -229,13 +219,13 @@ static void test_ends(void **state) {
 }
 
 /* The command is not asked for any more while it runs. */
-static void test_other_handler(void **state) {
+TEST_SET_UP(test_other_handler) {
         ProbeSpec other = make_spec("other");
 
         start(make_spec("check"), NULL);
         list_running("a");
         await_exec();
-        assert_int_equal(probe_set_spec(f.probe, &other), 0);
+        assert_ok(probe_set_spec(f.probe, &other));
         assert_null(fake_runtime_find("ExecSync"));
         answer(0, "other");
         assert_string_equal(fake_runtime.calls[0].command, "other");
@@ -243,14 +233,14 @@ static void test_other_handler(void **state) {
         assert_result(PROBE_SUCCEEDED, "other");
 }
 
-/* The object's status says what a previous run has found out, of this container or of an earlier one. */
-static void test_known(void **state) {
+/* The object's status has the result of a previous run, about this container or an earlier one. */
+TEST_SET_UP(test_known) {
         static const struct {
                 int64_t probe_sec;
                 ProbeState state;
         } rows[] = { { CREATED_SEC + 1, PROBE_SUCCEEDED }, { CREATED_SEC - 1, PROBE_UNKNOWN } };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 ProbeResult known = {
                         .state = PROBE_SUCCEEDED,
                         .message = strdup(""),
@@ -264,7 +254,7 @@ static void test_known(void **state) {
         }
 }
 
-static void test_refused(void **state) {
+TEST_SET_UP(test_refused) {
         ProbeSpec spec = make_spec("check");
 
         spec.refusal = strdup("no");
@@ -276,7 +266,7 @@ static void test_refused(void **state) {
 }
 
 /* A problem lasts until the container has answered: that it did not in time is no answer. */
-static void test_problem(void **state) {
+TEST_SET_UP(test_problem) {
         Error missing = { .kind = ERROR_NOT_FOUND, .message = (char *) "no such program" };
         Error late = { .kind = ERROR_TIMEOUT, .message = (char *) "timed out" };
         const struct {
@@ -286,7 +276,7 @@ static void test_problem(void **state) {
 
         start(make_spec("check"), NULL);
         list_running("a");
-        for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(runs); i++) {
                 unsigned n = f.n_runs;
 
                 await_exec();
@@ -314,10 +304,10 @@ static void run_for_a_while(void) {
 }
 
 /* A probe that connects waits while too many do, and is not run if it is not wanted any more. */
-static void test_waits(void **state) {
+TEST_SET_UP(test_waits) {
         Place held[2] = { { .owner = NULL }, { .owner = NULL } };
 
-        assert_int_equal(places_new(f.event, 2, &f.places), 0);
+        assert_ok(places_new(f.event, 2, &f.places));
         assert_int_equal(place_take(&held[0], f.places, "a", NULL, NULL), 1);
         assert_int_equal(place_take(&held[1], f.places, "b", NULL, NULL), 1);
         start(make_tcp_spec(), NULL);
@@ -341,21 +331,4 @@ static void test_waits(void **state) {
         f.probe = probe_free(f.probe);
         place_release(&held[1]);
         f.places = places_free(f.places);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_later_listing, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_failure, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_initial_delay, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_another_container, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_ends, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_other_handler, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_known, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_problem, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_waits, set_up, tear_down),
-        };
-
-        return cmocka_run_group_tests_name("probe", tests, NULL, NULL);
 }

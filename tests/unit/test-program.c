@@ -7,25 +7,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/base/program.h"
+#include "tests/unit/unit.h"
 
-#define SECOND_USEC ((uint64_t) 1000000)
 #define OUTPUT_MAX ((size_t) 64 * 1024)
 
 typedef struct Fixture {
@@ -38,33 +27,26 @@ typedef struct Fixture {
         Error error;
 } Fixture;
 
-static int set_up(void **state) {
-        Fixture *fixture = calloc(1, sizeof(*fixture));
-
-        assert_non_null(fixture);
+static void open_fixture(Fixture *fixture) {
         assert_true(sd_event_new(&fixture->event) >= 0);
-        *state = fixture;
-        return 0;
 }
 
-/* Neither a child nor a zombie is left. */
+/* Checks that neither a child nor a zombie is left. */
 static void assert_no_children(sd_event *event) {
         while (waitid(P_ALL, 0, &(siginfo_t){ 0 }, WEXITED | WNOHANG | WNOWAIT) == 0)
                 assert_true(sd_event_run(event, UINT64_MAX) >= 0);
         assert_int_equal(errno, ECHILD);
 }
 
-static int tear_down(void **state) {
-        Fixture *fixture = *state;
-
+static void close_fixture(Fixture *fixture) {
         program_free(fixture->program);
         assert_no_children(fixture->event);
         sd_event_unref(fixture->event);
         error_done(&fixture->error);
         free(fixture->output);
-        free(fixture);
-        return 0;
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 static int on_done(const char *output, size_t output_size, const Error *error, void *userdata) {
         Fixture *fixture = userdata;
@@ -89,8 +71,7 @@ static int on_done(const char *output, size_t output_size, const Error *error, v
 }
 
 static void start(Fixture *fixture, const ProgramOptions *options) {
-        assert_int_equal(program_run(fixture->event, options, on_done, fixture, &fixture->program),
-                         0);
+        assert_ok(program_run(fixture->event, options, on_done, fixture, &fixture->program));
         assert_int_equal(fixture->n_done, 0);
 }
 
@@ -115,7 +96,7 @@ static void run_shell(Fixture *fixture, const char *script) {
                              .path = "sh",
                              .arguments = shell(script, arguments),
                              .output_max = OUTPUT_MAX,
-                             .timeout_usec = 20 * SECOND_USEC,
+                             .timeout_usec = 20 * SEC,
                      });
 }
 
@@ -129,7 +110,7 @@ static void assert_refused(const Fixture *fixture, ErrorKind kind, const char *m
 
 /* clang-format off */
 
-/* What a program does, and how that ends. */
+/* Programs, and how they end. */
 static const struct Ending {
         const char *name;
         const char *script;
@@ -159,11 +140,7 @@ static const struct Ending {
 };
 /* clang-format on */
 
-#define N_ENDINGS (sizeof(endings) / sizeof(endings[0]))
-
-static const struct Ending *current; /* cmocka's state is the fixture */
-
-static void check_ending(Fixture *fixture, const struct Ending *ending) {
+TEST_ROWS_F(test_ending, endings, name, const struct Ending *ending, Fixture *fixture) {
         run_shell(fixture, ending->script);
         if (!ending->output) {
                 assert_refused(fixture, ending->kind, ending->message);
@@ -176,17 +153,7 @@ static void check_ending(Fixture *fixture, const struct Ending *ending) {
         assert_string_equal(fixture->output, ending->output);
 }
 
-static void test_ending(void **state) {
-        check_ending(*state, current);
-}
-
-static int set_up_ending(void **state) {
-        current = *state;
-        return set_up(state);
-}
-
-static void test_input(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_input, Fixture *fixture) {
         const char *arguments[3];
 
         run(fixture, &(ProgramOptions){
@@ -195,15 +162,14 @@ static void test_input(void **state) {
                              .input = "a\0b\nc",
                              .input_size = 5,
                              .output_max = OUTPUT_MAX,
-                             .timeout_usec = 20 * SECOND_USEC,
+                             .timeout_usec = 20 * SEC,
                      });
         assert_memory_equal(fixture->output, "a\0b\nc5\n", 7);
         assert_int_equal(fixture->output_size, 7);
 }
 
 /* Far more than a pipe takes; and it need not be read. */
-static void test_large_input(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_large_input, Fixture *fixture) {
         cleanup(free_p) char *input = malloc(1 << 20);
         const char *arguments[3];
 
@@ -215,73 +181,66 @@ static void test_large_input(void **state) {
                              .input = input,
                              .input_size = 1 << 20,
                              .output_max = OUTPUT_MAX,
-                             .timeout_usec = 20 * SECOND_USEC,
+                             .timeout_usec = 20 * SEC,
                      });
         assert_string_equal(fixture->output, "xxx");
 }
 
-static void test_no_input(void **state) {
-        run_shell(*state, "wc -c");
-        assert_string_equal(((Fixture *) *state)->output, "0\n");
+TEST_F(test_no_input, Fixture *fixture) {
+        run_shell(fixture, "wc -c");
+        assert_string_equal(fixture->output, "0\n");
 }
 
-static void test_output_as_large_as_allowed(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_output_as_large_as_allowed, Fixture *fixture) {
         run_shell(fixture, "head -c 65536 /dev/zero");
         assert_int_equal(fixture->output_size, OUTPUT_MAX);
 }
 
-static void test_output_larger_than_allowed(void **state) {
-        run_shell(*state, "head -c 65537 /dev/zero; sleep 1000");
-        assert_refused(*state, ERROR_INVALID, "wrote more than 65536 bytes");
+TEST_F(test_output_larger_than_allowed, Fixture *fixture) {
+        run_shell(fixture, "head -c 65537 /dev/zero; sleep 1000");
+        assert_refused(fixture, ERROR_INVALID, "wrote more than 65536 bytes");
 }
 
-/* The program's end does not wait for stderr, and nothing of it is kept but the first line. */
-static void test_much_on_stderr(void **state) {
-        run_shell(*state, "head -c 10000000 /dev/zero | tr '\\0' x >&2; echo yes");
-        assert_string_equal(((Fixture *) *state)->output, "yes\n");
+/* The program's end does not wait for stderr, and only the first line of it is kept. */
+TEST_F(test_much_on_stderr, Fixture *fixture) {
+        run_shell(fixture, "head -c 10000000 /dev/zero | tr '\\0' x >&2; echo yes");
+        assert_string_equal(fixture->output, "yes\n");
 }
 
-static void test_long_complaint(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_long_complaint, Fixture *fixture) {
         run_shell(fixture, "head -c 100000 /dev/zero | tr '\\0' x >&2; exit 1");
         assert_int_equal(fixture->error.kind, ERROR_UNAVAILABLE);
         assert_true(strlen(fixture->error.message) < 300);
 }
 
 /* A cut in the middle of a URL does not leave a part of its secret. */
-static void test_long_complaint_with_secret(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_long_complaint_with_secret, Fixture *fixture) {
         run_shell(fixture, "printf '%0220d https://%0300d@host/' 0 7 >&2; exit 1");
-        assert_non_null(strstr(fixture->error.message, "0 https://"));
+        assert_contains(fixture->error.message, "0 https://");
         assert_null(strchr(strstr(fixture->error.message, "//"), '0'));
 }
 
-static void test_environment(void **state) {
+TEST_F(test_environment, Fixture *fixture) {
         static const char *const environment[] = { "ADDED=1 2", "CHANGED=new", "EMPTY=", NULL };
-        Fixture *fixture = *state;
         const char *arguments[3];
 
-        assert_int_equal(setenv("CHANGED", "old", 1), 0);
-        assert_int_equal(setenv("KEPT", "kept", 1), 0);
+        assert_ok(setenv("CHANGED", "old", 1));
+        assert_ok(setenv("KEPT", "kept", 1));
         run(fixture, &(ProgramOptions){
                              .path = "env",
                              .arguments = shell("", arguments) + 2,
                              .environment = environment,
                              .output_max = OUTPUT_MAX,
-                             .timeout_usec = 20 * SECOND_USEC,
+                             .timeout_usec = 20 * SEC,
                      });
-        assert_non_null(strstr(fixture->output, "ADDED=1 2\n"));
-        assert_non_null(strstr(fixture->output, "CHANGED=new\n"));
-        assert_non_null(strstr(fixture->output, "EMPTY=\n"));
-        assert_non_null(strstr(fixture->output, "KEPT=kept\n"));
+        assert_contains(fixture->output, "ADDED=1 2\n");
+        assert_contains(fixture->output, "CHANGED=new\n");
+        assert_contains(fixture->output, "EMPTY=\n");
+        assert_contains(fixture->output, "KEPT=kept\n");
         assert_null(strstr(fixture->output, "CHANGED=old"));
 }
 
-/* Two that glibc keeps to itself, and sets to be ignored in whatever it spawns. */
+/* Two signals that glibc keeps to itself, and has ignored in the programs that it spawns. */
 #define GLIBC_SIGNALS ((uint64_t) 3 << 31)
 
 static uint64_t ignored_signals(const char *status) {
@@ -291,9 +250,8 @@ static uint64_t ignored_signals(const char *status) {
         return strtoull(line + strlen("SigIgn:\t"), NULL, 16);
 }
 
-/* What the kernel says of the child, whatever the parent has done. */
-static void test_clean_child(void **state) {
-        Fixture *fixture = *state;
+/* The child's state according to the kernel is clean, whatever the parent has done. */
+TEST_F(test_clean_child, Fixture *fixture) {
         sigset_t all, before;
         int fd;
 
@@ -301,10 +259,10 @@ static void test_clean_child(void **state) {
         assert_true(fd >= 0);
         assert_true(signal(SIGUSR1, SIG_IGN) != SIG_ERR);
         assert_true(signal(SIGPIPE, SIG_IGN) != SIG_ERR);
-        assert_int_equal(sigfillset(&all), 0);
-        assert_int_equal(sigprocmask(SIG_BLOCK, &all, &before), 0);
+        assert_ok(sigfillset(&all));
+        assert_ok(sigprocmask(SIG_BLOCK, &all, &before));
         run_shell(fixture, "exec cat /proc/self/status");
-        assert_non_null(strstr(fixture->output, "SigBlk:\t0000000000000000\n"));
+        assert_contains(fixture->output, "SigBlk:\t0000000000000000\n");
         assert_int_equal(ignored_signals(fixture->output) & ~GLIBC_SIGNALS, 0);
 
         program_free(fixture->program);
@@ -314,18 +272,18 @@ static void test_clean_child(void **state) {
         run_shell(fixture, "cd /proc/self/fd; echo *");
         assert_string_equal(fixture->output, "0 1 2 3\n"); /* 3: the folder */
 
-        assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
+        assert_ok(sigprocmask(SIG_SETMASK, &before, NULL));
         assert_true(signal(SIGUSR1, SIG_DFL) != SIG_ERR);
         assert_true(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
         close(fd);
 }
 
-/* The status cannot be had then; it is said, and nothing hangs. */
-static void test_ignored_sigchld(void **state) {
+/* The exit status cannot be had then; the error says so, and the program does not hang. */
+TEST_F(test_ignored_sigchld, Fixture *fixture) {
         assert_true(signal(SIGCHLD, SIG_IGN) != SIG_ERR);
-        run_shell(*state, "cat");
+        run_shell(fixture, "cat");
         assert_true(signal(SIGCHLD, SIG_DFL) != SIG_ERR);
-        assert_refused(*state, ERROR_UNAVAILABLE,
+        assert_refused(fixture, ERROR_UNAVAILABLE,
                        "ended, and its status is lost: SIGCHLD must not be ignored");
 }
 
@@ -334,35 +292,34 @@ static void check_no_start(Fixture *fixture, const char *path, ErrorKind kind,
         run(fixture, &(ProgramOptions){
                              .path = path,
                              .output_max = OUTPUT_MAX,
-                             .timeout_usec = 20 * SECOND_USEC,
+                             .timeout_usec = 20 * SEC,
                      });
         assert_refused(fixture, kind, message);
 }
 
-static void test_missing(void **state) {
-        check_no_start(*state, "/nonexistent/program", ERROR_NOT_FOUND,
+TEST_F(test_missing, Fixture *fixture) {
+        check_no_start(fixture, "/nonexistent/program", ERROR_NOT_FOUND,
                        "cannot be started: No such file or directory");
 }
 
-static void test_missing_in_path(void **state) {
-        check_no_start(*state, "no-program-has-this-name", ERROR_NOT_FOUND,
+TEST_F(test_missing_in_path, Fixture *fixture) {
+        check_no_start(fixture, "no-program-has-this-name", ERROR_NOT_FOUND,
                        "cannot be started: No such file or directory");
 }
 
-static void test_not_a_program(void **state) {
-        check_no_start(*state, "/etc/passwd", ERROR_DENIED, "cannot be started: Permission denied");
+TEST_F(test_not_a_program, Fixture *fixture) {
+        check_no_start(fixture, "/etc/passwd", ERROR_DENIED,
+                       "cannot be started: Permission denied");
 }
 
-static void test_not_started_and_freed(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_not_started_and_freed, Fixture *fixture) {
         start(fixture, &(ProgramOptions){ .path = "/nonexistent/program", .timeout_usec = 1 });
         fixture->program = program_free(fixture->program);
-        assert_int_equal(sd_event_run(fixture->event, 0), 0);
+        assert_ok(sd_event_run(fixture->event, 0));
         assert_int_equal(fixture->n_done, 0);
 }
 
-/* Runs the loop until the other end of the pipe is closed by all who had it. */
+/* Runs the loop until all processes have closed the other end of the pipe. */
 static int on_closed(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
         return sd_event_exit(sd_event_source_get_event(source), 0);
 }
@@ -379,7 +336,7 @@ static void lifeline_make(Lifeline *line, const char *script) {
         strcpy(line->folder, "/tmp/program-XXXXXX");
         assert_non_null(mkdtemp(line->folder));
         (void) snprintf(line->path, sizeof(line->path), "%s/pipe", line->folder);
-        assert_int_equal(mkfifo(line->path, 0600), 0);
+        assert_ok(mkfifo(line->path, 0600));
         line->fd = open(line->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
         assert_true(line->fd >= 0);
         (void) snprintf(line->script, sizeof(line->script), "exec 9>%s; echo >&9; %s", line->path,
@@ -403,12 +360,11 @@ static void lifeline_check(Lifeline *line) {
         assert_true(sd_event_loop(event) >= 0);
         sd_event_unref(event);
         close(line->fd);
-        assert_int_equal(unlink(line->path), 0);
-        assert_int_equal(rmdir(line->folder), 0);
+        assert_ok(unlink(line->path));
+        assert_ok(rmdir(line->folder));
 }
 
-static void test_freed_while_it_runs(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_freed_while_it_runs, Fixture *fixture) {
         const char *arguments[3];
         Lifeline line;
 
@@ -417,7 +373,7 @@ static void test_freed_while_it_runs(void **state) {
                                .path = "sh",
                                .arguments = shell(line.script, arguments),
                                .output_max = OUTPUT_MAX,
-                               .timeout_usec = 1000 * SECOND_USEC,
+                               .timeout_usec = 1000 * SEC,
                        });
         lifeline_wait(&line);
         fixture->program = program_free(fixture->program);
@@ -425,8 +381,7 @@ static void test_freed_while_it_runs(void **state) {
         assert_int_equal(fixture->n_done, 0);
 }
 
-static void test_too_slow(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_too_slow, Fixture *fixture) {
         const char *arguments[3];
         Lifeline line;
 
@@ -436,15 +391,14 @@ static void test_too_slow(void **state) {
                              .path = "sh",
                              .arguments = shell(line.script, arguments),
                              .output_max = OUTPUT_MAX,
-                             .timeout_usec = 2 * SECOND_USEC,
+                             .timeout_usec = 2 * SEC,
                      });
         assert_refused(fixture, ERROR_TIMEOUT, "did not end within 2 s");
         lifeline_check(&line);
 }
 
 /* It has answered, so that counts; who keeps the pipe open has a second. */
-static void test_grandchild_with_stdout(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_grandchild_with_stdout, Fixture *fixture) {
         Lifeline line;
 
         lifeline_make(&line, "sleep 1000 & echo yes");
@@ -454,12 +408,12 @@ static void test_grandchild_with_stdout(void **state) {
         lifeline_check(&line);
 }
 
-static void test_left_behind(void **state) {
+TEST_F(test_left_behind, Fixture *fixture) {
         Lifeline line;
 
         lifeline_make(&line, "sleep 1000 >/dev/null & echo yes");
-        run_shell(*state, line.script);
-        assert_string_equal(((Fixture *) *state)->output, "yes\n");
+        run_shell(fixture, line.script);
+        assert_string_equal(fixture->output, "yes\n");
         lifeline_check(&line);
 }
 
@@ -478,12 +432,11 @@ static bool lifeline_is_cut(const Lifeline *line) {
 /* It may take a turn of the loop until all are found. */
 static void lifeline_wait_cut(Lifeline *line, sd_event *event) {
         while (!lifeline_is_cut(line))
-                assert_true(sd_event_run(event, SECOND_USEC / 100) >= 0);
+                assert_true(sd_event_run(event, SEC / 100) >= 0);
         lifeline_check(line);
 }
 
-static void test_left_session(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_left_session, Fixture *fixture) {
         Lifeline line;
 
         lifeline_make(&line, IN_ANOTHER_SESSION "echo yes");
@@ -492,8 +445,7 @@ static void test_left_session(void **state) {
         lifeline_wait_cut(&line, fixture->event);
 }
 
-static void test_left_group(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_left_group, Fixture *fixture) {
         Lifeline line;
 
         lifeline_make(&line, "bash -c 'set -m; sleep 1000 >/dev/null &'; echo yes");
@@ -502,8 +454,7 @@ static void test_left_group(void **state) {
         lifeline_wait_cut(&line, fixture->event);
 }
 
-static void test_too_slow_in_another_session(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_too_slow_in_another_session, Fixture *fixture) {
         const char *arguments[3];
         Lifeline line;
 
@@ -513,15 +464,14 @@ static void test_too_slow_in_another_session(void **state) {
                              .path = "sh",
                              .arguments = shell(line.script, arguments),
                              .output_max = OUTPUT_MAX,
-                             .timeout_usec = 2 * SECOND_USEC,
+                             .timeout_usec = 2 * SEC,
                      });
         assert_refused(fixture, ERROR_TIMEOUT, "did not end within 2 s");
         lifeline_wait_cut(&line, fixture->event);
 }
 
-/* Nothing is left to the loop when that has ended. */
-static void test_freed_at_the_end(void **state) {
-        Fixture *fixture = *state;
+/* The loop has no source left after the end. */
+TEST_F(test_freed_at_the_end, Fixture *fixture) {
         const char *arguments[3];
         struct pollfd fd;
         Lifeline line;
@@ -531,12 +481,12 @@ static void test_freed_at_the_end(void **state) {
                                .path = "sh",
                                .arguments = shell(line.script, arguments),
                                .output_max = OUTPUT_MAX,
-                               .timeout_usec = 1000 * SECOND_USEC,
+                               .timeout_usec = 1000 * SEC,
                        });
         lifeline_wait(&line);
         lifeline_wait(&line);
-        assert_int_equal(sd_event_exit(fixture->event, 0), 0);
-        assert_int_equal(sd_event_loop(fixture->event), 0);
+        assert_ok(sd_event_exit(fixture->event, 0));
+        assert_ok(sd_event_loop(fixture->event));
         fixture->program = program_free(fixture->program);
 
         fd = (struct pollfd){ .fd = line.fd };
@@ -547,9 +497,8 @@ static void test_freed_at_the_end(void **state) {
                 ;
 }
 
-/* What may belong to a program that still runs is left alone as long as that one runs. */
-static void test_beside_another(void **state) {
-        Fixture *fixture = *state;
+/* Processes that may belong to a running program are left alone as long as it runs. */
+TEST_F(test_beside_another, Fixture *fixture) {
         Fixture other = { .event = fixture->event };
         const char *arguments[3];
         Lifeline line;
@@ -559,7 +508,7 @@ static void test_beside_another(void **state) {
                               .path = "sh",
                               .arguments = shell(line.script, arguments),
                               .output_max = OUTPUT_MAX,
-                              .timeout_usec = 1000 * SECOND_USEC,
+                              .timeout_usec = 1000 * SEC,
                       });
         lifeline_wait(&line);
         lifeline_wait(&line);
@@ -573,8 +522,7 @@ static void test_beside_another(void **state) {
 }
 
 /* All at once, none of which knows of the others. */
-static void test_many(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_many, Fixture *fixture) {
         Fixture others[20] = { 0 };
         const char *arguments[3];
 
@@ -586,7 +534,7 @@ static void test_many(void **state) {
                                           .input = (const char *) &i,
                                           .input_size = sizeof(i),
                                           .output_max = OUTPUT_MAX,
-                                          .timeout_usec = 20 * SECOND_USEC,
+                                          .timeout_usec = 20 * SEC,
                                   });
         }
 
@@ -597,47 +545,4 @@ static void test_many(void **state) {
                 program_free(others[i].program);
                 free(others[i].output);
         }
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        struct CMUnitTest tests[25 + N_ENDINGS] = {
-                TEST(test_input),
-                TEST(test_large_input),
-                TEST(test_no_input),
-                TEST(test_output_as_large_as_allowed),
-                TEST(test_output_larger_than_allowed),
-                TEST(test_much_on_stderr),
-                TEST(test_long_complaint),
-                TEST(test_long_complaint_with_secret),
-                TEST(test_environment),
-                TEST(test_clean_child),
-                TEST(test_ignored_sigchld),
-                TEST(test_missing),
-                TEST(test_missing_in_path),
-                TEST(test_not_a_program),
-                TEST(test_not_started_and_freed),
-                TEST(test_freed_while_it_runs),
-                TEST(test_too_slow),
-                TEST(test_grandchild_with_stdout),
-                TEST(test_left_behind),
-                TEST(test_left_session),
-                TEST(test_left_group),
-                TEST(test_too_slow_in_another_session),
-                TEST(test_freed_at_the_end),
-                TEST(test_beside_another),
-                TEST(test_many),
-        };
-
-        for (size_t i = 0; i < N_ENDINGS; i++)
-                tests[25 + i] = (struct CMUnitTest){
-                        .name = endings[i].name,
-                        .test_func = test_ending,
-                        .setup_func = set_up_ending,
-                        .teardown_func = tear_down,
-                        .initial_state = (void *) &endings[i],
-                };
-
-        return _cmocka_run_group_tests("program", tests, 25 + N_ENDINGS, NULL, NULL);
 }

@@ -4,14 +4,8 @@
  * Which proxy the environment names for a server, as Go's programs understand it
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "agent/kube/proxy-spec.h"
+#include "tests/unit/unit.h"
 
 #define N(table) (sizeof(table) / sizeof((table)[0]))
 
@@ -21,7 +15,7 @@
         "2002:db8:a::45/64, ports.io:8443, .inside.io:80"
 
 /* clang-format off */
-static const struct {
+static const struct ExceptionsRow {
         const char *none;
         const char *host; /* at port 80 */
         bool is_asked;
@@ -105,18 +99,15 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_exceptions(void **state) {
-        for (size_t i = 0; i < N(cases); i++) {
-                const ProxyEnvironment environment = { .http = "proxy:3128",
-                                                       .none = cases[i].none };
-                bool is_asked = proxy_spec_choose(&environment, true, cases[i].host, "80");
+TEST_ROWS(test_exceptions, cases, none, const struct ExceptionsRow *row) {
+        const ProxyEnvironment environment = { .http = "proxy:3128", .none = row->none };
+        bool is_asked = proxy_spec_choose(&environment, true, row->host, "80");
 
-                if (is_asked != cases[i].is_asked)
-                        fail_msg("'%s' for %s", cases[i].none, cases[i].host);
-        }
+        if (is_asked != row->is_asked)
+                fail_msg("'%s' for %s", row->none, row->host);
 }
 
-static void test_which(void **state) {
+TEST(test_which) {
         const ProxyEnvironment both = { .https = "http://a:1", .http = "b:2" };
         const ProxyEnvironment https = { .https = "http://a:1", .http = "" };
         const ProxyEnvironment none = { .none = "*" };
@@ -125,13 +116,4 @@ static void test_which(void **state) {
         assert_string_equal(proxy_spec_choose(&both, true, "example.com", "80"), "b:2");
         assert_null(proxy_spec_choose(&https, true, "example.com", "80"));
         assert_null(proxy_spec_choose(&none, false, "example.com", "443"));
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_exceptions),
-                cmocka_unit_test(test_which),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,17 +4,8 @@
  * How a failed pull is put into words
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/image-status.h"
+#include "tests/unit/unit.h"
 
 #define LINE_SIZE_MAX 1000
 
@@ -48,14 +39,11 @@ static const struct Line {
 };
 /* clang-format on */
 
-#define N_LINES (sizeof(lines) / sizeof(lines[0]))
-
 static void describe(ImageStatus *status, PullReason reason, const char *text) {
         assert_int_equal(image_status_set_failure(status, reason, text, 1, 4), 0);
 }
 
-static void test_line(void **state) {
-        const struct Line *line = *state;
+TEST_ROWS(test_line, lines, name, const struct Line *line) {
         cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_PULLING };
 
         assert_int_equal(image_status_set_failure(&status, line->reason, line->text, line->attempt,
@@ -66,8 +54,8 @@ static void test_line(void **state) {
         assert_int_equal(status.phase, IMAGE_PULLING);
 }
 
-/* The newest failure is the one that counts, also when it quotes the one before. */
-static void test_replaces(void **state) {
+/* The newest failure counts, also when it quotes the one before. */
+TEST(test_replaces) {
         cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_PULLING };
 
         describe(&status, PULL_REASON_NOT_FOUND, "first");
@@ -76,11 +64,11 @@ static void test_replaces(void **state) {
         assert_null(strstr(status.message, "first"));
 
         describe(&status, PULL_REASON_UNKNOWN, status.message);
-        assert_non_null(strstr(status.message, "TLS: second"));
+        assert_contains(status.message, "TLS: second");
 }
 
 /* The name stands at the beginning of a long text, the cause at its end. */
-static void test_long_text(void **state) {
+TEST(test_long_text) {
         for (size_t size = 500; size < 100000; size += size < 700 ? 1 : 9973) {
                 cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_PULLING };
                 cleanup(free_p) char *text = malloc(size + 1);
@@ -90,13 +78,13 @@ static void test_long_text(void **state) {
                 memcpy(text + size - 3, "end", 4);
                 describe(&status, PULL_REASON_UNKNOWN, text);
                 assert_true(strlen(status.message) < LINE_SIZE_MAX);
-                assert_non_null(strstr(status.message, "Unknown: begin"));
-                assert_non_null(strstr(status.message, "end; check"));
+                assert_contains(status.message, "Unknown: begin");
+                assert_contains(status.message, "end; check");
         }
 }
 
-/* Whatever the text is: one line of printable text whose class can be found again. */
-static void test_random_text(void **state) {
+/* Any text becomes one line of printable text whose class can be found again. */
+TEST(test_random_text) {
         for (unsigned seed = 0; seed < 5000; seed++) {
                 cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_PULLING };
                 char text[1500];
@@ -118,7 +106,7 @@ static void test_random_text(void **state) {
         }
 }
 
-static void test_deadline(void **state) {
+TEST(test_deadline) {
         cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_PULLING };
 
         assert_int_equal(image_status_set_past_deadline(&status, 90), 0);
@@ -129,17 +117,17 @@ static void test_deadline(void **state) {
 }
 
 /* Why it took that long is still worth knowing. */
-static void test_deadline_after_a_failure(void **state) {
+TEST(test_deadline_after_a_failure) {
         cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_PULLING };
 
         describe(&status, PULL_REASON_TLS, "no certificate");
         assert_int_equal(image_status_set_past_deadline(&status, 90), 0);
         assert_int_equal(status.reason, PULL_REASON_DEADLINE);
-        assert_non_null(strstr(status.message, "DeadlineExceeded: pulling exceeds"));
-        assert_non_null(strstr(status.message, "; before that: TLS: no certificate;"));
+        assert_contains(status.message, "DeadlineExceeded: pulling exceeds");
+        assert_contains(status.message, "; before that: TLS: no certificate;");
 }
 
-static void test_clear(void **state) {
+TEST(test_clear) {
         cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_PULLING };
 
         describe(&status, PULL_REASON_TLS, "no certificate");
@@ -147,24 +135,4 @@ static void test_clear(void **state) {
         image_status_clear_failure(&status);
         assert_int_equal(status.reason, PULL_REASON_NONE);
         assert_null(status.message);
-}
-
-int main(void) {
-        struct CMUnitTest tests[6 + N_LINES] = {
-                cmocka_unit_test(test_replaces),
-                cmocka_unit_test(test_long_text),
-                cmocka_unit_test(test_random_text),
-                cmocka_unit_test(test_deadline),
-                cmocka_unit_test(test_deadline_after_a_failure),
-                cmocka_unit_test(test_clear),
-        };
-
-        for (size_t i = 0; i < N_LINES; i++)
-                tests[6 + i] = (struct CMUnitTest){
-                        .name = lines[i].name,
-                        .test_func = test_line,
-                        .initial_state = (void *) &lines[i],
-                };
-
-        return _cmocka_run_group_tests("failure", tests, 6 + N_LINES, NULL, NULL);
 }

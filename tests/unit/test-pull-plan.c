@@ -4,22 +4,15 @@
  * Pull plan
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "agent/image/desired-image.h"
 #include "agent/image/pull-plan.h"
+#include "tests/unit/unit.h"
 
 #define EVENTS(...) \
         { __VA_ARGS__, -1 }
 
-/* One line is one history of an image. */
+/* clang-format off */
+/* Each line is a history of an image. */
 static const struct Story {
         const char *name;
         int events[20];
@@ -29,9 +22,8 @@ static const struct Story {
         { "is there already", EVENTS(PULL_ON_SLOT, PULL_ON_PRESENT, PULL_ON_ENOUGH), PULL_DO_REPORT,
           PULL_SUCCEEDED },
         { "is pulled at once",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
-                 PULL_ON_COUNTED, PULL_ON_IDENTIFIED, PULL_ON_ENOUGH),
-          PULL_DO_REPORT, PULL_SUCCEEDED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_PULLED,
+          PULL_ON_COUNTED, PULL_ON_IDENTIFIED, PULL_ON_ENOUGH), PULL_DO_REPORT, PULL_SUCCEEDED },
         { "waits for its turn to ask",
           EVENTS(PULL_ON_ABSENT, PULL_ON_PULLED, PULL_ON_TIMER, PULL_ON_RUNTIME_BACK),
           PULL_DO_NOTHING, PULL_QUEUED },
@@ -45,74 +37,68 @@ static const struct Story {
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_EXHAUSTED), PULL_DO_REPORT,
           PULL_FAILED },
         { "loses the runtime while it asks for keys",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_RUNTIME_AWAY), PULL_DO_PARK,
-          PULL_PARKED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_RUNTIME_AWAY),
+          PULL_DO_WAIT_FOR_RUNTIME, PULL_WAITING_FOR_RUNTIME },
         { "is opened by the third key",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_DENIED,
-                 PULL_ON_DENIED, PULL_ON_PULLED, PULL_ON_COUNTED, PULL_ON_IDENTIFIED,
-                 PULL_ON_ENOUGH),
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_DENIED,
+          PULL_ON_DENIED, PULL_ON_PULLED, PULL_ON_COUNTED, PULL_ON_IDENTIFIED, PULL_ON_ENOUGH),
           PULL_DO_REPORT, PULL_SUCCEEDED },
         { "is asked for with the next key",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_DENIED),
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_DENIED),
           PULL_DO_PULL, PULL_PULLING },
         { "is counted before it is identified",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED),
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_PULLED),
           PULL_DO_COUNT, PULL_COUNTING },
         { "counts only when the runtime shows it",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
-                 PULL_ON_COUNTED),
-          PULL_DO_IDENTIFY, PULL_IDENTIFYING },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_PULLED,
+          PULL_ON_COUNTED), PULL_DO_IDENTIFY, PULL_IDENTIFYING },
         { "is pulled at the second attempt, after another question",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_REFUSED,
-                 PULL_ON_TIMER, PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS,
-                 PULL_ON_PULLED, PULL_ON_COUNTED, PULL_ON_IDENTIFIED, PULL_ON_ENOUGH),
-          PULL_DO_REPORT, PULL_SUCCEEDED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_REFUSED,
+          PULL_ON_TIMER, PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS,
+          PULL_ON_PULLED, PULL_ON_COUNTED, PULL_ON_IDENTIFIED, PULL_ON_ENOUGH), PULL_DO_REPORT,
+          PULL_SUCCEEDED },
         { "came by itself while the agent backed off",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_REFUSED,
-                 PULL_ON_TIMER, PULL_ON_SLOT, PULL_ON_PRESENT, PULL_ON_ENOUGH),
-          PULL_DO_REPORT, PULL_SUCCEEDED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_REFUSED,
+          PULL_ON_TIMER, PULL_ON_SLOT, PULL_ON_PRESENT, PULL_ON_ENOUGH), PULL_DO_REPORT,
+          PULL_SUCCEEDED },
         { "is refused for the last time",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_EXHAUSTED),
-          PULL_DO_REPORT, PULL_FAILED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS,
+          PULL_ON_EXHAUSTED), PULL_DO_REPORT, PULL_FAILED },
         { "cannot be inspected", EVENTS(PULL_ON_SLOT, PULL_ON_REFUSED), PULL_DO_BACK_OFF,
           PULL_BACKING_OFF },
         { "cannot be inspected any more", EVENTS(PULL_ON_SLOT, PULL_ON_EXHAUSTED), PULL_DO_REPORT,
           PULL_FAILED },
         { "cannot be identified",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
-                 PULL_ON_COUNTED, PULL_ON_REFUSED),
-          PULL_DO_BACK_OFF, PULL_BACKING_OFF },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_PULLED,
+          PULL_ON_COUNTED, PULL_ON_REFUSED), PULL_DO_BACK_OFF, PULL_BACKING_OFF },
         { "cannot be identified any more",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
-                 PULL_ON_COUNTED, PULL_ON_EXHAUSTED),
-          PULL_DO_REPORT, PULL_FAILED },
-        { "has no runtime to ask", EVENTS(PULL_ON_SLOT, PULL_ON_RUNTIME_AWAY), PULL_DO_PARK,
-          PULL_PARKED },
-        { "loses the runtime in the queue", EVENTS(PULL_ON_RUNTIME_AWAY), PULL_DO_PARK,
-          PULL_PARKED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_PULLED,
+          PULL_ON_COUNTED, PULL_ON_EXHAUSTED), PULL_DO_REPORT, PULL_FAILED },
+        { "has no runtime to ask", EVENTS(PULL_ON_SLOT, PULL_ON_RUNTIME_AWAY),
+          PULL_DO_WAIT_FOR_RUNTIME, PULL_WAITING_FOR_RUNTIME },
+        { "loses the runtime in the queue", EVENTS(PULL_ON_RUNTIME_AWAY), PULL_DO_WAIT_FOR_RUNTIME,
+          PULL_WAITING_FOR_RUNTIME },
         { "loses the runtime in the second queue",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_RUNTIME_AWAY), PULL_DO_PARK, PULL_PARKED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_RUNTIME_AWAY), PULL_DO_WAIT_FOR_RUNTIME,
+          PULL_WAITING_FOR_RUNTIME },
         { "gets no slot without a runtime", EVENTS(PULL_ON_RUNTIME_AWAY, PULL_ON_SLOT),
-          PULL_DO_NOTHING, PULL_PARKED },
+          PULL_DO_NOTHING, PULL_WAITING_FOR_RUNTIME },
         { "begins anew when the runtime is back",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_RUNTIME_AWAY,
-                 PULL_ON_RUNTIME_BACK),
-          PULL_DO_QUEUE, PULL_QUEUED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS,
+          PULL_ON_RUNTIME_AWAY, PULL_ON_RUNTIME_BACK), PULL_DO_QUEUE, PULL_QUEUED },
         { "breaks the runtime again, and backs off",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_RUNTIME_AWAY,
-                 PULL_ON_RUNTIME_SICK),
-          PULL_DO_BACK_OFF, PULL_BACKING_OFF },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS,
+          PULL_ON_RUNTIME_AWAY, PULL_ON_RUNTIME_FLAPPING), PULL_DO_BACK_OFF, PULL_BACKING_OFF },
         { "loses the runtime after the pull, and asks again",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_PULLED,
-                 PULL_ON_COUNTED, PULL_ON_RUNTIME_AWAY, PULL_ON_RUNTIME_BACK, PULL_ON_SLOT,
-                 PULL_ON_PRESENT, PULL_ON_ENOUGH),
-          PULL_DO_REPORT, PULL_SUCCEEDED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_PULLED,
+          PULL_ON_COUNTED, PULL_ON_RUNTIME_AWAY, PULL_ON_RUNTIME_BACK, PULL_ON_SLOT,
+          PULL_ON_PRESENT, PULL_ON_ENOUGH), PULL_DO_REPORT, PULL_SUCCEEDED },
         { "goes on backing off while the runtime comes and goes",
           EVENTS(PULL_ON_SLOT, PULL_ON_REFUSED, PULL_ON_RUNTIME_AWAY, PULL_ON_RUNTIME_BACK),
           PULL_DO_NOTHING, PULL_BACKING_OFF },
         { "finds the disk too full to begin, and waits for room",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_DISK_LOW),
-          PULL_DO_WAIT_FOR_ROOM, PULL_CRAMPED },
+          PULL_DO_WAIT_FOR_ROOM, PULL_WAITING_FOR_DISK },
         { "asks again when there is room",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_DISK_LOW, PULL_ON_ROOM),
           PULL_DO_QUEUE, PULL_QUEUED },
@@ -121,43 +107,37 @@ static const struct Story {
           PULL_DO_REPORT, PULL_FAILED },
         { "loses the runtime while it waits for room",
           EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_DISK_LOW, PULL_ON_RUNTIME_AWAY,
-                 PULL_ON_ROOM),
-          PULL_DO_NOTHING, PULL_PARKED },
+          PULL_ON_ROOM), PULL_DO_NOTHING, PULL_WAITING_FOR_RUNTIME },
         { "is given up before the disk is full, and backs off",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_DISK_CRITICAL),
-          PULL_DO_BACK_OFF, PULL_BACKING_OFF },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS,
+          PULL_ON_DISK_CRITICAL), PULL_DO_BACK_OFF, PULL_BACKING_OFF },
         { "turns out to be larger than what is free, and waits for room",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_TOO_LARGE),
-          PULL_DO_WAIT_FOR_ROOM, PULL_CRAMPED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS,
+          PULL_ON_TOO_LARGE), PULL_DO_WAIT_FOR_ROOM, PULL_WAITING_FOR_DISK },
         { "asks how large it is by now",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_TOO_LARGE,
-                 PULL_ON_TIMER),
-          PULL_DO_QUEUE, PULL_QUEUED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_TOO_LARGE,
+          PULL_ON_TIMER), PULL_DO_QUEUE, PULL_QUEUED },
         { "goes on once it runs, although the disk has got low",
-          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_KEYS, PULL_ON_DISK_LOW,
-                 PULL_ON_PULLED, PULL_ON_COUNTED, PULL_ON_IDENTIFIED, PULL_ON_ENOUGH),
-          PULL_DO_REPORT, PULL_SUCCEEDED },
+          EVENTS(PULL_ON_SLOT, PULL_ON_ABSENT, PULL_ON_SLOT, PULL_ON_CREDENTIALS, PULL_ON_DISK_LOW,
+          PULL_ON_PULLED, PULL_ON_COUNTED, PULL_ON_IDENTIFIED, PULL_ON_ENOUGH), PULL_DO_REPORT,
+          PULL_SUCCEEDED },
         { "is there in part, and is waited for",
           EVENTS(PULL_ON_SLOT, PULL_ON_PRESENT, PULL_ON_INCOMPLETE), PULL_DO_WAIT_FOR_LAYERS,
           PULL_COMPLETING },
         { "is asked for its layers until they are there",
           EVENTS(PULL_ON_SLOT, PULL_ON_PRESENT, PULL_ON_INCOMPLETE, PULL_ON_TIMER,
-                 PULL_ON_INCOMPLETE, PULL_ON_TIMER, PULL_ON_ENOUGH),
-          PULL_DO_REPORT, PULL_SUCCEEDED },
+          PULL_ON_INCOMPLETE, PULL_ON_TIMER, PULL_ON_ENOUGH), PULL_DO_REPORT, PULL_SUCCEEDED },
         { "loses the runtime while it fetches layers",
           EVENTS(PULL_ON_SLOT, PULL_ON_PRESENT, PULL_ON_INCOMPLETE, PULL_ON_RUNTIME_AWAY,
-                 PULL_ON_TIMER),
-          PULL_DO_NOTHING, PULL_PARKED },
+          PULL_ON_TIMER), PULL_DO_NOTHING, PULL_WAITING_FOR_RUNTIME },
         { "cannot be seen to get all layers",
           EVENTS(PULL_ON_SLOT, PULL_ON_PRESENT, PULL_ON_EXHAUSTED), PULL_DO_REPORT, PULL_FAILED },
         { "runs out of time while it backs off",
           EVENTS(PULL_ON_SLOT, PULL_ON_REFUSED, PULL_ON_DEADLINE), PULL_DO_REPORT, PULL_FAILED },
 };
+/* clang-format on */
 
-#define N_STORIES (sizeof(stories) / sizeof(stories[0]))
-
-static void test_story(void **state) {
-        const struct Story *story = *state;
+TEST_ROWS(test_story, stories, name, const struct Story *story) {
         PullState now = PULL_QUEUED;
         PullAction action = PULL_DO_NOTHING;
 
@@ -170,8 +150,8 @@ static void test_story(void **state) {
 
 #define NONE DESIRED_IMAGE_NO_LIMIT
 
-/* What a failure leads to. */
-static void test_judgement(void **state) {
+/* Cases of failures, and the judgement on each. */
+TEST(test_judgement) {
         static const struct {
                 PullReason reason;
                 PullFailures failures;
@@ -196,7 +176,7 @@ static void test_judgement(void **state) {
                 { PULL_REASON_REGISTRY_UNREACHABLE, { 9999, 4 }, NONE, 4, PULL_ON_REFUSED },
         };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 const DesiredImage limits = { .backoff_limit = rows[i].backoff_limit,
                                               .refusal_limit = rows[i].refusal_limit };
 
@@ -205,8 +185,84 @@ static void test_judgement(void **state) {
         }
 }
 
+/* After three failures, two of them refusals. A request's own attempts are those since it joined. */
+TEST(test_outcome_while_the_pull_goes_on) {
+        static const struct {
+                int64_t backoff_limit, refusal_limit;
+                PullFailures before;
+                bool has_failed;
+        } rows[] = { { 0, NONE, { 0, 0 }, true },     { 1, NONE, { 0, 0 }, true },
+                     { 2, NONE, { 0, 0 }, true },     { 3, NONE, { 0, 0 }, false },
+                     { 0, NONE, { 1, 0 }, true },     { 1, NONE, { 1, 0 }, true },
+                     { 1, NONE, { 2, 1 }, false },    { 0, NONE, { 3, 2 }, false },
+                     { NONE, NONE, { 0, 0 }, false }, { NONE, 1, { 0, 0 }, true },
+                     { NONE, 2, { 0, 0 }, false },    { NONE, 1, { 1, 0 }, true },
+                     { NONE, 1, { 2, 1 }, false },    { NONE, 0, { 2, 1 }, true },
+                     { NONE, 0, { 3, 2 }, false } };
+        const PullResult result = { .phase = IMAGE_BACKING_OFF,
+                                    .reason = PULL_REASON_NOT_FOUND,
+                                    .failures = { 3, 2 } };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                const DesiredImage desired = { .backoff_limit = rows[i].backoff_limit,
+                                               .refusal_limit = rows[i].refusal_limit };
+                const PullJoin join = { .failures_before_join = rows[i].before };
+
+                if (pull_plan_outcome(&result, &join, &desired) !=
+                    (rows[i].has_failed ? REQUEST_FAILED : REQUEST_PENDING))
+                        fail_msg("row %zu", i);
+        }
+}
+
+/* A request ends with the pull, or without waiting for layers. */
+TEST(test_outcome_of_requests) {
+        static const struct {
+                const char *name;
+                ImagePhase phase;
+                PullReason reason;
+                bool is_held, is_complete, joined_running;
+                int64_t timeout_sec; /* the pull has 600 */
+                RequestOutcome outcome;
+        } rows[] = {
+                { "it runs", IMAGE_PULLING, PULL_REASON_NONE, false, false, false, 600,
+                  REQUEST_PENDING },
+                { "it has succeeded", IMAGE_SUCCEEDED, PULL_REASON_NONE, false, true, false, 900,
+                  REQUEST_SUCCEEDED },
+                { "it has failed", IMAGE_FAILED, PULL_REASON_NOT_FOUND, false, false, false, 600,
+                  REQUEST_FAILED },
+                { "more time could help", IMAGE_FAILED, PULL_REASON_NOT_FOUND, false, false, false,
+                  900, REQUEST_PENDING },
+                { "its deadline is over", IMAGE_FAILED, PULL_REASON_DEADLINE, false, false, false,
+                  600, REQUEST_FAILED },
+                { "this one came later", IMAGE_FAILED, PULL_REASON_DEADLINE, false, false, true,
+                  600, REQUEST_PENDING },
+                { "the image is there", IMAGE_PULLING, PULL_REASON_NONE, true, false, false, 600,
+                  REQUEST_SUCCEEDED },
+                { "all layers are wanted", IMAGE_PULLING, PULL_REASON_NONE, true, true, false, 600,
+                  REQUEST_PENDING },
+                { "they did not come", IMAGE_FAILED, PULL_REASON_NO_PROGRESS, true, true, false,
+                  600, REQUEST_FAILED },
+                { "they were not wanted", IMAGE_FAILED, PULL_REASON_NO_PROGRESS, true, false, false,
+                  600, REQUEST_SUCCEEDED },
+        };
+        const DesiredImage all = { .timeout_sec = 600 };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                const DesiredImage desired = { .timeout_sec = rows[i].timeout_sec,
+                                               .is_complete = rows[i].is_complete };
+                const PullJoin join = { .joined_running = rows[i].joined_running };
+                const PullResult result = { .phase = rows[i].phase,
+                                            .reason = rows[i].reason,
+                                            .is_held = rows[i].is_held,
+                                            .desired = &all };
+
+                if (pull_plan_outcome(&result, &join, &desired) != rows[i].outcome)
+                        fail_msg("%s", rows[i].name);
+        }
+}
+
 /* "(attempt 2 of 5)": how many there will be if the next ones end like this one. */
-static void test_number_of_attempts(void **state) {
+TEST(test_number_of_attempts) {
         static const struct {
                 PullReason reason;
                 bool is_refusal;
@@ -225,7 +281,7 @@ static void test_number_of_attempts(void **state) {
                 { PULL_REASON_UNSUPPORTED, false, { 3, 1 }, NONE, 4, 3 },
         };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 const DesiredImage limits = { .backoff_limit = rows[i].backoff_limit,
                                               .refusal_limit = rows[i].refusal_limit };
 
@@ -235,13 +291,13 @@ static void test_number_of_attempts(void **state) {
         }
 }
 
-static void test_pauses(void **state) {
+TEST(test_pauses) {
         static const struct {
                 int64_t backoff_limit;
                 uint64_t min_sec, max_sec;
         } rows[] = { { 0, 1, 30 }, { 3, 1, 30 }, { DESIRED_IMAGE_NO_LIMIT, 5, 300 } };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 PullPauses pauses = pull_plan_pauses(rows[i].backoff_limit);
 
                 assert_int_equal(pauses.min_usec, rows[i].min_sec * 1000000);
@@ -250,7 +306,7 @@ static void test_pauses(void **state) {
 }
 
 /* In any order of events, an outcome is reported once, and stands. */
-static void test_outcome_is_final(void **state) {
+TEST(test_outcome_is_final) {
         for (unsigned seed = 0; seed < 10000; seed++) {
                 PullState now = PULL_QUEUED;
                 unsigned n_reports = 0;
@@ -271,7 +327,7 @@ static void test_outcome_is_final(void **state) {
 }
 
 /* No state can be stuck: from each one, the deadline alone leads to an outcome. */
-static void test_deadline_always_ends_it(void **state) {
+TEST(test_deadline_always_ends_it) {
         for (PullState from = 0; from < _PULL_STATE_MAX; from++) {
                 PullState now = from;
                 PullAction action = pull_plan_step(&now, PULL_ON_DEADLINE);
@@ -299,7 +355,7 @@ static void explore(PullState from, bool reached[static _PULL_STATE_MAX]) {
         }
 }
 
-static void test_every_state_is_reached(void **state) {
+TEST(test_every_state_is_reached) {
         bool reached[_PULL_STATE_MAX] = { false };
 
         explore(PULL_QUEUED, reached);
@@ -308,7 +364,7 @@ static void test_every_state_is_reached(void **state) {
                         fail_msg("nothing leads to %s", pull_state_to_string(to));
 }
 
-static void test_success_is_always_possible(void **state) {
+TEST(test_success_is_always_possible) {
         for (PullState from = 0; from < _PULL_STATE_MAX; from++) {
                 bool reached[_PULL_STATE_MAX] = { false };
 
@@ -318,9 +374,8 @@ static void test_success_is_always_possible(void **state) {
         }
 }
 
-/* What was asked of the world is answered by it, so each action goes with the state that waits for
- * its answer. */
-static void test_action_fits_the_state(void **state) {
+/* Each action that asks a question goes with the state that waits for the answer. */
+TEST(test_action_fits_the_state) {
         static const PullAction actions[_PULL_STATE_MAX] = {
                 [PULL_QUEUED] = PULL_DO_QUEUE,
                 [PULL_INSPECTING] = PULL_DO_INSPECT,
@@ -328,8 +383,8 @@ static void test_action_fits_the_state(void **state) {
                 [PULL_PULLING] = PULL_DO_PULL,
                 [PULL_IDENTIFYING] = PULL_DO_IDENTIFY,
                 [PULL_BACKING_OFF] = PULL_DO_BACK_OFF,
-                [PULL_CRAMPED] = PULL_DO_WAIT_FOR_ROOM,
-                [PULL_PARKED] = PULL_DO_PARK,
+                [PULL_WAITING_FOR_DISK] = PULL_DO_WAIT_FOR_ROOM,
+                [PULL_WAITING_FOR_RUNTIME] = PULL_DO_WAIT_FOR_RUNTIME,
                 [PULL_SUCCEEDED] = PULL_DO_REPORT,
                 [PULL_FAILED] = PULL_DO_REPORT,
                 [PULL_AUTHENTICATING] = PULL_DO_AUTHENTICATE,
@@ -348,78 +403,56 @@ static void test_action_fits_the_state(void **state) {
                 }
 }
 
-/* A place in a queue is kept from the queue to the end of what was waited for, and nothing survives
- * the outcome. */
-static void test_what_is_released(void **state) {
+/* A place in a queue is kept until the awaited event has come, and no timer or place survives the outcome. */
+TEST(test_what_is_released) {
         static const struct {
                 PullState from;
                 PullState to;
                 unsigned released;
         } rows[] = {
                 { PULL_QUEUED, PULL_INSPECTING, 0 },
-                { PULL_INSPECTING, PULL_WAITING, PULL_HOLDS_INSPECTION | PULL_HOLDS_CALL },
-                { PULL_INSPECTING, PULL_BACKING_OFF, PULL_HOLDS_INSPECTION | PULL_HOLDS_CALL },
+                { PULL_INSPECTING, PULL_WAITING, PULL_RESOURCE_INSPECTION | PULL_RESOURCE_CALL },
+                { PULL_INSPECTING, PULL_BACKING_OFF,
+                  PULL_RESOURCE_INSPECTION | PULL_RESOURCE_CALL },
                 { PULL_WAITING, PULL_AUTHENTICATING, 0 },
-                { PULL_WAITING, PULL_PARKED, PULL_HOLDS_SLOT },
-                { PULL_AUTHENTICATING, PULL_PULLING, PULL_HOLDS_KEYS },
+                { PULL_WAITING, PULL_WAITING_FOR_RUNTIME, PULL_RESOURCE_SLOT },
+                { PULL_AUTHENTICATING, PULL_PULLING, PULL_RESOURCE_CREDENTIALS },
                 { PULL_PULLING, PULL_PULLING, 0 },
                 { PULL_PULLING, PULL_COUNTING,
-                  PULL_HOLDS_CALL | PULL_HOLDS_REQUEST | PULL_HOLDS_DISK },
-                { PULL_COUNTING, PULL_IDENTIFYING, PULL_HOLDS_PROGRESS },
-                { PULL_AUTHENTICATING, PULL_CRAMPED, PULL_HOLDS_SLOT | PULL_HOLDS_KEYS },
-                { PULL_CRAMPED, PULL_QUEUED, PULL_HOLDS_DISK | PULL_HOLDS_RETRY },
-                { PULL_PULLING, PULL_CRAMPED,
-                  PULL_HOLDS_SLOT | PULL_HOLDS_CALL | PULL_HOLDS_REQUEST | PULL_HOLDS_PROGRESS },
+                  PULL_RESOURCE_CALL | PULL_RESOURCE_REQUEST | PULL_RESOURCE_DISK },
+                { PULL_COUNTING, PULL_IDENTIFYING, PULL_RESOURCE_PROGRESS },
+                { PULL_AUTHENTICATING, PULL_WAITING_FOR_DISK,
+                  PULL_RESOURCE_SLOT | PULL_RESOURCE_CREDENTIALS },
+                { PULL_WAITING_FOR_DISK, PULL_QUEUED, PULL_RESOURCE_DISK | PULL_RESOURCE_RETRY },
+                { PULL_PULLING, PULL_WAITING_FOR_DISK,
+                  PULL_RESOURCE_SLOT | PULL_RESOURCE_CALL | PULL_RESOURCE_REQUEST |
+                          PULL_RESOURCE_PROGRESS },
                 { PULL_PULLING, PULL_BACKING_OFF,
-                  PULL_HOLDS_SLOT | PULL_HOLDS_CALL | PULL_HOLDS_REQUEST | PULL_HOLDS_PROGRESS |
-                          PULL_HOLDS_DISK },
-                { PULL_BACKING_OFF, PULL_QUEUED, PULL_HOLDS_RETRY },
-                { PULL_BACKING_OFF, PULL_FAILED, PULL_HOLDS_RETRY | PULL_HOLDS_DEADLINE },
-                { PULL_INSPECTING, PULL_ASSESSING, PULL_HOLDS_CALL },
-                { PULL_IDENTIFYING, PULL_ASSESSING, PULL_HOLDS_CALL },
+                  PULL_RESOURCE_SLOT | PULL_RESOURCE_CALL | PULL_RESOURCE_REQUEST |
+                          PULL_RESOURCE_PROGRESS | PULL_RESOURCE_DISK },
+                { PULL_BACKING_OFF, PULL_QUEUED, PULL_RESOURCE_RETRY },
+                { PULL_BACKING_OFF, PULL_FAILED, PULL_RESOURCE_RETRY | PULL_RESOURCE_DEADLINE },
+                { PULL_INSPECTING, PULL_ASSESSING, PULL_RESOURCE_CALL },
+                { PULL_IDENTIFYING, PULL_ASSESSING, PULL_RESOURCE_CALL },
                 { PULL_ASSESSING, PULL_COMPLETING,
-                  PULL_HOLDS_INSPECTION | PULL_HOLDS_SLOT | PULL_HOLDS_LAYERS },
+                  PULL_RESOURCE_INSPECTION | PULL_RESOURCE_SLOT | PULL_RESOURCE_LAYERS },
                 { PULL_ASSESSING, PULL_SUCCEEDED,
-                  PULL_HOLDS_INSPECTION | PULL_HOLDS_SLOT | PULL_HOLDS_LAYERS |
-                          PULL_HOLDS_DEADLINE },
-                { PULL_COMPLETING, PULL_ASSESSING, PULL_HOLDS_RETRY },
+                  PULL_RESOURCE_INSPECTION | PULL_RESOURCE_SLOT | PULL_RESOURCE_LAYERS |
+                          PULL_RESOURCE_DEADLINE },
+                { PULL_COMPLETING, PULL_ASSESSING, PULL_RESOURCE_RETRY },
         };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++)
                 if (pull_plan_release(rows[i].from, rows[i].to) != rows[i].released)
                         fail_msg("from %s to %s: 0x%x", pull_state_to_string(rows[i].from),
                                  pull_state_to_string(rows[i].to),
                                  pull_plan_release(rows[i].from, rows[i].to));
 }
 
-static void test_states_have_names(void **state) {
+TEST(test_states_have_names) {
         for (PullState a = 0; a < _PULL_STATE_MAX; a++) {
                 assert_non_null(pull_state_to_string(a));
                 for (PullState b = 0; b < a; b++)
                         assert_string_not_equal(pull_state_to_string(a), pull_state_to_string(b));
         }
-}
-
-int main(void) {
-        struct CMUnitTest tests[10 + N_STORIES] = {
-                cmocka_unit_test(test_judgement),
-                cmocka_unit_test(test_number_of_attempts),
-                cmocka_unit_test(test_pauses),
-                cmocka_unit_test(test_outcome_is_final),
-                cmocka_unit_test(test_deadline_always_ends_it),
-                cmocka_unit_test(test_every_state_is_reached),
-                cmocka_unit_test(test_success_is_always_possible),
-                cmocka_unit_test(test_action_fits_the_state),
-                cmocka_unit_test(test_what_is_released),
-                cmocka_unit_test(test_states_have_names),
-        };
-
-        for (size_t i = 0; i < N_STORIES; i++)
-                tests[10 + i] = (struct CMUnitTest){
-                        .name = stories[i].name,
-                        .test_func = test_story,
-                        .initial_state = (void *) &stories[i],
-                };
-
-        return _cmocka_run_group_tests("an image", tests, 10 + N_STORIES, NULL, NULL);
 }

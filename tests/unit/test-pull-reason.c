@@ -6,16 +6,8 @@
  * What runtimes say, as they say it, with other names in it.
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "agent/image/pull-reason.h"
+#include "tests/unit/unit.h"
 
 #define PULL(ref) "failed to pull and unpack image \"" ref "\": "
 #define RESOLVE(ref) PULL(ref) "failed to resolve reference \"" ref "\": "
@@ -135,7 +127,7 @@ static const struct Case {
         { ERROR_UNAVAILABLE, PULL_REASON_REGISTRY_UNREACHABLE, RESOLVE(APP) HEAD "dial tcp 10.0.0.1:443: connect: connection refused" },
         { ERROR_INVALID, PULL_REASON_INVALID_REFERENCE, "invalid image reference \"Nginx\": the repository must be in lower case" },
 
-        /* Nothing but the kind to go by */
+        /* Only the kind of the error decides. */
         { ERROR_NOT_FOUND, PULL_REASON_NOT_FOUND, "" },
         { ERROR_DENIED, PULL_REASON_UNAUTHORIZED, "sorry" },
         { ERROR_TIMEOUT, PULL_REASON_DEADLINE, "sorry" },
@@ -155,15 +147,14 @@ static const struct Case {
 };
 /* clang-format on */
 
-static void test_case(void **state) {
-        const struct Case *c = *state;
+TEST_ROWS(test_case, cases, text, const struct Case *c) {
         Error error = { .kind = c->kind, .message = (char *) c->text };
 
         assert_string_equal(pull_reason_to_string(pull_reason_from_error(&error)),
                             pull_reason_to_string(c->reason));
 }
 
-static void test_every_reason_is_written_and_read(void **state) {
+TEST(test_every_reason_is_written_and_read) {
         for (PullReason reason = PULL_REASON_NONE; reason < _PULL_REASON_MAX; reason++) {
                 assert_non_null(pull_reason_to_string(reason));
                 assert_int_equal(pull_reason_from_string(pull_reason_to_string(reason)), reason);
@@ -174,7 +165,7 @@ static void test_every_reason_is_written_and_read(void **state) {
         assert_int_equal(pull_reason_from_string(""), PULL_REASON_UNKNOWN);
 }
 
-static void test_every_kind_has_a_reason(void **state) {
+TEST(test_every_kind_has_a_reason) {
         for (ErrorKind kind = ERROR_NONE + 1; kind < _ERROR_KIND_MAX; kind++) {
                 Error error = { .kind = kind };
 
@@ -183,7 +174,7 @@ static void test_every_kind_has_a_reason(void **state) {
 }
 
 /* After these and no others another credential is tried, or no attempt at all is made. */
-static void test_remedies(void **state) {
+TEST(test_remedies) {
         for (PullReason reason = PULL_REASON_NONE; reason < _PULL_REASON_MAX; reason++) {
                 PullRemedy remedy = pull_reason_remedy(reason);
 
@@ -200,61 +191,37 @@ static void test_remedies(void **state) {
         }
 }
 
-/* A plain no of the registry, or that there is no such registry. */
-static void test_refusals(void **state) {
-        static const struct {
-                const char *text;
-                bool is_refusal;
-        } rows[] = {
-                { "docker.io/library/helo:1: not found", true },
-                { "pull access denied, repository does not exist", true },
-                { "unexpected status: 401 Unauthorized", true },
-                { "unexpected status: 403 Forbidden", true },
-                { "dial tcp: lookup nosuch.example on 10.0.0.1:53: no such host", true },
-                { "dial tcp: lookup r.example on 10.0.0.1:53: server misbehaving", false },
-                { "lookup r.example: Temporary failure in name resolution", false },
-                { "dial tcp 10.0.0.1:443: connect: connection refused", false },
-                { "429 Too Many Requests", false },
-                { "unexpected status: 503 Service Unavailable", false },
-                { "x509: certificate signed by unknown authority", false },
-                { "no space left on device", false },
-        };
+static const struct RefusalsRow {
+        const char *text;
+        bool is_refusal;
+} refusals_rows[] = {
+        { "docker.io/library/helo:1: not found", true },
+        { "pull access denied, repository does not exist", true },
+        { "unexpected status: 401 Unauthorized", true },
+        { "unexpected status: 403 Forbidden", true },
+        { "dial tcp: lookup nosuch.example on 10.0.0.1:53: no such host", true },
+        { "dial tcp: lookup r.example on 10.0.0.1:53: server misbehaving", false },
+        { "lookup r.example: Temporary failure in name resolution", false },
+        { "dial tcp 10.0.0.1:443: connect: connection refused", false },
+        { "429 Too Many Requests", false },
+        { "unexpected status: 503 Service Unavailable", false },
+        { "x509: certificate signed by unknown authority", false },
+        { "no space left on device", false },
+};
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                Error error = { .kind = ERROR_INTERNAL, .message = (char *) rows[i].text };
+/* The registry refuses plainly, or does not exist. */
+TEST_ROWS(test_refusals, refusals_rows, text, const struct RefusalsRow *row) {
+        Error error = { .kind = ERROR_INTERNAL, .message = (char *) row->text };
 
-                if (pull_reason_is_refusal(pull_reason_from_error(&error), rows[i].text) !=
-                    rows[i].is_refusal)
-                        fail_msg("%s", rows[i].text);
-        }
+        if (pull_reason_is_refusal(pull_reason_from_error(&error), row->text) != row->is_refusal)
+                fail_msg("%s", row->text);
 }
 
 /* The error is borrowed: finding the reason must not write into its text. */
-static void test_text_is_left_alone(void **state) {
+TEST(test_text_is_left_alone) {
         char text[] = "Failed \"TO\" pull HTTPS://x: 401 Unauthorized";
         Error error = { .kind = ERROR_INTERNAL, .message = text };
 
         assert_int_equal(pull_reason_from_error(&error), PULL_REASON_UNAUTHORIZED);
         assert_string_equal(text, "Failed \"TO\" pull HTTPS://x: 401 Unauthorized");
-}
-
-#define N_CASES (sizeof(cases) / sizeof(cases[0]))
-
-int main(void) {
-        struct CMUnitTest tests[N_CASES + 5];
-        size_t n = 0;
-
-        for (; n < N_CASES; n++)
-                tests[n] = (struct CMUnitTest){
-                        .name = cases[n].text ?: "no text",
-                        .test_func = test_case,
-                        .initial_state = (void *) &cases[n],
-                };
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_every_reason_is_written_and_read);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_every_kind_has_a_reason);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_remedies);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_refusals);
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_text_is_left_alone);
-
-        return _cmocka_run_group_tests("pull-reason", tests, n, NULL, NULL);
 }

@@ -1,21 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the runtime is asked for
+ * Tests the requests to the runtime
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/pull-request.h"
+#include "tests/unit/unit.h"
 
 #define MARK "apps.kruise.io/pulling-image-by=inplaced"
 
@@ -43,8 +33,6 @@ static const struct Keys {
           "{" ENTRY("reg.example", "node") "}", "node@general " },
 };
 
-#define N_KEYS (sizeof(keys) / sizeof(keys[0]))
-
 typedef struct Fixture {
         DesiredImage desired;
         ImageRef ref;
@@ -53,10 +41,8 @@ typedef struct Fixture {
 
 static void fixture_init(Fixture *fixture) {
         *fixture = (Fixture){ .request = { .i_credential = 0 } };
-        assert_int_equal(desired_image_init(&fixture->desired, "reg.example/team/app", "1"), 0);
-        assert_int_equal(image_ref_parse("reg.example/team/app:1", SHORT_NAMES_HUB, &fixture->ref,
-                                         NULL),
-                         0);
+        assert_ok(desired_image_init(&fixture->desired, "reg.example/team/app", "1"));
+        assert_ok(image_ref_parse("reg.example/team/app:1", SHORT_NAMES_HUB, &fixture->ref, NULL));
 }
 
 static void fixture_done(Fixture *fixture) {
@@ -70,28 +56,26 @@ static Keyring *make_keyring(const char *text, const char *source) {
         if (!text)
                 return NULL;
 
-        assert_int_equal(keyring_new(&keyring), 0);
-        assert_int_equal(keyring_add_text(keyring, source, text, strlen(text), NULL), 0);
+        assert_ok(keyring_new(&keyring));
+        assert_ok(keyring_add_text(keyring, source, text, strlen(text), NULL));
         return keyring;
 }
 
 static const CriPullRequest *make_request(Fixture *fixture, const char *named,
                                           const char *general) {
-        PullKeys pull_keys = {
+        PullCredentials pull_keys = {
                 .named = make_keyring(named, "named"),
                 .general = make_keyring(general, "general"),
         };
 
-        assert_int_equal(pull_request_init(&fixture->request, &fixture->desired, &fixture->ref,
-                                           "reg.example/team/app:1", &pull_keys),
-                         0);
+        assert_ok(pull_request_init(&fixture->request, &fixture->desired, &fixture->ref,
+                                    "reg.example/team/app:1", &pull_keys));
         assert_null(pull_keys.named);
         assert_null(pull_keys.general);
         return pull_request_message(&fixture->request);
 }
 
-static void test_keys(void **state) {
-        const struct Keys *row = *state;
+TEST_ROWS(test_keys, keys, name, const struct Keys *row) {
         cleanup(fixture_done) Fixture fixture;
         const CriPullRequest *message;
         char users[128] = "", password[16];
@@ -116,7 +100,7 @@ static void test_keys(void **state) {
 }
 
 /* At the end of the list the last one stays. */
-static void test_no_credential_is_left(void **state) {
+TEST(test_no_credential_is_left) {
         cleanup(fixture_done) Fixture fixture;
         const CriPullRequest *message;
 
@@ -131,8 +115,8 @@ static void test_no_credential_is_left(void **state) {
         }
 }
 
-/* What a credential lacks is empty, and nothing of the one before remains. */
-static void test_tokens(void **state) {
+/* Parts that a credential lacks are empty, and nothing of the one before remains. */
+TEST(test_tokens) {
         cleanup(fixture_done) Fixture fixture;
         const CriPullRequest *message;
 
@@ -151,35 +135,33 @@ static void test_tokens(void **state) {
         assert_string_equal(message->auth->registry_token, "");
 }
 
-/* Keys are found by what the image is, whatever it is called. */
-static void test_docker_hub(void **state) {
+/* Keyrings are found by the image's normalized name, in each spelling. */
+TEST(test_docker_hub) {
         cleanup(fixture_done) Fixture fixture;
-        PullKeys pull_keys = {
+        PullCredentials pull_keys = {
                 .general = make_keyring("{" ENTRY("https://index.docker.io/v1/", "hub") "}", "x"),
         };
 
         fixture_init(&fixture);
-        assert_int_equal(image_ref_parse("nginx", SHORT_NAMES_HUB, &fixture.ref, NULL), 0);
-        assert_int_equal(pull_request_init(&fixture.request, &fixture.desired, &fixture.ref,
-                                           "nginx", &pull_keys),
-                         0);
+        assert_ok(image_ref_parse("nginx", SHORT_NAMES_HUB, &fixture.ref, NULL));
+        assert_ok(pull_request_init(&fixture.request, &fixture.desired, &fixture.ref, "nginx",
+                                    &pull_keys));
         assert_string_equal(pull_request_message(&fixture.request)->auth->username, "hub");
         assert_string_equal(pull_request_message(&fixture.request)->image->image, "nginx");
 }
 
 /* A runtime that searches would give them to every registry of its list, in its order. */
-static void test_searched_name_gets_none(void **state) {
+TEST(test_searched_name_gets_none) {
         cleanup(fixture_done) Fixture fixture;
-        PullKeys pull_keys = {
+        PullCredentials pull_keys = {
                 .named = make_keyring("{" ENTRY("docker.io", "named") "}", "y"),
                 .general = make_keyring("{" ENTRY("https://index.docker.io/v1/", "hub") "}", "x"),
         };
 
         fixture_init(&fixture);
-        assert_int_equal(image_ref_parse("nginx", SHORT_NAMES_SEARCHED, &fixture.ref, NULL), 0);
-        assert_int_equal(pull_request_init(&fixture.request, &fixture.desired, &fixture.ref,
-                                           "nginx:latest", &pull_keys),
-                         0);
+        assert_ok(image_ref_parse("nginx", SHORT_NAMES_SEARCHED, &fixture.ref, NULL));
+        assert_ok(pull_request_init(&fixture.request, &fixture.desired, &fixture.ref,
+                                    "nginx:latest", &pull_keys));
         assert_null(pull_request_message(&fixture.request)->auth);
         assert_null(pull_request_source(&fixture.request));
 }
@@ -193,8 +175,8 @@ static void print_sandbox(const CriSandboxConfig *sandbox, char *to) {
                               sandbox->annotations[i]->value);
 }
 
-/* A desired image that says nothing about a sandbox has one nevertheless: some runtimes rely on it. */
-static void test_mark_alone(void **state) {
+/* A desired image without a sandbox gets one nevertheless: some runtimes rely on it. */
+TEST(test_mark_alone) {
         cleanup(fixture_done) Fixture fixture;
         const CriPullRequest *message;
         char text[256];
@@ -207,20 +189,20 @@ static void test_mark_alone(void **state) {
         assert_string_equal(message->image->image, "reg.example/team/app:1");
 }
 
-static void test_sandbox_of_the_desired(void **state) {
+TEST(test_sandbox_of_the_desired) {
         cleanup(fixture_done) Fixture fixture;
         char text[256];
 
         fixture_init(&fixture);
-        assert_int_equal(desired_image_add_label(&fixture.desired, "app", "web"), 0);
-        assert_int_equal(desired_image_add_label(&fixture.desired, "tier", ""), 0);
-        assert_int_equal(desired_image_add_annotation(&fixture.desired, "note", "x"), 0);
+        assert_ok(desired_image_add_label(&fixture.desired, "app", "web"));
+        assert_ok(desired_image_add_label(&fixture.desired, "tier", ""));
+        assert_ok(desired_image_add_annotation(&fixture.desired, "note", "x"));
         print_sandbox(make_request(&fixture, NULL, NULL)->sandbox_config, text);
         assert_string_equal(text, "app=web tier= | note=x " MARK);
 }
 
-/* What goes over the wire is what comes out of it: all parts point to the right place. */
-static void test_packs(void **state) {
+/* A request is unpacked as it was packed: all parts point to the right place. */
+TEST(test_packs) {
         cleanup(fixture_done) Fixture fixture;
         const CriPullRequest *message;
         CriPullRequest *again;
@@ -228,7 +210,7 @@ static void test_packs(void **state) {
         size_t size;
 
         fixture_init(&fixture);
-        assert_int_equal(desired_image_add_label(&fixture.desired, "app", "web"), 0);
+        assert_ok(desired_image_add_label(&fixture.desired, "app", "web"));
         message = make_request(&fixture, "{" ENTRY("reg.example", "a") "}", NULL);
         size = runtime__v1__pull_image_request__get_packed_size(message);
         assert_in_range(size, 1, sizeof(buffer));
@@ -244,7 +226,7 @@ static void test_packs(void **state) {
 }
 
 /* Done makes it all zero again, for the next attempt. */
-static void test_used_again(void **state) {
+TEST(test_used_again) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture);
@@ -254,33 +236,11 @@ static void test_used_again(void **state) {
         assert_null(make_request(&fixture, NULL, NULL)->auth);
 }
 
-static void test_keys_done(void **state) {
-        PullKeys pull_keys = { .named = make_keyring("{" ENTRY("reg.example", "a") "}", "x") };
+TEST(test_keys_done) {
+        PullCredentials pull_keys = { .named = make_keyring("{" ENTRY("reg.example", "a") "}",
+                                                            "x") };
 
-        pull_keys_done(&pull_keys);
+        pull_credentials_done(&pull_keys);
         assert_null(pull_keys.named);
-        pull_keys_done(&pull_keys);
-}
-
-int main(void) {
-        struct CMUnitTest tests[8 + N_KEYS] = {
-                cmocka_unit_test(test_no_credential_is_left),
-                cmocka_unit_test(test_tokens),
-                cmocka_unit_test(test_docker_hub),
-                cmocka_unit_test(test_searched_name_gets_none),
-                cmocka_unit_test(test_mark_alone),
-                cmocka_unit_test(test_sandbox_of_the_desired),
-                cmocka_unit_test(test_packs),
-                cmocka_unit_test(test_used_again),
-                cmocka_unit_test(test_keys_done),
-        };
-
-        for (size_t i = 0; i < N_KEYS; i++)
-                tests[8 + i] = (struct CMUnitTest){
-                        .name = keys[i].name,
-                        .test_func = test_keys,
-                        .initial_state = (void *) &keys[i],
-                };
-
-        return _cmocka_run_group_tests("request", tests, 8 + N_KEYS, NULL, NULL);
+        pull_credentials_done(&pull_keys);
 }

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Whether what the runtime shows can be reported as the truth
+ * Tests whether an image that the runtime shows can be reported as the truth
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/pull-request.h"
+#include "tests/unit/unit.h"
 
 #define DIGITS "6efc10a0510f143a90b69dc564a914574973223e88418d65c1f8809e08dc0a1f"
 #define OTHER_DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -21,13 +13,13 @@
 #define OTHER "sha256:" OTHER_DIGITS
 
 /* clang-format off */
-/* What the runtime shows, and what was asked for. */
+/* Images that the runtime shows, for a requested digest. */
 static const struct Shown {
         const char *name;
         const char *id;
         const char *digests[3];
-        const char *digest; /* that was asked for */
-        const char *refusal; /* words of it; NULL: accepted */
+        const char *digest; /* requested digest */
+        const char *refusal; /* words of the refusal; NULL: accepted */
 } shown[] = {
         { "a tag",                          ID, { "nginx@" OTHER },                   NULL,  NULL },
         { "a tag, with an empty digest",    ID, { "nginx@" OTHER },                   "",    NULL },
@@ -48,10 +40,7 @@ static const struct Shown {
 };
 /* clang-format on */
 
-#define N(array) (sizeof(array) / sizeof((array)[0]))
-
-static void test_shown(void **state) {
-        const struct Shown *row = *state;
+TEST_ROWS(test_shown, shown, name, const struct Shown *row) {
         CriImage image = RUNTIME__V1__IMAGE__INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
@@ -70,14 +59,14 @@ static void test_shown(void **state) {
 
         assert_true(r < 0);
         assert_int_equal(error.kind, ERROR_INVALID);
-        assert_non_null(strstr(error_message(&error), row->refusal));
+        assert_contains(error_message(&error), row->refusal);
         assert_null(strchr(error_message(&error), '\n'));
 }
 
 /* clang-format off */
 static const struct Resolved {
         const char *asked;
-        const char *answer; /* of PullImage */
+        const char *answer; /* answer of PullImage */
         const char *tags[3];
         const char *digests[3];
         const char *resolved;
@@ -102,39 +91,21 @@ static size_t count(const char *const *texts) {
         return n;
 }
 
-static void test_resolved(void **state) {
-        for (size_t i = 0; i < N(resolutions); i++) {
-                const struct Resolved *row = &resolutions[i];
-                cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_SUCCEEDED };
-                CriImage image = RUNTIME__V1__IMAGE__INIT;
-                ImageRef ref;
+TEST_ROWS(test_resolved, resolutions, asked, const struct Resolved *row) {
+        cleanup(image_status_done) ImageStatus status = { .phase = IMAGE_SUCCEEDED };
+        CriImage image = RUNTIME__V1__IMAGE__INIT;
+        ImageRef ref;
 
-                image.id = (char *) DIGITS;
-                image.repo_tags = (char **) row->tags;
-                image.n_repo_tags = count(row->tags);
-                image.repo_digests = (char **) row->digests;
-                image.n_repo_digests = count(row->digests);
-                assert_int_equal(image_ref_parse(row->asked, SHORT_NAMES_SEARCHED, &ref, NULL), 0);
-                assert_int_equal(pull_verify_take(&image, &ref, row->answer, &status, NULL), 0);
-                assert_string_equal(status.image_id, ID);
-                if (row->resolved)
-                        assert_string_equal(image_status_message(&status), row->resolved);
-                else
-                        assert_null(image_status_message(&status));
-        }
-}
-
-int main(void) {
-        struct CMUnitTest tests[N(shown) + 1];
-        size_t n = 0;
-
-        tests[n++] = (struct CMUnitTest) cmocka_unit_test(test_resolved);
-        for (size_t i = 0; i < N(shown); i++)
-                tests[n++] = (struct CMUnitTest){
-                        .name = shown[i].name,
-                        .test_func = test_shown,
-                        .initial_state = (void *) &shown[i],
-                };
-
-        return _cmocka_run_group_tests("verify", tests, n, NULL, NULL);
+        image.id = (char *) DIGITS;
+        image.repo_tags = (char **) row->tags;
+        image.n_repo_tags = count(row->tags);
+        image.repo_digests = (char **) row->digests;
+        image.n_repo_digests = count(row->digests);
+        assert_ok(image_ref_parse(row->asked, SHORT_NAMES_SEARCHED, &ref, NULL));
+        assert_ok(pull_verify_take(&image, &ref, row->answer, &status, NULL));
+        assert_string_equal(status.image_id, ID);
+        if (row->resolved)
+                assert_string_equal(image_status_message(&status), row->resolved);
+        else
+                assert_null(image_status_message(&status));
 }

@@ -4,17 +4,8 @@
  * The queue that is fair between owners
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/image/queue.h"
+#include "tests/unit/unit.h"
 
 /* In which order tickets are served. Each character of the owners is one ticket of the owner with
  * that name, and each one that is served keeps its slot, or leaves if slots are to be handed on. */
@@ -38,18 +29,17 @@ static const struct Order {
         { "an owner who has all its images is skipped", "abbb", 1, true, "0123" },
 };
 
-#define N_ORDERS (sizeof(orders) / sizeof(orders[0]))
 #define N_TICKETS 16
 
 typedef struct Fixture {
         Queue *queue;
         Ticket tickets[N_TICKETS];
-        char owners[N_TICKETS][8]; /* of the tickets that are in the queue */
+        char owners[N_TICKETS][8]; /* owners of the tickets that are in the queue */
 } Fixture;
 
 static void fixture_init(Fixture *fixture, unsigned n_slots) {
         *fixture = (Fixture){ .queue = NULL };
-        assert_int_equal(queue_new(n_slots, &fixture->queue), 0);
+        assert_ok(queue_new(n_slots, &fixture->queue));
 }
 
 static void fixture_done(Fixture *fixture) {
@@ -61,7 +51,7 @@ static void fixture_done(Fixture *fixture) {
 static void enter(Fixture *fixture, size_t i, char owner) {
         fixture->owners[i][0] = owner;
         fixture->owners[i][1] = '\0';
-        assert_int_equal(queue_enter(fixture->queue, &fixture->tickets[i], fixture->owners[i]), 0);
+        assert_ok(queue_enter(fixture->queue, &fixture->tickets[i], fixture->owners[i]));
 }
 
 /* The place of the next one to be served, or -1. */
@@ -71,8 +61,7 @@ static int serve(Fixture *fixture) {
         return ticket ? (int) (ticket - fixture->tickets) : -1;
 }
 
-static void test_order(void **state) {
-        const struct Order *order = *state;
+TEST_ROWS(test_order, orders, name, const struct Order *order) {
         cleanup(fixture_done) Fixture fixture;
         char served[N_TICKETS + 1] = "";
         int place;
@@ -89,7 +78,7 @@ static void test_order(void **state) {
         assert_string_equal(served, order->served);
 }
 
-static void test_owner_is_copied(void **state) {
+TEST(test_owner_is_copied) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture, 9);
@@ -98,12 +87,12 @@ static void test_owner_is_copied(void **state) {
         memset(fixture.owners, 'x', sizeof(fixture.owners));
         enter(&fixture, 2, 'a');
         enter(&fixture, 3, 'b');
-        assert_int_equal(serve(&fixture), 0);
+        assert_ok(serve(&fixture));
         assert_int_equal(serve(&fixture), 3);
         assert_int_equal(serve(&fixture), 1);
 }
 
-static void test_leave_while_waiting(void **state) {
+TEST(test_leave_while_waiting) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture, 9);
@@ -119,13 +108,13 @@ static void test_leave_while_waiting(void **state) {
         assert_int_equal(queue_n_waiting(fixture.queue), 0);
 }
 
-static void test_leave_while_holding(void **state) {
+TEST(test_leave_while_holding) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture, 1);
         enter(&fixture, 0, 'a');
         enter(&fixture, 1, 'a');
-        assert_int_equal(serve(&fixture), 0);
+        assert_ok(serve(&fixture));
         assert_int_equal(serve(&fixture), -1);
         assert_int_equal(queue_n_served(fixture.queue), 1);
 
@@ -135,7 +124,7 @@ static void test_leave_while_holding(void **state) {
 }
 
 /* Going to the end of the line gives up the place, or the slot. */
-static void test_enter_again(void **state) {
+TEST(test_enter_again) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture, 1);
@@ -150,13 +139,13 @@ static void test_enter_again(void **state) {
         assert_int_equal(serve(&fixture), 2);
 }
 
-static void test_move_to_another_queue(void **state) {
+TEST(test_move_to_another_queue) {
         cleanup(fixture_done) Fixture one, other;
 
         fixture_init(&one, 1);
         fixture_init(&other, 1);
         enter(&one, 0, 'a');
-        assert_int_equal(queue_enter(other.queue, &one.tickets[0], "a"), 0);
+        assert_ok(queue_enter(other.queue, &one.tickets[0], "a"));
         assert_int_equal(queue_n_waiting(one.queue), 0);
         assert_int_equal(queue_n_waiting(other.queue), 1);
         assert_ptr_equal(queue_serve(other.queue), &one.tickets[0]);
@@ -164,7 +153,7 @@ static void test_move_to_another_queue(void **state) {
         queue_leave(&one.tickets[0]);
 }
 
-static void test_slots_can_change(void **state) {
+TEST(test_slots_can_change) {
         cleanup(fixture_done) Fixture fixture;
 
         fixture_init(&fixture, 3);
@@ -187,15 +176,15 @@ static void test_slots_can_change(void **state) {
         assert_int_equal(serve(&fixture), -1);
 }
 
-/* Who asks for one image after the other was served more recently than who is still waiting. */
-static void test_returning_owner_does_not_push_ahead(void **state) {
+/* An owner who asks for one image after the other was served more recently than an owner who still waits. */
+TEST(test_returning_owner_does_not_push_ahead) {
         cleanup(fixture_done) Fixture fixture;
         bool is_served = false;
 
         fixture_init(&fixture, 1);
         enter(&fixture, 0, 'a');
         enter(&fixture, 1, 'a');
-        assert_int_equal(serve(&fixture), 0);
+        assert_ok(serve(&fixture));
 
         for (unsigned i = 0; !is_served && i < 10; i++) {
                 enter(&fixture, 2, 'b');
@@ -207,7 +196,7 @@ static void test_returning_owner_does_not_push_ahead(void **state) {
 }
 
 /*
- * What the queue promises, checked against a model that is slow and simple: lists of places.
+ * Checks the queue's promises against a model that is slow and simple: lists of places.
  */
 
 typedef struct Model {
@@ -301,7 +290,7 @@ static void random_step(Fixture *fixture, Model *model, unsigned n_slots, unsign
         }
 }
 
-static void test_random(void **state) {
+TEST(test_random) {
         for (unsigned seed = 0; seed < 2000; seed++) {
                 cleanup(fixture_done) Fixture fixture;
                 Model model = { .owner = { 0 } };
@@ -317,26 +306,4 @@ static void test_random(void **state) {
                                 fail_msg("seed %u: counts differ at step %u", seed, now);
                 }
         }
-}
-
-int main(void) {
-        struct CMUnitTest tests[8 + N_ORDERS] = {
-                cmocka_unit_test(test_owner_is_copied),
-                cmocka_unit_test(test_leave_while_waiting),
-                cmocka_unit_test(test_leave_while_holding),
-                cmocka_unit_test(test_enter_again),
-                cmocka_unit_test(test_move_to_another_queue),
-                cmocka_unit_test(test_slots_can_change),
-                cmocka_unit_test(test_returning_owner_does_not_push_ahead),
-                cmocka_unit_test(test_random),
-        };
-
-        for (size_t i = 0; i < N_ORDERS; i++)
-                tests[8 + i] = (struct CMUnitTest){
-                        .name = orders[i].name,
-                        .test_func = test_order,
-                        .initial_state = (void *) &orders[i],
-                };
-
-        return _cmocka_run_group_tests("queue", tests, 8 + N_ORDERS, NULL, NULL);
 }

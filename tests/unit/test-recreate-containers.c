@@ -1,27 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is known of a request's containers, from the runtime, the pod and the stops
+ * Tests the knowledge of a request's containers, from the runtime, the pod and the stops
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/pod/stop-journal.h"
 #include "agent/recreate/recreate-containers.h"
+#include "tests/unit/unit.h"
 
-#define SEC 1000000
-#define WALL_USEC ((int64_t) 5000 * SEC)
+#define WALL_USEC ((int64_t) (5000 * SEC))
 #define OWNER "recreate/u-1"
 
 static struct {
@@ -54,8 +44,8 @@ static void stop(const char *id) {
         stops_free(node.stops);
         remove_journal();
         if (id) {
-                assert_int_equal(stop_journal_new(node.folder, &journal, NULL), 0);
-                assert_int_equal(stop_journal_set(journal, &record, NULL), 0);
+                assert_ok(stop_journal_new(node.folder, &journal, NULL));
+                assert_ok(stop_journal_set(journal, &record, NULL));
                 stop_journal_free(journal);
         }
         assert_int_equal(stops_new(&(StopsOptions){ .event = node.event, .state_dir = node.folder },
@@ -70,7 +60,7 @@ static int set_up(void **state) {
         assert_non_null(mkdtemp(node.folder));
         stop(NULL);
         asked[0].context_id = NULL;
-        assert_int_equal(request_containers_set(&containers, &spec), 0);
+        assert_ok(request_containers_set(&containers, &spec));
         return 0;
 }
 
@@ -78,7 +68,7 @@ static int tear_down(void **state) {
         request_containers_done(&containers);
         stops_free(node.stops);
         remove_journal();
-        assert_int_equal(rmdir(node.folder), 0);
+        assert_ok(rmdir(node.folder));
         sd_event_unref(node.event);
         return 0;
 }
@@ -93,9 +83,7 @@ static void list(RuntimeContainer newest, RuntimeContainer former, uint64_t now_
         };
 
         newest.name = former.name = (char *) "app";
-        assert_int_equal(request_containers_note(&containers, &spec, &pod, node.stops, OWNER,
-                                                 now_usec),
-                         0);
+        assert_ok(request_containers_note(&containers, &spec, &pod, node.stops, OWNER, now_usec));
 }
 
 static RecreateFact fact_of(RequestContainersView view, size_t i) {
@@ -103,7 +91,7 @@ static RecreateFact fact_of(RequestContainersView view, size_t i) {
 
         view.wall_usec = view.wall_usec ?: WALL_USEC;
         view.server_usec = view.server_usec ?: view.wall_usec;
-        assert_int_equal(request_containers_to_facts(&containers, &spec, &view, &facts), 0);
+        assert_ok(request_containers_to_facts(&containers, &spec, &view, &facts));
         return facts[i];
 }
 
@@ -117,7 +105,7 @@ static RuntimeContainer exited(const char *id) {
         return (RuntimeContainer){ .id = (char *) id, .is_exited = true };
 }
 
-static void test_of_spec(void **state) {
+TEST_SET_UP(test_of_spec) {
         const RecreateSpec fewer = { .containers = asked, .n_containers = 1 };
 
         assert_true(request_containers_are_of(&containers, &spec));
@@ -129,7 +117,7 @@ static void test_of_spec(void **state) {
 }
 
 /* Since when a container runs is known anew for each. */
-static void test_newest(void **state) {
+TEST_SET_UP(test_newest) {
         list(running("a1"), none, 10 * SEC);
         assert_string_equal(fact_of((RequestContainersView){ .now_usec = 12 * SEC }, 0).id, "a1");
         assert_int_equal(fact_of((RequestContainersView){ .now_usec = 12 * SEC }, 0).age_usec,
@@ -141,13 +129,12 @@ static void test_newest(void **state) {
         assert_string_equal(fact_of((RequestContainersView){ .now_usec = 16 * SEC }, 0).id, "a2");
         assert_int_equal(fact_of((RequestContainersView){ .now_usec = 16 * SEC }, 0).age_usec, SEC);
 
-        assert_int_equal(request_containers_note(&containers, &spec, NULL, node.stops, OWNER, 0),
-                         0);
+        assert_ok(request_containers_note(&containers, &spec, NULL, node.stops, OWNER, 0));
         assert_false(fact_of((RequestContainersView){ .now_usec = 17 * SEC }, 0).is_here);
 }
 
 /* clang-format off */
-static const struct {
+static const struct KilledRow {
         const char *name, *stopped, *context_id, *newest, *former;
         bool is_running, was_killed;
 } kills[] = {
@@ -161,23 +148,21 @@ static const struct {
 };
 /* clang-format on */
 
-static void test_killed(void **state) {
-        for (size_t i = 0; i < sizeof(kills) / sizeof(kills[0]); i++) {
-                print_message("%s\n", kills[i].name);
-                stop(kills[i].stopped);
-                asked[0].context_id = (char *) kills[i].context_id;
-                list(kills[i].is_running ? running(kills[i].newest) : exited(kills[i].newest),
-                     kills[i].former ? exited(kills[i].former) : none, 0);
-                assert_int_equal(fact_of((RequestContainersView){ .now_usec = 0 }, 0).was_killed,
-                                 kills[i].was_killed);
-        }
+TEST_ROWS_F(test_killed, kills, name, const struct KilledRow *row, void *unused) {
+        print_message("%s\n", row->name);
+        stop(row->stopped);
+        asked[0].context_id = (char *) row->context_id;
+        list(row->is_running ? running(row->newest) : exited(row->newest),
+             row->former ? exited(row->former) : none, 0);
+        assert_int_equal(fact_of((RequestContainersView){ .now_usec = 0 }, 0).was_killed,
+                         row->was_killed);
 }
 
-/* Also before the runtime says so. */
-static void test_ended(void **state) {
+/* A container that the stop has ended counts as ended before the runtime says so. */
+TEST_SET_UP(test_ended) {
         list((RuntimeContainer){ .id = (char *) "a1" }, none, 0);
         assert_false(fact_of((RequestContainersView){ .now_usec = 0 }, 0).is_exited);
-        assert_int_equal(request_container_note_end(&containers.items[0], "a1", true), 0);
+        assert_ok(request_container_note_end(&containers.items[0], "a1", true));
         assert_true(fact_of((RequestContainersView){ .now_usec = 0 }, 0).is_exited);
         assert_true(fact_of((RequestContainersView){ .now_usec = 0 }, 0).was_killed);
 
@@ -186,7 +171,7 @@ static void test_ended(void **state) {
 }
 
 /* The pod knows longer since when it runs, to the second. */
-static void test_pod(void **state) {
+TEST_SET_UP(test_pod) {
         PodContainer in_pod = { .name = (char *) "app", .is_ready = true, .is_running = true };
         Pod pod = { .containers = &in_pod, .n_containers = 1 };
         RequestContainersView view = { .now_usec = 1 * SEC, .pod = &pod, .are_pods_known = true };
@@ -207,8 +192,8 @@ static void test_pod(void **state) {
         assert_int_equal(fact_of(view, 0).age_usec, 1 * SEC);
 }
 
-/* What a controller has seen of the pod counts while the agent does not see it. */
-static void test_snapshot(void **state) {
+/* A controller's snapshot of the pod counts while the agent does not see the pod. */
+TEST_SET_UP(test_snapshot) {
         RecreateSnapshot seen = { (char *) "app", (char *) "containerd://a1", true };
 
         spec.snapshot = &seen;
@@ -220,7 +205,7 @@ static void test_snapshot(void **state) {
         spec.n_snapshot = 0;
 }
 
-static void test_times(void **state) {
+TEST_SET_UP(test_times) {
         RequestContainersView view = { .now_usec = 0, .server_usec = WALL_USEC - 60 * SEC };
         RuntimeContainer made = running("a1");
 
@@ -235,18 +220,4 @@ static void test_times(void **state) {
         view.stopping = "app";
         assert_true(fact_of(view, 0).is_stopping);
         assert_false(fact_of(view, 1).is_stopping);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_of_spec, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_newest, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_killed, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_ended, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_pod, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_snapshot, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_times, set_up, tear_down),
-        };
-
-        return cmocka_run_group_tests_name("the containers of a request", tests, NULL, NULL);
 }

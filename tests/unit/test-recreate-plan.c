@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is next for a restart request
+ * Tests the next step for a restart request
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/recreate/recreate-plan.h"
+#include "tests/unit/unit.h"
 
-#define SEC ((uint64_t) 1000000)
 #define CREATED 1000
 
 /* Shapes of a container that is about containerd://a1, restarted 0 times. */
@@ -41,135 +30,97 @@ typedef struct Row {
         uint64_t wait_usec; /* 0: never */
 } Row;
 
+/* clang-format off */
 static const Row rows[] = {
-        { .name = "runs as it did: stop it",
-          .fact = { OLD },
-          .phase = RECREATE_PENDING,
+        { .name = "runs as it did: stop it", .fact = { OLD }, .phase = RECREATE_PENDING,
           .step = RECREATE_STEP_STOP },
         { .name = "is being stopped: nothing else, and still pending",
-          .before = { .phase = RECREATE_PENDING },
-          .fact = { DEAD, .is_stopping = true },
+          .before = { .phase = RECREATE_PENDING }, .fact = { DEAD, .is_stopping = true },
           .phase = RECREATE_PENDING },
-        { .name = "a stop came to nothing: not at once again",
-          .fact = { OLD, .rest_usec = 5 },
-          .phase = RECREATE_PENDING,
-          .wait_usec = 5 },
-        { .name = "has been stopped",
-          .fact = { DEAD, .was_killed = true },
-          .phase = RECREATE_RECREATING,
-          .is_killed = true },
-        { .name = "has died by itself, which is not us",
-          .fact = { DEAD },
+        { .name = "a stop came to nothing: not at once again", .fact = { OLD, .rest_usec = 5 },
+          .phase = RECREATE_PENDING, .wait_usec = 5 },
+        { .name = "has been stopped", .fact = { DEAD, .was_killed = true },
+          .phase = RECREATE_RECREATING, .is_killed = true },
+        { .name = "has died by itself, which is not us", .fact = { DEAD },
           .phase = RECREATE_RECREATING },
         { .name = "is back, but not ready",
-          .before = { .phase = RECREATE_RECREATING, .is_killed = true },
-          .fact = { NEW },
-          .phase = RECREATE_RECREATING,
-          .is_killed = true },
+          .before = { .phase = RECREATE_RECREATING, .is_killed = true }, .fact = { NEW },
+          .phase = RECREATE_RECREATING, .is_killed = true },
         { .name = "is back and ready",
           .before = { .phase = RECREATE_RECREATING, .is_killed = true },
-          .fact = { NEW, .is_ready = true, .age_usec = 1 },
-          .phase = RECREATE_SUCCEEDED,
-          .is_killed = true,
-          .step = RECREATE_STEP_COMPLETE },
+          .fact = { NEW, .is_ready = true, .age_usec = 1 }, .phase = RECREATE_SUCCEEDED,
+          .is_killed = true, .step = RECREATE_STEP_COMPLETE },
         { .name = "was back before it was inspected: nothing is stopped",
-          .fact = { NEW, .is_ready = true },
-          .phase = RECREATE_SUCCEEDED,
+          .fact = { NEW, .is_ready = true }, .phase = RECREATE_SUCCEEDED,
           .step = RECREATE_STEP_COMPLETE },
-        { .name = "is ready too early",
-          .min_started_sec = 3,
-          .fact = { NEW, .is_ready = true, .age_usec = 1 * SEC },
-          .phase = RECREATE_RECREATING,
+        { .name = "is ready too early", .min_started_sec = 3,
+          .fact = { NEW, .is_ready = true, .age_usec = 1 * SEC }, .phase = RECREATE_RECREATING,
           .wait_usec = 2 * SEC + 1 },
-        { .name = "is ready for exactly the time, which is not more",
-          .min_started_sec = 3,
-          .fact = { NEW, .is_ready = true, .age_usec = 3 * SEC },
-          .phase = RECREATE_RECREATING,
+        { .name = "is ready for exactly the time, which is not more", .min_started_sec = 3,
+          .fact = { NEW, .is_ready = true, .age_usec = 3 * SEC }, .phase = RECREATE_RECREATING,
           .wait_usec = 1 },
-        { .name = "is ready for longer than that",
-          .min_started_sec = 3,
-          .fact = { NEW, .is_ready = true, .age_usec = 3 * SEC + 1 },
-          .phase = RECREATE_SUCCEEDED,
+        { .name = "is ready for longer than that", .min_started_sec = 3,
+          .fact = { NEW, .is_ready = true, .age_usec = 3 * SEC + 1 }, .phase = RECREATE_SUCCEEDED,
           .step = RECREATE_STEP_COMPLETE },
         { .name = "the same ID with a higher count is another one",
-          .fact = { OLD, .restart_count = 1, .is_ready = true },
-          .phase = RECREATE_SUCCEEDED,
+          .fact = { OLD, .restart_count = 1, .is_ready = true }, .phase = RECREATE_SUCCEEDED,
           .step = RECREATE_STEP_COMPLETE },
-        { .name = "by force: another one is stopped as well",
-          .is_forced = true,
-          .fact = { NEW, .is_ready = true },
-          .phase = RECREATE_PENDING,
+        { .name = "its restart rules decide: it is not stopped",
+          .fact = { OLD, .rules_decide = true }, .phase = RECREATE_FAILED,
+          .message = "not stopped: by its exit status, its restart rules may end it or restart "
+          "other containers; forceRecreate stops it all the same", .step = RECREATE_STEP_COMPLETE },
+        { .name = "by force: it is stopped whatever its rules decide", .is_forced = true,
+          .fact = { OLD, .rules_decide = true }, .phase = RECREATE_PENDING,
           .step = RECREATE_STEP_STOP },
-        { .name = "by force, but once",
-          .is_forced = true,
+        { .name = "its pod is not known yet, nor what its restart rules decide: it is not stopped",
+          .fact = { .is_here = true, .is_running = true, .id = "a1" }, .phase = RECREATE_PENDING },
+        { .name = "by force: it is stopped although its pod is not known", .is_forced = true,
+          .fact = { .is_here = true, .is_running = true, .id = "a1" }, .phase = RECREATE_PENDING,
+          .step = RECREATE_STEP_STOP },
+        { .name = "by force: another one is stopped as well", .is_forced = true,
+          .fact = { NEW, .is_ready = true }, .phase = RECREATE_PENDING,
+          .step = RECREATE_STEP_STOP },
+        { .name = "by force, but once", .is_forced = true,
           .before = { .phase = RECREATE_RECREATING, .is_killed = true },
-          .fact = { NEW, .is_ready = true },
-          .phase = RECREATE_SUCCEEDED,
-          .is_killed = true,
+          .fact = { NEW, .is_ready = true }, .phase = RECREATE_SUCCEEDED, .is_killed = true,
           .step = RECREATE_STEP_COMPLETE },
-        { .name = "by force, and died: the next one is stopped when it runs",
-          .is_forced = true,
-          .fact = { DEAD },
-          .phase = RECREATE_RECREATING },
+        { .name = "by force, and died: the next one is stopped when it runs", .is_forced = true,
+          .fact = { DEAD }, .phase = RECREATE_RECREATING },
         { .name = "is not there, but was",
           .before = { .phase = RECREATE_PENDING, .is_killed = true },
-          .fact = { .is_pod_known = true },
-          .phase = RECREATE_PENDING,
-          .is_killed = true,
+          .fact = { .is_pod_known = true }, .phase = RECREATE_PENDING, .is_killed = true,
           .message = "not found container on Node" },
-        { .name = "is the pod's, and has not been made yet",
-          .lacks_context = true,
-          .fact = { .is_pod_known = true, .is_in_pod = true },
-          .phase = RECREATE_PENDING,
+        { .name = "is the pod's, and has not been made yet", .lacks_context = true,
+          .fact = { .is_pod_known = true, .is_in_pod = true }, .phase = RECREATE_PENDING,
           .message = "not found container on Node" },
-        { .name = "is not even the pod's",
-          .lacks_context = true,
-          .fact = { .is_pod_known = true },
-          .phase = RECREATE_FAILED,
-          .message = "not found container on Node",
+        { .name = "is not even the pod's", .lacks_context = true, .fact = { .is_pod_known = true },
+          .phase = RECREATE_FAILED, .message = "not found container on Node",
           .step = RECREATE_STEP_COMPLETE },
-        { .name = "the pod is not known either",
-          .lacks_context = true,
-          .fact = { 0 },
-          .phase = RECREATE_PENDING,
-          .message = "not found container on Node" },
+        { .name = "the pod is not known either", .lacks_context = true, .fact = { 0 },
+          .phase = RECREATE_PENDING, .message = "not found container on Node" },
         { .name = "is found after all",
-          .before = { .phase = RECREATE_PENDING,
-                      .message = (char *) "not found container on Node" },
-          .fact = { OLD },
-          .phase = RECREATE_PENDING,
+          .before = { .phase = RECREATE_PENDING, .message = (char *) "not found container on Node" },
+          .fact = { OLD }, .phase = RECREATE_PENDING, .step = RECREATE_STEP_STOP },
+        { .name = "was never seen, and is older than the request", .lacks_context = true,
+          .fact = { OLD, .created_at_sec = CREATED }, .phase = RECREATE_PENDING,
           .step = RECREATE_STEP_STOP },
-        { .name = "was never seen, and is older than the request",
-          .lacks_context = true,
-          .fact = { OLD, .created_at_sec = CREATED },
-          .phase = RECREATE_PENDING,
-          .step = RECREATE_STEP_STOP },
-        { .name = "was never seen, and is newer than the request",
-          .lacks_context = true,
+        { .name = "was never seen, and is newer than the request", .lacks_context = true,
           .fact = { OLD, .created_at_sec = CREATED + 1, .is_ready = true },
-          .phase = RECREATE_SUCCEEDED,
-          .step = RECREATE_STEP_COMPLETE },
+          .phase = RECREATE_SUCCEEDED, .step = RECREATE_STEP_COMPLETE },
         { .name = "was never seen, and is the successor of one that was stopped in the same second",
-          .lacks_context = true,
-          .before = { .phase = RECREATE_RECREATING, .is_killed = true },
-          .fact = { NEW, .created_at_sec = CREATED },
-          .phase = RECREATE_RECREATING,
+          .lacks_context = true, .before = { .phase = RECREATE_RECREATING, .is_killed = true },
+          .fact = { NEW, .created_at_sec = CREATED }, .phase = RECREATE_RECREATING,
           .is_killed = true },
         { .name = "has failed, and that is final",
           .before = { .phase = RECREATE_FAILED, .message = (char *) "kill container error: x" },
-          .fact = { NEW, .is_ready = true },
-          .phase = RECREATE_FAILED,
-          .message = "kill container error: x",
-          .step = RECREATE_STEP_COMPLETE },
-        { .name = "has succeeded, and that is final",
-          .before = { .phase = RECREATE_SUCCEEDED },
-          .fact = { OLD },
-          .phase = RECREATE_SUCCEEDED,
-          .step = RECREATE_STEP_COMPLETE },
+          .fact = { NEW, .is_ready = true }, .phase = RECREATE_FAILED,
+          .message = "kill container error: x", .step = RECREATE_STEP_COMPLETE },
+        { .name = "has succeeded, and that is final", .before = { .phase = RECREATE_SUCCEEDED },
+          .fact = { OLD }, .phase = RECREATE_SUCCEEDED, .step = RECREATE_STEP_COMPLETE },
 };
+/* clang-format on */
 
-static void test_row(void **state) {
-        const Row *row = *state;
+TEST_ROWS(test_row, rows, name, const Row *row) {
         RecreateContainer container = { .name = (char *) "app",
                                         .context_id = row->lacks_context
                                                               ? NULL
@@ -188,7 +139,7 @@ static void test_row(void **state) {
 
         before.name = (char *) "app";
         assert_int_equal(recreate_status_copy(&known, &status), 0);
-        assert_int_equal(recreate_plan_step(&spec, &row->fact, &status, &step), 0);
+        assert_ok(recreate_plan_step(&spec, &row->fact, &status, &step));
 
         assert_string_equal(recreate_phase_to_string(status.states[0].phase),
                             recreate_phase_to_string(row->phase));
@@ -235,8 +186,7 @@ static void make_walk(char letter, RecreateState *state, RecreateFact *fact) {
         }
 }
 
-static void test_walk(void **state) {
-        const struct Walk *walk = *state;
+TEST_ROWS(test_walk, walks, containers, const struct Walk *walk) {
         RecreateContainer containers[4] = { 0 };
         RecreateState states[4] = { 0 };
         RecreateFact facts[4];
@@ -258,7 +208,7 @@ static void test_walk(void **state) {
         }
 
         assert_int_equal(recreate_status_copy(&known, &status), 0);
-        assert_int_equal(recreate_plan_step(&spec, facts, &status, &step), 0);
+        assert_ok(recreate_plan_step(&spec, facts, &status, &step));
         if (step.kind == RECREATE_STEP_STOP)
                 (void) snprintf(next, sizeof(next), "stop %zu", step.index);
         if (step.kind == RECREATE_STEP_COMPLETE)
@@ -288,32 +238,29 @@ static const struct RuntimeRow {
           "failed to parse containerID ://a1 in a container: invalid container ID: \"://a1\"" },
 };
 
-static void test_runtimes(void **state) {
-        for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++) {
-                const struct RuntimeRow *row = &runtimes[i];
-                RecreateContainer containers[] = {
-                        { .name = (char *) "a", .context_id = (char *) row->a },
-                        { .name = (char *) "b", .context_id = (char *) row->b },
-                };
-                const RecreateSpec spec = { .containers = containers,
-                                            .n_containers = 2,
-                                            .is_managed = row->is_managed };
-                const RecreateFact facts[2] = {
-                        { .is_pod_known = row->is_pod_known, .is_in_pod = true },
-                        { .is_pod_known = row->is_pod_known, .is_in_pod = true },
-                };
-                char scheme[RECREATE_SCHEME_SIZE];
-                cleanup(free_p) char *problem = NULL;
+TEST_ROWS(test_runtimes, runtimes, a, const struct RuntimeRow *row) {
+        RecreateContainer containers[] = {
+                { .name = (char *) "a", .context_id = (char *) row->a },
+                { .name = (char *) "b", .context_id = (char *) row->b },
+        };
+        const RecreateSpec spec = { .containers = containers,
+                                    .n_containers = 2,
+                                    .is_managed = row->is_managed };
+        const RecreateFact facts[2] = {
+                { .is_pod_known = row->is_pod_known, .is_in_pod = true },
+                { .is_pod_known = row->is_pod_known, .is_in_pod = true },
+        };
+        char scheme[RECREATE_SCHEME_SIZE];
+        cleanup(free_p) char *problem = NULL;
 
-                assert_int_equal(recreate_plan_runtime(&spec, facts, scheme, &problem), 0);
-                assert_string_equal(problem ?: "", row->problem ?: "");
-                if (row->scheme)
-                        assert_string_equal(scheme, row->scheme);
-        }
+        assert_ok(recreate_plan_runtime(&spec, facts, scheme, &problem));
+        assert_string_equal(problem ?: "", row->problem ?: "");
+        if (row->scheme)
+                assert_string_equal(scheme, row->scheme);
 }
 
 /* A name that is not even the pod's does not stop the others. */
-static void test_unknown_container(void **state) {
+TEST(test_unknown_container) {
         RecreateContainer containers[] = {
                 { .name = (char *) "a", .context_id = (char *) "containerd://a1" },
                 { .name = (char *) "ghost" },
@@ -324,21 +271,21 @@ static void test_unknown_container(void **state) {
         char scheme[RECREATE_SCHEME_SIZE];
         char *problem = NULL;
 
-        assert_int_equal(recreate_plan_runtime(&spec, facts, scheme, &problem), 0);
+        assert_ok(recreate_plan_runtime(&spec, facts, scheme, &problem));
         assert_null(problem);
         assert_string_equal(scheme, "containerd");
 }
 
-static void test_no_containers(void **state) {
+TEST(test_no_containers) {
         const RecreateSpec spec = { 0 };
         char scheme[RECREATE_SCHEME_SIZE];
         cleanup(free_p) char *problem = NULL;
 
-        assert_int_equal(recreate_plan_runtime(&spec, NULL, scheme, &problem), 0);
+        assert_ok(recreate_plan_runtime(&spec, NULL, scheme, &problem));
         assert_string_equal(problem, "no runtime type found in Pod");
 }
 
-static void test_drain(void **state) {
+TEST(test_drain) {
         static const struct {
                 int64_t drained_at;
                 int64_t now_msec;
@@ -353,7 +300,7 @@ static void test_drain(void **state) {
                 { INT64_MAX, 500000, UINT64_MAX, 0 },
                 { INT64_MIN, 500000, UINT64_MAX, 0 },
         };
-        const size_t n = sizeof(rows_of_drain) / sizeof(rows_of_drain[0]);
+        const size_t n = N_ELEMENTS(rows_of_drain);
 
         for (size_t i = 0; i < n; i++) {
                 const RecreateSpec spec = { .unready_sec = 5,
@@ -371,7 +318,7 @@ static int compare(const void *a, const void *b) {
         return recreate_queue_compare(*(RecreateSpec *const *) a, *(RecreateSpec *const *) b);
 }
 
-static void test_queue(void **state) {
+TEST(test_queue) {
         RecreateSpec specs[] = {
                 { .namespace = (char *) "d",
                   .name = (char *) "b",
@@ -400,7 +347,7 @@ static void test_queue(void **state) {
                   .pod_uid = (char *) "1",
                   .created_at = 6 },
         };
-        const size_t n = sizeof(specs) / sizeof(specs[0]);
+        const size_t n = N_ELEMENTS(specs);
         RecreateSpec *order[6];
         char names[8] = "";
 
@@ -413,24 +360,4 @@ static void test_queue(void **state) {
         assert_string_equal(names, "czyxab");
         assert_false(recreate_queue_is_same_pod(order[0], order[1]));
         assert_true(recreate_queue_is_same_pod(order[1], order[5]));
-}
-
-int main(void) {
-        const size_t n_rows = sizeof(rows) / sizeof(rows[0]);
-        const size_t n_walks = sizeof(walks) / sizeof(walks[0]);
-        struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0]) + sizeof(walks) / sizeof(walks[0]) +
-                                5] = {
-                cmocka_unit_test(test_runtimes),      cmocka_unit_test(test_unknown_container),
-                cmocka_unit_test(test_no_containers), cmocka_unit_test(test_drain),
-                cmocka_unit_test(test_queue),
-        };
-
-        for (size_t i = 0; i < n_rows; i++)
-                tests[5 + i] = (struct CMUnitTest){ rows[i].name, test_row, NULL, NULL,
-                                                    (void *) &rows[i] };
-        for (size_t i = 0; i < n_walks; i++)
-                tests[5 + n_rows + i] = (struct CMUnitTest){ walks[i].containers, test_walk, NULL,
-                                                             NULL, (void *) &walks[i] };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

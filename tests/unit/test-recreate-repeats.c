@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What was written last about each request
+ * Tests the memory of the last write about each request
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "agent/recreate/recreate-repeats.h"
+#include "tests/unit/unit.h"
 
-#define SEC ((uint64_t) 1000000)
-
-/* One after the other: what is written, when, and when it may have been. */
+/* Writes in a row: the request, the time, and the time when the write was allowed. */
 static const struct {
         const char *uid;
         RecreateField field;
@@ -34,10 +24,10 @@ static const struct {
         { "a", RECREATE_FIELD_LABELS, 1, 15 * SEC, 12 * SEC + 4 * REPEAT_MIN_USEC },
 };
 
-static void test_writes(void **state) {
+TEST(test_writes) {
         RecreateRepeats repeats = { .n_items = 0 };
 
-        for (size_t i = 0; i < sizeof(writes) / sizeof(writes[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(writes); i++) {
                 assert_int_equal(recreate_repeats_when_usec(&repeats, writes[i].uid,
                                                             writes[i].field, writes[i].digest),
                                  writes[i].when_usec);
@@ -46,8 +36,8 @@ static void test_writes(void **state) {
         }
 }
 
-/* Where there are too many, those are forgotten that were written the longest time ago. */
-static void test_many(void **state) {
+/* If there are too many entries, the oldest writes are forgotten. */
+TEST(test_many) {
         RecreateRepeats repeats = { .n_items = 0 };
         char uid[16];
 
@@ -62,13 +52,4 @@ static void test_many(void **state) {
                                                             1) > 0,
                                  i >= 2);
         }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_writes),
-                cmocka_unit_test(test_many),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,19 +4,8 @@
  * Restart requests as the API server has them
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
-#include <json-c/json.h>
-
-#include "agent/base/cleanup.h"
-#include "agent/document/json-cleanup.h"
 #include "agent/recreate/recreate-spec.h"
 #include "agent/recreate/recreate-status.h"
 #include "tests/unit/quoted-json.h"
@@ -29,11 +18,11 @@ static RecreateSpec *read_spec(const char *text, RecreateDialect dialect) {
         cleanup(json_object_put_p) json_object *object = parse("%s", text);
         RecreateSpec *spec = NULL;
 
-        assert_int_equal(recreate_spec_parse(object, dialect, &spec, NULL), 0);
+        assert_ok(recreate_spec_parse(object, dialect, &spec, NULL));
         return spec;
 }
 
-static void test_whole(void **state) {
+TEST(test_whole) {
         cleanup(recreate_spec_free_p) RecreateSpec *spec = read_spec(
                 "{'metadata':{" ID ",'creationTimestamp':'1970-01-01T00:01:00Z','labels':{"
                 "'crr.apps.kruise.io/active':'true','crr.apps.kruise.io/pod-uid':'p-1'}},"
@@ -75,7 +64,7 @@ static void test_whole(void **state) {
         assert_true(spec->n_snapshot == 1 && spec->snapshot[0].is_ready);
 }
 
-static void test_annotations(void **state) {
+TEST(test_annotations) {
         static const char text[] =
                 "{'metadata':{" ID ",'annotations':{"
                 "'crr.apps.kruise.io/unready-acquired':'1970-01-01T00:02:00Z',"
@@ -92,7 +81,7 @@ static void test_annotations(void **state) {
         assert_true(!new->is_drained &&new->n_snapshot == 0);
 }
 
-static void test_bad_drain(void **state) {
+TEST(test_bad_drain) {
         cleanup(recreate_spec_free_p) RecreateSpec *spec =
                 read_spec("{'metadata':{" ID
                           ",'annotations':{'crr.apps.kruise.io/unready-acquired':'soon'}},"
@@ -103,7 +92,7 @@ static void test_bad_drain(void **state) {
         assert_string_equal(spec->bad_drain, "soon");
 }
 
-static void test_states_by_name(void **state) {
+TEST(test_states_by_name) {
         cleanup(recreate_spec_free_p) RecreateSpec *spec =
                 read_spec("{'metadata':{" ID "},'spec':{'podName':'p','containers':[{'name':'a'},"
                           "{'name':'b'}]},'status':{'completionTime':'1970-01-01T00:01:00Z',"
@@ -117,7 +106,7 @@ static void test_states_by_name(void **state) {
         assert_int_equal(spec->status.completed_at, 60);
 }
 
-static const struct {
+static const struct ProblemsRow {
         const char *spec;
         const char *problem;
 } problems[] = {
@@ -135,20 +124,17 @@ static const struct {
           "spec.activeDeadlineSeconds: expected an integer, got 1.5" },
 };
 
-static void test_problems(void **state) {
-        for (size_t i = 0; i < sizeof(problems) / sizeof(problems[0]); i++) {
-                cleanup(recreate_spec_free_p) RecreateSpec *spec = NULL;
-                char text[512];
+TEST_ROWS(test_problems, problems, spec, const struct ProblemsRow *row) {
+        cleanup(recreate_spec_free_p) RecreateSpec *spec = NULL;
+        char text[512];
 
-                (void) snprintf(text, sizeof(text), "{'metadata':{" ID "},'spec':{%s}}",
-                                problems[i].spec);
-                spec = read_spec(text, RECREATE_V1BETA1);
-                assert_string_equal(spec->problem, problems[i].problem);
-                assert_int_equal(spec->n_containers, 0);
-        }
+        (void) snprintf(text, sizeof(text), "{'metadata':{" ID "},'spec':{%s}}", row->spec);
+        spec = read_spec(text, RECREATE_V1BETA1);
+        assert_string_equal(spec->problem, row->problem);
+        assert_int_equal(spec->n_containers, 0);
 }
 
-static void test_without_identity(void **state) {
+TEST(test_without_identity) {
         static const char *const texts[] = {
                 "{'metadata':{'namespace':'d','name':'n','uid':'u'}}",
                 "{'metadata':{'namespace':'d','uid':'u','resourceVersion':'1'}}",
@@ -156,7 +142,7 @@ static void test_without_identity(void **state) {
                 "[]",
         };
 
-        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(texts); i++) {
                 cleanup(json_object_put_p) json_object *object = parse("%s", texts[i]);
                 cleanup(error_done) Error error = ERROR_INIT;
                 RecreateSpec *spec = NULL;
@@ -167,7 +153,7 @@ static void test_without_identity(void **state) {
         }
 }
 
-static void test_times(void **state) {
+TEST(test_times) {
         cleanup(recreate_spec_free_p) RecreateSpec *spec =
                 read_spec("{'metadata':{" ID "},'spec':{'podName':'p','containers':[{'name':'a'}],"
                           "'activeDeadlineSeconds':-5,'ttlSecondsAfterFinished':null,"
@@ -179,7 +165,7 @@ static void test_times(void **state) {
         assert_true(spec->min_started_sec < INT64_MAX / 1000000000);
 }
 
-static void test_texts(void **state) {
+TEST(test_texts) {
         static const struct {
                 const char *text;
                 const char *copy;
@@ -195,7 +181,7 @@ static void test_texts(void **state) {
         cleanup(free_p) char *cut = NULL;
         char text[RECREATE_TEXT_MAX + 3];
 
-        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(texts); i++) {
                 cleanup(free_p) char *copy = recreate_text_copy(texts[i].text);
 
                 assert_string_equal(copy, texts[i].copy);
@@ -205,15 +191,4 @@ static void test_texts(void **state) {
         memcpy(text + RECREATE_TEXT_MAX - 1, "\xc3\xa4", 3);
         cut = recreate_text_copy(text);
         assert_int_equal(strlen(cut), RECREATE_TEXT_MAX - 1);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_whole),     cmocka_unit_test(test_annotations),
-                cmocka_unit_test(test_bad_drain), cmocka_unit_test(test_states_by_name),
-                cmocka_unit_test(test_problems),  cmocka_unit_test(test_without_identity),
-                cmocka_unit_test(test_times),     cmocka_unit_test(test_texts),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,15 +7,9 @@
  * shows what changed; the runtime lists the containers of one pod; stops only end when the test says so.
  */
 
-#include <json-c/json.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "agent/base/cleanup.h"
-#include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-controller.h"
 #include "agent/recreate/recreate-request.h"
@@ -23,17 +17,17 @@
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/fake-runtime.h"
-#include "tests/unit/merge-patch.h"
 #include "tests/unit/kubelet-lease.h"
+#include "tests/unit/merge-patch.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/pod-server.h"
 #include "tests/unit/quoted-json.h"
 #include "tests/unit/sent-events.h"
 #include "tests/unit/stderr-capture.h"
+#include "tests/unit/unit.h"
 
 #define OBJECTS_MAX 8
 #define TEXTS_MAX 256
-#define SEC ((uint64_t) 1000000)
 #define CREATED_SEC 1769860800 /* 2026-01-31T12:00:00Z, when all requests were made */
 #define KIND "/apis/apps.kruise.io"
 
@@ -50,29 +44,31 @@ static struct Node {
         Stderr captured;
         unsigned n_warnings; /* in the log so far */
 
-        const char *served;  /* version; NULL: none */
-        unsigned watches[2]; /* of requests for this node, and of those that no controller has
-                               * prepared: the numbers of the calls */
-        unsigned n_watches;  /* so far */
-        bool is_broken;      /* there is no such kind, whatever is said to be served */
-        bool is_slow;        /* what the watches list is not complete yet */
-        bool is_deaf;        /* they show nothing */
+        const char *served; /* served version; NULL: none */
+        /* numbers of the watches: of requests for this node, and of requests without a controller */
+        unsigned watches[2];
+        unsigned n_watches; /* watches so far */
+        bool is_broken;     /* there is no such kind, whatever version is served */
+        bool is_slow;       /* the watches have not completed their lists yet */
+        bool is_deaf;       /* the watches show nothing */
         unsigned n_discoveries, n_leases;
         json_object *objects[OBJECTS_MAX];
         size_t n_objects;
         int version, replied_version;
-        const char *spoilt, *spoil; /* what is changed back before its answer, once, and how */
-        int next_code;              /* of the next patch; 0: as it should be */
-        const char *refused;        /* in the text of what is always answered so; NULL: nothing */
+        /* value that is reverted once before the answer, and the patch that reverts it */
+        const char *spoilt, *spoil;
+        int next_code; /* code of the answer to the next patch; 0: as it should be */
+        /* text of patches that are always answered with refused_code; NULL: none */
+        const char *refused;
         int refused_code;
-        const char *pod_json;   /* what the server has of the pod */
-        char *texts[TEXTS_MAX]; /* what was asked for: "PATCH path body" */
+        const char *pod_json;   /* the pod as the server has it */
+        char *texts[TEXTS_MAX]; /* requests: "PATCH path body" */
         size_t n_texts;
 
         ShownPod pod;
         bool is_pod_shown;
-        size_t n_containers;      /* of the runtime */
-        unsigned n_failing_lists; /* the next ones */
+        size_t n_containers;      /* containers of the runtime */
+        unsigned n_failing_lists; /* next lists that fail */
         char ids[8][40];
 } node;
 
@@ -105,10 +101,10 @@ static void send_event(size_t watch, const char *type, json_object *object) {
         assert_true(asprintf(&line, "{\"type\":\"%s\",\"object\":%s}\n", type,
                              json_to_text(object)) > 0);
         if (watch_call(watch))
-                assert_int_equal(fake_kube_send(watch_call(watch), line, strlen(line)), 0);
+                assert_ok(fake_kube_send(watch_call(watch), line, strlen(line)));
 }
 
-/* All that there is was shown. */
+/* Ends the list: all objects were shown. */
 static void send_end(size_t watch) {
         cleanup(json_object_put_p) json_object *end =
                 parse("{'metadata':{'annotations':{'k8s.io/initial-events-end':'true'}}}");
@@ -124,14 +120,14 @@ static void begin_watch(KubeCall *call) {
         size_t watch = strstr(call->request.path, "labelSelector=%21crr") ? 1 : 0;
 
         if (node.is_broken) {
-                assert_int_equal(fake_kube_answer_call(call, 404, "{}"), 0);
+                assert_ok(fake_kube_answer_call(call, 404, "{}"));
                 return;
         }
 
         assert_null(watch_call(watch));
         node.watches[watch] = call->number;
         node.n_watches++;
-        assert_int_equal(fake_kube_accept(call), 0);
+        assert_ok(fake_kube_accept(call));
         for (size_t i = 0; i < node.n_objects; i++)
                 if (is_selected(watch, node.objects[i]))
                         send_event(watch, "ADDED", node.objects[i]);
@@ -156,7 +152,7 @@ static void set_version(json_object *object) {
                                json_object_new_string(text));
 }
 
-/* Its objects */
+/* The server's objects */
 
 static size_t find_object(const char *path) {
         size_t best = node.n_objects;
@@ -184,7 +180,7 @@ static void patch_object(json_object **object, json_object *patch) {
         show(*object, was_selected);
 }
 
-/* A JSON patch of tests and additions to what is there, as a merge patch; NULL: a test fails. */
+/* Turns a JSON patch of tests and additions into a merge patch of the object; NULL: a test fails. */
 static json_object *read_steps(json_object *steps, json_object *object) {
         json_object *patch = json_object_new_object();
 
@@ -200,9 +196,8 @@ static json_object *read_steps(json_object *steps, json_object *object) {
                 if (!is_test && !get_path(patch, "/status"))
                         json_object_object_add(patch, "status", json_object_new_object());
                 if (!is_test)
-                        assert_int_equal(json_pointer_set(&patch, path,
-                                                          copy_json(get_path(step, "/value"))),
-                                         0);
+                        assert_ok(json_pointer_set(&patch, path,
+                                                   copy_json(get_path(step, "/value"))));
         }
 
         return patch;
@@ -265,28 +260,23 @@ static void serve_object(KubeCall *call) {
                 code = 404;
         }
 
-        /* What the watch has shown meanwhile may have been enough. */
+        /* The watch may have shown enough meanwhile. */
         if (fake_kube_call_of(number))
-                assert_int_equal(fake_kube_answer_call(call, code ?: 200, body), 0);
+                assert_ok(fake_kube_answer_call(call, code ?: 200, body));
 }
 
-/* Which versions of the group, and then which kinds of one. */
+/* Answers whether there is the group, and which kinds a version has. */
 static void serve_discovery(KubeCall *call) {
+        static const char body[] = "{\"resources\":[{\"name\":\"containerrecreaterequests\"},"
+                                   "{\"name\":\"containerrecreaterequests/status\"}]}";
         bool is_group = strcmp(call->request.path, KIND) == 0;
-        char body[256];
+        bool is_there = node.served && (is_group || strstr(call->request.path, node.served));
 
         node.n_discoveries += is_group;
-        if (is_group)
-                (void) snprintf(body, sizeof(body), "{\"versions\":[{\"version\":\"%s\"}]}",
-                                node.served ?: "");
-        else
-                (void) snprintf(body, sizeof(body),
-                                "{\"resources\":[{\"name\":\"containerrecreaterequests\"},"
-                                "{\"name\":\"containerrecreaterequests/status\"}]}");
-        assert_int_equal(fake_kube_answer_call(call, node.served ? 200 : 404, body), 0);
+        assert_ok(fake_kube_answer_call(call, is_there ? 200 : 404, body));
 }
 
-/* There is a kubelet. */
+/* Answers that the kubelet is alive. */
 static void serve_lease(void) {
         node.n_leases++;
         lease_answer(KUBELET_ALIVE);
@@ -307,7 +297,7 @@ static void serve_call(KubeCall *call) {
                 serve_object(call);
 }
 
-/* Answers the oldest request that waits for that. Whether there is one. */
+/* Answers the oldest request that is to be answered. Returns whether there is one. */
 static bool serve_server(void) {
         pod_server_serve();
         for (size_t i = 0; i < fake_kube.n_calls; i++) {
@@ -324,7 +314,7 @@ static bool serve_server(void) {
         return false;
 }
 
-/* The same of a question about the pod's containers; those of a stop wait. */
+/* Answers questions about the pod's containers; questions of a stop wait. */
 static bool serve_runtime(void) {
         for (size_t i = 0; i < fake_runtime.n_calls; i++) {
                 RpcCall *call = &fake_runtime.calls[fake_runtime.order[i]];
@@ -337,7 +327,7 @@ static bool serve_runtime(void) {
                         node.n_failing_lists--;
                         assert_int_equal(call->done(NULL, &silence, call->userdata), 0);
                 } else {
-                        assert_int_equal(fake_runtime_serve_list(call), 0);
+                        assert_ok(fake_runtime_serve_list(call));
                 }
                 return true;
         }
@@ -345,7 +335,7 @@ static bool serve_runtime(void) {
         return false;
 }
 
-/* Until there is nothing to do at once. */
+/* Runs until no event is left to handle at once. */
 static void settle(void) {
         unsigned n = 0;
 
@@ -380,7 +370,7 @@ static unsigned count_warnings(void) {
         return node.n_warnings;
 }
 
-/* What the test does */
+/* Actions of the test */
 
 static json_object *create(const char *text) {
         static const bool unselected[2] = { false };
@@ -466,7 +456,7 @@ static size_t n_stops(void) {
         return stops_n_running(node.stops);
 }
 
-/* Of the one that is to be stopped next, or is being stopped. */
+/* Returns the ID of the container that is stopped next, or is being stopped. */
 static const char *stop_id(void) {
         if (fake_runtime_find("StopContainer"))
                 return fake_runtime_find("StopContainer")->target;
@@ -478,7 +468,7 @@ static const char *stop_id(void) {
 /* A stop comes to its check; whether it may go on. */
 static bool stop_begin(void) {
         assert_non_null(inspection());
-        assert_int_equal(fake_runtime_serve_list(inspection()), 0);
+        assert_ok(fake_runtime_serve_list(inspection()));
         settle();
         return fake_runtime_find("StopContainer");
 }
@@ -544,13 +534,12 @@ static void begin_agent(void) {
         };
 
         assert_int_equal(stops_new(&stops, &node.stops), 0);
-        assert_int_equal(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
-                                  &node.pods),
-                         0);
+        assert_ok(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
+                           &node.pods));
         pod_server_serve();
         node.context.stops = node.stops;
         node.context.pods = node.pods;
-        assert_int_equal(recreate_new(&node.context, &node.recreate), 0);
+        assert_ok(recreate_new(&node.context, &node.recreate));
         settle();
 }
 
@@ -560,7 +549,7 @@ static void end_agent(void) {
         node.stops = stops_free(node.stops);
 }
 
-/* Dies, and is started again: what the server, the runtime and the journal have is all there is. */
+/* Kills the agent and starts it again: it has the server, the runtime and the journal, and nothing else. */
 static void restart_agent(void) {
         end_agent();
         begin_agent();
@@ -579,8 +568,8 @@ static int set_up(void **state) {
         strcpy(node.folder, "/tmp/recreate-XXXXXX");
         assert_non_null(mkdtemp(node.folder));
         stderr_pipe(&node.captured);
-        assert_int_equal(fcntl(node.captured.reader, F_SETFL, O_NONBLOCK), 0);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &node.log), 0);
+        assert_ok(fcntl(node.captured.reader, F_SETFL, O_NONBLOCK));
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &node.log));
         node.metrics = metrics_for_test();
         node.served = "v1beta1";
         node.pod = (ShownPod){
@@ -617,7 +606,7 @@ static int tear_down(void **state) {
         fake_kube_close();
         (void) snprintf(path, sizeof(path), "%s/stops.json", node.folder);
         (void) unlink(path);
-        assert_int_equal(rmdir(node.folder), 0);
+        assert_ok(rmdir(node.folder));
         return 0;
 }
 
@@ -642,16 +631,16 @@ static const char *find_call(size_t from, const char *part) {
 }
 
 static void retry(void) {
-        assert_int_equal(recreate_kick(node.recreate), 0);
+        assert_ok(recreate_kick(node.recreate));
         settle();
 }
 
 static void reconcile(void) {
-        assert_int_equal(recreate_reconcile(node.recreate), 0);
+        assert_ok(recreate_reconcile(node.recreate));
         settle();
 }
 
-/* What was written last was so a while ago. */
+/* Lets so much time pass since the last write that it may be repeated. */
 static void let_repeat(void) {
         pass(8 * REPEAT_MIN_USEC);
 }
@@ -687,7 +676,7 @@ static const char *states(size_t i) {
         return text;
 }
 
-static void test_all_phases(void **state) {
+TEST_SET_UP(test_all_phases) {
         create(PREPARED("r", ""));
         assert_string_equal(phase(0), "Recreating");
         assert_string_equal(states(0), "Pending Pending");
@@ -726,7 +715,7 @@ static void test_all_phases(void **state) {
         assert_int_equal(recreate_n_open(node.recreate), 0);
 }
 
-static void test_ordered(void **state) {
+TEST_SET_UP(test_ordered) {
         create(PREPARED("r", "'strategy':{'orderedRecreate':true,"
                              "'terminationGracePeriodSeconds':3},"));
         assert_true(stop_begin());
@@ -738,7 +727,7 @@ static void test_ordered(void **state) {
         assert_string_equal(stop_id(), "s1");
 }
 
-static void test_failure(void **state) {
+TEST_SET_UP(test_failure) {
         create(PREPARED("r", ""));
         stop_end(STOP_FAILED, "no");
         assert_string_equal(phase(0), "Completed");
@@ -750,7 +739,7 @@ static void test_failure(void **state) {
         assert_int_equal(n_completed("failed"), 1);
 }
 
-static void test_failure_ignored(void **state) {
+TEST_SET_UP(test_failure_ignored) {
         create(PREPARED("r", "'strategy':{'failurePolicy':'Ignore'},"));
         stop_end(STOP_FAILED, "no");
         assert_string_equal(states(0), "Failed Pending");
@@ -758,10 +747,12 @@ static void test_failure_ignored(void **state) {
         assert_string_equal(stop_id(), "s1");
 }
 
-/* Who makes a request writes its label and may write a pod: only the runtime's labels say whose a
- * container is. */
-static const struct {
-        const char *name; /* of the pod that the request is about */
+#define FORCED "'strategy':{'forceRecreate':true},"
+
+/* Users who make a request write its label and may write a pod: only the runtime's labels say which
+ * pod a container is of. By force, so that an unknown pod is not waited for. */
+static const struct PodOfAnotherRow {
+        const char *name; /* name of the pod in the request */
         bool has_pod, are_pods_unknown;
         const char *pod_uid;
         const char *listed_namespace, *listed_pod;
@@ -778,33 +769,31 @@ static const struct {
         { "web", true, false, "p-0", "d", "web", true }, /* the former pod of that name */
 };
 
-static void test_pod_of_another(void **state) {
-        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-                assert_int_equal(tear_down(state), 0);
-                assert_int_equal(set_up(state), 0);
-                end_agent();
-                hide_pod();
-                pod_server.is_slow = others[i].are_pods_unknown;
-                begin_agent();
-                node.pod.uid = others[i].pod_uid;
-                if (others[i].has_pod)
-                        show_pod();
-                for (size_t k = 0; k < 2; k++) {
-                        fake_runtime.containers[k].namespace = others[i].listed_namespace;
-                        fake_runtime.containers[k].pod = others[i].listed_pod;
-                }
-                create(strcmp(others[i].name, "web") == 0 ? PREPARED("r", "")
-                                                          : PREPARED("r", "'podName':'else',"));
-                assert_int_equal(n_stops(), others[i].is_served);
-                if (!others[i].is_served)
-                        assert_string_equal(states(0), "Pending Pending");
-                remove_object(0);
-                assert_int_equal(node.recreate->n_requests, 0);
+TEST_ROWS_F(test_pod_of_another, others, name, const struct PodOfAnotherRow *row, void *state) {
+        assert_ok(tear_down(state));
+        assert_ok(set_up(state));
+        end_agent();
+        hide_pod();
+        pod_server.is_slow = row->are_pods_unknown;
+        begin_agent();
+        node.pod.uid = row->pod_uid;
+        if (row->has_pod)
+                show_pod();
+        for (size_t k = 0; k < 2; k++) {
+                fake_runtime.containers[k].namespace = row->listed_namespace;
+                fake_runtime.containers[k].pod = row->listed_pod;
         }
+        create(strcmp(row->name, "web") == 0 ? PREPARED("r", FORCED)
+                                             : PREPARED("r", FORCED "'podName':'else',"));
+        assert_int_equal(n_stops(), row->is_served);
+        if (!row->is_served)
+                assert_string_equal(states(0), "Pending Pending");
+        remove_object(0);
+        assert_int_equal(node.recreate->n_requests, 0);
 }
 
 /* A pod that claims to be the mirror of another one: in a request's words, and in the runtime's. */
-static void test_claimed_mirror(void **state) {
+TEST_SET_UP(test_claimed_mirror) {
         node.pod.uid = "p-2";
         node.pod.runtime_uid = "p-1";
         show_pod();
@@ -821,7 +810,7 @@ static void test_claimed_mirror(void **state) {
 }
 
 /* Nor is anything stopped that turns out to be another pod's when it is checked once more. */
-static void test_check_finds_another_pod(void **state) {
+TEST_SET_UP(test_check_finds_another_pod) {
         create(PREPARED("r", ""));
         for (size_t i = 0; i < 2; i++)
                 fake_runtime.containers[i].namespace = "kube-system";
@@ -829,7 +818,7 @@ static void test_check_finds_another_pod(void **state) {
         assert_int_equal(fake_runtime_n_asked("StopContainer"), 0);
 }
 
-static void test_one_after_another(void **state) {
+TEST_SET_UP(test_one_after_another) {
         create(PREPARED("r1", ""));
         create(PREPARED("r2", ""));
         assert_string_equal(phase(1), "Pending");
@@ -846,7 +835,7 @@ static void test_one_after_another(void **state) {
 }
 
 /* A stop that has begun is finished and reported; until then it is not disturbed. */
-static void test_completed_meanwhile(void **state) {
+TEST_SET_UP(test_completed_meanwhile) {
         create(PREPARED("r1", ""));
         create(PREPARED("r2", ""));
         assert_true(stop_begin());
@@ -864,7 +853,7 @@ static void test_completed_meanwhile(void **state) {
         assert_true(stops_has_stopped(node.stops, "recreate/u-r2", "s1"));
 }
 
-static void test_deleted_meanwhile(void **state) {
+TEST_SET_UP(test_deleted_meanwhile) {
         create(PREPARED("r", ""));
         assert_true(stop_begin());
         remove_object(0);
@@ -874,15 +863,15 @@ static void test_deleted_meanwhile(void **state) {
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
-static void test_deleted_before(void **state) {
+TEST_SET_UP(test_deleted_before) {
         create(PREPARED("r", ""));
         remove_object(0);
         assert_int_equal(n_stops(), 0);
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
-/* It is not what the request is about any more. */
-static void test_check_says_no(void **state) {
+/* The request is about its predecessor. */
+TEST_SET_UP(test_check_says_no) {
         create(PREPARED("r", ""));
         add_container("app", "a2");
         assert_false(stop_begin());
@@ -890,8 +879,8 @@ static void test_check_says_no(void **state) {
         assert_string_equal(stop_id(), "s1");
 }
 
-/* It died in the same moment: it was not killed. */
-static void test_gone(void **state) {
+/* The container died in the same moment: it was not killed. */
+TEST_SET_UP(test_gone) {
         create(PREPARED("r", ""));
         assert_true(stop_begin());
         stop_end(STOP_GONE, NULL);
@@ -899,7 +888,7 @@ static void test_gone(void **state) {
 }
 
 /* It was made, but not begun yet when it was to be stopped. */
-static void test_begins_later(void **state) {
+TEST_SET_UP(test_begins_later) {
         create(PREPARED("r", "'strategy':{'forceRecreate':true,'orderedRecreate':true},"));
         fake_runtime.containers[0].is_running = false;
         fake_runtime.containers[0].is_created = true;
@@ -916,7 +905,7 @@ static void test_begins_later(void **state) {
 }
 
 /* The runtime goes away in the middle of a stop, and another client ends the request. */
-static void test_runtime_lost(void **state) {
+TEST_SET_UP(test_runtime_lost) {
         create(PREPARED("r", ""));
         create(PREPARED("s", ""));
         assert_true(stop_begin());
@@ -930,7 +919,7 @@ static void test_runtime_lost(void **state) {
 
         fake_runtime.is_away = false;
         fake_container_end(&fake_runtime.containers[0]);
-        assert_int_equal(recreate_runtime_changed(node.recreate), 0);
+        assert_ok(recreate_runtime_changed(node.recreate));
         assert_int_equal(stops_runtime_changed(node.stops), 0);
         settle();
         assert_true(fake_runtime_serve("ContainerStatus"));
@@ -940,7 +929,7 @@ static void test_runtime_lost(void **state) {
 }
 
 /* Whether it is still asked for is not known as long as the runtime does not say. */
-static void test_check_fails(void **state) {
+TEST_SET_UP(test_check_fails) {
         create(PREPARED("r", ""));
         node.n_failing_lists = 1;
         assert_false(stop_begin());
@@ -950,18 +939,18 @@ static void test_check_fails(void **state) {
         assert_null(fake_runtime_find("StopContainer"));
 
         fake_runtime.is_away = true;
-        assert_int_equal(recreate_runtime_changed(node.recreate), 0);
+        assert_ok(recreate_runtime_changed(node.recreate));
         settle();
         assert_int_equal(n_stops(), 1);
         assert_null(fake_runtime_find("StopContainer"));
 
         fake_runtime.is_away = false;
-        assert_int_equal(recreate_runtime_changed(node.recreate), 0);
+        assert_ok(recreate_runtime_changed(node.recreate));
         settle();
         assert_string_equal(fake_runtime_find("StopContainer")->target, "a1");
 }
 
-static void test_over_while_check_fails(void **state) {
+TEST_SET_UP(test_over_while_check_fails) {
         create(PREPARED("r", ""));
         node.n_failing_lists = 1;
         assert_false(stop_begin());
@@ -971,7 +960,7 @@ static void test_over_while_check_fails(void **state) {
 }
 
 /* While a stop goes on, the request is deleted, and another one gets its name. */
-static void test_replaced(void **state) {
+TEST_SET_UP(test_replaced) {
         create(PREPARED("r", ""));
         assert_true(stop_begin());
         remove_object(0);
@@ -986,8 +975,8 @@ static void test_replaced(void **state) {
         assert_true(stops_has_stopped(node.stops, "recreate/u-2", "s1"));
 }
 
-/* Nor does the report get into one that the agent does not even see. */
-static void test_late_report(void **state) {
+/* The report does not get into an object either that the agent does not see. */
+TEST_SET_UP(test_late_report) {
         create(PREPARED("r", ""));
         assert_true(stop_begin());
         remove_object(0);
@@ -996,8 +985,8 @@ static void test_late_report(void **state) {
         patch_by_others(0, "{'status':{'phase':'Pending'}}");
 
         stop_end(STOP_STOPPED, NULL);
-        assert_non_null(strstr(node.texts[node.n_texts - 1],
-                               "{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u-r\"}"));
+        assert_contains(node.texts[node.n_texts - 1],
+                        "{\"op\":\"test\",\"path\":\"/metadata/uid\",\"value\":\"u-r\"}");
         assert_string_equal(states(0), "");
         assert_string_equal(phase(0), "Pending");
         assert_int_equal(node.recreate->n_requests, 0);
@@ -1012,8 +1001,8 @@ static size_t count_asked(const char *begin) {
         return n;
 }
 
-/* The watch shows nothing: the object itself is asked for, and the rest is written to what it is now. */
-static void test_unexplained_conflicts(void **state) {
+/* The watch shows nothing: the agent asks for the object itself, and writes the rest to its present state. */
+TEST_SET_UP(test_unexplained_conflicts) {
         create(PREPARED("r", ""));
         assert_true(stop_begin());
         stop_end(STOP_STOPPED, NULL);
@@ -1035,7 +1024,7 @@ static void test_unexplained_conflicts(void **state) {
         assert_int_equal(count_asked("GET "), 1);
 }
 
-static void test_conflict(void **state) {
+TEST_SET_UP(test_conflict) {
         create(PREPARED("r", ""));
         assert_true(stop_begin());
         stop_end(STOP_STOPPED, NULL);
@@ -1061,8 +1050,8 @@ static void show_again(const char *text) {
         settle();
 }
 
-/* The watch is late: what was written is not taken back. */
-static void test_stale_object(void **state) {
+/* The watch is late: the agent does not take back its write. */
+TEST_SET_UP(test_stale_object) {
         size_t n_texts;
 
         create(PREPARED("r", ""));
@@ -1079,7 +1068,7 @@ static void test_stale_object(void **state) {
 }
 
 /* The older object ends it, and it is the turn of the next one. */
-static void test_stale_object_is_applied(void **state) {
+TEST_SET_UP(test_stale_object_is_applied) {
         create(PREPARED("r", ""));
         create(PREPARED("s", ""));
         show_again(
@@ -1089,8 +1078,9 @@ static void test_stale_object_is_applied(void **state) {
         assert_string_equal(phase(1), "Recreating");
 }
 
-/* Neither before it was seen running for that long, nor by the second in which it began. */
-static void test_min_started(void **state) {
+/* The container neither counts before it was seen running for that long, nor by the second in which
+ * it began. */
+TEST_SET_UP(test_min_started) {
         create(PREPARED("r", "'strategy':{'minStartedSeconds':5},"));
         for (size_t i = 0; i < 2; i++) {
                 assert_true(stop_begin());
@@ -1109,7 +1099,7 @@ static void test_min_started(void **state) {
 }
 
 /* Again and again: it is written again, but ever more slowly. */
-static void test_overwritten(void **state) {
+TEST_SET_UP(test_overwritten) {
         static const char *const nothing = "{'status':{'containerRecreateStates':null}}";
 
         create(PREPARED("r", ""));
@@ -1125,48 +1115,44 @@ static void test_overwritten(void **state) {
                 assert_int_equal(node.n_texts, n_texts + 1);
         }
 
-        /* What is new is written at once. */
+        /* A new state is written at once. */
         patch_by_others(0, nothing);
         assert_true(stop_begin());
         stop_end(STOP_STOPPED, NULL);
         assert_string_equal(states(0), "Recreating! Pending");
 }
 
-/* Another writer takes a label away, or gives one back, each time at once. */
-static void test_labels_overwritten(void **state) {
-        static const struct {
-                const char *request, *spoil, *written;
-        } labels[] = {
-                { REQUEST("r", "", "'strategy':{'unreadyGracePeriodSeconds':50},",
-                          "{'name':'app'}"),
-                  "{'metadata':{'labels':{'crr.apps.kruise.io/node-name':null}}}",
-                  "\"inplaced.io/managed\":\"true\"" },
-                { MANAGED("r", "'activeDeadlineSeconds':1,"),
-                  "{'metadata':{'labels':{'crr.apps.kruise.io/active':'true'}}}",
-                  "\"crr.apps.kruise.io/active\":null" },
-                { MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"),
-                  "{'status':{'conditions':null}}", "PreRecreateGrace" },
-        };
+static const struct Spoiled {
+        const char *name, *request, *spoil, *written;
+} spoiled[] = {
+        { "the label of the node",
+          REQUEST("r", "", "'strategy':{'unreadyGracePeriodSeconds':50},", "{'name':'app'}"),
+          "{'metadata':{'labels':{'crr.apps.kruise.io/node-name':null}}}",
+          "\"inplaced.io/managed\":\"true\"" },
+        { "the label of activity", MANAGED("r", "'activeDeadlineSeconds':1,"),
+          "{'metadata':{'labels':{'crr.apps.kruise.io/active':'true'}}}",
+          "\"crr.apps.kruise.io/active\":null" },
+        { "the conditions", MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"),
+          "{'status':{'conditions':null}}", "PreRecreateGrace" },
+};
 
-        for (size_t i = 0; i < sizeof(labels) / sizeof(labels[0]); i++) {
-                create(labels[i].request);
-                for (unsigned n = 1; n <= 3; n++) {
-                        assert_int_equal(count_calls(labels[i].written), n);
-                        patch_by_others(0, labels[i].spoil);
-                        reconcile();
-                        retry();
-                        pass((REPEAT_MIN_USEC << (n - 1)) - 1);
-                        retry();
-                        assert_int_equal(count_calls(labels[i].written), n);
-                        pass(1);
-                }
-                assert_int_equal(tear_down(state), 0);
-                assert_int_equal(set_up(state), 0);
+/* Another writer takes a label away, or gives one back, each time at once. */
+TEST_ROWS_F(test_labels_overwritten, spoiled, name, const struct Spoiled *row, void *state) {
+        create(row->request);
+        for (unsigned n = 1; n <= 3; n++) {
+                assert_int_equal(count_calls(row->written), n);
+                patch_by_others(0, row->spoil);
+                reconcile();
+                retry();
+                pass((REPEAT_MIN_USEC << (n - 1)) - 1);
+                retry();
+                assert_int_equal(count_calls(row->written), n);
+                pass(1);
         }
 }
 
 /* … and is seen to do so before the answer is: what is shown is not forgotten. */
-static void test_label_given_back_early(void **state) {
+TEST_SET_UP(test_label_given_back_early) {
         node.spoilt = "\"crr.apps.kruise.io/active\":null";
         node.spoil = "{'metadata':{'labels':{'crr.apps.kruise.io/active':'true'}}}";
         create(MANAGED("r", "'activeDeadlineSeconds':1,"));
@@ -1180,12 +1166,12 @@ static void test_label_given_back_early(void **state) {
 }
 
 /* Killed between the stop and the report. */
-static void test_crash(void **state) {
+TEST_SET_UP(test_crash) {
         create(PREPARED("r", ""));
         assert_true(stop_begin());
         fake_container_end(&fake_runtime.containers[0]);
         restart_agent();
-        assert_false(stop_begin()); /* what had begun is finished */
+        assert_false(stop_begin()); /* a stop that had begun is finished */
         assert_true(fake_runtime_serve("ContainerStatus"));
         settle();
         assert_string_equal(states(0), "Recreating! Pending");
@@ -1193,7 +1179,7 @@ static void test_crash(void **state) {
         assert_string_equal(stop_id(), "s1");
 }
 
-static void test_runtime_unknown(void **state) {
+TEST_SET_UP(test_runtime_unknown) {
         create(REQUEST("r", LABELS, "",
                        "{'name':'app','statusContext':{'containerID':'docker://a1'}}"));
         assert_string_equal(phase(0), "Completed");
@@ -1202,7 +1188,7 @@ static void test_runtime_unknown(void **state) {
                             "in daemon");
 }
 
-static void test_bad_drain_time(void **state) {
+TEST_SET_UP(test_bad_drain_time) {
         node.served = "v1alpha1";
         restart_agent();
         assert_string_equal(recreate_version(node.recreate), "v1alpha1");
@@ -1211,11 +1197,11 @@ static void test_bad_drain_time(void **state) {
         patch_by_others(0, "{'metadata':{'annotations':{'crr.apps.kruise.io/unready-acquired':"
                            "'soon'}}}");
         assert_string_equal(phase(0), "Completed");
-        assert_non_null(strstr(get_text(node.objects[0], "/status/message"),
-                               "failed to parse unready time soon: "));
+        assert_contains(get_text(node.objects[0], "/status/message"),
+                        "failed to parse unready time soon: ");
 }
 
-static void test_drain(void **state) {
+TEST_SET_UP(test_drain) {
         create(PREPARED("r", "'strategy':{'unreadyGracePeriodSeconds':5},"));
         assert_int_equal(n_stops(), 0);
         patch_by_others(0, "{'status':{'conditions':[{'type':'PreRecreateGrace','status':'True',"
@@ -1227,7 +1213,7 @@ static void test_drain(void **state) {
         assert_int_equal(n_stops(), 1);
 }
 
-static void test_unassigned(void **state) {
+TEST_SET_UP(test_unassigned) {
         hide_pod();
         create(REQUEST("r", "", "'activeDeadlineSeconds':300000000,", "{'name':'app'}"));
         assert_int_equal(node.n_texts, 0);
@@ -1258,13 +1244,13 @@ static void let_retry(void) {
 }
 
 /* It is tried again by itself, ever more slowly, and at once when the server is known to answer. */
-static void test_adoption_refused(void **state) {
+TEST_SET_UP(test_adoption_refused) {
         static const struct {
                 int code;
                 ErrorKind kind;
         } refusals[] = { { 403, ERROR_DENIED }, { 503, ERROR_NONE } };
 
-        for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(refusals); i++) {
                 size_t n_texts = node.n_texts;
 
                 node.refused = "\"inplaced.io/managed\":\"true\"";
@@ -1287,8 +1273,8 @@ static void test_adoption_refused(void **state) {
         }
 }
 
-/* Changed or gone meanwhile: the watch shows it, and nothing is tried again before. */
-static void test_adoption_is_late(void **state) {
+/* The object changed or went meanwhile: the watch shows it, and no write is tried again before. */
+TEST_SET_UP(test_adoption_is_late) {
         static const int codes[] = { 404, 409 };
 
         for (size_t i = 0; i < 2; i++) {
@@ -1310,18 +1296,18 @@ static void test_adoption_is_late(void **state) {
         }
 }
 
-static void test_deadline(void **state) {
+TEST_SET_UP(test_deadline) {
         create(MANAGED("r", "'activeDeadlineSeconds':1,'ttlSecondsAfterFinished':0,"));
         assert_string_equal(get_text(node.objects[0], "/status/message"),
                             "recreating has exceeded the activeDeadlineSeconds");
         assert_int_equal(n_stops(), 0);
-        assert_non_null(strstr(node.texts[node.n_texts - 1], "DELETE "));
-        assert_non_null(strstr(node.texts[node.n_texts - 1], "\"uid\":\"u-r\""));
+        assert_contains(node.texts[node.n_texts - 1], "DELETE ");
+        assert_contains(node.texts[node.n_texts - 1], "\"uid\":\"u-r\"");
 }
 
 /* This node's clock is months ahead. By the server's it is the second in which the request was made;
  * or the server does not say. */
-static void test_clock_ahead(void **state) {
+TEST_SET_UP(test_clock_ahead) {
         static const int64_t times[] = { CREATED_SEC, 0 };
 
         for (size_t i = 0; i < 2; i++) {
@@ -1331,7 +1317,7 @@ static void test_clock_ahead(void **state) {
                 assert_int_equal(n_stops(), 1);
                 stop_end(STOP_FAILED, "no");
                 assert_string_equal(phase(0), "Completed");
-                assert_non_null(strstr(get_text(node.objects[0], "/status/message"), "no"));
+                assert_contains(get_text(node.objects[0], "/status/message"), "no");
                 if (times[i] > 0)
                         assert_string_equal(get_text(node.objects[0], "/status/completionTime"),
                                             "2026-01-31T12:00:00Z");
@@ -1342,7 +1328,7 @@ static void test_clock_ahead(void **state) {
 
 /* The runtime counts by the clock of this node. Made ten seconds before the request it is not a
  * successor, however late that is. */
-static void test_clock_ahead_of_container(void **state) {
+TEST_SET_UP(test_clock_ahead_of_container) {
         fake_kube.server_usec = (int64_t) CREATED_SEC * 1000000;
         fake_runtime.containers[0].created_at = (recreate_wall_usec() - 10 * 1000000) * 1000;
         create(REQUEST("r", LABELS ",'inplaced.io/managed':'true'", "", "{'name':'app'}"));
@@ -1357,7 +1343,7 @@ static void test_clock_ahead_of_container(void **state) {
 }
 
 /* Nor is the pod unready for longer than it is by the server's clock. */
-static void test_clock_ahead_of_drain(void **state) {
+TEST_SET_UP(test_clock_ahead_of_drain) {
         fake_kube.server_usec = (int64_t) (CREATED_SEC + 7) * 1000000;
         create(PREPARED("r", "'strategy':{'unreadyGracePeriodSeconds':60},"));
         restart_agent(); /* it has not seen when the pod became unready */
@@ -1373,7 +1359,7 @@ static void test_clock_ahead_of_drain(void **state) {
         assert_int_equal(n_stops(), 1);
 }
 
-static void test_pod_gone(void **state) {
+TEST_SET_UP(test_pod_gone) {
         create(MANAGED("r", ""));
         assert_int_equal(n_stops(), 1);
         hide_pod();
@@ -1381,7 +1367,7 @@ static void test_pod_gone(void **state) {
         assert_int_equal(n_stops(), 0);
 }
 
-static void test_managed_drain(void **state) {
+TEST_SET_UP(test_managed_drain) {
         create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':5},"));
         assert_string_equal(get_text(node.objects[0], "/status/conditions/0/type"),
                             "PreRecreateGrace");
@@ -1414,16 +1400,26 @@ static void list_pod(void) {
         settle();
 }
 
+/* Restart rules, which only the pod has, may decide what a stop does. */
+TEST_SET_UP(test_stop_waits_for_the_pod) {
+        begin_without_pods();
+        create(PREPARED("r", ""));
+        assert_string_equal(states(0), "Pending Pending");
+        assert_int_equal(n_stops(), 0);
+
+        list_pod();
+        assert_int_equal(n_stops(), 1);
+}
+
 /* The gate that was closed in a previous run is opened when the request is deleted. */
-static void test_gate_after_restart(void **state) {
+TEST_SET_UP(test_gate_after_restart) {
         size_t n_texts;
 
         node.pod.has_kruise_gate = true;
         show_pod();
         node.pod_json = GATE_POD("");
         create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
-        assert_non_null(
-                strstr(find_call(0, "PATCH /api/v1/namespaces/d/pods/web/status "), "\"False\""));
+        assert_contains(find_call(0, "PATCH /api/v1/namespaces/d/pods/web/status "), "\"False\"");
         assert_true(recreate_controller_owes_gate(node.recreate->requests[0]));
         assert_string_equal(get_text(node.objects[0], "/status/conditions/0/type"),
                             "PreRecreateGrace");
@@ -1436,8 +1432,8 @@ static void test_gate_after_restart(void **state) {
         assert_true(recreate_controller_owes_gate(node.recreate->requests[0]));
 
         list_pod();
-        assert_non_null(strstr(find_call(n_texts, "PATCH /api/v1/namespaces/d/pods/web/status "),
-                               "\"True\""));
+        assert_contains(find_call(n_texts, "PATCH /api/v1/namespaces/d/pods/web/status "),
+                        "\"True\"");
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
@@ -1451,8 +1447,8 @@ static void sync_all(void) {
 #define GET_REQUEST "GET /apis/apps.kruise.io/v1beta1/namespaces/d/containerrecreaterequests/r "
 
 /* A pod that is unready for a request of which the watches show nothing. */
-static const struct {
-        const char *message, *request; /* what there is on the server, or NULL */
+static const struct RemnantsRow {
+        const char *message, *request; /* objects on the server; NULL: none */
         bool is_asked, is_opened;
 } remnants[] = {
         { "[" LISTED("r") "]", NULL, true, true },
@@ -1461,7 +1457,7 @@ static const struct {
         { "[{\"userAgent\":\"ContainerRecreateRequest\",\"key\":\"d/\"}]", NULL, false, false },
         { "no list", NULL, false, false },
         { NULL, NULL, false, false },
-        /* Its labels are gone, or were not made yet. */
+        /* Requests whose labels are gone, or were not made yet. */
         { "[" LISTED("r") "]",
           REQUEST("r", "'crr.apps.kruise.io/node-name':'node-1'",
                   "'strategy':{'unreadyGracePeriodSeconds':50},", BOTH),
@@ -1474,31 +1470,29 @@ static const struct {
           true, true },
 };
 
-static void test_remnants(void **state) {
+TEST_ROWS_F(test_remnants, remnants, message, const struct RemnantsRow *row, void *unused) {
+        size_t n_texts;
+
         node.pod.has_kruise_gate = true;
         node.pod_json = GATE_POD(GATE_CLOSED);
-        for (size_t i = 0; i < sizeof(remnants) / sizeof(remnants[0]); i++) {
-                size_t n_texts;
-
-                if (remnants[i].request)
-                        create(remnants[i].request);
-                end_agent();
-                node.is_slow = true;
-                node.pod.kruise_message = remnants[i].message;
-                show_pod();
-                begin_agent();
-                n_texts = node.n_texts;
-                sync_all();
-                assert_int_equal(find_call(n_texts, GET_REQUEST) != NULL, remnants[i].is_asked);
-                assert_int_equal(find_call(n_texts, POD_PATCH) != NULL, remnants[i].is_opened);
-                assert_int_equal(node.recreate->n_requests, 0);
-                if (remnants[i].request)
-                        remove_object(0);
-        }
+        if (row->request)
+                create(row->request);
+        end_agent();
+        node.is_slow = true;
+        node.pod.kruise_message = row->message;
+        show_pod();
+        begin_agent();
+        n_texts = node.n_texts;
+        sync_all();
+        assert_int_equal(find_call(n_texts, GET_REQUEST) != NULL, row->is_asked);
+        assert_int_equal(find_call(n_texts, POD_PATCH) != NULL, row->is_opened);
+        assert_int_equal(node.recreate->n_requests, 0);
+        if (row->request)
+                remove_object(0);
 }
 
-/* Nothing is concluded before all is known, and not twice. */
-static void test_remnant_in_time(void **state) {
+/* The agent concludes nothing before it knows all objects, and does so once. */
+TEST_SET_UP(test_remnant_in_time) {
         node.pod.has_kruise_gate = true;
         node.pod.kruise_message = "[" LISTED("r") "]";
         node.pod_json = GATE_POD(GATE_CLOSED);
@@ -1518,15 +1512,15 @@ static void test_remnant_in_time(void **state) {
 
         node.refused = NULL;
         retry();
-        assert_non_null(strstr(find_call(1, POD_PATCH), "\"True\""));
+        assert_contains(find_call(1, POD_PATCH), "\"True\"");
         assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
         assert_int_equal(node.recreate->n_requests, 0);
         sync_all();
         assert_int_equal(node.n_texts, 4);
 }
 
-/* Who has got the name, and closes the gate, is the one who opens it. */
-static void test_gate_of_successor(void **state) {
+/* The request that has got the name and closes the gate opens it. */
+TEST_SET_UP(test_gate_of_successor) {
         node.pod.has_kruise_gate = true;
         show_pod();
         node.pod_json = GATE_POD("");
@@ -1561,11 +1555,11 @@ static void refuse_gate(int code) {
 #define GATED MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},")
 #define CLOSE_TRIES 5
 
-/* What cannot be closed is tried so often, ever more slowly, and then the request goes on. */
-static void test_gate_cannot_be_closed(void **state) {
+/* A gate that cannot be closed is tried several times, ever more slowly, and then the request goes on. */
+TEST_SET_UP(test_gate_cannot_be_closed) {
         static const int codes[] = { 403, 503, 422 };
 
-        for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(codes); i++) {
                 size_t n_before = count_calls(POD_PATCH);
 
                 refuse_gate(codes[i]);
@@ -1598,7 +1592,7 @@ static void test_gate_cannot_be_closed(void **state) {
 }
 
 /* Another writer was quicker: the pod is read anew and written, as often as it takes, and not logged. */
-static void test_gate_conflicts(void **state) {
+TEST_SET_UP(test_gate_conflicts) {
         refuse_gate(409);
         create(GATED);
         for (size_t n = 1; n <= 2 * CLOSE_TRIES; n++) {
@@ -1620,8 +1614,8 @@ static void test_gate_conflicts(void **state) {
         assert_true(is_drained());
 }
 
-/* Where there is no pod any more there is nothing to close, nor to open. */
-static void test_gate_of_no_pod(void **state) {
+/* Without a pod there is no gate to close, nor to open. */
+TEST_SET_UP(test_gate_of_no_pod) {
         refuse_gate(404);
         create(GATED);
         assert_int_equal(count_calls(POD_PATCH), 1);
@@ -1634,8 +1628,8 @@ static void test_gate_of_no_pod(void **state) {
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
-/* What is closed is tried to be opened until it is: nothing else is done with the request. */
-static void test_gate_cannot_be_opened(void **state) {
+/* The agent tries to open a closed gate until it succeeds, and does nothing else for the request. */
+TEST_SET_UP(test_gate_cannot_be_opened) {
         refuse_gate(0);
         node.refused = NULL;
         create(GATED);
@@ -1659,7 +1653,7 @@ static void test_gate_cannot_be_opened(void **state) {
 }
 
 /* Without a gate there is nothing to wait for. */
-static void test_no_gate_after_restart(void **state) {
+TEST_SET_UP(test_no_gate_after_restart) {
         create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
         restart_agent();
         assert_true(node.recreate->requests[0]->spec->is_drained);
@@ -1670,24 +1664,24 @@ static void test_no_gate_after_restart(void **state) {
 }
 
 /* It is not tried again at once, nor reconciled all the time. */
-static void test_delete_fails(void **state) {
+TEST_SET_UP(test_delete_fails) {
         size_t n_texts;
 
         node.refused = "DELETE ";
         node.refused_code = 503;
         create(MANAGED("r", "'activeDeadlineSeconds':1,'ttlSecondsAfterFinished':0,"));
         n_texts = node.n_texts;
-        assert_non_null(strstr(node.texts[n_texts - 1], "DELETE "));
+        assert_contains(node.texts[n_texts - 1], "DELETE ");
         reconcile();
         assert_int_equal(node.n_texts, n_texts);
         pass(100 * 1000);
         assert_int_equal(node.n_texts, n_texts);
         let_retry();
         assert_int_equal(node.n_texts, n_texts + 1);
-        assert_non_null(strstr(node.texts[n_texts], "DELETE "));
+        assert_contains(node.texts[n_texts], "DELETE ");
 }
 
-static void test_malformed(void **state) {
+TEST_SET_UP(test_malformed) {
         create(REQUEST("bad", LABELS, "", "{'name':7}"));
         assert_int_equal(node.n_texts, 0);
         create(REQUEST("ours", LABELS ",'inplaced.io/managed':'true'", "", "{'name':7}"));
@@ -1697,18 +1691,18 @@ static void test_malformed(void **state) {
         assert_int_equal(n_stops(), 1);
 }
 
-static void test_retry(void **state) {
+TEST_SET_UP(test_retry) {
         node.next_code = 503;
         create(PREPARED("r", ""));
         assert_string_equal(phase(0), "");
         assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
-        assert_int_equal(recreate_kick(node.recreate), 0);
+        assert_ok(recreate_kick(node.recreate));
         settle();
         assert_string_equal(phase(0), "Recreating");
 }
 
-/* What works does not make up for what does not. */
-static void test_right_missing(void **state) {
+/* A write that succeeds does not make up for one that is forbidden. */
+TEST_SET_UP(test_right_missing) {
         static const char *const label = "{'metadata':{'labels':{'x':'y'}}}";
 
         node.refused = "DELETE ";
@@ -1724,7 +1718,7 @@ static void test_right_missing(void **state) {
         patch_by_others(0, label);
         retry();
         assert_int_equal(count_warnings(),
-                         2); /* with the one that it is completed by its deadline */
+                         2); /* including that about the completion by the deadline */
 
         node.refused_code = 503;
         retry();
@@ -1736,7 +1730,7 @@ static void test_right_missing(void **state) {
 }
 
 /* Only one request is wrong. */
-static void test_refused(void **state) {
+TEST_SET_UP(test_refused) {
         node.refused = "/containerrecreaterequests/r/";
         node.refused_code = 422;
         create(PREPARED("r", ""));
@@ -1751,7 +1745,7 @@ static void test_refused(void **state) {
 }
 
 /* In the older version that is an annotation, which is no part of the status. */
-static void test_right_to_annotate(void **state) {
+TEST_SET_UP(test_right_to_annotate) {
         node.served = "v1alpha1";
         restart_agent();
         node.refused = "unready-acquired";
@@ -1763,7 +1757,7 @@ static void test_right_to_annotate(void **state) {
 }
 
 /* It is named among the kinds that are served, but is not. */
-static void test_kind_broken(void **state) {
+TEST_SET_UP(test_kind_broken) {
         unsigned n;
 
         node.is_broken = true;
@@ -1794,8 +1788,8 @@ static void show_unassigned(size_t i, bool is_gone) {
         send_event(1, is_gone ? "DELETED" : "ADDED", object);
 }
 
-/* Those that had no place are listed again once there is. */
-static void test_many_unassigned(void **state) {
+/* Requests that had no place are listed again once there is one. */
+TEST_SET_UP(test_many_unassigned) {
         unsigned n_watches = node.n_watches;
 
         hide_pod();
@@ -1815,13 +1809,13 @@ static void test_many_unassigned(void **state) {
         assert_int_equal(count_warnings(), 2);
 }
 
-static void test_kind_goes(void **state) {
+TEST_SET_UP(test_kind_goes) {
         create(PREPARED("r", ""));
         assert_true(stop_begin());
         node.served = NULL;
         node.is_broken = true;
         for (size_t i = 0; i < 2; i++)
-                assert_int_equal(fake_kube_answer_call(watch_call(i), 200, ""), 0);
+                assert_ok(fake_kube_answer_call(watch_call(i), 200, ""));
         while (recreate_version(node.recreate)) {
                 fake_clock_skip(fake_kube.event);
                 settle();
@@ -1838,78 +1832,10 @@ static void test_kind_goes(void **state) {
         assert_string_equal(states(0), "Recreating! Pending");
 }
 
-static void test_selectors(void **state) {
-        assert_non_null(strstr(watch_call(0)->request.path,
-                               "?labelSelector=crr.apps.kruise.io%2Fnode-name%3Dnode-1%2C"
-                               "crr.apps.kruise.io%2Factive%3Dtrue&"));
-        assert_non_null(strstr(watch_call(1)->request.path,
-                               "?labelSelector=%21crr.apps.kruise.io%2Fnode-name&"));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-        TEST(test_all_phases),
-        TEST(test_ordered),
-        TEST(test_failure),
-        TEST(test_failure_ignored),
-        TEST(test_pod_of_another),
-        TEST(test_claimed_mirror),
-        TEST(test_check_finds_another_pod),
-        TEST(test_one_after_another),
-        TEST(test_completed_meanwhile),
-        TEST(test_deleted_meanwhile),
-        TEST(test_deleted_before),
-        TEST(test_check_says_no),
-        TEST(test_gone),
-        TEST(test_begins_later),
-        TEST(test_runtime_lost),
-        TEST(test_check_fails),
-        TEST(test_over_while_check_fails),
-        TEST(test_replaced),
-        TEST(test_late_report),
-        TEST(test_conflict),
-        TEST(test_unexplained_conflicts),
-        TEST(test_stale_object),
-        TEST(test_stale_object_is_applied),
-        TEST(test_min_started),
-        TEST(test_overwritten),
-        TEST(test_labels_overwritten),
-        TEST(test_label_given_back_early),
-        TEST(test_crash),
-        TEST(test_runtime_unknown),
-        TEST(test_bad_drain_time),
-        TEST(test_drain),
-        TEST(test_unassigned),
-        TEST(test_adoption_refused),
-        TEST(test_adoption_is_late),
-        TEST(test_deadline),
-        TEST(test_clock_ahead),
-        TEST(test_clock_ahead_of_container),
-        TEST(test_clock_ahead_of_drain),
-        TEST(test_pod_gone),
-        TEST(test_managed_drain),
-        TEST(test_gate_after_restart),
-        TEST(test_gate_cannot_be_closed),
-        TEST(test_gate_conflicts),
-        TEST(test_gate_of_no_pod),
-        TEST(test_gate_cannot_be_opened),
-        TEST(test_remnants),
-        TEST(test_remnant_in_time),
-        TEST(test_gate_of_successor),
-        TEST(test_no_gate_after_restart),
-        TEST(test_delete_fails),
-        TEST(test_malformed),
-        TEST(test_retry),
-        TEST(test_right_missing),
-        TEST(test_refused),
-        TEST(test_right_to_annotate),
-        TEST(test_kind_broken),
-        TEST(test_many_unassigned),
-        TEST(test_kind_goes),
-        TEST(test_selectors),
-};
-
-int main(void) {
-        return cmocka_run_group_tests(tests, NULL, NULL);
+TEST_SET_UP(test_selectors) {
+        assert_contains(watch_call(0)->request.path,
+                        "?labelSelector=crr.apps.kruise.io%2Fnode-name%3Dnode-1%2C"
+                        "crr.apps.kruise.io%2Factive%3Dtrue&");
+        assert_contains(watch_call(1)->request.path,
+                        "?labelSelector=%21crr.apps.kruise.io%2Fnode-name&");
 }

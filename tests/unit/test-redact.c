@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is taken out of the URLs in a text
+ * Tests the removal of secrets from the URLs in a text
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/base/error.h"
 #include "agent/base/redact.h"
+#include "tests/unit/unit.h"
 
 static const struct Case {
         const char *name;
@@ -92,17 +82,16 @@ static const struct Case {
         { "nothing", "", NULL },
 };
 
-static void test_case(void **state) {
-        const struct Case *c = *state;
+TEST_ROWS(test_case, cases, name, const struct Case *c) {
         cleanup(free_p) char *text = strdup(c->text);
 
         assert_string_equal(redact_text(text), c->result ?: c->text);
         assert_string_equal(redact_text(text), c->result ?: c->text);
 }
 
-/* Wherever a text is cut, what is left of the URL is understood: nothing of the secrets is shown but
- * for what might as well be a name or a port. */
-static void test_every_cut(void **state) {
+/* A URL that is cut anywhere is understood: its secrets are not shown, except for a part that may
+ * be a name or a port. */
+TEST(test_every_cut) {
         static const char whole[] =
                 "Get \"https://me:PASSWORD@host/a?sig=SIGNATURE#FRAGMENT\": EOF";
 
@@ -119,7 +108,7 @@ static void test_every_cut(void **state) {
         }
 }
 
-static void test_time_is_linear(void **state) {
+TEST(test_time_is_linear) {
         const size_t n = 1 << 18;
         cleanup(free_p) char *text = malloc(6 * n);
 
@@ -133,26 +122,9 @@ static void test_time_is_linear(void **state) {
         assert_int_equal(redact_urls(text, 6 * n), 6 * n);
 }
 
-static void test_errors_are_redacted(void **state) {
+TEST(test_errors_are_redacted) {
         cleanup(error_done) Error error = ERROR_INIT;
 
         (void) error_set(&error, ERROR_DENIED, "%s: %s", "pull", "https://u:P@host/?s=1");
         assert_string_equal(error_message(&error), "pull: https://host/");
-}
-
-int main(void) {
-        enum { N_CASES = sizeof(cases) / sizeof(cases[0]) };
-        struct CMUnitTest tests[N_CASES + 3];
-
-        for (size_t i = 0; i < N_CASES; i++)
-                tests[i] = (struct CMUnitTest){
-                        .name = cases[i].name,
-                        .test_func = test_case,
-                        .initial_state = (void *) &cases[i],
-                };
-        tests[N_CASES] = (struct CMUnitTest) cmocka_unit_test(test_every_cut);
-        tests[N_CASES + 1] = (struct CMUnitTest) cmocka_unit_test(test_time_is_linear);
-        tests[N_CASES + 2] = (struct CMUnitTest) cmocka_unit_test(test_errors_are_redacted);
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is written into a NodeImage of our own, and which tags leave it
+ * Tests the patches of a NodeImage of our own, and which tags leave it
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/cluster/registration-spec.h"
 #include "agent/document/json-cleanup.h"
 #include "tests/unit/merge-patch.h"
+#include "tests/unit/unit.h"
 
 #define NOW 1769904059 /* 2026-02-01T00:00:59Z */
 #define ANNOTATED "'annotations':{'inplaced.io/agent-version':'" INPLACED_VERSION "'}"
@@ -47,14 +37,14 @@ static void assert_json(json_object *value, const char *text) {
                          json_object_to_json_string(expected));
 }
 
-static void test_body(void **state) {
+TEST(test_body) {
         cleanup(json_object_put_p) json_object *node =
                 parse("{'metadata':{'name':'node-1','uid':'u-1','labels':{'zone':'a','odd':3," OURS
                       "},'annotations':{'a':'b'}}}");
         cleanup(json_object_put_p) json_object *body = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
 
-        assert_int_equal(registration_spec_body(node, "v1beta1", &body, &error), 0);
+        assert_ok(registration_spec_body(node, "v1beta1", &body, &error));
         assert_json(body,
                     "{'apiVersion':'apps.kruise.io/v1beta1','kind':'NodeImage','spec':{},"
                     "'metadata':{'name':'node-1','labels':{'zone':'a'," OURS "}," ANNOTATED ","
@@ -63,18 +53,18 @@ static void test_body(void **state) {
         assert_true(registration_spec_is_ours(body));
 }
 
-/* The label says whose the object is, so that of the Node does not count. */
-static void test_body_of_a_managed_node(void **state) {
+/* The label says who owns the object, so the Node's label does not count. */
+TEST(test_body_of_a_managed_node) {
         cleanup(json_object_put_p) json_object *node =
                 parse("{'metadata':{'name':'n','uid':'u','labels':"
                       "{'app.kubernetes.io/managed-by':'another'}}}");
         cleanup(json_object_put_p) json_object *body = NULL;
 
-        assert_int_equal(registration_spec_body(node, "v1alpha1", &body, NULL), 0);
+        assert_ok(registration_spec_body(node, "v1alpha1", &body, NULL));
         assert_true(registration_spec_is_ours(body));
 }
 
-static void test_body_of_no_node(void **state) {
+TEST(test_body_of_no_node) {
         static const char *const nodes[] = {
                 "{}",
                 "[]",
@@ -85,7 +75,7 @@ static void test_body_of_no_node(void **state) {
                 "{'metadata':{'name':7,'uid':'u'}}",
         };
 
-        for (size_t i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(nodes); i++) {
                 cleanup(json_object_put_p) json_object *node = parse(nodes[i]), *body = NULL;
                 cleanup(error_done) Error error = ERROR_INIT;
 
@@ -95,7 +85,7 @@ static void test_body_of_no_node(void **state) {
         }
 }
 
-static void test_virtual(void **state) {
+TEST(test_virtual) {
         cleanup(json_object_put_p) json_object *yes =
                 parse("{'metadata':{'labels':{'type':'virtual-kubelet'}}}");
         cleanup(json_object_put_p) json_object *no = parse("{'metadata':{'labels':{'type':'x'}}}");
@@ -105,7 +95,7 @@ static void test_virtual(void **state) {
         assert_false(registration_spec_is_virtual(NULL));
 }
 
-static void test_ours(void **state) {
+TEST(test_ours) {
         cleanup(json_object_put_p) json_object *ours = parse("{'metadata':{'labels':{" OURS "}}}");
         cleanup(json_object_put_p) json_object *foreign =
                 parse("{'metadata':{'labels':{'app.kubernetes.io/managed-by':'Helm'}}}");
@@ -121,7 +111,7 @@ static const struct Labels {
         const char *name;
         const char *object;
         const char *node;
-        const char *patch; /* of the labels; NULL: none */
+        const char *patch; /* patch of the labels; NULL: none */
 } labels[] = {
         { "labels are the same", "{'a':'1'," OURS "}", "{'a':'1'}", NULL },
         { "labels are added", "{" OURS "}", "{'a':'1'}", "{'a':'1'}" },
@@ -146,13 +136,12 @@ static json_object *wrap_labels(const char *text, const char *more) {
         return parse(whole);
 }
 
-static void test_labels(void **state) {
-        const struct Labels *test = *state;
+TEST_ROWS(test_labels, labels, name, const struct Labels *test) {
         cleanup(json_object_put_p) json_object *object = wrap_labels(test->object, "," ANNOTATED);
         cleanup(json_object_put_p) json_object *node = wrap_labels(test->node, "");
         cleanup(json_object_put_p) json_object *patch = NULL, *expected = NULL, *again = NULL;
 
-        assert_int_equal(registration_spec_patch_metadata(object, node, &patch), 0);
+        assert_ok(registration_spec_patch_metadata(object, node, &patch));
         if (!test->patch) {
                 assert_null(patch);
                 return;
@@ -164,27 +153,27 @@ static void test_labels(void **state) {
 
         object = apply_merge_patch(object, patch);
         assert_true(registration_spec_is_ours(object));
-        assert_int_equal(registration_spec_patch_metadata(object, node, &again), 0);
+        assert_ok(registration_spec_patch_metadata(object, node, &again));
         assert_null(again);
 }
 
 /* The version of the agent is written with the labels, and where it alone has changed. */
-static void test_version(void **state) {
+TEST(test_version) {
         static const char *const others[] = {
                 "", ",'annotations':{'a':'b'}", ",'annotations':7",
                 ",'annotations':{'inplaced.io/agent-version':'0.0.9'}"
         };
 
-        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(others); i++) {
                 cleanup(json_object_put_p) json_object *object =
                         wrap_labels("{'a':'1'," OURS "}", others[i]);
                 cleanup(json_object_put_p) json_object *same = wrap_labels("{'a':'1'}", "");
                 cleanup(json_object_put_p) json_object *other = wrap_labels("{'a':'2'}", "");
                 cleanup(json_object_put_p) json_object *patch = NULL, *both = NULL;
 
-                assert_int_equal(registration_spec_patch_metadata(object, same, &patch), 0);
+                assert_ok(registration_spec_patch_metadata(object, same, &patch));
                 assert_json(patch, "{'metadata':{" IDENTITY "," ANNOTATED "}}");
-                assert_int_equal(registration_spec_patch_metadata(object, other, &both), 0);
+                assert_ok(registration_spec_patch_metadata(object, other, &both));
                 assert_json(both, "{'metadata':{" IDENTITY ",'labels':{'a':'2'}," ANNOTATED "}}");
         }
 }
@@ -201,7 +190,7 @@ static const struct Tidy {
         const char *name;
         const char *images;
         const char *statuses;
-        const char *patch; /* of the images; NULL: none */
+        const char *patch; /* patch of the images; NULL: none */
         int64_t next_at;
 } tidies[] = {
         { "tags have no limit", "{'a':{'tags':[" TAG("1", "") "]}}",
@@ -237,8 +226,7 @@ static const struct Tidy {
 
 /* clang-format on */
 
-static void test_tidy(void **state) {
-        const struct Tidy *test = *state;
+TEST_ROWS(test_tidy, tidies, name, const struct Tidy *test) {
         cleanup(json_object_put_p) json_object *object = NULL, *patch = NULL, *before = NULL;
         cleanup(free_p) char *text = NULL, *expected = NULL;
         TidyPlan plan;
@@ -250,7 +238,7 @@ static void test_tidy(void **state) {
         object = parse(text);
         before = copy_json(object);
 
-        assert_int_equal(tidy_spec_plan(object, NOW, &plan), 0);
+        assert_ok(tidy_spec_plan(object, NOW, &plan));
         patch = plan.patch;
         assert_true(json_object_equal(object, before));
         assert_int_equal(plan.next_at, test->next_at);
@@ -265,37 +253,9 @@ static void test_tidy(void **state) {
         assert_json(patch, expected);
 
         object = apply_merge_patch(object, patch);
-        assert_int_equal(tidy_spec_plan(object, NOW, &plan), 0);
+        assert_ok(tidy_spec_plan(object, NOW, &plan));
         assert_null(plan.patch);
         assert_int_equal(plan.next_at, test->next_at);
 }
 
-#define N_LABELS (sizeof(labels) / sizeof(labels[0]))
-#define N_TIDIES (sizeof(tidies) / sizeof(tidies[0]))
-
-int main(void) {
-        struct CMUnitTest tests[5 + N_LABELS + N_TIDIES] = {
-                cmocka_unit_test(test_body),
-                cmocka_unit_test(test_body_of_a_managed_node),
-                cmocka_unit_test(test_body_of_no_node),
-                cmocka_unit_test(test_virtual),
-                cmocka_unit_test(test_ours),
-                cmocka_unit_test(test_version),
-        };
-
-        for (size_t i = 0; i < N_LABELS; i++)
-                tests[5 + i] = (struct CMUnitTest){
-                        .name = labels[i].name,
-                        .test_func = test_labels,
-                        .initial_state = (void *) &labels[i],
-                };
-        for (size_t i = 0; i < N_TIDIES; i++)
-                tests[5 + N_LABELS + i] = (struct CMUnitTest){
-                        .name = tidies[i].name,
-                        .test_func = test_tidy,
-                        .initial_state = (void *) &tidies[i],
-                };
-
-        return _cmocka_run_group_tests("a registration", tests, 5 + N_LABELS + N_TIDIES, NULL,
-                                       NULL);
-}
+#define N_TIDIES N_ELEMENTS(tidies)

@@ -5,27 +5,17 @@
  */
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
+#include "tests/unit/unit.h"
 #include <json-c/json.h>
 
-#include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
 #include "agent/cluster/registration.h"
 #include "agent/document/json-cleanup.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 
-#define MSEC ((uint64_t) 1000)
-#define SEC ((uint64_t) 1000000)
 #define NEVER_USEC (3600 * SEC)
 
 #define NODE_PATH "/api/v1/nodes/node-1"
@@ -44,37 +34,30 @@ typedef struct Fixture {
 } Fixture;
 
 static void start(Fixture *fixture, uint64_t grace_usec, uint64_t labels_usec) {
-        assert_int_equal(registration_new(
-                                 &(RegistrationOptions){
-                                         .client = &fake_kube,
-                                         .version = "v1beta1",
-                                         .node_name = "node-1",
-                                         .grace_usec = grace_usec,
-                                         .labels_usec = labels_usec,
-                                 },
-                                 &fixture->registration),
-                         0);
+        assert_ok(registration_new(
+                &(RegistrationOptions){
+                        .client = &fake_kube,
+                        .version = "v1beta1",
+                        .node_name = "node-1",
+                        .grace_usec = grace_usec,
+                        .labels_usec = labels_usec,
+                },
+                &fixture->registration));
 }
 
-static int set_up(void **state) {
-        Fixture *fixture = calloc(1, sizeof(*fixture));
-
+static void open_fixture(Fixture *fixture) {
         fake_kube_open();
-        *state = fixture;
-        return 0;
 }
 
-static int tear_down(void **state) {
-        Fixture *fixture = *state;
-
+static void close_fixture(Fixture *fixture) {
         registration_free(fixture->registration);
         fake_clock_done();
         fake_kube_close();
-        free(fixture);
-        return 0;
 }
 
-/* The one request that is under way; NULL: none is. */
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
+
+/* Finds the one request under way; NULL: there is none. */
 static const KubeRequest *the_request(void) {
         assert_true(fake_kube.n_calls <= 1);
         return fake_kube.n_calls > 0 ? &fake_kube.calls[0]->request : NULL;
@@ -91,20 +74,20 @@ static void expect(Fixture *fixture, const char *method, const char *path) {
         assert_string_equal(the_request()->accept, KUBE_METADATA_ONLY);
 }
 
-/* Lets time pass until nothing is wrong any more. */
+/* Lets time pass until there is no error any more. */
 static void expect_well(Fixture *fixture) {
         while (registration_error(fixture->registration)->kind != ERROR_NONE)
                 fake_clock_skip(fake_kube.event);
 }
 
-/* The agent does all that it has to do now, and asks for nothing. */
+/* Checks that the agent does all pending work now, and sends no request. */
 static void expect_nothing(Fixture *fixture) {
         fake_clock_turn(fake_kube.event);
         if (the_request())
                 fail_msg("%s %s", the_request()->method, the_request()->path);
 }
 
-/* Nor is what runs given up. */
+/* Checks that it does not give up the running request either. */
 static void expect_nothing_new(Fixture *fixture, const char *method) {
         const KubeRequest *request = the_request();
 
@@ -126,10 +109,10 @@ static void expect_body(Fixture *fixture, const char *content_type, const char *
 }
 
 static void answer(Fixture *fixture, int code, const char *body) {
-        assert_int_equal(fake_kube_answer(code, body), 0);
+        assert_ok(fake_kube_answer(code, body));
 }
 
-/* The watch shows the object: its labels, and what else it has. */
+/* Has the watch show the object: its labels, and its other members. */
 static void show(Fixture *fixture, const char *version, const char *labels, const char *more) {
         cleanup(json_object_put_p) json_object *json = NULL;
         cleanup(free_p) char *text = NULL;
@@ -140,18 +123,27 @@ static void show(Fixture *fixture, const char *version, const char *labels, cons
                              version, labels, more) > 0);
         json = json_tokener_parse(text);
         assert_non_null(json);
-        assert_int_equal(registration_on_object(fixture->registration,
-                                                &(KubeObject){
-                                                        .name = "node-1",
-                                                        .uid = "u-2",
-                                                        .resource_version = version,
-                                                        .json = json,
-                                                }),
-                         0);
+        assert_ok(registration_on_object(fixture->registration, &(KubeObject){
+                                                                        .name = "node-1",
+                                                                        .uid = "u-2",
+                                                                        .resource_version = version,
+                                                                        .json = json,
+                                                                }));
 }
 
 static void show_nothing(Fixture *fixture) {
-        assert_int_equal(registration_on_object(fixture->registration, NULL), 0);
+        assert_ok(registration_on_object(fixture->registration, NULL));
+}
+
+static void start_without_object(Fixture *fixture, uint64_t grace_usec, uint64_t labels_usec) {
+        start(fixture, grace_usec, labels_usec);
+        show_nothing(fixture);
+}
+
+/* The agent asks for the Node, and there is one. */
+static void find_node(Fixture *fixture) {
+        expect(fixture, "GET", NODE_PATH);
+        answer(fixture, 200, NODE);
 }
 
 static void assert_error(Fixture *fixture, ErrorKind kind, const char *part) {
@@ -162,14 +154,11 @@ static void assert_error(Fixture *fixture, ErrorKind kind, const char *part) {
                 fail_msg("\"%s\" is not in \"%s\"", part, error_message(error));
 }
 
-static void test_creates_one(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_creates_one, Fixture *fixture) {
         start(fixture, MSEC, NEVER_USEC);
         expect_nothing(fixture);
         show_nothing(fixture);
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         expect(fixture, "POST", OBJECTS_PATH);
         expect_body(fixture, KUBE_JSON,
                     "{\"apiVersion\":\"apps.kruise.io/v1beta1\",\"kind\":\"NodeImage\","
@@ -183,18 +172,15 @@ static void test_creates_one(void **state) {
 
         show(fixture, "1", OBJECT_LIKE_NODE, "");
         assert_true(registration_is_ours(fixture->registration));
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         expect_nothing(fixture);
 }
 
-/* One who deletes it each time is outwaited. */
-static void test_is_deleted_each_time(void **state) {
-        Fixture *fixture = *state;
+/* The agent outwaits a program that deletes the object each time. */
+TEST_F(test_is_deleted_each_time, Fixture *fixture) {
         uint64_t began, now;
 
-        start(fixture, MSEC, NEVER_USEC);
-        show_nothing(fixture);
+        start_without_object(fixture, MSEC, NEVER_USEC);
         sd_event_now(fake_kube.event, CLOCK_MONOTONIC, &began);
         for (unsigned i = 0; i < 4; i++) {
                 expect(fixture, "GET", NODE_PATH);
@@ -211,35 +197,25 @@ static void test_is_deleted_each_time(void **state) {
         expect_nothing(fixture);
 }
 
-static void test_controller_is_quicker(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture, MSEC, NEVER_USEC);
-        show_nothing(fixture);
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+TEST_F(test_controller_is_quicker, Fixture *fixture) {
+        start_without_object(fixture, MSEC, NEVER_USEC);
+        find_node(fixture);
         expect(fixture, "POST", OBJECTS_PATH);
         answer(fixture, 409, "{}");
         expect_nothing(fixture);
         assert_error(fixture, ERROR_NONE, NULL);
 }
 
-static void test_grace(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture, NEVER_USEC, NEVER_USEC);
-        show_nothing(fixture);
+TEST_F(test_grace, Fixture *fixture) {
+        start_without_object(fixture, NEVER_USEC, NEVER_USEC);
         expect_nothing(fixture);
-        assert_int_equal(registration_kick(fixture->registration), 0);
+        assert_ok(registration_kick(fixture->registration));
         expect_nothing(fixture);
 }
 
 /* Also while it is about to be created. */
-static void test_leaves_others_alone(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture, MSEC, MSEC);
-        show_nothing(fixture);
+TEST_F(test_leaves_others_alone, Fixture *fixture) {
+        start_without_object(fixture, MSEC, MSEC);
         expect(fixture, "GET", NODE_PATH);
         show(fixture, "1", "\"zone\":\"b\"",
              ",\"spec\":{\"images\":{\"a\":{\"tags\":[{\"tag\":\"1\",\"pullPolicy\":"
@@ -248,63 +224,48 @@ static void test_leaves_others_alone(void **state) {
         assert_null(the_request());
         expect_nothing(fixture);
         assert_false(registration_is_ours(fixture->registration));
-        assert_int_equal(registration_kick(fixture->registration), 0);
+        assert_ok(registration_kick(fixture->registration));
         expect_nothing(fixture);
 }
 
-static void test_virtual_node(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture, MSEC, NEVER_USEC);
-        show_nothing(fixture);
+TEST_F(test_virtual_node, Fixture *fixture) {
+        start_without_object(fixture, MSEC, NEVER_USEC);
         expect(fixture, "GET", NODE_PATH);
         answer(fixture, 200, VIRTUAL_NODE);
         expect_nothing(fixture);
         assert_error(fixture, ERROR_NONE, NULL);
 }
 
-static void test_virtual_node_is_read_again(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture, MSEC, MSEC);
-        show_nothing(fixture);
+TEST_F(test_virtual_node_is_read_again, Fixture *fixture) {
+        start_without_object(fixture, MSEC, MSEC);
         expect(fixture, "GET", NODE_PATH);
         answer(fixture, 200, VIRTUAL_NODE);
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         expect(fixture, "POST", OBJECTS_PATH);
 }
 
-static void test_node_is_missing(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture, MSEC, NEVER_USEC);
-        show_nothing(fixture);
+TEST_F(test_node_is_missing, Fixture *fixture) {
+        start_without_object(fixture, MSEC, NEVER_USEC);
         expect(fixture, "GET", NODE_PATH);
         answer(fixture, 404, "{}");
         assert_error(fixture, ERROR_NOT_FOUND, "there is no Node \"node-1\"");
         assert_null(the_request());
 
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         expect(fixture, "POST", OBJECTS_PATH);
         answer(fixture, 201, "{}");
         assert_error(fixture, ERROR_NONE, NULL);
 }
 
-static void test_rights_are_missing(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture, MSEC, NEVER_USEC);
-        show_nothing(fixture);
+TEST_F(test_rights_are_missing, Fixture *fixture) {
+        start_without_object(fixture, MSEC, NEVER_USEC);
         expect(fixture, "GET", NODE_PATH);
         answer(fixture, 403, "{}");
         assert_error(fixture, ERROR_DENIED, "the right to get nodes is missing");
         expect_nothing(fixture);
 
-        assert_int_equal(registration_kick(fixture->registration), 0);
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        assert_ok(registration_kick(fixture->registration));
+        find_node(fixture);
         expect(fixture, "POST", OBJECTS_PATH);
         answer(fixture, 403, "{}");
         assert_error(fixture, ERROR_DENIED,
@@ -314,13 +275,11 @@ static void test_rights_are_missing(void **state) {
         assert_error(fixture, ERROR_NONE, NULL);
 }
 
-static void test_server_is_away(void **state) {
+TEST_F(test_server_is_away, Fixture *fixture) {
         static const int codes[] = { 0, 503 };
-        Fixture *fixture = *state;
 
-        start(fixture, MSEC, NEVER_USEC);
-        show_nothing(fixture);
-        for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        start_without_object(fixture, MSEC, NEVER_USEC);
+        for (size_t i = 0; i < N_ELEMENTS(codes); i++) {
                 expect(fixture, "GET", NODE_PATH);
                 answer(fixture, codes[i], "");
                 assert_error(fixture, ERROR_UNAVAILABLE, "code");
@@ -329,25 +288,21 @@ static void test_server_is_away(void **state) {
         expect(fixture, "GET", NODE_PATH);
 }
 
-static void test_node_makes_no_sense(void **state) {
+TEST_F(test_node_makes_no_sense, Fixture *fixture) {
         static const char *const bodies[] = { "", "{", "[]", "{}", "{\"metadata\":{}}", "x: y" };
-        Fixture *fixture = *state;
 
-        start(fixture, MSEC, NEVER_USEC);
-        show_nothing(fixture);
-        for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+        start_without_object(fixture, MSEC, NEVER_USEC);
+        for (size_t i = 0; i < N_ELEMENTS(bodies); i++) {
                 expect(fixture, "GET", NODE_PATH);
                 answer(fixture, 200, bodies[i]);
                 assert_error(fixture, ERROR_INVALID, NULL);
                 expect_nothing(fixture);
-                assert_int_equal(registration_kick(fixture->registration), 0);
+                assert_ok(registration_kick(fixture->registration));
         }
 }
 
 /* Another report that there is none must not put it off. */
-static void test_is_deleted(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_is_deleted, Fixture *fixture) {
         start(fixture, 20 * MSEC, NEVER_USEC);
         show(fixture, "1", OBJECT_LIKE_NODE, "");
         expect(fixture, "GET", NODE_PATH);
@@ -363,13 +318,10 @@ static void test_is_deleted(void **state) {
         expect(fixture, "GET", NODE_PATH);
 }
 
-static void test_labels_follow_the_node(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_labels_follow_the_node, Fixture *fixture) {
         start(fixture, MSEC, 20 * MSEC);
         show(fixture, "7", "\"zone\":\"b\",\"old\":\"1\"," OURS, "");
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         expect(fixture, "PATCH", OBJECT_PATH);
         expect_body(fixture, KUBE_MERGE_PATCH,
                     "{\"metadata\":{\"uid\":\"u-2\",\"resourceVersion\":\"7\","
@@ -379,26 +331,21 @@ static void test_labels_follow_the_node(void **state) {
         show(fixture, "8", OBJECT_LIKE_NODE, "");
 
         /* Again and again. */
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         expect(fixture, "GET", NODE_PATH);
 }
 
-static void test_conflict_waits_for_the_next_object(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_conflict_waits_for_the_next_object, Fixture *fixture) {
         start(fixture, MSEC, NEVER_USEC);
         show(fixture, "7", OURS, "");
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         expect(fixture, "PATCH", OBJECT_PATH);
         answer(fixture, 409, "{}");
         expect_nothing(fixture);
         assert_error(fixture, ERROR_NONE, NULL);
 
         show(fixture, "8", OURS, "");
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         expect(fixture, "PATCH", OBJECT_PATH);
         expect_body(fixture, KUBE_MERGE_PATCH,
                     "{\"metadata\":{\"uid\":\"u-2\",\"resourceVersion\":\"8\","
@@ -430,13 +377,10 @@ static void expect_tidying(Fixture *fixture, const char *version) {
         expect_body(fixture, KUBE_MERGE_PATCH, text);
 }
 
-static void test_finished_tags_leave(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_finished_tags_leave, Fixture *fixture) {
         start(fixture, MSEC, NEVER_USEC);
         show_finished(fixture, "7", time(NULL) - 60, 30);
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         expect_tidying(fixture, "7");
         answer(fixture, 409, "{}");
         expect_nothing(fixture);
@@ -455,16 +399,14 @@ static void test_finished_tags_leave(void **state) {
         expect_nothing(fixture);
 }
 
-/* One who puts them back as they were is outwaited; what has ended anew is not. */
-static void test_tags_come_back(void **state) {
-        Fixture *fixture = *state;
+/* The agent outwaits a program that puts the tags back; it removes tags that have ended anew. */
+TEST_F(test_tags_come_back, Fixture *fixture) {
         int64_t ended_at = time(NULL) - 60;
         uint64_t began, now;
 
         start(fixture, MSEC, NEVER_USEC);
         show_finished(fixture, "1", ended_at, 30);
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         sd_event_now(fake_kube.event, CLOCK_MONOTONIC, &began);
         for (unsigned i = 0; i < 3; i++) {
                 const char *version = (const char *[]){ "1", "2", "3" }[i];
@@ -479,34 +421,30 @@ static void test_tags_come_back(void **state) {
 
         show_finished(fixture, "4", ended_at, 30);
         expect_nothing(fixture);
-        assert_int_equal(registration_kick(fixture->registration), 0);
+        assert_ok(registration_kick(fixture->registration));
         expect_nothing(fixture);
         show_finished(fixture, "5", ended_at + 1, 30);
         expect_nothing(fixture);
         expect_tidying(fixture, "5");
 }
 
-static void test_finished_tags_leave_in_time(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_finished_tags_leave_in_time, Fixture *fixture) {
         int64_t now = time(NULL);
         struct timespec then;
 
         start(fixture, MSEC, NEVER_USEC);
         show_finished(fixture, "7", now, 1);
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         while (!the_request()) /* by the clock of the day, which goes */
                 assert_true(sd_event_run(fake_kube.event, UINT64_MAX) > 0);
         expect_tidying(fixture, "7");
         /* Not by time(), which may be a tick behind. */
-        assert_int_equal(clock_gettime(CLOCK_REALTIME, &then), 0);
+        assert_ok(clock_gettime(CLOCK_REALTIME, &then));
         assert_true(then.tv_sec >= now + 1);
 }
 
 /* Labels are not worth it that tags stay. */
-static void test_tidies_without_the_node(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_tidies_without_the_node, Fixture *fixture) {
         start(fixture, MSEC, NEVER_USEC);
         show_finished(fixture, "7", time(NULL) - 60, 30);
         expect(fixture, "GET", NODE_PATH);
@@ -518,18 +456,15 @@ static void test_tidies_without_the_node(void **state) {
                      "the right to patch nodeimages.apps.kruise.io is missing");
         expect_nothing(fixture);
 
-        assert_int_equal(registration_kick(fixture->registration), 0);
+        assert_ok(registration_kick(fixture->registration));
         expect_tidying(fixture, "7");
 }
 
-/* The answer and the news of it come in any order. */
-static void test_news_before_the_answer(void **state) {
-        Fixture *fixture = *state;
-
+/* The answer and the watch's news of it come in any order. */
+TEST_F(test_news_before_the_answer, Fixture *fixture) {
         start(fixture, MSEC, NEVER_USEC);
         show(fixture, "1", OBJECT_LIKE_NODE, "");
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         show_finished(fixture, "7", time(NULL) - 60, 30);
         expect_tidying(fixture, "7");
         show_finished(fixture, "8", time(NULL) - 60, 40);
@@ -540,20 +475,16 @@ static void test_news_before_the_answer(void **state) {
         assert_error(fixture, ERROR_NONE, NULL);
 }
 
-/* What the patch was for is true all the same: there is nothing to try again. */
-static void test_answer_to_a_patch_is_lost(void **state) {
-        Fixture *fixture = *state;
-
+/* The patch has worked although its answer was lost: there is nothing to try again. */
+TEST_F(test_answer_to_a_patch_is_lost, Fixture *fixture) {
         start(fixture, MSEC, NEVER_USEC);
         show(fixture, "6", OURS, "");
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         expect(fixture, "PATCH", OBJECT_PATH);
         answer(fixture, 0, "");
         assert_error(fixture, ERROR_UNAVAILABLE, NULL);
         show(fixture, "7", OBJECT_LIKE_NODE, "");
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+        find_node(fixture);
         assert_error(fixture, ERROR_NONE, NULL);
 
         show_finished(fixture, "8", time(NULL) - 60, 30);
@@ -565,10 +496,8 @@ static void test_answer_to_a_patch_is_lost(void **state) {
         expect_nothing(fixture);
 }
 
-/* That nothing differs does not mean that the Node could be read. */
-static void test_other_errors_stay(void **state) {
-        Fixture *fixture = *state;
-
+/* An equal object does not mean that the Node could be read. */
+TEST_F(test_other_errors_stay, Fixture *fixture) {
         start(fixture, MSEC, NEVER_USEC);
         show(fixture, "7", OBJECT_LIKE_NODE, "");
         expect(fixture, "GET", NODE_PATH);
@@ -578,9 +507,7 @@ static void test_other_errors_stay(void **state) {
         assert_error(fixture, ERROR_DENIED, "the right to get nodes is missing");
 }
 
-static void test_is_taken_over(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_is_taken_over, Fixture *fixture) {
         start(fixture, MSEC, NEVER_USEC);
         show(fixture, "1", OURS, "");
         assert_true(registration_is_ours(fixture->registration));
@@ -592,13 +519,9 @@ static void test_is_taken_over(void **state) {
 }
 
 /* The server has made it, and the watch has shown it come and go, before the answer. */
-static void test_is_deleted_while_being_created(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture, MSEC, NEVER_USEC);
-        show_nothing(fixture);
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+TEST_F(test_is_deleted_while_being_created, Fixture *fixture) {
+        start_without_object(fixture, MSEC, NEVER_USEC);
+        find_node(fixture);
         expect(fixture, "POST", OBJECTS_PATH);
         show(fixture, "1", "", "");
         expect_nothing_new(fixture, "POST");
@@ -611,46 +534,9 @@ static void test_is_deleted_while_being_created(void **state) {
         expect_nothing(fixture);
 }
 
-/* tear_down() finds that nothing is left of the call. */
-static void test_ends_in_the_middle(void **state) {
-        Fixture *fixture = *state;
-
-        start(fixture, MSEC, NEVER_USEC);
-        show_nothing(fixture);
-        expect(fixture, "GET", NODE_PATH);
-        answer(fixture, 200, NODE);
+/* The end of each test checks that nothing is left of the call. */
+TEST_F(test_ends_in_the_middle, Fixture *fixture) {
+        start_without_object(fixture, MSEC, NEVER_USEC);
+        find_node(fixture);
         expect(fixture, "POST", OBJECTS_PATH);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_creates_one),
-                TEST(test_is_deleted_each_time),
-                TEST(test_controller_is_quicker),
-                TEST(test_grace),
-                TEST(test_leaves_others_alone),
-                TEST(test_virtual_node),
-                TEST(test_virtual_node_is_read_again),
-                TEST(test_node_is_missing),
-                TEST(test_rights_are_missing),
-                TEST(test_server_is_away),
-                TEST(test_node_makes_no_sense),
-                TEST(test_is_deleted),
-                TEST(test_labels_follow_the_node),
-                TEST(test_conflict_waits_for_the_next_object),
-                TEST(test_finished_tags_leave),
-                TEST(test_finished_tags_leave_in_time),
-                TEST(test_tags_come_back),
-                TEST(test_tidies_without_the_node),
-                TEST(test_news_before_the_answer),
-                TEST(test_answer_to_a_patch_is_lost),
-                TEST(test_other_errors_stay),
-                TEST(test_is_taken_over),
-                TEST(test_is_deleted_while_being_created),
-                TEST(test_ends_in_the_middle),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

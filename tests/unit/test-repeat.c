@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is sent again
+ * Tests which patches are sent again
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "agent/base/repeat.h"
+#include "tests/unit/unit.h"
 
-#define MSEC ((uint64_t) 1000)
-#define SEC (1000 * MSEC)
 #define NOW (1000 * SEC)
 
 static const struct Step {
@@ -30,10 +22,7 @@ static const struct Step {
         { "and so on", 100, 300 * SEC },
 };
 
-#define N_STEPS (sizeof(steps) / sizeof(steps[0]))
-
-static void test_step(void **state) {
-        const struct Step *step = *state;
+TEST_ROWS(test_step, steps, name, const struct Step *step) {
         Repeat repeat = { .n_times = 0 };
 
         for (unsigned i = 0; i < step->n_times; i++)
@@ -43,14 +32,14 @@ static void test_step(void **state) {
         assert_int_equal(repeat_when_usec(&repeat, 8), 0);
 }
 
-static void test_nothing_was_sent(void **state) {
+TEST(test_nothing_was_sent) {
         Repeat repeat = { .n_times = 0 };
 
         assert_int_equal(repeat_when_usec(&repeat, 0), 0);
         assert_int_equal(repeat_when_usec(&repeat, 7), 0);
 }
 
-static void test_something_else_begins_anew(void **state) {
+TEST(test_something_else_begins_anew) {
         Repeat repeat = { .n_times = 0 };
 
         for (unsigned i = 0; i < 5; i++)
@@ -60,7 +49,7 @@ static void test_something_else_begins_anew(void **state) {
         assert_int_equal(repeat_when_usec(&repeat, 8), NOW + 250 * MSEC);
 }
 
-static void test_is_forgotten(void **state) {
+TEST(test_is_forgotten) {
         Repeat repeat = { .n_times = 0 };
 
         for (unsigned i = 0; i < 5; i++)
@@ -71,7 +60,7 @@ static void test_is_forgotten(void **state) {
         assert_int_equal(repeat.n_times, 1);
 }
 
-static void test_digest(void **state) {
+TEST(test_digest) {
         uint64_t one = repeat_digest(0, "one");
 
         assert_int_equal(repeat_digest(0, "one"), one);
@@ -81,21 +70,4 @@ static void test_digest(void **state) {
         assert_int_not_equal(repeat_digest(repeat_digest(0, "on"), "e"), one);
         assert_int_not_equal(repeat_digest(1, "2-uid"),
                              repeat_digest(2, "1-uid")); /* '1' ^ 2 == '2' ^ 1 */
-}
-
-int main(void) {
-        struct CMUnitTest tests[N_STEPS + 4];
-
-        for (size_t i = 0; i < N_STEPS; i++)
-                tests[i] = (struct CMUnitTest){
-                        .name = steps[i].name,
-                        .test_func = test_step,
-                        .initial_state = (void *) &steps[i],
-                };
-        tests[N_STEPS] = (struct CMUnitTest) cmocka_unit_test(test_nothing_was_sent);
-        tests[N_STEPS + 1] = (struct CMUnitTest) cmocka_unit_test(test_something_else_begins_anew);
-        tests[N_STEPS + 2] = (struct CMUnitTest) cmocka_unit_test(test_is_forgotten);
-        tests[N_STEPS + 3] = (struct CMUnitTest) cmocka_unit_test(test_digest);
-
-        return _cmocka_run_group_tests("repeat", tests, N_STEPS + 4, NULL, NULL);
 }

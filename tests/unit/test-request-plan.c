@@ -4,17 +4,10 @@
  * Which requests of the local API make room for a new one
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "agent/api/request-plan.h"
+#include "tests/unit/unit.h"
 
-#define LIMIT 16 /* of which two are free again once one had to go */
+#define LIMIT 16 /* limit of requests; a removal frees at least two */
 #define N_ENTRIES_MAX 8
 
 /* clang-format off */
@@ -23,7 +16,7 @@ static const struct Row {
         RequestEntry entries[N_ENTRIES_MAX];
         size_t n_more;
         bool fits;
-        const char *gone; /* one letter for each */
+        const char *gone; /* names of the removed entries, one letter each */
 } rows[] = {
         { "nothing there",            { { 0 } }, 16, true, "" },
         { "more than there may be",   { { 0 } }, 17, false, "" },
@@ -38,10 +31,7 @@ static const struct Row {
 };
 /* clang-format on */
 
-#define N_ROWS (sizeof(rows) / sizeof(rows[0]))
-
-static void test_row(void **state) {
-        const struct Row *row = *state;
+TEST_ROWS(test_row, rows, name, const struct Row *row) {
         RequestEntry entries[N_ENTRIES_MAX];
         char gone[N_ENTRIES_MAX + 1] = "";
         size_t n = 0;
@@ -56,17 +46,4 @@ static void test_row(void **state) {
                         if (entries[i].owner[0] == letter && entries[i].must_go)
                                 gone[strlen(gone)] = letter;
         assert_string_equal(gone, row->gone);
-}
-
-int main(void) {
-        struct CMUnitTest tests[N_ROWS];
-
-        for (size_t i = 0; i < N_ROWS; i++)
-                tests[i] = (struct CMUnitTest){
-                        .name = rows[i].name,
-                        .test_func = test_row,
-                        .initial_state = (void *) &rows[i],
-                };
-
-        return _cmocka_run_group_tests("request-plan", tests, N_ROWS, NULL, NULL);
 }

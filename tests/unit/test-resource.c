@@ -9,16 +9,7 @@
  */
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
-
-#include <cmocka.h>
 
 #include "agent/kube/resource.h"
 #include "tests/unit/fake-clock.h"
@@ -26,9 +17,9 @@
 #include "tests/unit/kube-message.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/stderr-capture.h"
+#include "tests/unit/unit.h"
 
-#define SEC ((uint64_t) 1000000)
-#define GROUP "{\"versions\":[{\"version\":\"v2\"},{\"version\":\"v1\"}]}"
+#define GROUP "{\"kind\":\"APIGroup\"}"
 #define RESOURCES "{\"resources\":[{\"name\":\"things\"},{\"name\":\"things/status\"}]}"
 
 static const char *const versions[] = { "v2", "v1", NULL };
@@ -45,7 +36,7 @@ typedef struct Fixture {
         KubeResource *resource;
         char reported[4096];
         Metrics *metrics;
-        int result; /* of on_object */
+        int result; /* result of on_object */
 } Fixture;
 
 static void record(Fixture *f, const char *format, ...) {
@@ -123,12 +114,12 @@ static KubeResourceOptions get_options(Fixture *f) {
 }
 
 static void start(Fixture *f, const KubeResourceOptions *options) {
-        assert_int_equal(kube_resource_new(options, &f->resource), 0);
+        assert_ok(kube_resource_new(options, &f->resource));
 }
 
 static KubeCall *chosen;
 
-/* The oldest call that runs, or the one that was chosen; NULL: none does. */
+/* Returns the chosen call, or the oldest one that runs; NULL: there is none. */
 static KubeCall *the_call(void) {
         for (size_t i = 0; i < fake_kube.n_calls; i++)
                 if (fake_kube.calls[i] == chosen)
@@ -137,7 +128,7 @@ static KubeCall *the_call(void) {
         return fake_kube.n_calls > 0 ? fake_kube.calls[0] : NULL;
 }
 
-/* The call whose path has this part is the one that is answered next; false: there is none. */
+/* Chooses the call whose path has this part to be answered next; false: there is none. */
 static bool choose(const char *part) {
         KubeCall *call = fake_kube_find(NULL, part);
 
@@ -145,29 +136,23 @@ static bool choose(const char *part) {
         return call;
 }
 
-static int set_up(void **state) {
-        Fixture *f = calloc(1, sizeof(*f));
-
+static void open_fixture(Fixture *f) {
         fake_kube_open();
         stderr_pipe(&f->captured);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f->log), 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &f->log));
         f->metrics = metrics_for_test();
-        *state = f;
-        return 0;
 }
 
-static int tear_down(void **state) {
-        Fixture *f = *state;
-
+static void close_fixture(Fixture *f) {
         assert_null(kube_resource_free(f->resource));
         log_free(f->log);
         metrics_free(f->metrics);
-        fputs(stderr_restore(&f->captured), stderr); /* what a check that failed has said, too */
+        fputs(stderr_restore(&f->captured), stderr); /* messages of a check that failed, too */
         fake_clock_done();
         fake_kube_close();
-        free(f);
-        return 0;
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 static void assert_reported(Fixture *f, const char *expected) {
         assert_string_equal(f->reported, expected);
@@ -195,19 +180,15 @@ static void assert_logged(Fixture *f, const char *expected) {
 
 static void answer(const char *path, const char *body) {
         assert_true(choose(path));
-        assert_int_equal(fake_kube_end(the_call(),
-                                       &(KubeReply){
-                                               .code = 200, .body = body, .size = strlen(body) },
-                                       NULL),
-                         0);
+        assert_ok(fake_kube_end(the_call(),
+                                &(KubeReply){ .code = 200, .body = body, .size = strlen(body) },
+                                NULL));
 }
 
 static void refuse(int code, ErrorKind kind) {
         const Error error = { .kind = kind, .message = (char *) "no" };
 
-        assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = code, .body = "" },
-                                       &error),
-                         0);
+        assert_ok(fake_kube_end(the_call(), &(KubeReply){ .code = code, .body = "" }, &error));
 }
 
 static void discover(void) {
@@ -230,14 +211,14 @@ static void end_list(void) {
                 "{\"type\":\"BOOKMARK\",\"object\":{\"metadata\":{\"resourceVersion\":\"9\","
                 "\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}}}}\n";
 
-        assert_int_equal(fake_kube_send(the_call(), line, strlen(line)), 0);
+        assert_ok(fake_kube_send(the_call(), line, strlen(line)));
 }
 
 /* The list of the watch that is being answered: a in version 1 and b in version 2. */
 static void list_both(void) {
-        assert_int_equal(fake_kube_accept(the_call()), 0);
-        assert_int_equal(send_object("ADDED", "a", "1"), 0);
-        assert_int_equal(send_object("ADDED", "b", "2"), 0);
+        assert_ok(fake_kube_accept(the_call()));
+        assert_ok(send_object("ADDED", "a", "1"));
+        assert_ok(send_object("ADDED", "b", "2"));
         end_list();
 }
 
@@ -249,7 +230,7 @@ static void start_synced(Fixture *f, const KubeResourceOptions *options) {
         f->reported[0] = '\0';
 }
 
-/* The watch is refused as if there were no such kind, until it gives up. */
+/* Refuses the watch as if there were no such kind, until it gives up. */
 static void vanish(Fixture *f) {
         while (kube_resource_version(f->resource)) {
                 while (!the_call())
@@ -260,10 +241,10 @@ static void vanish(Fixture *f) {
 
 static void assert_asked(const char *part) {
         assert_non_null(the_call());
-        assert_non_null(strstr(the_call()->request.path, part));
+        assert_contains(the_call()->request.path, part);
 }
 
-/* Whatever is asked is refused for that long. */
+/* Refuses all requests for that long. */
 static void refuse_for(uint64_t usec, int code, ErrorKind kind) {
         uint64_t until_usec = fake_clock.now_usec + usec;
 
@@ -274,8 +255,7 @@ static void refuse_for(uint64_t usec, int code, ErrorKind kind) {
         }
 }
 
-static void test_discovers_and_watches(void **state) {
-        Fixture *f = *state;
+TEST_F(test_discovers_and_watches, Fixture *f) {
         const KubeResourceOptions options = get_options(f);
 
         start(f, &options);
@@ -288,42 +268,41 @@ static void test_discovers_and_watches(void **state) {
         list_both();
         assert_reported(f, "+a 1\n+b 2\nfirst synced\nchanged\n");
         assert_true(kube_resource_was_synced(f->resource));
-        assert_int_equal(send_object("DELETED", "b", "10"), 0);
+        assert_ok(send_object("DELETED", "b", "10"));
         assert_reported(f, "-b\n");
         assert_logged(f, "info Watching the things (v2).\n");
 }
 
-/* What went while it was away is gone, the rest is shown again, unchanged as it is. */
-static void test_vanishes_and_returns(void **state) {
-        Fixture *f = *state;
+/* Objects that went while the kind was away are gone, the others are shown again unchanged. */
+TEST_F(test_vanishes_and_returns, Fixture *f) {
         const KubeResourceOptions options = get_options(f);
 
         start_synced(f, &options);
-        assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = 200, .body = "" }, NULL),
-                         0);
+        assert_ok(fake_kube_end(the_call(), &(KubeReply){ .code = 200, .body = "" }, NULL));
         vanish(f);
         assert_reported(f, "no version\nchanged\n");
         assert_false(kube_resource_is_synced(f->resource));
         assert_true(kube_resource_was_synced(f->resource));
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NOT_FOUND);
 
-        /* It is asked for after a pause, and for ever. */
+        /* The kind is asked for after a pause, and for ever. */
         for (unsigned i = 0; i < 3; i++) {
                 assert_null(the_call());
                 fake_clock_skip(fake_kube.event);
-                answer("/apis/g.io", "{}");
+                refuse(404, ERROR_NOT_FOUND);
         }
         assert_string_equal(error_message(kube_resource_error(f->resource)),
                             "the API server has no things.g.io");
         f->reported[0] = '\0';
 
         fake_clock_skip(fake_kube.event);
-        answer("/apis/g.io", "{\"versions\":[{\"version\":\"v1\"}]}");
+        answer("/apis/g.io", GROUP);
+        refuse(404, ERROR_NOT_FOUND);
         answer("/apis/g.io/v1", RESOURCES);
         assert_asked("/apis/g.io/v1/things?");
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NONE);
-        assert_int_equal(fake_kube_accept(the_call()), 0);
-        assert_int_equal(send_object("ADDED", "b", "2"), 0);
+        assert_ok(fake_kube_accept(the_call()));
+        assert_ok(send_object("ADDED", "b", "2"));
         end_list();
         assert_reported(f, "version v1\nlist\nchanged\n+b 2\n-a\nsynced\nchanged\n");
         assert_true(metric_value(f->metrics, "inplaced_watch_restarts_total") > 1);
@@ -334,8 +313,7 @@ static void test_vanishes_and_returns(void **state) {
 }
 
 /* It is named among the kinds that are served, but is not. */
-static void test_kind_is_broken(void **state) {
-        Fixture *f = *state;
+TEST_F(test_kind_is_broken, Fixture *f) {
         const KubeResourceOptions options = get_options(f);
         uint64_t waits_usec[4];
 
@@ -357,51 +335,48 @@ static void test_kind_is_broken(void **state) {
                          "warning Cannot watch the things: no.\n");
 }
 
-/* An optional kind that is not there is asked for once a minute, and that is no trouble. */
-static void test_absent_optional(void **state) {
-        Fixture *f = *state;
+/* A missing optional kind is asked for once a minute, and is no trouble. */
+TEST_F(test_absent_optional, Fixture *f) {
         KubeResourceOptions options = get_options(f);
 
         options.is_optional = true;
         start(f, &options);
         for (unsigned i = 0; i < 3; i++) {
-                answer("/apis/g.io", "{}");
+                refuse(404, ERROR_NOT_FOUND);
                 assert_null(the_call());
                 assert_in_range(fake_clock_delay(), 48 * SEC, 72 * SEC);
                 fake_clock_skip(fake_kube.event);
         }
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_NONE);
 
-        /* That it cannot be found out is. */
+        /* A failed discovery is an error. */
         refuse(500, ERROR_INTERNAL);
         assert_int_equal(kube_resource_error(f->resource)->kind, ERROR_INTERNAL);
         assert_in_range(fake_clock_delay(), 1, SEC);
         assert_logged(f, "warning Cannot watch the things: no.\n");
 }
 
-static void test_kick_discovers(void **state) {
-        Fixture *f = *state;
+TEST_F(test_kick_discovers, Fixture *f) {
         KubeResourceOptions options = get_options(f);
 
         options.is_optional = true;
         start(f, &options);
-        assert_int_equal(kube_resource_kick(f->resource), 0);
+        assert_ok(kube_resource_kick(f->resource));
         assert_int_equal(fake_kube.n_begun, 1);
-        answer("/apis/g.io", "{}");
-        assert_int_equal(kube_resource_kick(f->resource), 0);
+        refuse(404, ERROR_NOT_FOUND);
+        assert_ok(kube_resource_kick(f->resource));
         assert_int_equal(fake_clock_delay(), 0);
         fake_clock_skip(fake_kube.event);
         discover();
         refuse(503, ERROR_UNAVAILABLE);
         assert_null(the_call());
-        assert_int_equal(kube_resource_kick(f->resource), 0);
+        assert_ok(kube_resource_kick(f->resource));
         assert_int_equal(fake_clock_delay(), 0);
 }
 
 /* A kind of the core has no discovery: a watch that is refused goes on. */
-static void test_core(void **state) {
+TEST_F(test_core, Fixture *f) {
         static const char *const core[] = { "v1", NULL };
-        Fixture *f = *state;
         KubeResourceOptions options = get_options(f);
 
         options.group = NULL;
@@ -420,12 +395,11 @@ static void test_core(void **state) {
         list_both();
         assert_reported(f, "+a 1\n+b 2\nfirst synced\nchanged\n");
         assert_logged(f, "info Watching the things (v1).\n");
-        /* Of what has worked, nothing was begun again. */
+        /* Watches that work are not begun again. */
         assert_true(metric_value(f->metrics, "inplaced_watch_restarts_total") == 0);
 }
 
-static void test_trouble_is_logged_once(void **state) {
-        Fixture *f = *state;
+TEST_F(test_trouble_is_logged_once, Fixture *f) {
         const KubeResourceOptions options = get_options(f);
 
         start(f, &options);
@@ -451,8 +425,7 @@ static KubeResourceOptions get_two(Fixture *f) {
         return options;
 }
 
-static void test_two_selections(void **state) {
-        Fixture *f = *state;
+TEST_F(test_two_selections, Fixture *f) {
         const KubeResourceOptions options = get_two(f);
 
         start(f, &options);
@@ -483,8 +456,7 @@ static void test_two_selections(void **state) {
         assert_int_equal(fake_kube.n_calls, 2);
 }
 
-static void test_show_again(void **state) {
-        Fixture *f = *state;
+TEST_F(test_show_again, Fixture *f) {
         const KubeResourceOptions options = get_two(f);
 
         start(f, &options);
@@ -495,18 +467,18 @@ static void test_show_again(void **state) {
         end_list();
         f->reported[0] = '\0';
 
-        assert_int_equal(kube_resource_show_again(f->resource, 1), 0);
+        assert_ok(kube_resource_show_again(f->resource, 1));
         assert_false(kube_resource_is_synced(f->resource));
         assert_true(choose("labelSelector=%21x&"));
-        assert_int_equal(fake_kube_accept(the_call()), 0);
-        assert_int_equal(send_object("ADDED", "a", "1"), 0);
+        assert_ok(fake_kube_accept(the_call()));
+        assert_ok(send_object("ADDED", "a", "1"));
         end_list();
         assert_reported(f, "+2a 1\n-2b\nsynced\nchanged\n");
         assert_logged(f, "info Watching the things (v2).\n");
 }
 
 static void check(Fixture *f, const char *version) {
-        assert_int_equal(kube_resource_check(f->resource, 0, NULL, "a", version), 0);
+        assert_ok(kube_resource_check(f->resource, 0, NULL, "a", version));
         assert_true(choose("/apis/g.io/v2/things/a"));
         assert_string_equal(the_call()->request.method, "GET");
 }
@@ -514,38 +486,36 @@ static void check(Fixture *f, const char *version) {
 #define GOT(version) \
         "{\"metadata\":{\"name\":\"a\",\"uid\":\"u-a\",\"resourceVersion\":\"" version "\"}}"
 
-static void test_check_finds_nothing_new(void **state) {
-        Fixture *f = *state;
+static const struct CheckFindsNothingNewRow {
+        int code;
+        ErrorKind error;
+        const char *body;
+} check_finds_nothing_new_rows[] = {
+        { 200, ERROR_NONE, GOT("1") }, { 200, ERROR_NONE, "{" },     { 200, ERROR_NONE, "{}" },
+        { 403, ERROR_DENIED, "" },     { 0, ERROR_UNAVAILABLE, "" },
+};
+
+TEST_ROWS_F(test_check_finds_nothing_new, check_finds_nothing_new_rows, body,
+            const struct CheckFindsNothingNewRow *row, Fixture *f) {
         const KubeResourceOptions options = get_options(f);
-        static const struct {
-                int code;
-                ErrorKind error;
-                const char *body;
-        } answers[] = {
-                { 200, ERROR_NONE, GOT("1") }, { 200, ERROR_NONE, "{" },
-                { 200, ERROR_NONE, "{}" },     { 403, ERROR_DENIED, "" },
-                { 0, ERROR_UNAVAILABLE, "" },
-        };
 
         start_synced(f, &options);
-        for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
-                check(f, "1");
-                /* One at a time. */
-                assert_int_equal(kube_resource_check(f->resource, 0, NULL, "b", "1"), 0);
-                assert_int_equal(fake_kube.n_calls, 2);
-                if (answers[i].error == ERROR_NONE)
-                        answer("/things/a", answers[i].body);
-                else
-                        refuse(answers[i].code, answers[i].error);
-                assert_reported(f, "");
-                assert_true(kube_resource_is_synced(f->resource));
-                assert_int_equal(fake_kube.n_calls, 1);
-        }
+
+        check(f, "1");
+        /* Only one check runs at a time. */
+        assert_ok(kube_resource_check(f->resource, 0, NULL, "b", "1"));
+        assert_int_equal(fake_kube.n_calls, 2);
+        if (row->error == ERROR_NONE)
+                answer("/things/a", row->body);
+        else
+                refuse(row->code, row->error);
+        assert_reported(f, "");
+        assert_true(kube_resource_is_synced(f->resource));
+        assert_int_equal(fake_kube.n_calls, 1);
 }
 
-/* The watch shows nothing, since it is from a version that is no more. */
-static void test_check_finds_another_version(void **state) {
-        Fixture *f = *state;
+/* The watch shows nothing, since its version is gone. */
+TEST_F(test_check_finds_another_version, Fixture *f) {
         const KubeResourceOptions options = get_options(f);
 
         start_synced(f, &options);
@@ -554,34 +524,33 @@ static void test_check_finds_another_version(void **state) {
         assert_reported(f, "list\n+a 3\nchanged\n");
         assert_int_equal(fake_kube.n_calls, 0);
 
-        /* A server that was not started again lists what it remembers: that is no news. */
+        /* A server that was not started again lists objects from its memory: that is no news. */
         fake_clock_skip(fake_kube.event);
         assert_reported(f, "list\n");
-        assert_int_equal(fake_kube_accept(the_call()), 0);
-        assert_int_equal(send_object("ADDED", "a", "1"), 0);
+        assert_ok(fake_kube_accept(the_call()));
+        assert_ok(send_object("ADDED", "a", "1"));
         end_list();
         assert_reported(f, "-b\nsynced\nchanged\n");
         assert_logged(f, "info Watching the things (v2).\n"
-                         "info \"a\" is not what the watch has shown: listing the things again.\n");
+                         "info The server has another version of \"a\" than the watch reported: "
+                         "listing the things again.\n");
 }
 
-static void test_check_finds_it_gone(void **state) {
-        Fixture *f = *state;
+TEST_F(test_check_finds_it_gone, Fixture *f) {
         const KubeResourceOptions options = get_options(f);
 
         start_synced(f, &options);
         check(f, "1");
         refuse(404, ERROR_NOT_FOUND);
         fake_clock_skip(fake_kube.event);
-        assert_int_equal(fake_kube_accept(the_call()), 0);
-        assert_int_equal(send_object("ADDED", "b", "2"), 0);
+        assert_ok(fake_kube_accept(the_call()));
+        assert_ok(send_object("ADDED", "b", "2"));
         end_list();
         assert_reported(f, "changed\nlist\n-a\nsynced\nchanged\n");
 }
 
-static void test_check_in_protobuf(void **state) {
+TEST_F(test_check_in_protobuf, Fixture *f) {
         static const char *const core[] = { "v1", NULL };
-        Fixture *f = *state;
         KubeResourceOptions options = get_options(f);
         Bytes object = { .size = 0 }, body = { .size = 0 };
 
@@ -590,42 +559,38 @@ static void test_check_in_protobuf(void **state) {
         options.is_protobuf = true;
         start(f, &options);
         f->reported[0] = '\0';
-        assert_int_equal(kube_resource_check(f->resource, 0, "n", "a", "1"), 0);
+        assert_ok(kube_resource_check(f->resource, 0, "n", "a", "1"));
         assert_true(choose("/api/v1/namespaces/n/things/a"));
         assert_string_equal(the_call()->request.accept, KUBE_PROTOBUF);
         bytes_pack_object(&object, "n", "a", "u-a", "2");
         bytes_pack_envelope(&body, "Thing", &object);
-        assert_int_equal(fake_kube_end(the_call(),
-                                       &(KubeReply){ .code = 200,
-                                                     .body = (const char *) body.data,
-                                                     .size = body.size },
-                                       NULL),
-                         0);
+        assert_ok(fake_kube_end(
+                the_call(),
+                &(KubeReply){ .code = 200, .body = (const char *) body.data, .size = body.size },
+                NULL));
         assert_reported(f, "list\n+a 2\n");
 }
 
-/* Neither a call nor a timer outlives it. */
-static void test_free_at_any_time(void **state) {
-        Fixture *f = *state;
+/* Neither a call nor a timer outlives the resource. */
+TEST_F(test_free_at_any_time, Fixture *f) {
         const KubeResourceOptions options = get_two(f);
 
         for (unsigned i = 0; i < 4; i++) {
                 start(f, &options);
                 if (i == 1)
-                        answer("/apis/g.io", "{}");
+                        refuse(404, ERROR_NOT_FOUND);
                 if (i > 1)
                         discover();
                 if (i == 3)
-                        assert_int_equal(kube_resource_check(f->resource, 0, NULL, "a", "1"), 0);
+                        assert_ok(kube_resource_check(f->resource, 0, NULL, "a", "1"));
                 f->resource = kube_resource_free(f->resource);
                 assert_int_equal(fake_kube.n_calls, 0);
                 assert_null(fake_clock_find());
         }
 }
 
-static void test_local_failure(void **state) {
+TEST_F(test_local_failure, Fixture *f) {
         const Error canceled = { .kind = ERROR_CANCELED };
-        Fixture *f = *state;
         const KubeResourceOptions options = get_options(f);
 
         start_synced(f, &options);
@@ -634,28 +599,4 @@ static void test_local_failure(void **state) {
         assert_int_equal(fake_kube_end(the_call(), &(KubeReply){ .code = 200, .body = "" },
                                        &canceled),
                          -ENOSPC);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_discovers_and_watches),
-                TEST(test_vanishes_and_returns),
-                TEST(test_kind_is_broken),
-                TEST(test_absent_optional),
-                TEST(test_kick_discovers),
-                TEST(test_core),
-                TEST(test_trouble_is_logged_once),
-                TEST(test_two_selections),
-                TEST(test_show_again),
-                TEST(test_check_finds_nothing_new),
-                TEST(test_check_finds_another_version),
-                TEST(test_check_finds_it_gone),
-                TEST(test_check_in_protobuf),
-                TEST(test_free_at_any_time),
-                TEST(test_local_failure),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

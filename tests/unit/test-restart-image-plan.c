@@ -4,19 +4,10 @@
  * How the image of a container is spelled for a restart, and which changes of metadata are taken
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
-#include "agent/document/json-cleanup.h"
 #include "agent/kubectl/restart-image-plan.h"
 #include "agent/kubectl/workload.h"
 #include "tests/unit/quoted-json.h"
+#include "tests/unit/unit.h"
 
 #define NOW_SEC 10000
 #define HEX "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -25,12 +16,12 @@
 
 static json_object *make_pod(const char *image, const char *named, const char *id,
                              const char *policy, const char *annotation) {
-        json_object *pod =
-                parse("{'metadata': {'name': 'web-0', 'uid': 'u', 'resourceVersion': '7', "
-                      "'labels': {'app': 'web'}, 'annotations': {}}, 'spec': {'containers': "
-                      "[{'name': 'a', 'image': '%s', 'imagePullPolicy': '%s'}]}, 'status': "
-                      "{'containerStatuses': [{'name': 'a', 'image': '%s', 'imageID': '%s'}]}}",
-                      image, policy, named, id);
+        json_object *pod = parse(
+                "{'metadata': {'name': 'web-0', 'uid': 'u', 'resourceVersion': '7', "
+                "'labels': {'app': 'web'}, 'annotations': {}}, 'spec': {'containers': "
+                "[{'name': 'a', 'image': '%s', 'imagePullPolicy': '%s'}]}, 'status': "
+                "{'containerStatuses': [{'name': 'a', 'containerID': '1', 'state': {'running': {'startedAt': '1970-01-01T02:30:00Z'}}, 'image': '%s', 'imageID': '%s'}]}}",
+                image, policy, named, id);
 
         if (annotation) {
                 cleanup(json_object_put_p) json_object *known = parse("%s", annotation);
@@ -53,11 +44,12 @@ typedef struct SpellingCase {
         const char *name;
         const char *image;
         const char *spelled; /* NULL: refused */
-        const char *named;   /* by the runtime; NULL: "r/app:1" */
+        const char *named;   /* by the runtime; NULL: the image, or "r/app:1" if it has a digest */
         const char *id;      /* NULL: "r/app" DIGEST */
         const char *policy;  /* NULL: IfNotPresent */
         const char *annotation;
         int64_t delay_sec;
+        const char *restart; /* fields of the container; NULL: none */
 } SpellingCase;
 
 /* clang-format off */
@@ -88,6 +80,18 @@ static const SpellingCase rows[] = {
         { "all were used", "r/app:1", .spelled = "r/app:1" DIGEST, .delay_sec = 20,
           .annotation = STARTS("r/app:1", "r/app:1",
                                START("r/app:1" DIGEST, "2", RECENTLY) "," START("r/app" DIGEST, "2", RECENTLY)) },
+        { "and the kubelet would not start it after its delay", "r/app:1", .spelled = NULL, .restart = "'restartPolicy': 'Never'",
+          .annotation = STARTS("r/app:1", "r/app:1",
+                               START("r/app:1" DIGEST, "2", RECENTLY) "," START("r/app" DIGEST, "2", RECENTLY)) },
+        { "or all of the pod", "r/app:1", .spelled = NULL,
+          .restart = "'restartPolicy': 'Always', 'restartPolicyRules': [{'action': 'RestartAllContainers'}]",
+          .annotation = STARTS("r/app:1", "r/app:1",
+                               START("r/app:1" DIGEST, "2", RECENTLY) "," START("r/app" DIGEST, "2", RECENTLY)) },
+        { "it would in any case", "r/app:1", .spelled = "r/app:1" DIGEST, .delay_sec = 20,
+          .restart = "'restartPolicy': 'Always', 'restartPolicyRules': [{'action': 'Restart'}]",
+          .annotation = STARTS("r/app:1", "r/app:1",
+                               START("r/app:1" DIGEST, "2", RECENTLY) "," START("r/app" DIGEST, "2", RECENTLY)) },
+        { "without a delay it is started at once", "r/app:1", .spelled = "r/app:1" DIGEST, .restart = "'restartPolicy': 'Never'" },
         { "all were used very often", "r/app:1", .spelled = "r/app:1" DIGEST, .delay_sec = 300,
           .annotation = STARTS("r/app:1", "r/app:1",
                                START("r/app:1" DIGEST, "99", RECENTLY) "," START("r/app" DIGEST, "99", RECENTLY)) },
@@ -97,22 +101,39 @@ static const SpellingCase rows[] = {
 };
 /* clang-format on */
 
-static void test_spelling(void **state) {
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+static void add_restart(json_object *pod, const char *text) {
+        cleanup(json_object_put_p) json_object *fields = text ? parse("{%s}", text) : NULL;
+        json_object *container = json_object_array_get_idx(object_at(pod, "spec.containers"), 0);
+
+        if (!fields)
+                return;
+        json_object_object_foreach(fields, key, value)
+                json_object_object_add(container, key, json_object_get(value));
+}
+
+TEST(test_spelling) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 const SpellingCase *row = &rows[i];
                 cleanup(json_object_put_p) json_object *pod =
-                        make_pod(row->image, row->named ?: "r/app:1", row->id ?: "r/app" DIGEST,
-                                 row->policy ?: "IfNotPresent", row->annotation);
+                        make_pod(row->image,
+                                 row->named
+                                         ?: strchr(row->image, '@') ? "r/app:1"
+                                                                    : row->image,
+                                 row->id ?: "r/app" DIGEST, row->policy ?: "IfNotPresent",
+                                 row->annotation);
                 cleanup(json_object_put_p) json_object *containers = parse("['a']");
                 cleanup(json_object_put_p) json_object *changes = parse("{'labels': {'x': null}}");
                 cleanup(json_object_put_p) json_object *patch = NULL;
                 cleanup(error_done) Error error = ERROR_INIT;
-                int64_t delay_sec = -1;
-                int r = restart_image_patch(pod, containers, changes, NOW_SEC, &patch, &delay_sec,
-                                            &error);
-                const char *spelled = patch ? template_image(patch, "a") : NULL;
                 cleanup(json_object_put_p) json_object *back = NULL;
+                const char *spelled;
+                int64_t delay_sec = -1;
+                int r;
 
+                add_restart(pod, row->restart);
+                r = restart_image_patch(pod, containers, changes, NOW_SEC, &patch, &delay_sec,
+                                        &error);
+                spelled = patch ? template_image(patch, "a") : NULL;
                 if ((r < 0) != !row->spelled || (spelled && strcmp(spelled, row->spelled) != 0) ||
                     (patch && delay_sec != row->delay_sec))
                         fail_msg("%s: %s, %s", row->name, spelled ?: "refused",
@@ -127,7 +148,200 @@ static void test_spelling(void **state) {
         }
 }
 
-static void test_changes(void **state) {
+/* A pod of the image :2 differs in this from one that has run it since 9000 s. */
+typedef struct OtherCase {
+        const char *name;
+        const char *named;        /* by the runtime */
+        const char *updated;      /* annotation of an update; NULL: none */
+        const char *starts;       /* annotation of starts; NULL: none */
+        const char *state;        /* NULL: it runs */
+        int generation, observed; /* 0: there is none */
+        bool is_taken;
+        bool is_open; /* refused because of the update */
+} OtherCase;
+
+#define FROM_1(id) "{'a': {'image': 'r/app:1', 'id': '" id "'}}"
+#define AT(time) STARTS("x", "y", START("r/app:2", "1", time))
+#define WAITS(reason) "{'waiting': {'reason': '" reason "'}}"
+
+/* clang-format off */
+static const OtherCase others[] = {
+        { "its own name", "r/app:2", .is_taken = true },
+        { "another name", "r/app:1", .is_taken = false },
+        { "but the spec was never changed", "r/app:1", .generation = 1, .observed = 1, .is_taken = true },
+        { "the spec was changed", "r/app:1", .generation = 2, .observed = 2 },
+        { "which the kubelet has not seen", "r/app:2", .generation = 2, .observed = 1 },
+        { "updated, and the container is the one before", "r/app:2", .updated = FROM_1("1"), .is_open = true },
+        { "which has this image by going back", "r/app:2", .updated = "{'a': {'image': 'r/app:2', 'id': '1'}}", .is_taken = true },
+        { "updated, and replaced", "r/app:2", .updated = FROM_1("0"), .is_taken = true },
+        { "by another of the image before", "r/app:1", .updated = FROM_1("0"), .starts = AT("02:31:00") },
+        { "by the same image of two names", "r/app:1", .updated = FROM_1("0"), .starts = AT("02:29:00"), .is_taken = true },
+        { "waits for its image", "r/app:2", .state = WAITS("ImagePullBackOff") },
+        { "crashes", "r/app:2", .state = WAITS("CrashLoopBackOff"), .is_taken = true },
+        { "has ended", "r/app:2", .state = "{'terminated': {}}", .is_taken = true },
+        { "has no state", "r/app:2", .state = "{}" },
+};
+/* clang-format on */
+
+static void add_integer(json_object *object, const char *key, int value) {
+        if (value)
+                json_object_object_add(object, key, json_object_new_int(value));
+}
+
+static void add_update(json_object *pod, const char *text) {
+        cleanup(json_object_put_p) json_object *updated = text ? parse("%s", text) : NULL;
+
+        if (updated)
+                json_object_object_add(object_at(pod, "metadata.annotations"),
+                                       ROLLOUT_POD_ANNOTATION,
+                                       json_object_new_string(json_object_to_json_string(updated)));
+}
+
+TEST(test_other_image) {
+        for (size_t i = 0; i < N_ELEMENTS(others); i++) {
+                const OtherCase *row = &others[i];
+                cleanup(json_object_put_p) json_object *pod =
+                        make_pod("r/app:2", row->named, "r/app" DIGEST, "IfNotPresent",
+                                 row->starts);
+                cleanup(json_object_put_p) json_object *containers = parse("['a']");
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(error_done) Error error = ERROR_INIT;
+                int64_t delay_sec;
+
+                add_integer(object_at(pod, "metadata"), "generation", row->generation);
+                add_integer(object_at(pod, "status"), "observedGeneration", row->observed);
+                if (row->state)
+                        json_object_object_add(json_object_array_get_idx(
+                                                       object_at(pod, "status.containerStatuses"),
+                                                       0),
+                                               "state", parse("%s", row->state));
+                add_update(pod, row->updated);
+                (void) restart_image_patch(pod, containers, /* changes= */ NULL, NOW_SEC, &patch,
+                                           &delay_sec, &error);
+                if ((patch != NULL) != row->is_taken ||
+                    (restart_image_check(pod, "a", NULL) < 0) != row->is_open)
+                        fail_msg("%s: %s", row->name, error_message(&error));
+        }
+}
+
+/* The digest of the image before an update is no proof that the pod runs its image. */
+TEST(test_proof) {
+#define SPELLED(more) "{'a': {'image': 'r/app:2', 'as': 'r/app:2" DIGEST "'" more "}}"
+        static const struct {
+                const char *restarted, *updated;
+                bool is_proof;
+        } cases[] = {
+                { SPELLED(", 'ran': '1'"), NULL, true },
+                { SPELLED(""), NULL, true },
+                { SPELLED(", 'ran': '1'"), FROM_1("0"), true },
+                { SPELLED(", 'ran': '0'"), FROM_1("0"), false },
+                { SPELLED(""), FROM_1("0"), false },
+                { SPELLED(", 'ran': '0'"), "{'a': {'image': 'r/app:2', 'id': '0'}}", true },
+        };
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
+                cleanup(json_object_put_p) json_object *pod =
+                        make_pod("r/app:2" DIGEST, "", "", "Always", cases[i].restarted);
+                cleanup(json_object_put_p) json_object *images = parse("{'a': 'r/app:2'}");
+                cleanup(json_object_put_p) json_object *containers = parse("['a']");
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                json_object *annotations = object_at(pod, "metadata.annotations");
+                int64_t delay_sec;
+
+                add_update(pod, cases[i].updated);
+                assert_int_equal(template_has_images(pod, images), cases[i].is_proof);
+
+                /* Nor is that of a restart which took the digest over. */
+                assert_ok(restart_image_patch(pod, containers, NULL, NOW_SEC, &patch, &delay_sec,
+                                              NULL));
+                json_object_object_add(annotations, RESTART_ANNOTATION,
+                                       json_object_get(json_object_object_get(
+                                               object_at(patch, "metadata.annotations"),
+                                               RESTART_ANNOTATION)));
+                json_object_object_add(json_object_array_get_idx(object_at(pod, "spec.containers"),
+                                                                 0),
+                                       "image", json_object_new_string(template_image(patch, "a")));
+                assert_int_equal(template_has_images(pod, images), cases[i].is_proof);
+        }
+}
+
+#define RUNS "'state': {'running': {}}"
+#define CRASHED \
+        "'state': {}, 'lastState': {'terminated': {'finishedAt': '1970-01-01T02:46:36Z'}}" /* 4 s before */
+
+/* Updates and restarts count for each other; each image counts alone. */
+TEST(test_starts) {
+        static const struct {
+                const char *annotation, *status;
+                int64_t delay_sec;
+                const char *noted;
+        } cases[] = {
+                { NULL, RUNS, 0, "{'r/app:1': {'n': 1, 'at': '1970-01-01T02:46:40Z'}}" },
+                { STARTS("x", "y", START("r/app:2", "3", RECENTLY)), RUNS, 0,
+                  "{'r/app:2': {'n': 3, 'at': '1970-01-01T02:41:40Z'}, "
+                  "'r/app:1': {'n': 1, 'at': '1970-01-01T02:46:40Z'}}" },
+                { STARTS("x", "y", START("r/app:1", "2", RECENTLY)), RUNS, 20,
+                  "{'r/app:1': {'n': 3, 'at': '1970-01-01T02:46:40Z'}}" },
+                { STARTS("x", "y", START("r/app:1", "2", RECENTLY)), CRASHED, 16,
+                  "{'r/app:1': {'n': 3, 'at': '1970-01-01T02:46:40Z'}}" },
+                { STARTS("x", "y", START("r/app:1", "2", LONG_AGO)), RUNS, 0,
+                  "{'r/app:1': {'n': 1, 'at': '1970-01-01T02:46:40Z'}}" },
+                /* The image that is left has crashed: it will wait that long when it comes back. */
+                { NULL, "'state': {'waiting': {'message': 'back-off 1m20s restarting'}}", 0,
+                  "{'r/app:2': {'n': 4, 'at': '1970-01-01T02:46:40Z'}, "
+                  "'r/app:1': {'n': 1, 'at': '1970-01-01T02:46:40Z'}}" },
+        };
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
+                cleanup(json_object_put_p) json_object *pod =
+                        make_pod("r/app:2", "", "", "Always", cases[i].annotation);
+                cleanup(json_object_put_p) json_object *status =
+                        parse("{'containerStatuses': [{'name': 'a', %s}]}", cases[i].status);
+                cleanup(json_object_put_p) json_object *images = parse("{'a': 'r/app:1'}");
+                cleanup(json_object_put_p) json_object *annotations = parse("{}");
+                cleanup(json_object_put_p) json_object *noted = parse("%s", cases[i].noted);
+                cleanup(json_object_put_p) json_object *annotation = NULL;
+
+                json_object_object_add(pod, "status", json_object_get(status));
+                assert_int_equal(restart_image_delay(pod, images, NOW_SEC), cases[i].delay_sec);
+                assert_ok(restart_image_note(pod, images, NOW_SEC, annotations));
+                annotation = json_tokener_parse(json_object_get_string(
+                        json_object_object_get(annotations, RESTART_ANNOTATION)));
+                assert_true(json_object_equal(object_at(annotation, "a.starts"), noted));
+                /* A restart stays known. */
+                assert_true(!cases[i].annotation ||
+                            strcmp(object_text(annotation, "a.as"), "y") == 0);
+        }
+}
+
+/* The kubelet starts no container whose image stays as it is, and no init container that has ended. */
+TEST(test_no_starts) {
+        cleanup(json_object_put_p) json_object *pod = parse(
+                "{'metadata': {'annotations': {}}, 'spec': {'containers': [{'name': 'a', 'image': 'r/app:1'}, "
+                "{'name': 'b', 'image': 'r/app:1'}], 'initContainers': [{'name': 'i', 'image': 'r/app:1'}, "
+                "{'name': 's', 'image': 'r/app:1', 'restartPolicy': 'Always'}]}}");
+        cleanup(json_object_put_p) json_object *images =
+                parse("{'a': 'r/app:2', 'b': 'r/app:1', 'i': 'r/app:2', 's': 'r/app:2'}");
+        cleanup(json_object_put_p) json_object *stays = parse("{'b': 'r/app:1', 'i': 'r/app:2'}");
+        cleanup(json_object_put_p) json_object *annotations = parse("{}");
+        cleanup(json_object_put_p) json_object *noted = NULL;
+
+        assert_ok(restart_image_note(pod, stays, NOW_SEC, annotations));
+        assert_ok(json_object_object_length(annotations));
+        assert_ok(restart_image_note(pod, images, NOW_SEC, annotations));
+        noted = json_tokener_parse(
+                json_object_get_string(json_object_object_get(annotations, RESTART_ANNOTATION)));
+        assert_int_equal(json_object_object_length(noted), 2);
+        assert_non_null(json_object_object_get(noted, "a"));
+        assert_non_null(json_object_object_get(noted, "s"));
+
+        /* Notes of those that do not start delay nothing. */
+        json_object_object_add(object_at(pod, "metadata.annotations"), RESTART_ANNOTATION,
+                               json_object_new_string(
+                                       "{\"b\": {\"starts\": {\"r/app:1\": {\"n\": 3, \"at\": "
+                                       "\"1970-01-01T02:46:40Z\"}}}}"));
+        assert_int_equal(restart_image_delay(pod, stays, NOW_SEC), 0);
+}
+
+TEST(test_changes) {
         static const struct {
                 const char *text;
                 const char *labels; /* NULL: refused */
@@ -141,7 +355,7 @@ static void test_changes(void **state) {
                 { "-", NULL },
         };
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 const char *const texts[] = { cases[i].text, NULL }, *const none[] = { NULL };
                 cleanup(json_object_put_p) json_object *changes = NULL;
                 int r = restart_changes_parse(texts, none, &changes, NULL);
@@ -154,7 +368,7 @@ static void test_changes(void **state) {
         }
 }
 
-static void test_selector(void **state) {
+TEST(test_selector) {
         static const struct {
                 const char *labels;
                 bool is_taken;
@@ -163,7 +377,7 @@ static void test_selector(void **state) {
                       { "{'app': 'db'}", false },
                       { "{'app': null}", false } };
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 cleanup(json_object_put_p) json_object *pod =
                         make_pod("r/app:1", "", "", "Always", NULL);
                 cleanup(json_object_put_p) json_object *changes =
@@ -175,14 +389,4 @@ static void test_selector(void **state) {
                                  cases[i].is_taken);
                 assert_string_equal(object_text(pod, "metadata.labels.app"), "web");
         }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_spelling),
-                cmocka_unit_test(test_changes),
-                cmocka_unit_test(test_selector),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,63 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Whether a container is restarted: each row differs in one thing from one that is
+ * Tests whether a container is restarted: each row differs in one thing from a row in which it is
  */
 
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "agent/inplace/restart-plan.h"
+#include "tests/unit/unit.h"
 
-#define STALE                                                                         \
-        .is_asked = true, .is_running = true, .comes_back = true, .expected_hash = 1, \
-        .running_hash = 2
+#define STALE .expected_hash = 1, .running_hash = 2
+#define REQUESTED STALE, .is_requested = true
+#define RUNNING .target = RESTART_TARGET_RUNNING, .comes_back = true
 
-static void test_plan(void **state) {
+TEST(test_plan) {
         static const struct {
-                RestartState state;
+                RestartFacts facts;
                 RestartPlan plan;
         } cases[] = {
-                { { STALE }, RESTART_PLAN_STOP },
-                { { .is_running = true, .comes_back = true, .expected_hash = 1, .running_hash = 2 },
+                { { RUNNING, REQUESTED }, RESTART_PLAN_STOP },
+                { { RUNNING, STALE }, RESTART_PLAN_NOTHING },
+                { { REQUESTED, .comes_back = true }, RESTART_PLAN_NOTHING },
+                { { RUNNING, .is_requested = true, .expected_hash = 1 }, RESTART_PLAN_NOTHING },
+                { { RUNNING, .is_requested = true, .expected_hash = 2, .running_hash = 2 },
                   RESTART_PLAN_NOTHING },
-                { { .is_asked = true, .comes_back = true, .expected_hash = 1, .running_hash = 2 },
-                  RESTART_PLAN_NOTHING },
-                { { .is_asked = true, .is_running = true, .comes_back = true, .expected_hash = 1 },
-                  RESTART_PLAN_NOTHING },
-                { { .is_asked = true,
-                    .is_running = true,
-                    .comes_back = true,
-                    .expected_hash = 2,
-                    .running_hash = 2 },
-                  RESTART_PLAN_NOTHING },
-                { { .is_asked = true, .is_running = true, .expected_hash = 1, .running_hash = 2 },
+                { { REQUESTED, .target = RESTART_TARGET_RUNNING }, RESTART_PLAN_SKIP },
+                { { REQUESTED, .target = RESTART_TARGET_STOPPED }, RESTART_PLAN_AWAIT },
+                { { .target = RESTART_TARGET_STOPPED }, RESTART_PLAN_AWAIT },
+                { { RUNNING, REQUESTED, .has_failed = true }, RESTART_PLAN_GIVE_UP },
+                { { RUNNING, REQUESTED, .has_failed = true, .hold = RESTART_HOLD_KUBELET },
+                  RESTART_PLAN_GIVE_UP },
+                { { RUNNING, REQUESTED, .hold = RESTART_HOLD_KUBELET }, RESTART_PLAN_FOR_KUBELET },
+                { { REQUESTED, .target = RESTART_TARGET_RUNNING, .hold = RESTART_HOLD_KUBELET },
+                  RESTART_PLAN_FOR_KUBELET },
+                { { REQUESTED, .target = RESTART_TARGET_RUNNING, .hold = RESTART_HOLD_SYNC },
                   RESTART_PLAN_SKIP },
-                { { STALE, .is_over = true }, RESTART_PLAN_NOTHING },
-                { { STALE, .is_over = true, .has_stop = true }, RESTART_PLAN_NOTHING },
-                { { STALE, .has_stop = true }, RESTART_PLAN_AWAIT },
-                { { .has_stop = true }, RESTART_PLAN_AWAIT },
-                { { STALE, .has_failed = true }, RESTART_PLAN_GIVE_UP },
-                { { STALE, .has_failed = true, .is_kubelets = true }, RESTART_PLAN_GIVE_UP },
-                { { STALE, .is_kubelets = true }, RESTART_PLAN_FOR_KUBELET },
-                { { STALE, .is_kubelets = true, .is_behind = true }, RESTART_PLAN_FOR_KUBELET },
-                { { STALE, .is_kubelets = true, .has_waited_for_kubelet = true },
-                  RESTART_PLAN_STOP },
-                { { STALE, .is_behind = true }, RESTART_PLAN_FOR_SYNC },
-                { { STALE, .must_wait = true }, RESTART_PLAN_FOR_RETRY },
+                { { RUNNING, REQUESTED, .hold = RESTART_HOLD_SYNC }, RESTART_PLAN_FOR_SYNC },
+                { { RUNNING, REQUESTED, .hold = RESTART_HOLD_RETRY }, RESTART_PLAN_FOR_RETRY },
         };
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-                assert_int_equal(restart_plan(&cases[i].state), cases[i].plan);
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++)
+                assert_int_equal(restart_plan(&cases[i].facts), cases[i].plan);
 }
 
-static void test_restarting(void **state) {
+TEST(test_restarting) {
         assert_true(restart_plan_is_restarting(RESTART_PLAN_STOP));
         assert_true(restart_plan_is_restarting(RESTART_PLAN_AWAIT));
         assert_true(restart_plan_is_restarting(RESTART_PLAN_FOR_KUBELET));
@@ -66,7 +52,7 @@ static void test_restarting(void **state) {
         assert_false(restart_plan_is_restarting(RESTART_PLAN_GIVE_UP));
 }
 
-static void test_again(void **state) {
+TEST(test_again) {
         static const struct {
                 RestartOutcome outcome;
                 unsigned pause_sec;
@@ -82,17 +68,7 @@ static void test_again(void **state) {
                 { { .number = 1, .before_hash = 1, .running_hash = 1, .is_overridden = true }, 0 },
         };
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++)
                 assert_int_equal(restart_again_usec(&cases[i].outcome),
                                  (uint64_t) cases[i].pause_sec * 1000000);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_plan),
-                cmocka_unit_test(test_restarting),
-                cmocka_unit_test(test_again),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

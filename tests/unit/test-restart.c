@@ -4,9 +4,6 @@
  * Restarts that a local caller requests, with a runtime and an API server that answer what the test says
  */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "agent/restart/restart-find.h"
@@ -17,15 +14,16 @@
 #include "tests/unit/kubelet-lease.h"
 #include "tests/unit/pod-server.h"
 #include "tests/unit/sent-events.h"
+#include "tests/unit/unit.h"
 
 #define INSPECT_USEC ((uint64_t) 250 * 1000)
 #define MINUTE_USEC ((uint64_t) 60 * 1000000)
 #define LEASE_USEC ((uint64_t) 500 * 1000) /* so long the kubelet is known to be there */
 #define EXEC_HOOK "{\"exec\":{\"command\":[\"bye\"]}}"
-#define TCP_HOOK "{\"tcpSocket\":{\"port\":1}}" /* where nothing listens */
+#define TCP_HOOK "{\"tcpSocket\":{\"port\":1}}" /* a port on which no server listens */
 #define LIST(...) ((const FakeContainer[]){ __VA_ARGS__, { .name = NULL } })
 
-/* What was reported, a line for each. */
+/* Reports so far, a line for each. */
 static struct Reported {
         char text[4096];
         bool has_ended;
@@ -89,7 +87,7 @@ static void start(const RestartOptions *options) {
         copy.runtimes = (Runtimes *) &fake_runtime;
         copy.stops = world.stops;
         memset(&reported, 0, sizeof(reported));
-        assert_int_equal(restart_new(&copy, &reported.restart), 0);
+        assert_ok(restart_new(&copy, &reported.restart));
         assert_false(reported.has_ended); /* not from within */
         turn();
 }
@@ -109,7 +107,7 @@ static void have(const FakeContainer *containers) {
         }
 }
 
-/* The question about the containers of pods; NULL: there is none. */
+/* Finds the question about the containers of pods; NULL: there is none. */
 static RpcCall *list_call(void) {
         for (size_t i = 0; i < fake_runtime.n_calls; i++) {
                 RpcCall *call = &fake_runtime.calls[fake_runtime.order[i]];
@@ -128,12 +126,17 @@ static void list(const FakeContainer *containers) {
 
         have(containers);
         assert_non_null(call);
-        assert_int_equal(fake_runtime_serve_list(call), 0);
+        assert_ok(fake_runtime_serve_list(call));
         turn();
 }
 
 static int compare_texts(const void *a, const void *b) {
         return strcmp(*(const char *const *) a, *(const char *const *) b);
+}
+
+static void start_on(const RestartOptions *options, const FakeContainer *containers) {
+        start(options);
+        list(containers);
 }
 
 /* The containers whose stop begins, sorted: "id id". */
@@ -156,8 +159,8 @@ static const char *stopping(void) {
         return text;
 }
 
-/* Such a stop goes on until the container's hook runs, or it is stopped. Whether a kubelet was needed
- * for that. */
+/* Lets such a stop go on until the container's hook runs, or it is stopped. Returns whether that
+ * took a kubelet. */
 static bool begin_stop(const char *id) {
         bool needs_kubelet;
         char target[64];
@@ -172,7 +175,7 @@ static bool begin_stop(const char *id) {
                 fail_msg("%s is not stopped, but %s", id, stopping());
 
         fake_clock_pass(fake_kube.event, LEASE_USEC);
-        assert_int_equal(fake_runtime_serve_list(call), 0);
+        assert_ok(fake_runtime_serve_list(call));
         turn();
         needs_kubelet = lease_call();
         if (needs_kubelet)
@@ -234,9 +237,8 @@ static int set_up(void **state) {
         options.kubelet = world.kubelet;
         options.events = world.events;
         assert_int_equal(stops_new(&options, &world.stops), 0);
-        assert_int_equal(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
-                                  &world.pods),
-                         0);
+        assert_ok(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
+                           &world.pods));
         return 0;
 }
 
@@ -251,7 +253,7 @@ static void forget_stops(void) {
 static int tear_down(void **state) {
         reported.restart = restart_free(reported.restart);
         forget_stops();
-        assert_int_equal(rmdir(world.folder), 0);
+        assert_ok(rmdir(world.folder));
         pods_free(world.pods);
         kubelet_free(world.kubelet);
         kube_events_free(world.events);
@@ -261,18 +263,18 @@ static int tear_down(void **state) {
         return 0;
 }
 
-static void test_nonsense_is_refused(void **state) {
+TEST_F(test_nonsense_is_refused, void *state) {
         char *long_reason = calloc(1, 258);
         const struct {
                 RestartQuestion question;
-                const char *part; /* of the message; NULL: it is fine */
+                const char *part; /* part of the message; NULL: it is fine */
         } rows[] = {
                 { { "", "web", "", "", -1 }, NULL },
                 { { "team", "web-0", "app", "new \xc3\xa4 secret", 0 }, NULL },
-                { { "", "", "", "", -1 }, "no pod is named" },
-                { { "", "Web", "", "", -1 }, "no pod can be called \"Web\"" },
-                { { "a b", "web", "", "", -1 }, "no namespace can be called \"a b\"" },
-                { { "", "web", "../x", "", -1 }, "no container can be called \"../x\"" },
+                { { "", "", "", "", -1 }, "the request names no pod" },
+                { { "", "Web", "", "", -1 }, "\"Web\" cannot be the name of a pod" },
+                { { "a b", "web", "", "", -1 }, "\"a b\" cannot be the name of a namespace" },
+                { { "", "web", "../x", "", -1 }, "\"../x\" cannot be the name of a container" },
                 { { "", "web", "", "one\ntwo", -1 }, "more than one line" },
                 { { "", "web", "", "\x1b[2J", -1 }, "more than one line" },
                 { { "", "web", "", "\x7f", -1 }, "more than one line" },
@@ -283,7 +285,7 @@ static void test_nonsense_is_refused(void **state) {
         };
 
         memset(long_reason, 'x', 257);
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 int r = restart_question_check(&rows[i].question, &error);
 
@@ -298,7 +300,7 @@ static void test_nonsense_is_refused(void **state) {
         free(long_reason);
 }
 
-static void test_nonsense_asks_no_runtime(void **state) {
+TEST_F(test_nonsense_asks_no_runtime, void *state) {
         RestartOptions options = plain_options;
 
         options.reason = "one\ntwo";
@@ -308,7 +310,7 @@ static void test_nonsense_asks_no_runtime(void **state) {
         assert_int_equal(fake_runtime.n_begun, 0);
 }
 
-static void test_without_a_runtime(void **state) {
+TEST_F(test_without_a_runtime, void *state) {
         fake_runtime.is_away = true;
         start(&plain_options);
         assert_int_equal(reported.kind, ERROR_UNAVAILABLE);
@@ -326,7 +328,7 @@ static void test_without_a_runtime(void **state) {
         ": it has ended; if it is to run again, the kubelet starts it, at the latest after " \
         "its pause of 5 minutes"
 
-static void test_nothing_runs(void **state) {
+TEST_F(test_nothing_runs, void *state) {
         RestartOptions options = plain_options;
 
         start(&options);
@@ -351,7 +353,7 @@ static void test_nothing_runs(void **state) {
         assert_int_equal(stops_n_running(world.stops), 0);
 }
 
-static void test_several_namespaces(void **state) {
+TEST_F(test_several_namespaces, void *state) {
         RestartOptions options = plain_options;
 
         start(&options);
@@ -360,7 +362,7 @@ static void test_several_namespaces(void **state) {
         assert_int_equal(reported.kind, ERROR_INVALID);
         assert_string_equal(reported.message,
                             "there are pods web in the namespaces \"a\" and \"b\"; "
-                            "name one of these as well");
+                            "name one of these namespaces");
         assert_int_equal(stops_n_running(world.stops), 0);
 
         options.namespace = "b";
@@ -370,7 +372,7 @@ static void test_several_namespaces(void **state) {
         assert_string_equal(stopping(), "2");
 }
 
-static void test_too_many_containers(void **state) {
+TEST_F(test_too_many_containers, void *state) {
         FakeContainer containers[RESTART_CONTAINERS_MAX + 2] = { { .name = NULL } };
         char names[RESTART_CONTAINERS_MAX + 1][8];
 
@@ -391,8 +393,8 @@ static void test_too_many_containers(void **state) {
         assert_int_equal(stops_n_running(world.stops), RESTART_CONTAINERS_MAX);
 }
 
-/* Of each name the newest; one that has ended is not stopped. */
-static void test_all_that_run_are_stopped(void **state) {
+/* The newest container of each name is stopped, unless it has ended. */
+TEST_F(test_all_that_run_are_stopped, void *state) {
         RestartOptions options = plain_options;
 
         options.reason = "new secret";
@@ -405,7 +407,7 @@ static void test_all_that_run_are_stopped(void **state) {
         assert_reported("default/web/app waiting app-1> \ndefault/web/db waiting db-0> \n");
         assert_string_equal(stopping(), "app-1 db-0");
 
-        /* Neither does it need a kubelet. */
+        /* This stop needs no kubelet either. */
         assert_false(begin_stop("app-1"));
         assert_reported("default/web/app stopping app-1> its preStop hook\n");
         assert_int_equal(fake_runtime_find("ExecSync")->timeout_sec, 7);
@@ -417,7 +419,7 @@ static void test_all_that_run_are_stopped(void **state) {
         assert_int_equal(fake_runtime_find("StopContainer")->timeout_sec, 7);
         assert_reported("default/web/app stopping app-1> \n");
 
-        /* The other one ends by itself. */
+        /* The other container ends by itself. */
         assert_false(begin_stop("db-0"));
         fake_runtime_answer_exec(1, "", "");
         turn();
@@ -442,13 +444,13 @@ static void test_all_that_run_are_stopped(void **state) {
 }
 
 /* While the runtime is away it waits. */
-static void test_the_runtime_goes_away(void **state) {
+TEST_F(test_the_runtime_goes_away, void *state) {
         start(&plain_options);
         list(LIST({ "1", .name = "app", .is_running = true }));
         reported.text[0] = '\0';
         fake_runtime.is_away = true;
         fake_runtime_refuse("ListContainers", ERROR_UNAVAILABLE, "Socket closed");
-        assert_reported("default/web/app waiting 1> the container runtime is not there\n");
+        assert_reported("default/web/app waiting 1> the container runtime does not answer\n");
         fake_runtime.is_away = false;
         assert_int_equal(stops_runtime_changed(world.stops), 0);
         turn();
@@ -458,7 +460,7 @@ static void test_the_runtime_goes_away(void **state) {
                         "default/web/app stopped! 1> \n");
 }
 
-static void test_a_stop_that_fails(void **state) {
+TEST_F(test_a_stop_that_fails, void *state) {
         RestartOptions options = plain_options;
 
         options.must_wait = true;
@@ -489,7 +491,7 @@ static void pass(uint64_t usec) {
 }
 
 /* Without an API server the runtime is asked until another container runs. */
-static void test_waits_for_the_runtime(void **state) {
+TEST_F(test_waits_for_the_runtime, void *state) {
         RestartOptions options = plain_options;
 
         options.must_wait = true;
@@ -519,7 +521,7 @@ static void test_waits_for_the_runtime(void **state) {
         assert_true(reported.has_ended);
 }
 
-static void test_waits_as_long_as_asked(void **state) {
+TEST_F(test_waits_as_long_as_asked, void *state) {
         static const struct {
                 int64_t seconds;
                 const char *words;
@@ -530,7 +532,7 @@ static void test_waits_as_long_as_asked(void **state) {
         RestartOptions options = plain_options;
 
         options.must_wait = true;
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 char expected[128];
 
                 options.wait_sec = rows[i].seconds;
@@ -547,7 +549,7 @@ static void test_waits_as_long_as_asked(void **state) {
         }
 }
 
-static void test_waits_no_longer_than_bearable(void **state) {
+TEST_F(test_waits_no_longer_than_bearable, void *state) {
         RestartOptions options = plain_options;
 
         options.must_wait = true;
@@ -607,7 +609,7 @@ static RestartOptions cluster_options(bool must_wait) {
 }
 
 /* A hook goes to the address that the API server has of the pod. */
-static void test_init_containers_are_left_alone_unless_named(void **state) {
+TEST_F(test_init_containers_are_left_alone_unless_named, void *state) {
         const FakeContainer *containers =
                 LIST({ "a", .name = "app", .pre_stop = TCP_HOOK, .is_running = true },
                      { "i", .name = "init", .is_running = true },
@@ -615,8 +617,7 @@ static void test_init_containers_are_left_alone_unless_named(void **state) {
         RestartOptions options = cluster_options(false);
 
         know();
-        start(&options);
-        list(containers);
+        start_on(&options, containers);
         assert_string_equal(stopping(), "a");
         assert_true(end_stop("a", STOP_STOPPED));
         assert_int_equal(fake_runtime_n_asked("PodSandboxStatus"), 0);
@@ -627,22 +628,20 @@ static void test_init_containers_are_left_alone_unless_named(void **state) {
         assert_true(reported.has_ended);
 
         options.container = "init";
-        start(&options);
-        list(containers);
+        start_on(&options, containers);
         assert_string_equal(stopping(), "i");
         end_stop("i", STOP_STOPPED);
         assert_killed("initContainers{init}", "Stopping container init");
 }
 
 /* A debug container is in no spec the agent knows, and nothing starts it again. */
-static void test_debug_containers_are_left_alone_unless_named(void **state) {
+TEST_F(test_debug_containers_are_left_alone_unless_named, void *state) {
         const FakeContainer *containers = LIST({ "a", .name = "app", .is_running = true },
                                                { "d", .name = "debugger", .is_running = true });
         RestartOptions options = cluster_options(true);
 
         know();
-        start(&options);
-        list(containers);
+        start_on(&options, containers);
         assert_string_equal(stopping(), "a");
         reported.restart = restart_free(reported.restart);
         assert_string_equal(stopping(), "");
@@ -653,8 +652,7 @@ static void test_debug_containers_are_left_alone_unless_named(void **state) {
         assert_string_equal(stopping(), "");
 
         options.container = "debugger";
-        start(&options);
-        list(containers);
+        start_on(&options, containers);
         assert_string_equal(stopping(), "d");
         reported.text[0] = '\0';
         assert_false(end_stop("d", STOP_STOPPED));
@@ -664,11 +662,10 @@ static void test_debug_containers_are_left_alone_unless_named(void **state) {
                 "pod's spec, as debug containers are not\n");
         assert_true(reported.has_ended);
 
-        /* Of a pod of which nothing more is known, all are meant. */
+        /* Where nothing more is known of the pod, all containers are meant. */
         know_uid("uid-2");
         options.container = "";
-        start(&options);
-        list(containers);
+        start_on(&options, containers);
         assert_string_equal(stopping(), "a d");
 }
 
@@ -702,15 +699,16 @@ static void start_with_sidecars(const char *container) {
         list(runs_with_sidecars);
 }
 
-/* Whatever became of those before, and also where the list of the runtime has another order. */
-static void test_sidecars_come_last(void **state) {
+/* A container has its turn after any end of those before, and in any order of the runtime's list. */
+TEST_F(test_sidecars_come_last, void *state) {
         start_with_sidecars("");
         assert_string_equal(stopping(), "a d");
         assert_reported(
                 "default/web/app waiting a> \n"
                 "default/web/db waiting d> \n"
                 "default/web/first waiting 1> it is stopped after the containers that it serves\n"
-                "default/web/second waiting 2> it is stopped after the containers that it serves\n");
+                "default/web/second waiting 2> it is stopped after the containers that it "
+                "serves\n");
         end_stop("d", STOP_STOPPED);
         assert_string_equal(stopping(), "a");
         end_stop("a", STOP_FAILED);
@@ -724,8 +722,8 @@ static void test_sidecars_come_last(void **state) {
         assert_true(reported.has_ended);
 }
 
-/* One that is named alone waits for no other. */
-static void test_a_sidecar_alone(void **state) {
+/* A container that is named alone waits for no other. */
+TEST_F(test_a_sidecar_alone, void *state) {
         start_with_sidecars("first");
         assert_string_equal(stopping(), "1");
         end_stop("1", STOP_STOPPED);
@@ -733,8 +731,8 @@ static void test_a_sidecar_alone(void **state) {
         assert_string_equal(stopping(), "");
 }
 
-/* The caller goes while a sidecar has its turn before it: what has not begun is dropped. */
-static void test_freed_before_a_sidecar(void **state) {
+/* The caller goes while a sidecar has its turn: stops that have not begun are dropped. */
+TEST_F(test_freed_before_a_sidecar, void *state) {
         start_with_sidecars("");
         end_stop("a", STOP_STOPPED);
         reported.restart = restart_free(reported.restart);
@@ -743,8 +741,8 @@ static void test_freed_before_a_sidecar(void **state) {
         assert_string_equal(stopping(), "");
 }
 
-/* While the API server is away, what it said last counts, as long as that pod is here. */
-static void test_knows_what_was_known_last(void **state) {
+/* While the API server is away, its last answer counts, as long as that pod is here. */
+TEST_F(test_knows_what_was_known_last, void *state) {
         const FakeContainer *containers = LIST({ "i", .name = "init", .is_running = true },
                                                { "j", .name = "job", .is_running = true },
                                                { "s", .name = "side", .is_running = true },
@@ -753,8 +751,7 @@ static void test_knows_what_was_known_last(void **state) {
 
         know_as(false);
         assert_false(pods_are_synced(world.pods));
-        start(&options);
-        list(containers);
+        start_on(&options, containers);
         assert_string_equal(stopping(), "j");
         reported.text[0] = '\0';
         assert_false(end_stop("j", STOP_STOPPED));
@@ -766,12 +763,11 @@ static void test_knows_what_was_known_last(void **state) {
         assert_true(reported.has_ended);
 
         know_uid("uid-0");
-        start(&options);
-        list(containers);
+        start_on(&options, containers);
         assert_string_equal(stopping(), "i j s x");
 }
 
-static void test_what_does_not_come_back(void **state) {
+TEST_F(test_what_does_not_come_back, void *state) {
         RestartOptions options = cluster_options(true);
 
         know();
@@ -786,8 +782,31 @@ static void test_what_does_not_come_back(void **state) {
         assert_true(reported.has_ended);
 }
 
-/* A status that is older than the stop, one that does not run yet, one that is not ready yet. */
-static void test_waits_for_the_api_server(void **state) {
+/* The sidecar does not wait for the container that is not stopped. */
+TEST_F(test_restart_rules, void *state) {
+        RestartOptions options = cluster_options(false);
+
+        know()[0].restart_rule = "RestartAllContainers";
+        change();
+        start(&options);
+        list(LIST({ "a", .name = "app", .is_running = true },
+                  { "s", .name = "side", .is_running = true }));
+        assert_string_equal(stopping(), "s");
+        assert_true(end_stop("s", STOP_STOPPED));
+        assert_true(reported.has_ended);
+
+        options.container = "app";
+        start(&options);
+        list(LIST({ "a", .name = "app", .is_running = true }));
+        assert_reported("default/web/app failed! a> not stopped: by its exit status, its restart "
+                        "rules may end it or restart other containers\n");
+        assert_string_equal(stopping(), "");
+        assert_true(reported.has_ended);
+}
+
+/* The status is older than the stop, then of a container that does not run yet, then of one that is
+ * not ready yet. */
+TEST_F(test_waits_for_the_api_server, void *state) {
         const RestartOptions options = cluster_options(true);
         ShownContainer *app = know();
 
@@ -815,13 +834,13 @@ static void test_waits_for_the_api_server(void **state) {
         assert_reported("default/web/app running! 1>2 \n");
         assert_true(reported.has_ended);
 
-        /* What happens to the pod from now on is of no interest. */
+        /* Later changes of the pod do not matter. */
         app->container_id = "containerd://3";
         change();
         assert_reported("");
 }
 
-static void test_runs_but_is_never_ready(void **state) {
+TEST_F(test_runs_but_is_never_ready, void *state) {
         const RestartOptions options = cluster_options(true);
         ShownContainer *app = know();
 
@@ -837,7 +856,7 @@ static void test_runs_but_is_never_ready(void **state) {
 }
 
 /* The watch breaks off, so the runtime decides. */
-static void test_the_api_server_goes_away(void **state) {
+TEST_F(test_the_api_server_goes_away, void *state) {
         const RestartOptions options = cluster_options(true);
 
         know();
@@ -845,16 +864,14 @@ static void test_the_api_server_goes_away(void **state) {
         while (pods_are_synced(world.pods)) {
                 while (!fake_kube_find("GET", "/api/v1/pods?"))
                         fake_clock_skip(fake_kube.event);
-                assert_int_equal(fake_kube_answer_call(fake_kube_find("GET", "/api/v1/pods?"), 503,
-                                                       ""),
-                                 0);
+                assert_ok(fake_kube_answer_call(fake_kube_find("GET", "/api/v1/pods?"), 503, ""));
         }
         list(LIST({ "2", .name = "app", .is_running = true }));
         assert_reported("default/web/app running! 1>2 \n");
         assert_true(reported.has_ended);
 }
 
-static void test_the_pod_goes_away(void **state) {
+TEST_F(test_the_pod_goes_away, void *state) {
         const FakeContainer *containers = LIST({ "1", .name = "app", .is_running = true });
         const RestartOptions options = cluster_options(true);
 
@@ -881,7 +898,7 @@ static void test_the_pod_goes_away(void **state) {
 }
 
 /* A pod that was made anew under its name while the first is still ending. */
-static void test_the_pod_of_today(void **state) {
+TEST_F(test_the_pod_of_today, void *state) {
         const FakeContainer *containers =
                 LIST({ "new", .uid = "uid-2", .name = "app", .is_running = true },
                      { "old", .uid = "uid-1", .name = "app", .is_running = true });
@@ -889,24 +906,22 @@ static void test_the_pod_of_today(void **state) {
 
         know();
         know_uid("uid-2");
-        start(&options);
-        list(containers);
+        start_on(&options, containers);
         assert_string_equal(stopping(), "new");
 
         reported.restart = restart_free(reported.restart);
         options.pods = NULL; /* then the younger one it is */
-        start(&options);
-        list(containers);
+        start_on(&options, containers);
         assert_string_equal(stopping(), "old");
 }
 
-static void test_freed_at_any_time(void **state) {
+TEST_F(test_freed_at_any_time, void *state) {
         RestartOptions options = cluster_options(true);
 
         know();
         memset(&reported, 0, sizeof(reported));
         options.event = fake_kube.event;
-        assert_int_equal(restart_new(&options, &reported.restart), 0);
+        assert_ok(restart_new(&options, &reported.restart));
         reported.restart = restart_free(reported.restart);
         turn();
         assert_null(fake_runtime_find(NULL));
@@ -926,38 +941,4 @@ static void test_freed_at_any_time(void **state) {
         world.pod.is_deleted = true;
         change();
         assert_false(reported.has_ended);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_nonsense_is_refused),
-                TEST(test_nonsense_asks_no_runtime),
-                TEST(test_without_a_runtime),
-                TEST(test_nothing_runs),
-                TEST(test_several_namespaces),
-                TEST(test_too_many_containers),
-                TEST(test_all_that_run_are_stopped),
-                TEST(test_a_stop_that_fails),
-                TEST(test_the_runtime_goes_away),
-                TEST(test_sidecars_come_last),
-                TEST(test_a_sidecar_alone),
-                TEST(test_freed_before_a_sidecar),
-                TEST(test_knows_what_was_known_last),
-                TEST(test_waits_as_long_as_asked),
-                TEST(test_waits_for_the_runtime),
-                TEST(test_waits_no_longer_than_bearable),
-                TEST(test_init_containers_are_left_alone_unless_named),
-                TEST(test_debug_containers_are_left_alone_unless_named),
-                TEST(test_what_does_not_come_back),
-                TEST(test_waits_for_the_api_server),
-                TEST(test_runs_but_is_never_ready),
-                TEST(test_the_api_server_goes_away),
-                TEST(test_the_pod_goes_away),
-                TEST(test_the_pod_of_today),
-                TEST(test_freed_at_any_time),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,17 +4,10 @@
  * Times as the Kubernetes API writes them
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
 #include "agent/base/rfc3339.h"
+#include "tests/unit/unit.h"
 
 #define NONE INT64_MIN /* it is no time */
 
@@ -72,10 +65,7 @@ static const struct Text {
 };
 /* clang-format on */
 
-#define N_TEXTS (sizeof(texts) / sizeof(texts[0]))
-
-static void test_parse(void **state) {
-        const struct Text *text = *state;
+TEST_ROWS(test_parse, texts, text, const struct Text *text) {
         int64_t time = 42;
         int r;
 
@@ -100,7 +90,7 @@ static void assert_there_and_back(int64_t time, unsigned seed) {
 }
 
 /* Every second from the year 1 to the year 9999 is written so that it can be read. */
-static void test_there_and_back(void **state) {
+TEST(test_there_and_back) {
         assert_there_and_back(-62135596800, 0);
         assert_there_and_back(0, 0);
         assert_there_and_back(253402300799, 0);
@@ -112,7 +102,7 @@ static void test_there_and_back(void **state) {
         }
 }
 
-static void test_format(void **state) {
+TEST(test_format) {
         char text[RFC3339_SIZE];
 
         assert_string_equal(rfc3339_format(0, text), "1970-01-01T00:00:00Z");
@@ -120,38 +110,20 @@ static void test_format(void **state) {
         assert_string_equal(text, "2026-01-31T23:59:59Z");
 }
 
-/* What has no such form does not overflow the buffer. */
-static void test_out_of_range(void **state) {
+/* A time that has no such form does not overflow the buffer. */
+TEST(test_out_of_range) {
         static const int64_t times[] = { 253402300800, INT64_MAX, INT64_MIN };
         char text[RFC3339_SIZE];
 
-        for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(times); i++) {
                 memset(text, 'x', sizeof(text));
                 rfc3339_format(times[i], text);
                 assert_true(strnlen(text, sizeof(text)) < sizeof(text));
         }
 }
 
-/* The time zone of the node means nothing. */
-static int set_zone(void **state) {
-        setenv("TZ", "Asia/Kathmandu", 1);
-        tzset();
-        return 0;
-}
-
 int main(void) {
-        struct CMUnitTest tests[N_TEXTS + 3] = {
-                cmocka_unit_test(test_there_and_back),
-                cmocka_unit_test(test_format),
-                cmocka_unit_test(test_out_of_range),
-        };
-
-        for (size_t i = 0; i < N_TEXTS; i++)
-                tests[3 + i] = (struct CMUnitTest){
-                        .name = texts[i].text,
-                        .test_func = test_parse,
-                        .initial_state = (void *) &texts[i],
-                };
-
-        return _cmocka_run_group_tests("rfc3339", tests, N_TEXTS + 3, set_zone, NULL);
+        setenv("TZ", "Asia/Kathmandu", 1); /* the time zone of the node does not matter */
+        tzset();
+        return unit_run();
 }

@@ -2,21 +2,12 @@
 
 /* Questions about rights, and the rows of the table. */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/unit/unit.h"
 
-#include <cmocka.h>
-#include <json-c/json.h>
-#include <string.h>
-
-#include "agent/base/cleanup.h"
-#include "agent/document/json-cleanup.h"
 #include "agent/kubectl/rights-plan.h"
 #include "tests/unit/quoted-json.h"
 
-static void test_reviews(void **state) {
+TEST(test_reviews) {
         static const Right rights[] = {
                 { "patch", "", "pods", "status", 0, false, true },
                 { "list", "g", "things", NULL, 0, true, false },
@@ -31,35 +22,32 @@ static void test_reviews(void **state) {
                 cleanup(json_object_put_p) json_object *attributes = parse("%s", expected[i]);
                 json_object *spec, *found;
 
-                assert_int_equal(right_review(&rights[i], rights[i].verbs, "n", i == 1 ? "x" : NULL,
-                                              &review),
-                                 0);
+                assert_ok(right_review(&rights[i], rights[i].verbs, "n", i == 1 ? "x" : NULL,
+                                       &review));
                 assert_true(json_object_object_get_ex(review, "spec", &spec));
                 assert_true(json_object_object_get_ex(spec, "resourceAttributes", &found));
                 assert_true(json_object_equal(found, attributes));
         }
 }
 
-static void test_answers(void **state) {
-        static const struct {
-                const char *text;
-                bool is_allowed;
-        } cases[] = {
-                { "{'status':{'allowed':true}}", true },
-                { "{'status':{'allowed':false}}", false },
-                { "{'status':{'allowed':'true'}}", false },
-                { "{}", false },
-        };
+static const struct AnswersRow {
+        const char *text;
+        bool is_allowed;
+} answers_rows[] = {
+        { "{'status':{'allowed':true}}", true },
+        { "{'status':{'allowed':false}}", false },
+        { "{'status':{'allowed':'true'}}", false },
+        { "{}", false },
+};
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                cleanup(json_object_put_p) json_object *review = parse("%s", cases[i].text);
+TEST_ROWS(test_answers, answers_rows, text, const struct AnswersRow *row) {
+        cleanup(json_object_put_p) json_object *review = parse("%s", row->text);
 
-                assert_int_equal(right_is_allowed(review), cases[i].is_allowed);
-        }
+        assert_int_equal(right_is_allowed(review), row->is_allowed);
 }
 
 /* No right is there twice, and each task has its own. */
-static void test_table(void **state) {
+TEST(test_table) {
         for (RightsTask task = 0; task < _RIGHTS_TASK_MAX; task++) {
                 assert_non_null(rights_task_to_string(task));
                 assert_int_not_equal(rights_own(task)->tasks & 1u << task, 0);
@@ -71,14 +59,4 @@ static void test_table(void **state) {
                             !right_specs[i].subresource && !right_specs[k].subresource &&
                             strstr(right_specs[i].verbs, right_specs[k].verbs))
                                 assert_int_equal(right_specs[i].tasks & right_specs[k].tasks, 0);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_reviews),
-                cmocka_unit_test(test_answers),
-                cmocka_unit_test(test_table),
-        };
-
-        return cmocka_run_group_tests_name("rights-plan", tests, NULL, NULL);
 }

@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What is written next of an update in place: each row is a state of a cluster, and the step that follows
+ * Tests the next patch of an update in place: each row is a state of a cluster, and the step that
+ * follows
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/document/json-cleanup.h"
+#include "agent/base/text.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/rollout-plan.h"
 #include "tests/unit/quoted-json.h"
+#include "tests/unit/unit.h"
 
 #define NOW_SEC 1000000000
 #define HELD INT32_MAX
@@ -27,39 +19,47 @@
         "\"2026-11-20T08:00:00Z\", \"revision\": \"old\", \"before\": {\"app\": \"A\"}, "  \
         "\"after\": {\"app\": \"B\"}}"
 
-/* What differs from a pod that runs A, is ready, and was never updated. */
+/* Differences from a pod that runs A, is ready, and was never updated. */
 typedef struct TestPod {
-        const char *image;   /* that it asks for; NULL: there is no such pod */
-        const char *hash;    /* of its revision; NULL: "old" */
-        const char *id;      /* of its container; NULL: "1" */
-        const char *former;  /* the annotation of an update; NULL: none */
+        const char *image;   /* image in its spec; NULL: there is no such pod */
+        const char *hash;    /* hash of its revision; NULL: "old" */
+        const char *id;      /* ID of its container; NULL: "1" */
+        const char *former;  /* annotation of an update; NULL: none */
         const char *waiting; /* instead of running: "Reason: message" */
         const char *gate;    /* the condition of its gate, as JSON; NULL: it has no gate */
         const char *verified;
-        bool is_unready, is_deleted, is_behind;
+        const char *deleted; /* when it should have been gone; NULL: it is not deleted */
+        bool is_unready, is_behind;
         bool is_scheduled; /* to a node */
+        bool is_just_ready;
 } TestPod;
 
 typedef struct TestState {
         WorkloadKind kind;
         const char *record;   /* "state mode" of a record from A to B; NULL: there is none */
-        const char *template; /* its image; NULL: A */
-        const char *source;   /* of the ReplicaSet; NULL: A */
+        const char *template; /* image of the template; NULL: A */
+        const char *source;   /* image of the ReplicaSet; NULL: A */
         const char *older;    /* image of another ReplicaSet, without pods; NULL: there is none */
-        const char *env;      /* in the workload's template alone */
-        bool is_released;     /* the controller may act */
+        const char *env;      /* variables in the workload's template alone */
+        bool has_history;
+        bool is_released; /* the controller may act */
         bool is_behind, is_source_behind, is_older_behind;
         bool is_copied; /* the open record, to the other ReplicaSet */
         int n_updated;  /* by the controller's count */
         int n_misscheduled;
+        int n_missing;        /* pods that it should have, and has not */
         const char *revision; /* the newest; NULL: "old" */
         int partition;        /* before */
+        int min_ready_sec;
+        int first; /* number of pods after which it waits; 0: all */
         TestPod pods[3];
         int budget;    /* disruptions that are allowed, and one; 0: there is no budget */
         int budget_of; /* so many pods */
         int grace_sec;
         const char *max_unavailable;
-        int noted_sec; /* how long its pods have been as they are, as far as this run has seen */
+        int noted_sec;  /* how long its pods have been as they are, as far as this run has seen */
+        bool is_fresh;  /* but web-1, which it has just seen updated */
+        bool is_silent; /* the pods were, when they came to be as they are */
 } TestState;
 
 static const char *or_else(const char *text, const char *other) {
@@ -99,6 +99,8 @@ static json_object *make_record(const TestState *state) {
         json_object_object_add(record, "revision", json_object_new_string("old"));
         json_object_object_add(record, "before", parse("{'app': 'A'}"));
         json_object_object_add(record, "after", parse("{'app': 'B'}"));
+        if (state->first > 0)
+                json_object_object_add(record, "first", json_object_new_int(state->first));
         if (state->kind == WORKLOAD_STATEFUL_SET)
                 json_object_object_add(
                         record, "former",
@@ -112,11 +114,14 @@ static json_object *make_spec(const TestState *state) {
         bool is_held = !state->is_released;
 
         switch (state->kind) {
-        case WORKLOAD_DEPLOYMENT: return parse("{'paused': %s}", is_held ? "true" : "false");
+        case WORKLOAD_DEPLOYMENT:
+                return parse("{'paused': %s%s}", is_held ? "true" : "false",
+                             state->has_history ? ", 'selector': {'matchLabels': {'app': 'web'}}"
+                                                : "");
         case WORKLOAD_STATEFUL_SET:
-                return parse("{'updateStrategy': {'type': 'RollingUpdate', 'rollingUpdate': "
-                             "{'partition': %d}}}",
-                             is_held ? HELD : state->partition);
+                return parse("{'minReadySeconds': %d, 'updateStrategy': {'type': 'RollingUpdate', "
+                             "'rollingUpdate': {'partition': %d}}}",
+                             state->min_ready_sec, is_held ? HELD : state->partition);
         case WORKLOAD_DAEMON_SET:
                 return parse("{'updateStrategy': {'type': '%s'}}",
                              is_held ? "OnDelete" : "RollingUpdate");
@@ -144,10 +149,11 @@ static json_object *make_workload(const TestState *state, json_object *record) {
                 "'annotations': {}}, 'status': {'observedGeneration': %d, 'updatedReplicas': %d, "
                 "'updatedNumberScheduled': %d, 'numberMisscheduled': %d, 'desiredNumberScheduled': %d, 'updateRevision': '%s'}}",
                 state->is_behind ? 1 : 2, state->n_updated, state->n_updated, state->n_misscheduled,
-                count_pods(state), or_else(state->revision, "old"));
+                count_pods(state) + state->n_missing, or_else(state->revision, "old"));
         json_object *spec = make_spec(state);
 
-        json_object_object_add(spec, "replicas", json_object_new_int(count_pods(state)));
+        json_object_object_add(spec, "replicas",
+                               json_object_new_int(count_pods(state) + state->n_missing));
         json_object_object_add(spec, "template",
                                make_template(or_else(state->template, "A"), state->env));
         json_object_object_add(workload, "spec", spec);
@@ -213,9 +219,11 @@ static json_object *make_status(const TestPod *pod) {
         char reason[32] = "";
         int n = 0;
 
-        status = parse(
-                "{'observedGeneration': %d, 'conditions': [{'type': 'Ready', 'status': '%s'}]}",
-                pod->is_behind ? 1 : 2, pod->is_unready || pod->waiting ? "False" : "True");
+        status =
+                parse("{'observedGeneration': %d, 'conditions': [{'type': 'Ready', 'status': '%s', "
+                      "'lastTransitionTime': '%s'}]}",
+                      pod->is_behind ? 1 : 2, pod->is_unready || pod->waiting ? "False" : "True",
+                      pod->is_just_ready ? "2001-09-09T01:46:40Z" : "2001-09-09T00:00:00Z");
         if (pod->waiting)
                 (void) sscanf(pod->waiting, "%31[^:]: %n", reason, &n);
         json_object_object_add(
@@ -256,9 +264,9 @@ static json_object *make_pod(const TestState *state, const TestPod *pod, int n) 
         if (pod->former)
                 json_object_object_add(object_at(made, "metadata.annotations"),
                                        ROLLOUT_POD_ANNOTATION, json_object_new_string(pod->former));
-        if (pod->is_deleted)
+        if (pod->deleted)
                 json_object_object_add(object_at(made, "metadata"), "deletionTimestamp",
-                                       json_object_new_string("now"));
+                                       json_object_new_string(pod->deleted));
         return made;
 }
 
@@ -282,9 +290,12 @@ static TestView make_view(const TestState *state) {
         for (int n = 0; n < count_pods(state); n++) {
                 (void) snprintf(name, sizeof(name), "web-%d", n);
                 json_object_object_add(made.view.pods, name, make_pod(state, &state->pods[n], n));
-                json_object_object_add(made.view.noted, name,
-                                       parse("{'phase': 'updating', 'since': %d}",
-                                             NOW_SEC - state->noted_sec));
+                json_object_object_add(
+                        made.view.noted, name,
+                        parse("{'phase': '%s', 'since': %d, 'silent': %s, 'first': -3}",
+                              n == 1 && state->is_fresh ? "updated" : "updating",
+                              NOW_SEC - (n == 1 && state->is_fresh ? 0 : state->noted_sec),
+                              state->is_silent ? "true" : "false"));
         }
         if (state->budget > 0)
                 json_object_object_add(
@@ -323,11 +334,14 @@ static void view_done(TestView *made) {
                 .image = "B", .former = UNREADY_A,                      \
                 .waiting = "ImagePullBackOff: Back-off pulling image B" \
         }
+#define SILENT(image_now, gate_image) \
+        { .image = image_now, .former = FROM_A, .is_unready = true, .gate = CLOSED_FOR(gate_image) }
 #define OLD \
         { .image = "A" }
 #define NEW \
         { .image = "B", .hash = "new", .id = "2", .former = FROM_A }
 #define FREE .is_released = true
+#define HISTORY .has_history = true
 #define DEPLOYMENT .kind = WORKLOAD_DEPLOYMENT, .record = "forward"
 #define STATEFUL .kind = WORKLOAD_STATEFUL_SET, .record = "forward"
 #define DAEMON .kind = WORKLOAD_DAEMON_SET, .record = "forward"
@@ -336,7 +350,7 @@ static void view_done(TestView *made) {
 typedef struct PlanCase {
         TestState state;
         RolloutAction action;
-        const char *about; /* the name, or a part of the message */
+        const char *about; /* a part of the message, or of the name */
         const char *patch; /* a part of it */
 } PlanCase;
 
@@ -346,8 +360,12 @@ static void check_plan(size_t i, const PlanCase *row) {
         cleanup(error_done) Error error = ERROR_INIT;
         const RolloutLimits limits = { .max_unavailable = row->state.max_unavailable,
                                        .grace_sec = row->state.grace_sec };
+        cleanup(census_done) Census census = CENSUS_INIT;
         const char *text;
-        int r = rollout_plan(&made.view, made.record, &limits, &step, &error);
+        int r;
+
+        assert_ok(census_take(&made.view, made.record, &census));
+        r = rollout_plan(&made.view, made.record, &limits, &census, &step, &error);
 
         if (r < 0)
                 fail_msg("row %zu: %s", i, error_message(&error));
@@ -357,9 +375,9 @@ static void check_plan(size_t i, const PlanCase *row) {
         if (step.action != row->action)
                 fail_msg("row %zu: action %d, not %d: %s %s %s", i, step.action, row->action,
                          or_else(step.name, ""), or_else(step.message, ""), text);
-        if (row->about && !strstr(or_else(step.name ? step.name : step.message, ""), row->about))
+        if (row->about && !strstr(or_else(step.message ? step.message : step.name, ""), row->about))
                 fail_msg("row %zu: \"%s\" instead of \"%s\"", i,
-                         or_else(step.name ? step.name : step.message, ""), row->about);
+                         or_else(step.message ? step.message : step.name, ""), row->about);
         if (row->patch && !strstr(text, row->patch))
                 fail_msg("row %zu: %s is not in %s", i, row->patch, text);
 }
@@ -399,6 +417,71 @@ static const PlanCase plan_rows[] = {
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "done", .source = "B", .template = "B", .n_updated = 2,
             .pods = { NEW, NEW } }, ROLLOUT_DONE, NULL, NULL },
 
+        /* The template before is kept, once the Deployment has the new one. */
+        { { DEPLOYMENT, HISTORY, .source = "B", .pods = { NEW, OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DEPLOYMENT, HISTORY, .source = "B", .pods = { NEW, NEW } }, ROLLOUT_PATCH_WORKLOAD, NULL, "\"image\":\"B\"" },
+        { { DEPLOYMENT, HISTORY, .source = "B", .template = "B", .is_behind = true, .pods = { NEW, NEW } },
+          ROLLOUT_WAIT, "for its controller", NULL },
+        { { DEPLOYMENT, HISTORY, .source = "B", .template = "B", .n_updated = 2, .pods = { NEW, NEW } },
+          ROLLOUT_CREATE_REPLICA_SET, "web-", "\"image\":\"A\"" },
+        { { DEPLOYMENT, HISTORY, .source = "B", .template = "B", .n_updated = 2, .older = "A", .pods = { NEW, NEW } },
+          ROLLOUT_HAND_BACK, NULL, NULL },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "forward rollout", HISTORY, .template = "B", .source = "B",
+            .n_updated = 1, .pods = { NEW } }, ROLLOUT_CREATE_REPLICA_SET, "web-", "\"replicas\":0" },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", HISTORY, .pods = { OLD, OLD }, .n_updated = 2 },
+          ROLLOUT_HAND_BACK, NULL, "\\\"undone\\\"" },
+
+        /* A budget that pods have spent which will not return ends it for the others. */
+        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 1, .budget = 1, .budget_of = 2,
+            .noted_sec = 99, .pods = { OLD, STILL_ILL } }, ROLLOUT_HAND_BACK,
+          "pod \"web-0\": the PodDisruptionBudget \"pdb\" lets no further pod go", NULL },
+        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 1, .budget = 1, .budget_of = 2,
+            .pods = { OLD, STILL_ILL } }, ROLLOUT_WAIT, NULL, NULL },
+        /* Not while its status may lack what has just become ready, and not where others than those keep it spent. */
+        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 2, .budget = 1, .budget_of = 3,
+            .noted_sec = 99, .pods = { OLD, NEW, STILL_ILL } }, ROLLOUT_HAND_BACK, NULL, NULL },
+        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 2, .budget = 1, .budget_of = 3,
+            .noted_sec = 99, .is_fresh = true, .pods = { OLD, NEW, STILL_ILL } }, ROLLOUT_WAIT, "PodDisruptionBudget", NULL },
+        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 1, .budget = 1, .budget_of = 3,
+            .noted_sec = 99, .n_missing = 1, .pods = { OLD, STILL_ILL } }, ROLLOUT_WAIT, "missing pod", NULL },
+        { { DEPLOYMENT, .budget = 1, .budget_of = 2, .noted_sec = 99, .pods = { OLD, STILL_ILL } }, ROLLOUT_ABANDON,
+          "handed back: pod \"web-0\": the PodDisruptionBudget", "\"paused\":false" },
+
+        /* the first pods alone, and the ReplicaSet's template stays */
+        { { DEPLOYMENT, .first = 1, .pods = { OLD, OLD } }, ROLLOUT_PATCH_POD, "web-0", NULL },
+        { { DEPLOYMENT, .first = 1, .pods = { { .image = "B", .former = FROM_A }, OLD } }, ROLLOUT_WAIT, "web-0", NULL },
+        { { DEPLOYMENT, .first = 1, .pods = { NEW, OLD } }, ROLLOUT_PAUSE, NULL, NULL },
+        { { DEPLOYMENT, .first = 2, .pods = { NEW, OLD, OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DEPLOYMENT, .first = 2, .pods = { NEW, OLD, ILL }, .max_unavailable = "2" }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DEPLOYMENT, .first = 2, .pods = { NEW, NEW, OLD } }, ROLLOUT_PAUSE, NULL, NULL },
+        /* pods that were given up count, and one that is not ready comes after those that are, also if these wait */
+        { { DEPLOYMENT, .first = 2, .pods = { NEW, STILL_ILL, OLD }, .noted_sec = 99, .max_unavailable = "3" },
+          ROLLOUT_PAUSE, "pod \"web-1\": ", NULL },
+        { { DEPLOYMENT, .first = 1, .pods = { ILL, OLD } }, ROLLOUT_WAIT, "until pod \"web-0\" is available", NULL },
+        { { DEPLOYMENT, .first = 1, .pods = { ILL, OLD }, .max_unavailable = "2" }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DEPLOYMENT, .first = 1, .pods = { ILL, ILL } }, ROLLOUT_PATCH_POD, "web-0", NULL },
+        { { STATEFUL, TURNED, .first = 1, .pods = { { .image = "A", .is_unready = true }, OLD } }, ROLLOUT_WAIT,
+          "until pod \"web-0\" is available", NULL },
+        /* a template that has got the images already gets the ones before again, and its twin the other ones */
+        { { DEPLOYMENT, .first = 2, .source = "B", .pods = { NEW, OLD, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "old",
+          "\"image\":\"A\"" },
+        { { DEPLOYMENT, .first = 1, .source = "B", .pods = { NEW, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "old",
+          "\"image\":\"A\"" },
+        { { DEPLOYMENT, .first = 1, .source = "B", .n_missing = 1, .pods = { NEW, NEW } }, ROLLOUT_PATCH_REPLICA_SET, "old",
+          "\"image\":\"A\"" },
+        { { DEPLOYMENT, .first = 1, .older = "A", .pods = { NEW, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "older",
+          "\"image\":\"B\"" },
+        { { .kind = WORKLOAD_REPLICA_SET, .record = "forward", .first = 1, .template = "B", .pods = { NEW, OLD } },
+          ROLLOUT_PATCH_WORKLOAD, NULL, "\"image\":\"A\"" },
+        { { .kind = WORKLOAD_REPLICA_SET, .record = "forward rollout", .first = 1, .template = "B", .pods = { NEW, OLD } },
+          ROLLOUT_PAUSE, NULL, NULL },
+        /* it ends as any other when no other pod is left */
+        { { DEPLOYMENT, .first = 2, .pods = { NEW, NEW } }, ROLLOUT_PATCH_REPLICA_SET, "old", "\"image\":\"B\"" },
+        { { DEPLOYMENT, .first = 1, .source = "B", .pods = { NEW, NEW } }, ROLLOUT_HAND_BACK, NULL, NULL },
+        { { DEPLOYMENT, .first = 1, .n_missing = 1, .pods = { NEW } }, ROLLOUT_PAUSE, NULL, NULL },
+        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .first = 1, .pods = { OLD, NEW } },
+          ROLLOUT_PAUSE, NULL, NULL },
+
         /* An older ReplicaSet with the new template gets the one before, and is seen with it. */
         { { DEPLOYMENT, .source = "B", .older = "B", .pods = { NEW, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "older",
           "\"image\":\"A\"" },
@@ -429,7 +512,7 @@ static const PlanCase plan_rows[] = {
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .n_updated = 2,
             .pods = { { .image = "A", .id = "2", .former = FROM_B }, OLD } }, ROLLOUT_WAIT, "web-0", NULL },
 
-        /* one that the kubelet is about to start, for the image before */
+        /* a pod that the kubelet is about to start, for the image before */
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .id = "", .is_scheduled = true,
             .waiting = "ContainerCreating: " } } }, ROLLOUT_WAIT, "web-0", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .id = "", .is_scheduled = true,
@@ -437,7 +520,7 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .id = "", .waiting = "ContainerCreating: " } } },
           ROLLOUT_PATCH_POD, "web-0", NULL },
 
-        /* one that the kubelet is about to restart for the update that is undone */
+        /* a pod that the kubelet is about to restart for the update that is undone */
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .pods = { { .image = "B", .former = FROM_A }, OLD } },
           ROLLOUT_WAIT, "web-0", NULL },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .pods = { { .image = "B", .former = FROM_A,
@@ -485,13 +568,24 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .budget = 2 }, ROLLOUT_PATCH_POD, NULL, NULL },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A }, OLD }, .budget = 2,
             .max_unavailable = "100%" }, ROLLOUT_WAIT, "web-0", NULL },
-        /* it has not been counted yet that a pod is not ready; of another workload's pods nothing is known */
+        /* the controller has not yet counted that a pod is not ready; pods of another workload are unknown */
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A, .is_unready = true }, OLD },
             .budget = 2, .budget_of = 2, .max_unavailable = "100%" }, ROLLOUT_WAIT, "web-0", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A, .is_unready = true }, OLD },
             .budget = 2, .budget_of = 3, .max_unavailable = "100%" }, ROLLOUT_PATCH_POD, "web-1", NULL },
-        { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .is_deleted = true }, OLD } }, ROLLOUT_WAIT,
+        { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .deleted = "now" }, OLD } }, ROLLOUT_WAIT,
           "until a missing pod is available: --max-unavailable is 1", NULL },
+
+        /* a pod that its kubelet does not end, which keeps its name or its node */
+        { { STATEFUL, TURNED, .pods = { OLD, { .image = "A", .deleted = "2001-09-09T01:45:40Z" } } },
+          ROLLOUT_WAIT, "until a missing pod is available", NULL },
+        { { STATEFUL, TURNED, .pods = { OLD, { .image = "A", .deleted = "2001-09-09T01:45:39Z" } } },
+          ROLLOUT_PATCH_POD, "web-0", NULL },
+        { { STATEFUL, TURNED, .n_updated = 1, .pods = { { .image = "B", .former = FROM_A, .id = "2", .hash = "new" },
+                      { .image = "A", .deleted = "2001-09-09T01:45:39Z", .is_scheduled = true } } },
+          ROLLOUT_HAND_BACK, "pod \"web-1\": it is deleted, and its node \"n\" does not end it", NULL },
+        { { DEPLOYMENT, .source = "B", .pods = { OLD, { .image = "B", .deleted = "2001-09-09T01:45:39Z" } } },
+          ROLLOUT_WAIT, "until a missing pod is available", NULL },
 
         /* the gate */
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .gate = OPEN } } }, ROLLOUT_CLOSE_GATE, "web-0",
@@ -509,6 +603,24 @@ static const PlanCase plan_rows[] = {
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo",
             .pods = { { .image = "A", .gate = CLOSED_FOR("A"), .is_unready = true } } }, ROLLOUT_WAIT, "web-0", NULL },
 
+        /* a closed gate hides that the node is lost, but the old container runs too long */
+        { { DEPLOYMENT, .noted_sec = 60, .pods = { SILENT("B", "B"), OLD } }, ROLLOUT_WAIT, "web-0", NULL },
+        { { DEPLOYMENT, .noted_sec = 61, .pods = { SILENT("B", "B"), OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DEPLOYMENT, .source = "B", .noted_sec = 61, .pods = { SILENT("B", "B"), NEW } }, ROLLOUT_HAND_BACK,
+          "pod \"web-0\": its node \"\" does not answer", NULL },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .noted_sec = 60, .pods = { SILENT("B", "A"), OLD } },
+          ROLLOUT_WAIT, "web-0", NULL },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .noted_sec = 61, .pods = { SILENT("B", "A"), OLD } },
+          ROLLOUT_PATCH_POD, "web-0", NULL },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .is_silent = true, .n_updated = 2,
+            .pods = { SILENT("A", "A"), OLD } }, ROLLOUT_HAND_BACK, "pod \"web-0\": its node \"\" does not answer", NULL },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .noted_sec = 99, .pods = { SILENT("A", "A"), OLD } },
+          ROLLOUT_WAIT, "has not opened its readiness gate", NULL },
+        { { DEPLOYMENT, .source = "B", .noted_sec = 99, .pods = { { .image = "B", .id = "2", .former = FROM_A,
+            .gate = CLOSED_FOR("B"), .is_unready = true }, OLD } }, ROLLOUT_WAIT, "has not opened its readiness gate", NULL },
+        { { DEPLOYMENT, .source = "B", .noted_sec = 99, .pods = { { .image = "B", .former = FROM_A,
+            .gate = CLOSED_FOR("B"), .waiting = "ErrImagePull: later" }, OLD } }, ROLLOUT_WAIT, "ErrImagePull: later", NULL },
+
         /* StatefulSet: the highest ordinal first, with the label of the new revision */
         { { STATEFUL, .pods = { OLD, OLD } }, ROLLOUT_ABANDON, "changed its template", "\"partition\":0" },
         { { .kind = WORKLOAD_STATEFUL_SET, .record = "undo", TURNED, .pods = { OLD, OLD } }, ROLLOUT_ABANDON,
@@ -517,6 +629,9 @@ static const PlanCase plan_rows[] = {
         { { STATEFUL, TURNED, .pods = { { .image = "A", .is_unready = true }, OLD } }, ROLLOUT_PATCH_POD, "web-0", NULL },
         { { STATEFUL, TURNED, .pods = { { .image = "B", .hash = "new", .former = FROM_A, .is_unready = true }, OLD } },
           ROLLOUT_WAIT, "web-0", NULL },
+        /* a pod that serves, if not yet for minReadySeconds, waits for the others */
+        { { STATEFUL, TURNED, .min_ready_sec = 8, .pods = { { .image = "A", .is_just_ready = true },
+            { .image = "B", .hash = "new", .former = FROM_A } } }, ROLLOUT_WAIT, "web-1", NULL },
         { { STATEFUL, TURNED, .pods = { OLD, OLD } }, ROLLOUT_PATCH_POD, "web-1",
           "\"controller-revision-hash\":\"new\"" },
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { OLD, NEW } }, ROLLOUT_PATCH_POD, "web-0", NULL },
@@ -526,7 +641,7 @@ static const PlanCase plan_rows[] = {
         { { STATEFUL, TURNED, .n_updated = 2, .pods = { NEW, NEW } }, ROLLOUT_HAND_BACK, NULL, "\"partition\":0" },
         /* a pod that the controller made again meanwhile */
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { { .image = "A" }, NEW } }, ROLLOUT_PATCH_POD, "web-0", NULL },
-        /* one with the image, but not the label */
+        /* a pod with the image, but not the label */
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { { .image = "B", .id = "2" }, NEW } }, ROLLOUT_PATCH_POD,
           "web-0", "\"controller-revision-hash\":\"new\"" },
 
@@ -549,6 +664,10 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .is_released = true, .source = "B", .pods = { NEW, OLD } }, ROLLOUT_ABANDON, "let its controller",
           "abandoned" },
         { { STATEFUL, .is_released = true, .pods = { OLD } }, ROLLOUT_ABANDON, "let its controller", NULL },
+        { { DEPLOYMENT, .is_released = true, .pods = { NEW, OLD } }, ROLLOUT_STOP, "has resumed it", NULL },
+        { { DEPLOYMENT, .is_released = true, .older = "A", .pods = { NEW, OLD } }, ROLLOUT_ABANDON, "let its controller", NULL },
+        { { DEPLOYMENT, .is_released = true, .template = "B", .source = "B", .pods = { NEW, OLD } }, ROLLOUT_STOP,
+          "has resumed it", NULL },
         { { DEPLOYMENT, .template = "C", .pods = { OLD } }, ROLLOUT_ABANDON, "changed its template", "\"paused\":false" },
         { { DEPLOYMENT, .env = "x", .pods = { OLD } }, ROLLOUT_ABANDON, "env", "\"paused\":false" },
         { { STATEFUL, .env = "x", .pods = { OLD } }, ROLLOUT_ABANDON, "env", "\"partition\":0" },
@@ -564,10 +683,39 @@ static const PlanCase plan_rows[] = {
 };
 /* clang-format on */
 
-static void test_plan(void **state) {
-        (void) state;
-        for (size_t i = 0; i < sizeof(plan_rows) / sizeof(plan_rows[0]); i++)
+TEST(test_plan) {
+        for (size_t i = 0; i < N_ELEMENTS(plan_rows); i++)
                 check_plan(i, &plan_rows[i]);
+}
+
+static const struct TargetRow {
+        const char *record, *image;
+} target_rows[] = { { "forward", "B" }, { "undo", "A" }, { "done", "B" }, { "undone", "A" } };
+
+/* Also when the record is closed. */
+TEST_ROWS(test_target, target_rows, record, const struct TargetRow *row) {
+        const TestState with = { .kind = WORKLOAD_DEPLOYMENT, .record = row->record };
+        cleanup(view_done) TestView made = make_view(&with);
+
+        assert_string_equal(json_get_text(record_target(made.record), "app"), row->image);
+}
+
+/* A ReplicaSet keeps no copy of an open record, whatever has become of the record. */
+TEST(test_clean) {
+        for (int is_copied = 0; is_copied < 2; is_copied++) {
+                cleanup(view_done) TestView made =
+                        make_view(&(TestState){ .kind = WORKLOAD_DEPLOYMENT,
+                                                .record = "abandoned",
+                                                .template = "C",
+                                                .older = "A",
+                                                .is_copied = is_copied,
+                                                .pods = { OLD } });
+                cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+
+                assert_ok(rollout_plan_clean(&made.view, &step));
+                assert_int_equal(step.action, is_copied ? ROLLOUT_PATCH_REPLICA_SET : ROLLOUT_WAIT);
+                assert_true(!is_copied || text_equal(step.name, "older"));
+        }
 }
 
 typedef struct LostCase {
@@ -586,16 +734,15 @@ static const LostCase lost_rows[] = {
 };
 /* clang-format on */
 
-/* The record is removed by another client: nothing is left held. */
-static void test_lost(void **state) {
-        (void) state;
-        for (size_t i = 0; i < sizeof(lost_rows) / sizeof(lost_rows[0]); i++) {
+/* Another client removes the record: the pods are held no more. */
+TEST(test_lost) {
+        for (size_t i = 0; i < N_ELEMENTS(lost_rows); i++) {
                 const LostCase *row = &lost_rows[i];
                 cleanup(view_done) TestView made = make_view(&row->state);
                 cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
                 const char *text;
 
-                assert_int_equal(rollout_plan_lost(&made.view, made.record, &step), 0);
+                assert_ok(rollout_plan_lost(&made.view, made.record, &step));
                 text = json_object_to_json_string_ext(step.patch, JSON_C_TO_STRING_NOSLASHESCAPE);
                 if (!strstr(text, row->patch) ||
                     (object_at(step.patch, "spec") != NULL) != row->gives_back)
@@ -607,9 +754,9 @@ static void test_lost(void **state) {
 typedef struct BeginCase {
         TestState state;
         RolloutMode mode;
-        const char *container; /* that gets "B"; NULL: "app" */
-        int partition;         /* and one; 0: none */
-        const char *refusal;   /* a part of it; NULL: it begins */
+        const char *container; /* container that gets "B"; NULL: "app" */
+        int partition;         /* partition of the update; 0: none */
+        const char *refusal;   /* part of the refusal; NULL: it begins */
         const char *patch;
 } BeginCase;
 
@@ -646,16 +793,18 @@ static const BeginCase begin_rows[] = {
         { { FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"former\\\":{\\\"paused\\\":false}" },
         { { .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"by\\\":\\\"alice\\\"" },
         { { FREE, .source = "B", .template = "B", .pods = { NEW } }, 0, NULL, 0, NULL, "nothing" },
-        { { .record = "forward", .pods = { OLD } }, 0, NULL, 0, "has begun an update", NULL },
+        { { .record = "forward", .pods = { OLD } }, 0, NULL, 0,
+          "has begun an update", NULL },
         { { .record = "undo", FREE, .pods = { OLD } }, 0, NULL, 0, "has begun an update", NULL },
         { { .record = "done", FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\"spec\":{\"paused\":true}" },
         { { FREE, .pods = { OLD } }, 0, "none", 0, "no container \"none\"", NULL },
-        { { FREE, .pods = { OLD } }, 0, "init", 0, "init container", NULL },
+        { { FREE, .pods = { OLD } }, 0, "init", 0, NULL, "\\\"after\\\":{\\\"init\\\":\\\"B\\\"}" },
         { { FREE, .pods = { OLD }, .is_behind = true }, 0, NULL, 0, "not seen its last change", NULL },
-        { { FREE, .pods = { OLD }, .env = "x" }, 0, NULL, 0, "spec.containers[0].env", NULL },
+        { { FREE, .pods = { OLD }, .env = "x" }, 0, NULL, 0,
+          "in spec.containers[0].env: only images change in place; let its controller replace the pods first", NULL },
         { { FREE, .pods = { OLD }, .template = "C" }, 0, NULL, 0, "do not have the images", NULL },
-        { { FREE, .pods = { OLD } }, 0, NULL, 1, "only a StatefulSet", NULL },
-        { { FREE, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, "its controller itself", NULL },
+        { { FREE, .pods = { OLD } }, 0, NULL, 1, "--first updates some pods", NULL },
+        { { FREE, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, "\"set image\" begins an update", NULL },
         { { .template = "B", .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
         { { .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "nothing" },
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, .pods = { OLD, OLD } }, 0, NULL, 0, NULL, "\"partition\":2147483647" },
@@ -671,21 +820,141 @@ static const BeginCase begin_rows[] = {
         { { .kind = WORKLOAD_DAEMON_SET, FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\"type\":\"OnDelete\",\"rollingUpdate\":null" },
         { { .kind = WORKLOAD_DAEMON_SET, TURNED, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "inplaced.io/rollout" },
         { { .kind = WORKLOAD_REPLICA_SET, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "nothing" },
-        /* pods that do not have what the template has; back is to what all of them have */
+        /* pods that lack the template's image; the way back is to the image that all have */
         { { .kind = WORKLOAD_REPLICA_SET, .template = "B", .pods = { OLD, OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL,
-          "\\\"before\\\":{\\\"app\\\":\\\"A\\\"},\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
+          "\\\"before\\\":{\\\"app\\\":\\\"A\\\",\\\"init\\\":\\\"I\\\"},\\\"after\\\":{\\\"app\\\":\\\"B\\\",\\\"init\\\":\\\"I\\\"}" },
         { { .kind = WORKLOAD_REPLICA_SET, .template = "B", .pods = { OLD, NEW } }, 0, NULL, 0, NULL,
           "\\\"before\\\":{\\\"app\\\":\\\"B\\\"},\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
         { { FREE, .source = "B", .template = "B", .pods = { NEW, OLD } }, 0, NULL, 0, NULL, "\"paused\":true" },
-        { { .kind = WORKLOAD_POD, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, "has no template", NULL },
+        { { .kind = WORKLOAD_POD, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, "has no template to follow: \"set image\" begins one", NULL },
         { { .kind = WORKLOAD_REPLICA_SET, .pods = { OLD } }, 0, NULL, 0, NULL, "inplaced.io/rollout" },
 };
 /* clang-format on */
 
-static void test_begin(void **state) {
-        (void) state;
-        for (size_t i = 0; i < sizeof(begin_rows) / sizeof(begin_rows[0]); i++)
+TEST(test_begin) {
+        for (size_t i = 0; i < N_ELEMENTS(begin_rows); i++)
                 check_begin(i, &begin_rows[i]);
+}
+
+typedef struct ResumeCase {
+        TestState state;
+        const char *image;  /* image that "app" gets; NULL: no other one */
+        const char *images; /* part of the template's patch; NULL: it is not patched */
+} ResumeCase;
+
+/* Other images while an update is open: a template that has got its images has those before again. */
+TEST(test_resume) {
+        static const ResumeCase rows[] = {
+                { { DEPLOYMENT, .source = "B", .pods = { NEW, OLD } }, "C", NULL },
+                { { DEPLOYMENT, .source = "B", .template = "B", .pods = { NEW, NEW } }, "C", "A" },
+                { { .kind = WORKLOAD_REPLICA_SET, .record = "forward", .pods = { OLD } },
+                  "C",
+                  NULL },
+                { { .kind = WORKLOAD_REPLICA_SET,
+                    .record = "forward",
+                    .template = "B",
+                    .pods = { NEW, OLD } },
+                  "C",
+                  "A" },
+                { { .kind = WORKLOAD_REPLICA_SET,
+                    .record = "forward",
+                    .template = "B",
+                    .pods = { NEW, OLD } },
+                  NULL,
+                  NULL },
+                { { .kind = WORKLOAD_POD, .record = "forward", .pods = { NEW } }, "C", NULL },
+                { { STATEFUL, TURNED, .pods = { OLD, NEW } }, "C", "C" },
+        };
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(view_done) TestView made = make_view(&rows[i].state);
+                cleanup(json_object_put_p) json_object *images =
+                        rows[i].image ? parse("{'app': '%s'}", rows[i].image) : NULL;
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                const RolloutRequest request = {
+                        .images = images, .by = "bob", .takes_over = true, .partition = -1
+                };
+                json_object *containers;
+
+                assert_ok(rollout_resume(&made.view, &request, &patch, NULL));
+                containers = object_list(patch, "spec.template.spec.containers");
+                if (!text_equal(json_get_text(json_find(containers, "name", "app"), "image"),
+                                rows[i].images))
+                        fail_msg("row %zu: %s", i, json_to_text(patch));
+        }
+}
+
+/* A Deployment that another client has resumed is held again, where its controller replaces no pod. */
+TEST(test_resume_held) {
+        static const struct {
+                TestState state;
+                bool is_held;
+        } rows[] = {
+                { { DEPLOYMENT, .is_released = true, .pods = { NEW, OLD } }, true },
+                { { DEPLOYMENT, .is_released = true, .source = "B", .pods = { NEW, OLD } }, false },
+                { { DEPLOYMENT, .is_released = true, .template = "C", .pods = { NEW, OLD } },
+                  false },
+                { { DEPLOYMENT, .pods = { NEW, OLD } }, false },
+                { { STATEFUL, .is_released = true, .pods = { OLD, NEW } }, false },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(view_done) TestView made = make_view(&rows[i].state);
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(json_object_put_p) json_object *record = NULL;
+                const RolloutRequest request = { .by = "alice", .partition = -1 };
+
+                json_object_object_del(made.record, "former");
+                assert_ok(rollout_resume(&made.view, &request, &patch, NULL));
+                if (json_object_get_boolean(object_at(patch, "spec.paused")) != rows[i].is_held)
+                        fail_msg("row %zu: %s", i, json_to_text(patch));
+                if (!rows[i].is_held)
+                        continue;
+                assert_ok(rollout_record_read(patch, &record, NULL));
+                assert_non_null(object_at(record, "former.paused"));
+        }
+}
+
+typedef struct ForeignCase {
+        TestState state;
+        const char *image; /* image that "app" gets; NULL: no other one */
+        bool goes_back;
+        int first;
+} ForeignCase;
+
+/* Another client's template stays, whatever the request: nothing but the user changes. */
+TEST(test_resume_foreign) {
+        /* clang-format off */
+        static const ForeignCase rows[] = {
+                { { STATEFUL, .template = "C", .first = 1, .pods = { OLD, NEW } }, NULL, false, 0 },
+                { { STATEFUL, .template = "A", .first = 1, .pods = { OLD, NEW } }, NULL, false, 2 },
+                { { STATEFUL, .template = "A", .pods = { OLD, NEW } }, NULL, true, 0 },
+                { { STATEFUL, .template = "C", .pods = { OLD, NEW } }, "D", false, 0 },
+                { { STATEFUL, TURNED, .env = "x", .pods = { OLD, NEW } }, NULL, true, 0 },
+                { { DAEMON, .template = "C", .first = 1, .pods = { OLD, NEW } }, NULL, false, 0 },
+                { { DAEMON, .template = "A", .pods = { OLD, NEW } }, NULL, true, 0 },
+                { { DEPLOYMENT, .source = "B", .template = "C", .pods = { NEW, OLD } }, "D", false, 0 },
+                { { .kind = WORKLOAD_REPLICA_SET, .record = "forward", .template = "C", .pods = { OLD } }, "D", false, 0 },
+        };
+        /* clang-format on */
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(view_done) TestView made = make_view(&rows[i].state);
+                cleanup(json_object_put_p) json_object *images =
+                        rows[i].image ? parse("{'app': '%s'}", rows[i].image) : NULL;
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(json_object_put_p) json_object *record = NULL;
+                const RolloutRequest request = { .images = images,
+                                                 .by = "bob",
+                                                 .takes_over = true,
+                                                 .goes_back = rows[i].goes_back,
+                                                 .first = rows[i].first,
+                                                 .partition = -1 };
+
+                assert_ok(rollout_resume(&made.view, &request, &patch, NULL));
+                assert_ok(rollout_record_read(patch, &record, NULL));
+                json_object_object_add(made.record, "by", json_object_new_string("bob"));
+                if (object_at(patch, "spec") || !json_object_equal(record, made.record))
+                        fail_msg("row %zu: %s", i, json_to_text(patch));
+        }
 }
 
 typedef struct UndoCase {
@@ -707,9 +976,8 @@ static const UndoCase undo_rows[] = {
 };
 /* clang-format on */
 
-static void test_undo(void **unused) {
-        (void) unused;
-        for (size_t i = 0; i < sizeof(undo_rows) / sizeof(undo_rows[0]); i++) {
+TEST(test_undo) {
+        for (size_t i = 0; i < N_ELEMENTS(undo_rows); i++) {
                 const UndoCase *row = &undo_rows[i];
                 cleanup(view_done) TestView made =
                         make_view(&(TestState){ .record = row->record, .template = row->template });
@@ -718,6 +986,119 @@ static void test_undo(void **unused) {
                 if (undo != row->undo)
                         fail_msg("row %zu: %d, not %d", i, undo, row->undo);
         }
+}
+
+static json_object *undo_record(json_object *patch) {
+        json_object *record = NULL;
+
+        assert_ok(rollout_record_read(patch, &record, NULL));
+        return record;
+}
+
+/* The record says that it undoes an ended update, until it leads to other images. */
+TEST(test_undoes) {
+        static const TestState ended = {
+                .kind = WORKLOAD_REPLICA_SET, .record = "done", .template = "B", .pods = { NEW }
+        };
+        cleanup(view_done) TestView made = make_view(&ended);
+        cleanup(json_object_put_p) json_object *before = parse("{'app': 'A'}");
+        cleanup(json_object_put_p) json_object *other = parse("{'app': 'C'}");
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(json_object_put_p) json_object *record = NULL;
+        RolloutRequest request = {
+                .images = before, .undone = made.record, .by = "alice", .partition = -1
+        };
+        assert_ok(rollout_begin(&made.view, &request, &patch, NULL));
+        record = undo_record(patch);
+        assert_true(record_undoes(record) && !record_is_undo(record));
+
+        json_object_object_add(object_at(made.view.workload, "metadata.annotations"),
+                               ROLLOUT_ANNOTATION, json_object_new_string(json_to_text(record)));
+        for (int i = 0; i < 3; i++) {
+                cleanup(json_object_put_p) json_object *next = NULL;
+                cleanup(json_object_put_p) json_object *changed = NULL;
+
+                request = (RolloutRequest){ .images = i == 1 ? other : NULL,
+                                            .goes_back = i == 2,
+                                            .by = "bob",
+                                            .takes_over = true,
+                                            .partition = -1 };
+                assert_ok(rollout_resume(&made.view, &request, &next, NULL));
+                changed = undo_record(next);
+                assert_int_equal(record_undoes(changed), i == 0);
+        }
+}
+
+/* A lower partition with the same images goes on with the update that has ended, and the way back is that of both. */
+TEST(test_lower_partition) {
+        static const struct {
+                const char *state, *before;
+                int64_t ended;  /* partition of the update that has ended */
+                int64_t former; /* partition before */
+        } rows[] = {
+                { "done", "A", 2, 0 },
+                { "undone", "A", 2, 2 },
+                { "done", "X", 2, 2 },
+                { "done", "A", 1, 2 }, /* another client has changed it since */
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                const TestState state = { .kind = WORKLOAD_STATEFUL_SET,
+                                          .record = rows[i].state,
+                                          FREE,
+                                          TURNED,
+                                          .partition = 2,
+                                          .pods = { OLD, OLD, NEW } };
+                cleanup(view_done) TestView made = make_view(&state);
+                cleanup(json_object_put_p) json_object *images = parse("{'app': 'B'}");
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(json_object_put_p) json_object *record = NULL;
+                const RolloutRequest request = {
+                        .images = images, .by = "bob", .partition = 1, .now_sec = NOW_SEC
+                };
+
+                json_object_object_add(made.record, "partition",
+                                       json_object_new_int64(rows[i].ended));
+                json_object_object_add(made.record, "before",
+                                       parse("{'app': '%s'}", rows[i].before));
+                json_object_object_add(object_at(made.record,
+                                                 "former.updateStrategy.rollingUpdate"),
+                                       "partition", json_object_new_int(0));
+                json_object_object_add(object_at(made.view.workload, "metadata.annotations"),
+                                       ROLLOUT_ANNOTATION,
+                                       json_object_new_string(json_to_text(made.record)));
+                assert_ok(rollout_begin(&made.view, &request, &patch, NULL));
+                record = undo_record(patch);
+                assert_int_equal(record_partition(record), 1);
+                assert_int_equal(object_integer(record,
+                                                "former.updateStrategy.rollingUpdate.partition"),
+                                 rows[i].former);
+                assert_int_equal(json_is(record, "since", "2026-11-20T08:00:00Z"),
+                                 rows[i].former == 0);
+        }
+}
+
+/* The undo goes back in all pods of the update: it does not leave those below the partition before. */
+TEST(test_undo_lower_partition) {
+        const TestState state = { .kind = WORKLOAD_STATEFUL_SET,
+                                  .record = "done",
+                                  FREE,
+                                  TURNED,
+                                  .pods = { NEW, NEW, NEW } };
+        cleanup(view_done) TestView made = make_view(&state);
+        cleanup(json_object_put_p) json_object *images = parse("{'app': 'A'}");
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(json_object_put_p) json_object *record = NULL;
+        const RolloutRequest request = {
+                .images = images, .by = "bob", .undone = made.record, .partition = -1
+        };
+
+        json_object_object_add(made.record, "partition", json_object_new_int64(0));
+        json_object_object_add(object_at(made.record, "former.updateStrategy.rollingUpdate"),
+                               "partition", json_object_new_int(2));
+        assert_ok(rollout_begin(&made.view, &request, &patch, NULL));
+        record = undo_record(patch);
+        assert_ok(record_partition(record));
 }
 
 typedef struct RecordCase {
@@ -743,6 +1124,8 @@ static const RecordCase record_rows[] = {
         { FORWARD ", 'former': {'replicas': 0}}", "cannot be read" },
         { FORWARD ", 'former': {'paused': 'no'}}", "cannot be read" },
         { FORWARD ", 'former': null}", "cannot be read" },
+        { FORWARD ", 'former': {'updateStrategy': {'rollingUpdate': 5}}}", "cannot be read" },
+        { FORWARD ", 'former': {'updateStrategy': {'rollingUpdate': null}}}", NULL },
         { FORWARD ", 'of a newer version': 1}", NULL },
         { "{" RECORD("verifying", "set-image") ", " IMAGES "}", "of another version" },
         { "{" RECORD("forward", "set-env") ", " IMAGES "}", "of another version" },
@@ -769,18 +1152,7 @@ static void check_record(size_t i, const RecordCase *row) {
                          or_else(row->refusal, ""));
 }
 
-static void test_record(void **state) {
-        (void) state;
-        for (size_t i = 0; i < sizeof(record_rows) / sizeof(record_rows[0]); i++)
+TEST(test_record) {
+        for (size_t i = 0; i < N_ELEMENTS(record_rows); i++)
                 check_record(i, &record_rows[i]);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_plan),   cmocka_unit_test(test_lost),
-                cmocka_unit_test(test_begin),  cmocka_unit_test(test_undo),
-                cmocka_unit_test(test_record),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

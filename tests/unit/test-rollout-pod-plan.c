@@ -4,21 +4,11 @@
  * How far a pod is in an update from image A to B: each row is a pod as the API server shows it
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/kubectl/rollout-pod-plan.h"
 #include "tests/unit/quoted-json.h"
+#include "tests/unit/unit.h"
 
 #define NOW_SEC 1000000000
 
@@ -26,7 +16,12 @@
 #define READY "{'type': 'Ready', 'status': 'True'}"
 #define READY_SINCE(time) "{'type': 'Ready', 'status': 'True', 'lastTransitionTime': '" time "'}"
 #define UNREADY "{'type': 'Ready', 'status': 'False'}"
+#define UNREADY_SINCE(time) "{'type': 'Ready', 'status': 'False', 'lastTransitionTime': '" time "'}"
+#define CONTAINERS_READY "{'type': 'ContainersReady', 'status': 'True'}"
+#define GATE ", 'readinessGates': [{'conditionType': 'inplaced.io/Ready'}]"
 #define OPEN "{'type': 'inplaced.io/Ready', 'status': 'True'}"
+#define OPEN_SINCE(time) \
+        "{'type': 'inplaced.io/Ready', 'status': 'True', 'lastTransitionTime': '" time "'}"
 #define CLOSED(reason, image)                                                                      \
         "{'type': 'inplaced.io/Ready', 'status': 'False', 'reason': '" reason "', 'message': '{\\" \
         "'images\\':{\\'app\\':\\'" image "\\'}}', 'lastTransitionTime': '2001-09-09T01:46:40Z'}"
@@ -45,17 +40,17 @@
         "\\',\\'as\\':\\'" as "\\'}}'}"
 #define WAITING(reason, message) "'waiting': {'reason': '" reason "', 'message': '" message "'}"
 
-/* What differs from a pod of the update that is ready and runs container "1". */
+/* Differences from a pod of the update that is ready and runs container "1". */
 typedef struct TestPod {
-        const char *image;      /* that it asks for */
-        const char *id;         /* of its container; NULL: "1" */
-        const char *state;      /* of its container; NULL: RUNNING */
+        const char *image;      /* image in its spec */
+        const char *id;         /* ID of its container; NULL: "1" */
+        const char *state;      /* state of its container; NULL: RUNNING */
         const char *former;     /* the annotation; NULL: none */
         const char *conditions; /* NULL: READY */
         const char *metadata;   /* more of it, as ", 'key': value" */
         const char *spec;       /* and of this */
         const char *phase;      /* NULL: "Running" */
-        const char *started;    /* its status.startTime; NULL: "" */
+        const char *started;    /* status.startTime; NULL: "" */
         bool is_behind;         /* the kubelet has not seen it as it is */
         bool has_no_generation; /* the kubelet does not say what it has seen */
 } TestPod;
@@ -69,7 +64,7 @@ static json_object *make_pod(const TestPod *pod) {
                 "{'metadata': {'name': 'web-1', 'generation': 2, 'labels': "
                 "{'controller-revision-hash': 'new'}, 'ownerReferences': [{'controller': true, "
                 "'uid': 'w'}], 'annotations': {}%s}, 'spec': {'containers': [{'name': 'app', "
-                "'image': '%s'}]%s}, 'status': {'phase': '%s', 'startTime': '%s', 'conditions': [%s], 'containerStatuses': "
+                "'image': '%s'}], 'initContainers': [{'name': 'once', 'image': 'A'}]%s}, 'status': {'phase': '%s', 'startTime': '%s', 'conditions': [%s], 'containerStatuses': "
                 "[{'name': 'app', 'containerID': '%s', 'state': {%s}}]%s}}",
                 or_else(pod->metadata, ""), pod->image, or_else(pod->spec, ""),
                 or_else(pod->phase, "Running"), or_else(pod->started, ""),
@@ -108,13 +103,14 @@ typedef struct PhaseCase {
         TestPod pod;
         RolloutPhase phase;
         const char *reason; /* NULL: any */
-        bool is_stateful;   /* of a StatefulSet; otherwise alone */
+        bool is_stateful;   /* the pod is a StatefulSet's; otherwise it has no controller */
         int partition;
         bool is_undo;      /* back to A */
-        bool is_of_kruise; /* of a CloneSet */
+        bool is_of_kruise; /* the pod is a CloneSet's */
         int min_ready_sec;
         const char *first; /* restarts at the beginning of the update; NULL: unknown */
         const char *noted; /* restarts of its containers when it was updated; NULL: it was not */
+        bool is_found;     /* a run takes notes, and has none of it yet */
 } PhaseCase;
 
 /* clang-format off */
@@ -193,6 +189,9 @@ static const PhaseCase phase_rows[] = {
         { .name = "the annotation is no JSON",
           { .image = "B", .metadata = ", 'annotations': {'inplaced.io/updated-containers': '{'}" },
           ROLLOUT_UPDATED },
+        { .name = "the annotation is no object",
+          { .image = "B", .metadata = ", 'annotations': {'inplaced.io/updated-containers': '[]'}" },
+          ROLLOUT_UPDATED },
 
         /* minReadySeconds, at 01:46:40 */
         { .name = "it has been ready for long enough",
@@ -246,6 +245,9 @@ static const PhaseCase phase_rows[] = {
         { .name = "and once more",
           { .image = "B", .id = "2", .former = FROM_A, .state = WAITING("CrashLoopBackOff", "back-off") "}, 'restartCount': 6, 'x': {" },
           ROLLOUT_FAILED, "container app does not keep running (image B)", .first = "3" },
+        { .name = "this run has found it crashing, and sees its next attempts as well",
+          { .image = "B", .id = "2", .state = WAITING("CrashLoopBackOff", "back-off") CRASHED, .former = FROM_A },
+          ROLLOUT_UPDATING, .is_found = true },
         { .name = "it cannot be made",
           { .image = "B", .id = "1", .state = WAITING("CreateContainerConfigError", "no config map"), .former = FROM_A },
           ROLLOUT_FAILED, "container app: no config map" },
@@ -255,9 +257,33 @@ static const PhaseCase phase_rows[] = {
         { .name = "its node is lost",
           { .image = "B", .former = FROM_A, .conditions = UNREADY ", {'type': 'ContainersReady', 'status': 'True'}",
             .spec = ", 'nodeName': 'n'" }, ROLLOUT_UPDATING, "its node \"n\" does not answer" },
+        { .name = "its node is lost since the gate was opened",
+          { .image = "B", .id = "2", .former = FROM_A, .spec = ", 'nodeName': 'n'" GATE,
+            .conditions = UNREADY_SINCE("2001-09-09T01:46:30Z") "," CONTAINERS_READY "," OPEN_SINCE("2001-09-09T01:46:29Z") },
+          ROLLOUT_UPDATING, "its node \"n\" does not answer" },
+        { .name = "the kubelet has not seen that the gate was opened",
+          { .image = "B", .id = "2", .former = FROM_A, .spec = ", 'nodeName': 'n'" GATE,
+            .conditions = UNREADY_SINCE("2001-09-09T01:46:29Z") "," CONTAINERS_READY "," OPEN_SINCE("2001-09-09T01:46:30Z") },
+          ROLLOUT_UPDATING, "it is not ready" },
+        { .name = "the gate does not say when it was opened",
+          { .image = "B", .id = "2", .former = FROM_A, .spec = ", 'nodeName': 'n'" GATE,
+            .conditions = UNREADY_SINCE("2001-09-09T01:46:29Z") "," CONTAINERS_READY "," OPEN },
+          ROLLOUT_UPDATING, "it is not ready" },
+        { .name = "another client has closed the gate",
+          { .image = "B", .id = "2", .former = FROM_A, .spec = ", 'nodeName': 'n'" GATE,
+            .conditions = UNREADY_SINCE("2001-09-09T01:46:41Z") "," CONTAINERS_READY "," CLOSED("Maintenance", "B") },
+          ROLLOUT_UPDATING, "it is not ready" },
+        { .name = "the agent does not open the gate",
+          { .image = "B", .id = "2", .former = FROM_A, .spec = ", 'nodeName': 'n'" GATE,
+            .conditions = UNREADY "," CONTAINERS_READY "," CLOSED("InPlaceUpdate", "B") },
+          ROLLOUT_UPDATING, "the agent on node \"n\" has not opened its readiness gate" },
         { .name = "back, and its node is lost",
           { .image = "B", .former = FROM_A, .conditions = UNREADY ", {'type': 'ContainersReady', 'status': 'True'}" },
           ROLLOUT_OLD, .is_undo = true },
+        { .name = "back, and its node was lost behind the closed gate, as a run before has found",
+          { .image = "A", .former = "{'app': {'image': 'A', 'id': '1', 'silent': true}}", .spec = ", 'nodeName': 'n'" GATE,
+            .conditions = UNREADY "," CONTAINERS_READY "," CLOSED("InPlaceUpdate", "A") },
+          ROLLOUT_UPDATING, "its node \"n\" does not answer", .is_undo = true },
         { .name = "back, and it was not ready before either",
           { .image = "B", .former = UNREADY_A, .conditions = UNREADY }, ROLLOUT_OLD, .is_undo = true },
         { .name = "back, and it is not ready yet", { .image = "B", .former = FROM_A, .conditions = UNREADY },
@@ -283,7 +309,7 @@ static const PhaseCase phase_rows[] = {
         { .name = "the image before cannot be pulled",
           { .image = "A", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image A") }, ROLLOUT_OLD },
 
-        /* what the kubelet does for the image before has to end first */
+        /* the kubelet's work for the image before has to end first */
         { .name = "the kubelet is about to start it",
           { .image = "A", .id = "", .state = WAITING("ContainerCreating", ""), .spec = ", 'nodeName': 'n'" }, ROLLOUT_UPDATING,
           "container app is being created" },
@@ -314,9 +340,10 @@ static void check_phase(const PhaseCase *row) {
         cleanup(json_object_put_p) json_object *pod = make_pod(&row->pod);
         cleanup(json_object_put_p) json_object *workload = make_workload(row->min_ready_sec);
         cleanup(json_object_put_p) json_object *noted =
-                row->noted   ? parse("{'web-1': {'restarts': %s}}", row->noted)
-                : row->first ? parse("{'web-1': {'first': %s}}", row->first)
-                             : NULL;
+                row->noted      ? parse("{'web-1': {'restarts': %s}}", row->noted)
+                : row->first    ? parse("{'web-1': {'first': %s}}", row->first)
+                : row->is_found ? parse("{}")
+                                : NULL;
         cleanup(json_object_put_p) json_object *record = make_record(row->is_undo, row->partition);
         const RolloutView view = {
                 .kind = row->is_stateful    ? WORKLOAD_STATEFUL_SET
@@ -326,119 +353,191 @@ static void check_phase(const PhaseCase *row) {
                 .noted = noted,
                 .now_sec = NOW_SEC,
         };
-        cleanup(free_p) char *reason = NULL;
-        RolloutPhase phase = rollout_phase(&view, record, pod);
+        cleanup(pod_state_done) PodState now;
 
-        assert_true(rollout_explain(&view, record, pod, &reason) >= 0);
-        if (phase != row->phase)
-                fail_msg("%s: it is %s, not %s", row->name, rollout_phase_to_string(phase),
+        assert_true(pod_state_read(&view, record, pod, &now) >= 0);
+        if (now.phase != row->phase)
+                fail_msg("%s: it is %s, not %s", row->name, rollout_phase_to_string(now.phase),
                          rollout_phase_to_string(row->phase));
-        if (row->reason && !text_equal(reason, row->reason))
-                fail_msg("%s: \"%s\" instead of \"%s\"", row->name, or_else(reason, ""),
+        if (row->reason && !text_equal(now.reason, row->reason))
+                fail_msg("%s: \"%s\" instead of \"%s\"", row->name, or_else(now.reason, ""),
                          or_else(row->reason, ""));
 }
 
-static void test_phase(void **state) {
-        for (size_t i = 0; i < sizeof(phase_rows) / sizeof(phase_rows[0]); i++)
+TEST(test_phase) {
+        for (size_t i = 0; i < N_ELEMENTS(phase_rows); i++)
                 check_phase(&phase_rows[i]);
 }
 
-#define GATE ", 'readinessGates': [{'conditionType': 'inplaced.io/Ready'}]"
+static const struct GateRow {
+        const char *name;
+        TestPod pod;
+        bool is_closed, must_close; /* before it gets B */
+        int64_t closed_sec;
+} gate_rows[] = {
+        { "it has none", { .image = "A" }, false, false, 0 },
+        { "nothing was said of it", { .image = "A", .spec = GATE }, false, true, 0 },
+        { "open", { .image = "A", .spec = GATE, .conditions = OPEN }, false, true, 0 },
+        { "closed for B",
+          { .image = "A", .spec = GATE, .conditions = CLOSED("InPlaceUpdate", "B") },
+          true,
+          false,
+          1000000000 },
+        { "closed for C",
+          { .image = "A", .spec = GATE, .conditions = CLOSED("InPlaceUpdate", "C") },
+          true,
+          true,
+          1000000000 },
+        { "closed by another author",
+          { .image = "A", .spec = GATE, .conditions = CLOSED("Maintenance", "C") },
+          false,
+          false,
+          1000000000 },
+};
 
-static void test_gate(void **state) {
-        static const struct {
-                const char *name;
-                TestPod pod;
-                bool is_closed, must_close; /* before it gets B */
-                int64_t closed_sec;
-        } rows[] = {
-                { "it has none", { .image = "A" }, false, false, 0 },
-                { "nothing was said of it", { .image = "A", .spec = GATE }, false, true, 0 },
-                { "open", { .image = "A", .spec = GATE, .conditions = OPEN }, false, true, 0 },
-                { "closed for B",
-                  { .image = "A", .spec = GATE, .conditions = CLOSED("InPlaceUpdate", "B") },
-                  true,
-                  false,
-                  1000000000 },
-                { "closed for C",
-                  { .image = "A", .spec = GATE, .conditions = CLOSED("InPlaceUpdate", "C") },
-                  true,
-                  true,
-                  1000000000 },
-                { "closed by another author",
-                  { .image = "A", .spec = GATE, .conditions = CLOSED("Maintenance", "C") },
-                  false,
-                  false,
-                  1000000000 },
-        };
-        cleanup(json_object_put_p) json_object *images = parse("{'app': 'B'}");
+TEST_ROWS(test_gate, gate_rows, name, const struct GateRow *row) {
+        cleanup(json_object_put_p) json_object *images = parse("{'app': 'B', 'once': 'B'}");
+        cleanup(json_object_put_p) json_object *ended = parse("{'once': 'B'}");
+        cleanup(json_object_put_p) json_object *pod = make_pod(&row->pod);
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(json_object_put_p) json_object *pod = make_pod(&rows[i].pod);
-
-                if (pod_gate_is_closed(pod) != rows[i].is_closed)
-                        fail_msg("%s: is it closed?", rows[i].name);
-                if (pod_gate_must_close(pod, images) != rows[i].must_close)
-                        fail_msg("%s: must it be closed?", rows[i].name);
-                if (rows[i].closed_sec > 0)
-                        assert_int_equal(pod_gate_closed_sec(pod), rows[i].closed_sec);
-        }
+        if (pod_gate_is_closed(pod) != row->is_closed)
+                fail_msg("%s: is it closed?", row->name);
+        if (pod_gate_must_close(pod, images) != row->must_close)
+                fail_msg("%s: must it be closed?", row->name);
+        assert_false(pod_gate_must_close(pod, ended));
+        if (row->closed_sec > 0)
+                assert_int_equal(pod_gate_closed_sec(pod), row->closed_sec);
 }
 
-static void test_is_ready(void **state) {
-        static const struct {
-                const char *conditions;
-                bool is_ready;
-        } rows[] = {
-                { READY, true },
-                { UNREADY, false },
-                { OPEN, false },
-                { OPEN "," READY, true },
-        };
+static const struct IsReadyRow {
+        const char *conditions;
+        bool is_ready;
+} is_ready_rows[] = {
+        { READY, true },
+        { UNREADY, false },
+        { OPEN, false },
+        { OPEN "," READY, true },
+};
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                cleanup(json_object_put_p) json_object *pod =
-                        make_pod(&(TestPod){ .image = "A", .conditions = rows[i].conditions });
+TEST_ROWS(test_is_ready, is_ready_rows, conditions, const struct IsReadyRow *row) {
+        cleanup(json_object_put_p) json_object *pod =
+                make_pod(&(TestPod){ .image = "A", .conditions = row->conditions });
 
-                assert_int_equal(pod_is_ready(pod), rows[i].is_ready);
-        }
+        assert_int_equal(pod_is_ready(pod), row->is_ready);
 }
 
-/* A container that has not been replaced is still what it was before the first of several updates. */
-static void test_former(void **state) {
+#define TOUCHED(more) "{'app': {'image': 'A', 'id': '1', 'since': 'now'" more "}}"
+
+/* A container that was not replaced still counts as before the first of several updates. */
+TEST(test_former) {
         static const struct {
                 TestPod pod;
-                const char *former;
+                const char *image, *id; /* in the annotation */
+                bool is_unready;        /* it was before this program touched it */
+                bool is_undo;
         } rows[] = {
-                { { .image = "A" }, "{'app': {'image': 'A', 'id': '1'}}" },
-                { { .image = "A", .id = "" }, "{'app': {'image': 'A', 'id': ''}}" },
-                { { .image = "A", .conditions = UNREADY },
-                  "{'app': {'image': 'A', 'id': '1', 'unready': true}}" },
+                { { .image = "A" }, "A", "1", false, false },
+                { { .image = "A", .id = "" }, "A", "", false, false },
+                { { .image = "A", .conditions = UNREADY }, "A", "1", true, false },
                 { { .image = "A", .conditions = UNREADY "," CLOSED("InPlaceUpdate", "B") },
-                  "{'app': {'image': 'A', 'id': '1'}}" },
-                { { .image = "B", .former = FROM_A }, "{'app': {'image': 'A', 'id': '1'}}" },
-                { { .image = "B", .id = "2", .former = FROM_A },
-                  "{'app': {'image': 'B', 'id': '2'}}" },
+                  "A",
+                  "1",
+                  false,
+                  false },
+                { { .image = "B", .former = FROM_A }, "A", "1", false, false },
+                { { .image = "B", .id = "2", .former = FROM_A }, "B", "2", false, false },
+                /* bad images before, of this update and of another one */
+                { { .image = "B", .former = FROM_A, .conditions = UNREADY },
+                  "A",
+                  "1",
+                  false,
+                  false },
+                { { .image = "B", .id = "2", .former = FROM_A, .conditions = UNREADY },
+                  "B",
+                  "2",
+                  true,
+                  false },
+                { { .image = "B", .id = "2", .former = TOUCHED(""), .conditions = UNREADY },
+                  "B",
+                  "2",
+                  false,
+                  false },
+                { { .image = "B",
+                    .id = "2",
+                    .former = TOUCHED(", 'unready': true"),
+                    .conditions = UNREADY },
+                  "B",
+                  "2",
+                  true,
+                  false },
+                /* the way back need not wait for it */
+                { { .image = "B", .id = "2", .former = TOUCHED(""), .conditions = UNREADY },
+                  "B",
+                  "2",
+                  true,
+                  true },
         };
-        cleanup(json_object_put_p) json_object *images = parse("{'app': 'C'}");
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 cleanup(json_object_put_p) json_object *pod = make_pod(&rows[i].pod);
-                cleanup(json_object_put_p) json_object *expected = parse("%s", rows[i].former);
-                cleanup(json_object_put_p) json_object *former = pod_make_former(pod, images);
+                cleanup(json_object_put_p) json_object *expected =
+                        parse("{'app': {'image': '%s', 'id': '%s', 'since': 'now'%s}}",
+                              rows[i].image, rows[i].id,
+                              rows[i].is_unready ? ", 'unready': true" : "");
+                cleanup(json_object_put_p) json_object *record =
+                        parse("{'state': '%s', 'since': 'now', '%s': {'app': 'C', 'once': 'C'}}",
+                              rows[i].is_undo ? "undo" : "forward",
+                              rows[i].is_undo ? "before" : "after");
+                cleanup(json_object_put_p) json_object *former =
+                        pod_make_former(&(RolloutView){ .workload = NULL }, pod, record);
 
                 if (!json_object_equal(former, expected))
                         fail_msg("row %zu: %s", i, json_object_to_json_string(former));
         }
 }
 
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_phase),
-                cmocka_unit_test(test_gate),
-                cmocka_unit_test(test_is_ready),
-                cmocka_unit_test(test_former),
-        };
+/* The pod remembers for the next run that its node is lost. */
+TEST(test_silent) {
+        cleanup(json_object_put_p) json_object *pod =
+                make_pod(&(TestPod){ .image = "B",
+                                     .former = FROM_A,
+                                     .spec = GATE,
+                                     .conditions = UNREADY "," CLOSED("InPlaceUpdate", "B") });
+        cleanup(json_object_put_p) json_object *noted = parse("{'web-1': {'silent': true}}");
+        cleanup(json_object_put_p) json_object *record = make_record(/* is_undo= */ true, 0);
 
-        return cmocka_run_group_tests(tests, NULL, NULL);
+        for (int is_silent = 0; is_silent < 2; is_silent++) {
+                const RolloutView view = { .noted = is_silent ? noted : NULL };
+                cleanup(json_object_put_p) json_object *former =
+                        pod_make_former(&view, pod, record);
+
+                assert_int_equal(json_object_get_boolean(object_at(former, "app.silent")),
+                                 is_silent);
+        }
+}
+
+/* The node is back: the next update waits for the pod as for any other. */
+TEST(test_silent_before) {
+        cleanup(json_object_put_p) json_object *pod =
+                make_pod(&(TestPod){ .image = "B",
+                                     .former = TOUCHED(", 'silent': true"),
+                                     .spec = GATE,
+                                     .conditions = UNREADY "," CLOSED("InPlaceUpdate", "B") });
+        static const char *const updates[] = { "now", "later" };
+
+        for (size_t i = 0; i < N_ELEMENTS(updates); i++) {
+                cleanup(json_object_put_p) json_object *record =
+                        parse("{'state': 'forward', 'mode': 'set-image', 'since': '%s', 'before': "
+                              "{'app': 'A'}, 'after': {'app': 'B'}}",
+                              updates[i]);
+                const RolloutView view = { .kind = WORKLOAD_POD, .now_sec = NOW_SEC };
+                cleanup(json_object_put_p) json_object *former =
+                        pod_make_former(&view, pod, record);
+                cleanup(pod_state_done) PodState state;
+
+                assert_true(pod_state_read(&view, record, pod, &state) >= 0);
+                assert_int_equal(state.phase, ROLLOUT_UPDATING);
+                assert_int_equal(state.is_given_up, i == 0);
+                assert_int_equal(json_object_get_boolean(object_at(former, "app.silent")), i == 0);
+        }
 }

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Who has room for more of what callers share
+ * Tests who has room for more of the entries that callers share
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/rpc/room.h"
+#include "tests/unit/unit.h"
 
 static const RoomLimits limits = {
         .what = "seats",
@@ -47,10 +39,7 @@ static const struct Row {
 };
 /* clang-format on */
 
-#define N_ROWS (sizeof(rows) / sizeof(rows[0]))
-
-static void test_row(void **state) {
-        const struct Row *row = *state;
+TEST_ROWS(test_row, rows, name, const struct Row *row) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
@@ -62,10 +51,10 @@ static void test_row(void **state) {
 
         assert_true(r < 0);
         assert_int_equal(error.kind, ERROR_UNAVAILABLE);
-        assert_non_null(strstr(error_message(&error), row->words));
+        assert_contains(error_message(&error), row->words);
 }
 
-static void test_count(void **state) {
+TEST(test_count) {
         RoomUse use = { 0 };
 
         room_count(&use, false, true, 1);
@@ -75,19 +64,4 @@ static void test_count(void **state) {
         assert_int_equal(use.by_user, 9);
         assert_int_equal(use.by_others, 3);
         assert_int_equal(use.by_all, 15);
-}
-
-int main(void) {
-        const struct CMUnitTest others[] = { cmocka_unit_test(test_count) };
-        struct CMUnitTest tests[N_ROWS];
-
-        for (size_t i = 0; i < N_ROWS; i++)
-                tests[i] = (struct CMUnitTest){
-                        .name = rows[i].name,
-                        .test_func = test_row,
-                        .initial_state = (void *) &rows[i],
-                };
-
-        return cmocka_run_group_tests(others, NULL, NULL) +
-               _cmocka_run_group_tests("room", tests, N_ROWS, NULL, NULL);
 }

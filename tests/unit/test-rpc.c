@@ -4,27 +4,18 @@
  * Client and server together, in one process on one event loop
  */
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/rpc/client.h"
 #include "agent/rpc/server.h"
 #include "agent/rpc/wire.h"
 #include "proto/inplaced/v1/node.pb-c.h"
+#include "tests/unit/unit.h"
 
 #define TIMEOUT_USEC ((uint64_t) 60 * 1000000)
 #define N_CALLS 200
@@ -47,7 +38,7 @@ static const RpcMethod version = { "/inplaced.v1.Node/GetVersion", TYPE(get_vers
                                    "key", "value" };
 static const RpcMethod missing = { "/inplaced.v1.Node/Missing", TYPE(cancel_response), NULL, NULL };
 
-/* What the handlers have seen is only compared in the tests, so that a failure leaves no handler. */
+/* State of the handlers, compared in the tests alone, so that a failure leaves no handler. */
 typedef struct Fixture {
         char folder[32];
         char path[64];
@@ -62,9 +53,9 @@ typedef struct Fixture {
         uid_t uid;     /* the next connection is this user's, and not ours */
         Error refusal; /* and refused */
 
-        ErrorKind refuse_with; /* what the server does; ERROR_NONE: it replies */
-        bool holds;            /* it keeps the requests instead */
-        size_t reply_size;     /* of the reply to GetVersion */
+        ErrorKind refuse_with; /* error that the server refuses with; ERROR_NONE: it replies */
+        bool holds;            /* the server keeps the requests instead */
+        size_t reply_size;     /* size of the reply to GetVersion */
         unsigned n_requested;  /* messages of a stream */
 
         RpcRequest *held[N_CALLS]; /* requests that were not answered, or streams */
@@ -73,13 +64,13 @@ typedef struct Fixture {
         unsigned n_sent;
         unsigned n_gone;
 
-        unsigned n_done; /* what the client has seen */
+        unsigned n_done; /* answers that the client has seen */
         unsigned n_messages;
         unsigned n_in_order;
         unsigned n_closed;
         unsigned n_observed;
-        unsigned n_canceled; /* of the last reply */
-        ErrorKind kind;      /* of the last error */
+        unsigned n_canceled; /* canceled calls in the last reply */
+        ErrorKind kind;      /* kind of the last error */
         char message[256];
         ErrorKind observed;
         size_t size;
@@ -231,25 +222,22 @@ static void call_cancel(Fixture *fixture, size_t i, const RpcMethod *method, con
         CancelRequest request = INPLACED__V1__CANCEL_REQUEST__INIT;
 
         request.image = (char *) image;
-        assert_int_equal(rpc_call_unary(fixture->client, method, &request.base, timeout_usec,
-                                        on_canceled, fixture, &fixture->calls[i]),
-                         0);
+        assert_ok(rpc_call_unary(fixture->client, method, &request.base, timeout_usec, on_canceled,
+                                 fixture, &fixture->calls[i]));
 }
 
 static void call_version(Fixture *fixture, size_t i) {
         VersionRequest request = INPLACED__V1__GET_VERSION_REQUEST__INIT;
 
-        assert_int_equal(rpc_call_unary(fixture->client, &version, &request.base, RPC_NO_TIMEOUT,
-                                        on_version, fixture, &fixture->calls[i]),
-                         0);
+        assert_ok(rpc_call_unary(fixture->client, &version, &request.base, RPC_NO_TIMEOUT,
+                                 on_version, fixture, &fixture->calls[i]));
 }
 
 static void call_preload(Fixture *fixture, size_t i) {
         PreloadRequest request = INPLACED__V1__PRELOAD_REQUEST__INIT;
 
-        assert_int_equal(rpc_call_stream(fixture->client, &preload, &request.base, RPC_NO_TIMEOUT,
-                                         on_message, on_done, fixture, &fixture->calls[i]),
-                         0);
+        assert_ok(rpc_call_stream(fixture->client, &preload, &request.base, RPC_NO_TIMEOUT,
+                                  on_message, on_done, fixture, &fixture->calls[i]));
 }
 
 /* Both together. */
@@ -261,7 +249,7 @@ static uint64_t now_usec(void) {
         return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
 }
 
-/* Runs the loop until a count is what it should be. */
+/* Runs the loop until a count has this value. */
 static void wait_for(const Fixture *fixture, const unsigned *count, unsigned expected) {
         uint64_t end = now_usec() + TIMEOUT_USEC;
 
@@ -280,9 +268,8 @@ static void listen_on_path(Fixture *fixture) {
         strcpy(address.sun_path, fixture->path);
         fixture->listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_true(fixture->listening >= 0);
-        assert_int_equal(bind(fixture->listening, (struct sockaddr *) &address, sizeof(address)),
-                         0);
-        assert_int_equal(listen(fixture->listening, 8), 0);
+        assert_ok(bind(fixture->listening, (struct sockaddr *) &address, sizeof(address)));
+        assert_ok(listen(fixture->listening, 8));
 }
 
 static void connect_client(Fixture *fixture) {
@@ -290,27 +277,21 @@ static void connect_client(Fixture *fixture) {
         Peer peer;
         int fd;
 
-        assert_int_equal(rpc_client_connect(fixture->completions, fixture->path, on_closed, fixture,
-                                            &fixture->client, NULL),
-                         0);
+        assert_ok(rpc_client_connect(fixture->completions, fixture->path, on_closed, fixture,
+                                     &fixture->client, NULL));
         fd = accept4(fixture->listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         assert_true(fd >= 0);
         close_p(&fixture->served);
         fixture->served = dup(fd);
-        assert_int_equal(peer_read(fd, &peer), 0);
+        assert_ok(peer_read(fd, &peer));
         peer.uid = fixture->uid ?: peer.uid;
-        assert_int_equal(rpc_server_add_connection(fixture->server, fd, &peer,
-                                                   fixture->refusal.kind == ERROR_NONE
-                                                           ? NULL
-                                                           : &fixture->refusal,
-                                                   &channel),
-                         0);
+        assert_ok(rpc_server_add_connection(fixture->server, fd, &peer,
+                                            fixture->refusal.kind == ERROR_NONE ? NULL
+                                                                                : &fixture->refusal,
+                                            &channel));
 }
 
-static int set_up(void **state) {
-        Fixture *fixture = calloc(1, sizeof(*fixture));
-
-        assert_non_null(fixture);
+static void open_fixture(Fixture *fixture) {
         fixture->served = -1;
         strcpy(fixture->folder, "/tmp/rpc-XXXXXX");
         assert_non_null(mkdtemp(fixture->folder));
@@ -318,17 +299,13 @@ static int set_up(void **state) {
         listen_on_path(fixture);
 
         assert_true(sd_event_new(&fixture->event) >= 0);
-        assert_int_equal(completion_queue_new(fixture->event, &fixture->completions), 0);
-        assert_int_equal(rpc_server_new(fixture->completions, services,
-                                        sizeof(services) / sizeof(services[0]), fixture,
-                                        &fixture->server),
-                         0);
+        assert_ok(completion_queue_new(fixture->event, &fixture->completions));
+        assert_ok(rpc_server_new(fixture->completions, services, N_ELEMENTS(services), fixture,
+                                 &fixture->server));
         connect_client(fixture);
-        *state = fixture;
-        return 0;
 }
 
-/* As at the end of the agent, whatever is still in flight. */
+/* Frees all as the agent does at its end, with calls in flight. */
 static void shut_down(Fixture *fixture) {
         for (size_t i = 0; i < N_CALLS; i++) {
                 fixture->calls[i] = rpc_call_unref(fixture->calls[i]);
@@ -340,22 +317,18 @@ static void shut_down(Fixture *fixture) {
         fixture->event = sd_event_unref(fixture->event);
 }
 
-static int tear_down(void **state) {
-        Fixture *fixture = *state;
-
+static void close_fixture(Fixture *fixture) {
         if (fixture->completions)
                 shut_down(fixture);
         close_p(&fixture->served);
         close_p(&fixture->listening);
         (void) unlink(fixture->path);
-        assert_int_equal(rmdir(fixture->folder), 0);
-        free(fixture);
-        return 0;
+        assert_ok(rmdir(fixture->folder));
 }
 
-static void test_reply(void **state) {
-        Fixture *fixture = *state;
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
+TEST_F(test_reply, Fixture *fixture) {
         call_cancel(fixture, 0, &cancel, "nginx", RPC_NO_TIMEOUT);
         assert_int_equal(fixture->n_done, 0);
         wait_for(fixture, &fixture->n_done, 1);
@@ -363,8 +336,7 @@ static void test_reply(void **state) {
         assert_int_equal(fixture->n_canceled, strlen("nginx"));
 }
 
-static void test_one_after_the_other(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_one_after_the_other, Fixture *fixture) {
         char image[N_CALLS + 1] = "";
 
         for (unsigned i = 0; i < N_CALLS; i++) {
@@ -384,92 +356,84 @@ static void call_many(Fixture *fixture) {
                 call_cancel(fixture, i, &cancel, "x", RPC_NO_TIMEOUT);
 }
 
-static void test_many_at_once(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_many_at_once, Fixture *fixture) {
         call_many(fixture);
         wait_for(fixture, &fixture->n_done, N_CALLS);
         assert_ended(fixture, ERROR_NONE);
         assert_int_equal(fixture->n_served, N_CALLS);
 }
 
+static const struct Refusal {
+        const char *name;
+        ErrorKind kind;
+} refusals[] = {
+#define REFUSAL(kind) \
+        { #kind, kind }
+        REFUSAL(ERROR_INVALID),     REFUSAL(ERROR_NOT_FOUND), REFUSAL(ERROR_CONFLICT),
+        REFUSAL(ERROR_GONE),        REFUSAL(ERROR_DENIED),    REFUSAL(ERROR_TIMEOUT),
+        REFUSAL(ERROR_UNAVAILABLE), REFUSAL(ERROR_CANCELED),  REFUSAL(ERROR_UNSUPPORTED),
+        REFUSAL(ERROR_INTERNAL),
+};
+
 /* The client gets the reason of the server's refusal. */
-static ErrorKind current_kind;
-
-static int set_up_refusal(void **state) {
-        current_kind = *(const ErrorKind *) *state;
-        return set_up(state);
-}
-
-static void test_refusal(void **state) {
-        Fixture *fixture = *state;
-
-        fixture->refuse_with = current_kind;
+TEST_ROWS_F(test_refusal, refusals, name, const struct Refusal *row, Fixture *fixture) {
+        fixture->refuse_with = row->kind;
         call_cancel(fixture, 0, &cancel, "x", RPC_NO_TIMEOUT);
         wait_for(fixture, &fixture->n_done, 1);
-        assert_ended(fixture, current_kind);
+        assert_ended(fixture, row->kind);
         assert_string_equal(fixture->message, "no: /inplaced.v1.Node/Cancel");
 
         call_preload(fixture, 1);
         wait_for(fixture, &fixture->n_done, 2);
-        assert_ended(fixture, current_kind);
+        assert_ended(fixture, row->kind);
         assert_string_equal(fixture->message, "no more");
 }
 
-static void test_unknown_method(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_unknown_method, Fixture *fixture) {
         call_cancel(fixture, 0, &missing, "x", RPC_NO_TIMEOUT);
         wait_for(fixture, &fixture->n_done, 1);
         assert_ended(fixture, ERROR_UNSUPPORTED);
-        assert_non_null(strstr(fixture->message, "no such method"));
+        assert_contains(fixture->message, "no such method");
         assert_int_equal(fixture->n_served, 0);
 }
 
 /* A number where a text should be. */
-static void test_request_that_cannot_be_read(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_request_that_cannot_be_read, Fixture *fixture) {
         CancelResponse request = INPLACED__V1__CANCEL_RESPONSE__INIT;
 
         request.canceled = 7;
-        assert_int_equal(rpc_call_unary(fixture->client, &cancel, &request.base, RPC_NO_TIMEOUT,
-                                        on_done, fixture, &fixture->calls[0]),
-                         0);
+        assert_ok(rpc_call_unary(fixture->client, &cancel, &request.base, RPC_NO_TIMEOUT, on_done,
+                                 fixture, &fixture->calls[0]));
         wait_for(fixture, &fixture->n_done, 1);
         assert_ended(fixture, ERROR_INVALID);
         assert_int_equal(fixture->n_served, 0);
 }
 
-static void test_reply_that_cannot_be_read(void **state) {
+TEST_F(test_reply_that_cannot_be_read, Fixture *fixture) {
         const RpcMethod wrong = { cancel.path, TYPE(cancel_request), NULL, NULL };
-        Fixture *fixture = *state;
 
         call_cancel(fixture, 0, &wrong, "x", RPC_NO_TIMEOUT);
         wait_for(fixture, &fixture->n_done, 1);
         assert_ended(fixture, ERROR_INTERNAL);
-        assert_non_null(strstr(fixture->message, "cannot be read"));
+        assert_contains(fixture->message, "cannot be read");
 }
 
-static void test_message_that_cannot_be_read(void **state) {
+TEST_F(test_message_that_cannot_be_read, Fixture *fixture) {
         const RpcMethod wrong = { preload.path, TYPE(image), NULL, NULL };
         PreloadRequest request = INPLACED__V1__PRELOAD_REQUEST__INIT;
-        Fixture *fixture = *state;
 
         fixture->n_sent = 1; /* messages that are not empty */
         fixture->n_requested = UINT32_MAX;
-        assert_int_equal(rpc_call_stream(fixture->client, &wrong, &request.base, RPC_NO_TIMEOUT,
-                                         on_message, on_done, fixture, &fixture->calls[0]),
-                         0);
+        assert_ok(rpc_call_stream(fixture->client, &wrong, &request.base, RPC_NO_TIMEOUT,
+                                  on_message, on_done, fixture, &fixture->calls[0]));
         wait_for(fixture, &fixture->n_done, 1);
         assert_ended(fixture, ERROR_INTERNAL);
-        assert_non_null(strstr(fixture->message, "cannot be read"));
+        assert_contains(fixture->message, "cannot be read");
         assert_int_equal(fixture->n_messages, 0);
         wait_for(fixture, &fixture->n_gone, 1);
 }
 
-static void test_large_reply(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_large_reply, Fixture *fixture) {
         fixture->reply_size = 15 * 1024 * 1024;
         call_version(fixture, 0);
         wait_for(fixture, &fixture->n_done, 1);
@@ -478,9 +442,7 @@ static void test_large_reply(void **state) {
 }
 
 /* No peer makes us hold more than our limit; the connection goes on. */
-static void test_too_large_reply(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_too_large_reply, Fixture *fixture) {
         fixture->reply_size = LARGE_SIZE;
         call_version(fixture, 0);
         wait_for(fixture, &fixture->n_done, 1);
@@ -494,8 +456,7 @@ static void test_too_large_reply(void **state) {
         assert_int_equal(fixture->size, 3);
 }
 
-static void test_too_large_request(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_too_large_request, Fixture *fixture) {
         cleanup(free_p) char *image = malloc(LARGE_SIZE + 1);
 
         memset(image, 'x', LARGE_SIZE);
@@ -510,9 +471,7 @@ static void test_too_large_request(void **state) {
         assert_ended(fixture, ERROR_NONE);
 }
 
-static void test_stream(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_stream, Fixture *fixture) {
         fixture->n_requested = N_MESSAGES;
         call_preload(fixture, 0);
         wait_for(fixture, &fixture->n_done, 1);
@@ -522,18 +481,14 @@ static void test_stream(void **state) {
         assert_int_equal(fixture->n_gone, 0);
 }
 
-static void test_empty_stream(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_empty_stream, Fixture *fixture) {
         call_preload(fixture, 0);
         wait_for(fixture, &fixture->n_done, 1);
         assert_ended(fixture, ERROR_NONE);
         assert_int_equal(fixture->n_messages, 0);
 }
 
-static void test_stream_that_is_refused_at_the_end(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_stream_that_is_refused_at_the_end, Fixture *fixture) {
         fixture->n_requested = 10;
         fixture->refuse_with = ERROR_NOT_FOUND;
         call_preload(fixture, 0);
@@ -542,9 +497,7 @@ static void test_stream_that_is_refused_at_the_end(void **state) {
         assert_int_equal(fixture->n_messages, 10);
 }
 
-static void test_caller_goes_away(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_caller_goes_away, Fixture *fixture) {
         fixture->n_requested = 3;
         fixture->holds = true;
         call_preload(fixture, 0);
@@ -558,8 +511,7 @@ static void test_caller_goes_away(void **state) {
 }
 
 /* While messages are on their way, too. */
-static void test_caller_goes_away_in_the_middle(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_caller_goes_away_in_the_middle, Fixture *fixture) {
         unsigned n_messages;
 
         fixture->n_requested = UINT32_MAX;
@@ -576,26 +528,23 @@ static void test_caller_goes_away_in_the_middle(void **state) {
 }
 
 /* As when the process of the caller is killed. */
-static void test_connection_of_the_caller_ends(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_connection_of_the_caller_ends, Fixture *fixture) {
         fixture->holds = true;
         call_preload(fixture, 0);
         wait_for(fixture, &fixture->n_held, 1);
-        assert_int_equal(shutdown(fixture->served, SHUT_RDWR), 0);
+        assert_ok(shutdown(fixture->served, SHUT_RDWR));
         wait_for(fixture, &fixture->n_gone, 1);
 }
 
 /* The server's answer comes too late for its caller. */
-static void test_unreferenced_before_its_answer(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_unreferenced_before_its_answer, Fixture *fixture) {
         CancelResponse reply = INPLACED__V1__CANCEL_RESPONSE__INIT;
 
         fixture->holds = true;
         call_cancel(fixture, 0, &cancel, "x", RPC_NO_TIMEOUT);
         wait_for(fixture, &fixture->n_held, 1);
         fixture->calls[0] = rpc_call_unref(fixture->calls[0]);
-        assert_int_equal(rpc_request_reply(take_ptr(fixture->held[0]), &reply.base), 0);
+        assert_ok(rpc_request_reply(take_ptr(fixture->held[0]), &reply.base));
 
         fixture->holds = false;
         call_cancel(fixture, 1, &cancel, "x", RPC_NO_TIMEOUT);
@@ -604,10 +553,8 @@ static void test_unreferenced_before_its_answer(void **state) {
         assert_ended(fixture, ERROR_NONE);
 }
 
-/* A connection above the limit gets the reason, whatever it asks for. */
-static void test_connection_is_refused(void **state) {
-        Fixture *fixture = *state;
-
+/* A connection above the limit gets the reason, for any request. */
+TEST_F(test_connection_is_refused, Fixture *fixture) {
         fixture->client = rpc_client_free(fixture->client);
         (void) error_set(&fixture->refusal, ERROR_UNAVAILABLE, "too many of you");
         connect_client(fixture);
@@ -623,9 +570,7 @@ static void test_connection_is_refused(void **state) {
 }
 
 /* A user other than root has so many calls, over all connections, and the next one when one ends. */
-static void test_calls_of_a_user_are_limited(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_calls_of_a_user_are_limited, Fixture *fixture) {
         RpcClient *first = NULL;
 
         if (geteuid() != 0)
@@ -646,7 +591,7 @@ static void test_calls_of_a_user_are_limited(void **state) {
         call_cancel(fixture, N_CALLS_OF_USER_MAX, &cancel, "x", RPC_NO_TIMEOUT);
         wait_for(fixture, &fixture->n_done, 1);
         assert_ended(fixture, ERROR_UNAVAILABLE);
-        assert_non_null(strstr(fixture->message, "user 12345 has too many calls: 64"));
+        assert_contains(fixture->message, "user 12345 has too many calls: 64");
 
         fixture->held[0] = rpc_request_unref(fixture->held[0]);
         wait_for(fixture, &fixture->n_done, 2);
@@ -659,10 +604,8 @@ static void test_calls_of_a_user_are_limited(void **state) {
         rpc_client_free(first);
 }
 
-/* Whose connection it came by is known for each request. */
-static void test_peer(void **state) {
-        Fixture *fixture = *state;
-
+/* The server knows the connection of each request. */
+TEST_F(test_peer, Fixture *fixture) {
         fixture->holds = true;
         call_cancel(fixture, 0, &cancel, "x", RPC_NO_TIMEOUT);
         wait_for(fixture, &fixture->n_held, 1);
@@ -676,10 +619,8 @@ static void test_peer(void **state) {
         assert_int_equal(rpc_request_peer(fixture->held[1])->uid, 12345);
 }
 
-/* An observer is notified of what happened, not about what we did. */
-static void test_observer(void **state) {
-        Fixture *fixture = *state;
-
+/* An observer is notified of events, not of our own actions. */
+TEST_F(test_observer, Fixture *fixture) {
         rpc_client_set_observer(fixture->client, on_observed, fixture);
         fixture->refuse_with = ERROR_DENIED;
         call_cancel(fixture, 0, &cancel, "x", RPC_NO_TIMEOUT);
@@ -706,9 +647,7 @@ static void test_observer(void **state) {
 }
 
 /* A request without an answer is a call that is canceled, not one that hangs. */
-static void test_request_is_dropped(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_request_is_dropped, Fixture *fixture) {
         fixture->holds = true;
         call_cancel(fixture, 0, &cancel, "x", RPC_NO_TIMEOUT);
         wait_for(fixture, &fixture->n_held, 1);
@@ -717,9 +656,7 @@ static void test_request_is_dropped(void **state) {
         assert_ended(fixture, ERROR_CANCELED);
 }
 
-static void test_time_out(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_time_out, Fixture *fixture) {
         fixture->holds = true;
         call_cancel(fixture, 0, &cancel, "x", 20000);
         wait_for(fixture, &fixture->n_done, 1);
@@ -727,16 +664,14 @@ static void test_time_out(void **state) {
         assert_int_equal(fixture->n_closed, 0);
 }
 
-static void test_server_vanishes(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_server_vanishes, Fixture *fixture) {
         fixture->holds = true;
         call_cancel(fixture, 0, &cancel, "x", RPC_NO_TIMEOUT);
         call_preload(fixture, 1);
         wait_for(fixture, &fixture->n_held, 2);
         assert_true(rpc_client_is_connected(fixture->client));
 
-        assert_int_equal(shutdown(fixture->served, SHUT_RDWR), 0);
+        assert_ok(shutdown(fixture->served, SHUT_RDWR));
         assert_false(rpc_client_is_connected(fixture->client));
         wait_for(fixture, &fixture->n_closed, 1);
         wait_for(fixture, &fixture->n_done, 2);
@@ -744,10 +679,8 @@ static void test_server_vanishes(void **state) {
 }
 
 /* It stays closed, even though a server listens there again. */
-static void test_dead_client_stays_dead(void **state) {
-        Fixture *fixture = *state;
-
-        assert_int_equal(shutdown(fixture->served, SHUT_RDWR), 0);
+TEST_F(test_dead_client_stays_dead, Fixture *fixture) {
+        assert_ok(shutdown(fixture->served, SHUT_RDWR));
         wait_for(fixture, &fixture->n_closed, 1);
         for (unsigned i = 0; i < 3; i++) {
                 call_cancel(fixture, i, &cancel, "x", RPC_NO_TIMEOUT);
@@ -760,10 +693,8 @@ static void test_dead_client_stays_dead(void **state) {
         assert_false(rpc_client_is_connected(fixture->client));
 }
 
-static void test_another_client(void **state) {
-        Fixture *fixture = *state;
-
-        assert_int_equal(shutdown(fixture->served, SHUT_RDWR), 0);
+TEST_F(test_another_client, Fixture *fixture) {
+        assert_ok(shutdown(fixture->served, SHUT_RDWR));
         wait_for(fixture, &fixture->n_closed, 1);
         fixture->client = rpc_client_free(fixture->client);
         connect_client(fixture);
@@ -773,12 +704,11 @@ static void test_another_client(void **state) {
 }
 
 /* A server that stops ends all connections, and accepts no more. */
-static void test_server_is_freed(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_server_is_freed, Fixture *fixture) {
         unsigned n_served;
 
         call_many(fixture);
-        while (fixture->n_served < 2) /* one turn of the loop may serve more */
+        while (fixture->n_served < 2) /* a turn of the loop may serve several */
                 assert_true(sd_event_run(fixture->event, 100000) >= 0);
 
         n_served = fixture->n_served;
@@ -789,19 +719,15 @@ static void test_server_is_freed(void **state) {
 }
 
 /* Calls outlive their client, as the header says. */
-static void test_client_is_freed(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_client_is_freed, Fixture *fixture) {
         call_cancel(fixture, 0, &cancel, "nginx", RPC_NO_TIMEOUT);
         fixture->client = rpc_client_free(fixture->client);
         wait_for(fixture, &fixture->n_done, 1);
         assert_int_equal(fixture->n_closed, 0);
 }
 
-/* What is in flight at the end of the agent, at whatever stage, is canceled and freed. */
-static void test_shutdown_in_flight(void **state) {
-        Fixture *fixture = *state;
-
+/* Calls in flight at the end of the agent, at whatever stage, are canceled and freed. */
+TEST_F(test_shutdown_in_flight, Fixture *fixture) {
         fixture->holds = true;
         fixture->n_requested = UINT32_MAX;
         for (size_t i = 0; i < 10; i++) {
@@ -818,9 +744,7 @@ static void test_shutdown_in_flight(void **state) {
         assert_int_equal(fixture->n_gone, 0);
 }
 
-static void test_shutdown_at_once(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_shutdown_at_once, Fixture *fixture) {
         for (size_t i = 0; i < N_CALLS; i++)
                 call_cancel(fixture, i, &cancel, "x", RPC_NO_TIMEOUT);
         shut_down(fixture);
@@ -836,12 +760,11 @@ static void assert_no_connection(Fixture *fixture, const char *path, ErrorKind k
                     0);
         assert_null(client);
         assert_string_equal(error_kind_to_string(error.kind), error_kind_to_string(kind));
-        assert_non_null(strstr(error_message(&error), path));
-        assert_non_null(strstr(error_message(&error), words));
+        assert_contains(error_message(&error), path);
+        assert_contains(error_message(&error), words);
 }
 
-static void test_no_server_to_connect_to(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_no_server_to_connect_to, Fixture *fixture) {
         char path[200];
 
         sprintf(path, "%s/none", fixture->folder);
@@ -856,20 +779,18 @@ static void test_no_server_to_connect_to(void **state) {
         assert_no_connection(fixture, path, ERROR_INVALID, "107 bytes");
 }
 
-static void test_not_allowed_to_connect(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_not_allowed_to_connect, Fixture *fixture) {
         if (geteuid() != 0)
                 skip(); /* only root can be another user */
 
-        assert_int_equal(chmod(fixture->folder, 0755), 0);
-        assert_int_equal(chmod(fixture->path, 0600), 0);
-        assert_int_equal(seteuid(12345), 0);
+        assert_ok(chmod(fixture->folder, 0755));
+        assert_ok(chmod(fixture->path, 0600));
+        assert_ok(seteuid(12345));
         assert_no_connection(fixture, fixture->path, ERROR_DENIED, "permission denied");
-        assert_int_equal(seteuid(0), 0);
+        assert_ok(seteuid(0));
 }
 
-static void test_statuses(void **state) {
+TEST(test_statuses) {
         assert_int_equal(wire_error_kind(GRPC_STATUS_UNAUTHENTICATED), ERROR_DENIED);
         assert_int_equal(wire_error_kind(GRPC_STATUS_RESOURCE_EXHAUSTED), ERROR_INTERNAL);
         assert_int_equal(wire_error_kind((grpc_status_code) 99), ERROR_INTERNAL);
@@ -880,70 +801,12 @@ static void test_statuses(void **state) {
                             (status == GRPC_STATUS_OK));
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
-
-static const struct CMUnitTest tests[] = {
-        TEST(test_reply),
-        TEST(test_one_after_the_other),
-        TEST(test_many_at_once),
-        TEST(test_unknown_method),
-        TEST(test_request_that_cannot_be_read),
-        TEST(test_reply_that_cannot_be_read),
-        TEST(test_message_that_cannot_be_read),
-        TEST(test_large_reply),
-        TEST(test_too_large_reply),
-        TEST(test_too_large_request),
-        TEST(test_stream),
-        TEST(test_empty_stream),
-        TEST(test_stream_that_is_refused_at_the_end),
-        TEST(test_caller_goes_away),
-        TEST(test_caller_goes_away_in_the_middle),
-        TEST(test_connection_of_the_caller_ends),
-        TEST(test_unreferenced_before_its_answer),
-        TEST(test_connection_is_refused),
-        TEST(test_calls_of_a_user_are_limited),
-        TEST(test_peer),
-        TEST(test_observer),
-        TEST(test_request_is_dropped),
-        TEST(test_time_out),
-        TEST(test_server_vanishes),
-        TEST(test_dead_client_stays_dead),
-        TEST(test_another_client),
-        TEST(test_server_is_freed),
-        TEST(test_client_is_freed),
-        TEST(test_shutdown_in_flight),
-        TEST(test_shutdown_at_once),
-        TEST(test_no_server_to_connect_to),
-        TEST(test_not_allowed_to_connect),
-        cmocka_unit_test(test_statuses),
-};
-
 /* As main() would: gRPC's threads must not take the signals. */
-static void block_signals(void) {
+int main(void) {
         sigset_t all;
 
         sigfillset(&all);
-        assert_int_equal(sigprocmask(SIG_BLOCK, &all, NULL), 0);
-}
-
-int main(void) {
-        struct CMUnitTest rows[_ERROR_KIND_MAX];
-        ErrorKind kinds[_ERROR_KIND_MAX];
-        size_t n = 0;
-
-        for (ErrorKind kind = ERROR_INVALID; kind < _ERROR_KIND_MAX; kind++) {
-                kinds[n] = kind;
-                rows[n] = (struct CMUnitTest){
-                        .name = error_kind_to_string(kind),
-                        .test_func = test_refusal,
-                        .setup_func = set_up_refusal,
-                        .teardown_func = tear_down,
-                        .initial_state = &kinds[n],
-                };
-                n++;
-        }
-
-        block_signals();
-        return cmocka_run_group_tests_name("rpc", tests, NULL, NULL) +
-               _cmocka_run_group_tests("refusal", rows, n, NULL, NULL);
+        if (sigprocmask(SIG_BLOCK, &all, NULL) < 0)
+                return 1;
+        return unit_run();
 }

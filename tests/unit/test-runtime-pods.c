@@ -1,22 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Pods from what the runtime lists
+ * Tests the pods in the runtime's lists
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/pod/runtime-pods.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/unit.h"
 
 #define CONTAINERS_MAX 8
 #define LABELS_MAX 4
@@ -41,24 +31,18 @@ typedef struct Fixture {
         RuntimePods pods;
 } Fixture;
 
-static int set_up(void **state) {
-        Fixture *fixture = calloc(1, sizeof(*fixture));
-
+static void open_fixture(Fixture *fixture) {
         runtime__v1__list_containers_response__init(&fixture->list);
         fixture->list.containers = fixture->pointers;
         fake_runtime_reset();
-        *state = fixture;
-        return 0;
 }
 
-static int tear_down(void **state) {
-        Fixture *fixture = *state;
-
+static void close_fixture(Fixture *fixture) {
         runtime_pods_call_free(fixture->pods_call);
         runtime_pods_done(&fixture->pods);
-        free(fixture);
-        return 0;
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 static void add_label(Listed *to, const char *key, const char *value) {
         size_t i = to->container.n_labels++;
@@ -102,16 +86,13 @@ static Listed *add(Fixture *fixture, const char *pod, const char *uid, const cha
         return listed;
 }
 
-static void test_nothing(void **state) {
-        Fixture *fixture = *state;
-
-        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+TEST_F(test_nothing, Fixture *fixture) {
+        assert_ok(runtime_pods_read(&fixture->list, &fixture->pods));
         assert_int_equal(fixture->pods.n_items, 0);
         assert_null(runtime_pods_find(&fixture->pods, "ns", "a", "u1"));
 }
 
-static void test_groups(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_groups, Fixture *fixture) {
         const RuntimePod *pod;
 
         add(fixture, "b", "u2", "web", "b-web", 5);
@@ -120,7 +101,7 @@ static void test_groups(void **state) {
         add(fixture, "a", "u1", "app", "a-app-new", 9);
         add(fixture, "a", "u1", "app", "a-app-older", 0);
         add(fixture, "a", "u0", "app", "gone-app", 2);
-        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+        assert_ok(runtime_pods_read(&fixture->list, &fixture->pods));
         assert_int_equal(fixture->pods.n_items, 3);
         assert_string_equal(fixture->pods.items[0].uid, "u0");
         assert_string_equal(fixture->pods.items[1].uid, "u1");
@@ -144,19 +125,16 @@ static void test_groups(void **state) {
         assert_null(runtime_pods_find(&fixture->pods, "other", "a", "u1"));
 }
 
-/* Of two that were made in the same instant, the one with more restarts is newer. */
-static void test_same_instant(void **state) {
-        Fixture *fixture = *state;
-
+/* The newer of two containers that were made in the same instant is the one with more restarts. */
+TEST_F(test_same_instant, Fixture *fixture) {
         add_annotation(add(fixture, "a", "u1", "app", "first", 5), ANNOTATION_RESTART_COUNT, "1");
         add_annotation(add(fixture, "a", "u1", "app", "second", 5), ANNOTATION_RESTART_COUNT, "2");
-        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+        assert_ok(runtime_pods_read(&fixture->list, &fixture->pods));
         assert_string_equal(fixture->pods.items[0].containers[0].id, "second");
         assert_int_equal(fixture->pods.items[0].containers[0].restart_count, 2);
 }
 
-static void test_strangers(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_strangers, Fixture *fixture) {
         Listed *listed;
 
         add_bare(fixture, "none", 1);
@@ -164,12 +142,11 @@ static void test_strangers(void **state) {
         add_label(listed, LABEL_POD_UID, "u1");
         add_label(listed, LABEL_POD_NAME, "a");
         add_label(listed, LABEL_POD_NAMESPACE, "ns");
-        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+        assert_ok(runtime_pods_read(&fixture->list, &fixture->pods));
         assert_int_equal(fixture->pods.n_items, 0);
 }
 
-static void test_facts(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_facts, Fixture *fixture) {
         Listed *listed = add(fixture, "a", "u1", "app", "id", 5);
         const RuntimeContainer *container;
 
@@ -185,7 +162,7 @@ static void test_facts(void **state) {
         assert_null(cri_container_annotation(&listed->container, LABEL_POD_UID));
         assert_null(cri_container_label(&listed->container, ANNOTATION_HASH));
 
-        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+        assert_ok(runtime_pods_read(&fixture->list, &fixture->pods));
         container = &fixture->pods.items[0].containers[0];
         assert_string_equal(container->sandbox_id, "sandbox");
         assert_true(container->is_running);
@@ -196,8 +173,7 @@ static void test_facts(void **state) {
         assert_string_equal(container->image_ref, "r@sha256:1");
 }
 
-static void test_newer_facts(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_newer_facts, Fixture *fixture) {
         Listed *listed = add(fixture, "a", "u1", "app", "id", 5);
         const RuntimeContainer *container;
 
@@ -207,7 +183,7 @@ static void test_newer_facts(void **state) {
         listed->container.image_id = (char *) "sha256:2";
         listed->image.image = (char *) "sha256:2";
         listed->image.user_specified_image = (char *) "r:v1";
-        assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
+        assert_ok(runtime_pods_read(&fixture->list, &fixture->pods));
         container = &fixture->pods.items[0].containers[0];
         assert_false(container->is_running);
         assert_true(container->is_exited);
@@ -215,7 +191,7 @@ static void test_newer_facts(void **state) {
         assert_string_equal(container->image_ref, "sha256:2");
 }
 
-static const struct {
+static const struct NumbersRow {
         const char *hash;
         uint64_t expected_hash;
         const char *count;
@@ -230,23 +206,17 @@ static const struct {
         { "", 0, "", 0 },
 };
 
-static void test_numbers(void **state) {
-        Fixture *fixture = *state;
+TEST_ROWS_F(test_numbers, numbers, hash, const struct NumbersRow *row, Fixture *fixture) {
+        Listed *listed;
 
-        for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-                Listed *listed;
-
-                fixture->list.n_containers = 0;
-                listed = add(fixture, "a", "u1", "app", "id", 5);
-                add_annotation(listed, ANNOTATION_HASH, numbers[i].hash);
-                add_annotation(listed, ANNOTATION_RESTART_COUNT, numbers[i].count);
-                runtime_pods_done(&fixture->pods);
-                assert_int_equal(runtime_pods_read(&fixture->list, &fixture->pods), 0);
-                assert_true(fixture->pods.items[0].containers[0].kubelet_hash ==
-                            numbers[i].expected_hash);
-                assert_int_equal(fixture->pods.items[0].containers[0].restart_count,
-                                 numbers[i].expected_count);
-        }
+        fixture->list.n_containers = 0;
+        listed = add(fixture, "a", "u1", "app", "id", 5);
+        add_annotation(listed, ANNOTATION_HASH, row->hash);
+        add_annotation(listed, ANNOTATION_RESTART_COUNT, row->count);
+        runtime_pods_done(&fixture->pods);
+        assert_ok(runtime_pods_read(&fixture->list, &fixture->pods));
+        assert_true(fixture->pods.items[0].containers[0].kubelet_hash == row->expected_hash);
+        assert_int_equal(fixture->pods.items[0].containers[0].restart_count, row->expected_count);
 }
 
 static int on_pods(RuntimePods *pods, const Error *error, void *userdata) {
@@ -274,8 +244,8 @@ static int on_container(const CriContainer *container, const Error *error, void 
         return 0;
 }
 
-/* What is asked for reaches the runtime, and nothing else. */
-static void test_list_filter(void **state) {
+/* The filter reaches the runtime, and nothing else does. */
+TEST_F(test_list_filter, Fixture *fixture) {
         static const struct {
                 RuntimePodsFilter filter;
                 const char *expected;
@@ -287,12 +257,10 @@ static void test_list_filter(void **state) {
                 { { .namespace = "ns", .pod = "a" },
                   LABEL_POD_NAME "=a " LABEL_POD_NAMESPACE "=ns" },
         };
-        Fixture *fixture = *state;
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-                assert_int_equal(runtime_pods_list(NULL, &cases[i].filter, on_pods, fixture,
-                                                   &fixture->pods_call),
-                                 0);
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
+                assert_ok(runtime_pods_list(NULL, &cases[i].filter, on_pods, fixture,
+                                            &fixture->pods_call));
                 assert_string_equal(fake_runtime_find("ListContainers")->target, cases[i].expected);
                 fixture->pods_call = runtime_pods_call_free(fixture->pods_call);
                 assert_null(fake_runtime_find(NULL));
@@ -300,13 +268,10 @@ static void test_list_filter(void **state) {
         assert_false(fixture->was_called);
 }
 
-static void test_list(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_list, Fixture *fixture) {
         add(fixture, "a", "u1", "app", "id", 5);
-        assert_int_equal(runtime_pods_list(NULL, &(RuntimePodsFilter){ .uid = "u1" }, on_pods,
-                                           fixture, &fixture->pods_call),
-                         0);
+        assert_ok(runtime_pods_list(NULL, &(RuntimePodsFilter){ .uid = "u1" }, on_pods, fixture,
+                                    &fixture->pods_call));
         assert_false(fixture->was_called);
         fake_runtime_answer("ListContainers", &fixture->list, NULL);
         assert_true(fixture->was_called);
@@ -315,29 +280,26 @@ static void test_list(void **state) {
         assert_non_null(runtime_pods_find(&fixture->pods, "ns", "a", "u1"));
 }
 
-static void test_list_refused(void **state) {
+TEST_F(test_list_refused, Fixture *fixture) {
         const Error error = { .kind = ERROR_UNAVAILABLE };
-        Fixture *fixture = *state;
 
-        assert_int_equal(runtime_pods_list(NULL, &(RuntimePodsFilter){ .uid = "u1" }, on_pods,
-                                           fixture, &fixture->pods_call),
-                         0);
+        assert_ok(runtime_pods_list(NULL, &(RuntimePodsFilter){ .uid = "u1" }, on_pods, fixture,
+                                    &fixture->pods_call));
         fake_runtime_answer("ListContainers", NULL, &error);
         assert_int_equal(fixture->refusal, ERROR_UNAVAILABLE);
         assert_null(fake_runtime_find(NULL));
 }
 
 /* A runtime answers the beginning of an ID with each container that it fits. */
-static void test_find_container(void **state) {
+TEST_F(test_find_container, Fixture *fixture) {
         static const struct {
                 const char *id;
                 const char *expected;
         } cases[] = { { "0123", "0123" }, { "01", "none" }, { "012345", "012345" } };
-        Fixture *fixture = *state;
 
         add_bare(fixture, "012345", 5);
         add(fixture, "a", "u1", "app", "0123", 5);
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 char filter[64];
 
                 assert_int_equal(runtime_pods_find_container(NULL, cases[i].id, on_container,
@@ -350,9 +312,8 @@ static void test_find_container(void **state) {
         }
 }
 
-static void test_find_container_refused(void **state) {
+TEST_F(test_find_container_refused, Fixture *fixture) {
         const Error error = { .kind = ERROR_TIMEOUT };
-        Fixture *fixture = *state;
 
         assert_int_equal(runtime_pods_find_container(NULL, "0123", on_container, fixture,
                                                      &fixture->pods_call),
@@ -360,18 +321,4 @@ static void test_find_container_refused(void **state) {
         fake_runtime_answer("ListContainers", NULL, &error);
         assert_int_equal(fixture->refusal, ERROR_TIMEOUT);
         assert_string_equal(fixture->found, "none");
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-                TEST(test_nothing),        TEST(test_groups),
-                TEST(test_same_instant),   TEST(test_strangers),
-                TEST(test_facts),          TEST(test_newer_facts),
-                TEST(test_numbers),        TEST(test_list_filter),
-                TEST(test_list),           TEST(test_list_refused),
-                TEST(test_find_container), TEST(test_find_container_refused),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,20 +4,11 @@
  * Pull secrets
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "agent/kube/secret-spec.h"
 #include "agent/kube/secret.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
+#include "tests/unit/unit.h"
 
 #define USEC_PER_SEC ((uint64_t) 1000000)
 #define PATH "/api/v1/namespaces/team/secrets/regcred"
@@ -64,7 +55,7 @@ static const struct Spec {
           "not valid JSON: it ends too early" },
 };
 
-/* What the server answers first and last, and what becomes of it. */
+/* Answers of the server that fail, and the errors that they lead to. */
 static const struct Failure {
         int code;
         const char *body;
@@ -79,26 +70,24 @@ static const struct Failure {
 };
 /* clang-format on */
 
-static void test_specs(void **state) {
-        for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
-                SecretText text = SECRET_TEXT_INIT;
-                Error error = ERROR_INIT;
-                int r;
+TEST_ROWS(test_specs, specs, json, const struct Spec *row) {
+        SecretText text = SECRET_TEXT_INIT;
+        Error error = ERROR_INIT;
+        int r;
 
-                r = secret_spec_parse(specs[i].json, strlen(specs[i].json), &text, &error);
-                if ((r >= 0) != !!specs[i].text)
-                        fail_msg("%s: %s", specs[i].json, r < 0 ? error_message(&error) : "");
-                if (r < 0) {
-                        assert_null(text.data);
-                        assert_int_equal(error.kind, ERROR_INVALID);
-                        assert_string_equal(error.message, specs[i].message);
-                } else {
-                        assert_int_equal(text.size, strlen(specs[i].text));
-                        assert_memory_equal(text.data, specs[i].text, text.size);
-                }
-                secret_text_done(&text);
-                error_done(&error);
+        r = secret_spec_parse(row->json, strlen(row->json), &text, &error);
+        if ((r >= 0) != !!row->text)
+                fail_msg("%s: %s", row->json, r < 0 ? error_message(&error) : "");
+        if (r < 0) {
+                assert_null(text.data);
+                assert_int_equal(error.kind, ERROR_INVALID);
+                assert_string_equal(error.message, row->message);
+        } else {
+                assert_int_equal(text.size, strlen(row->text));
+                assert_memory_equal(text.data, row->text, text.size);
         }
+        secret_text_done(&text);
+        error_done(&error);
 }
 
 typedef struct Asker {
@@ -131,9 +120,8 @@ static int on_read(const char *text, size_t size, const Error *error, void *user
 static void ask_for(KubeSecrets *secrets, Asker *asker, const char *name, bool must_be_fresh) {
         unsigned n_reads = asker->n_reads;
 
-        assert_int_equal(kube_secrets_get(secrets, "team", name, must_be_fresh, on_read, asker,
-                                          &asker->ask),
-                         0);
+        assert_ok(kube_secrets_get(secrets, "team", name, must_be_fresh, on_read, asker,
+                                   &asker->ask));
         assert_int_equal(asker->n_reads, n_reads);
 }
 
@@ -157,7 +145,7 @@ static KubeSecrets *open_secrets(uint64_t keep_usec) {
         KubeSecrets *secrets;
 
         fake_kube_open();
-        assert_int_equal(kube_secrets_new(&fake_kube, keep_usec, &secrets), 0);
+        assert_ok(kube_secrets_new(&fake_kube, keep_usec, &secrets));
         return secrets;
 }
 
@@ -177,7 +165,7 @@ static void wait_for_call(void) {
                 fake_clock_skip(fake_kube.event);
 }
 
-static void test_one_request_for_all(void **state) {
+TEST(test_one_request_for_all) {
         KubeSecrets *secrets = open_secrets(0);
         Asker askers[3] = { 0 };
 
@@ -188,13 +176,13 @@ static void test_one_request_for_all(void **state) {
         assert_string_equal(fake_kube.calls[0]->request.method, "GET");
         assert_string_equal(fake_kube.calls[0]->request.path, PATH);
 
-        assert_int_equal(fake_kube_answer(200, SECRET), 0);
+        assert_ok(fake_kube_answer(200, SECRET));
         for (unsigned i = 0; i < 3; i++) {
                 wait_until_read(&askers[i], 1);
                 assert_string_equal(askers[i].text, "secret");
         }
 
-        /* Then it is kept, for a while also from callers that ask for a fresh one. */
+        /* The answer is then kept for a while, also from callers that ask for a fresh one. */
         ask(secrets, &askers[0]);
         ask_afresh(secrets, &askers[1]);
         wait_until_read(&askers[0], 2);
@@ -204,12 +192,12 @@ static void test_one_request_for_all(void **state) {
         close_secrets(secrets);
 }
 
-static void test_what_is_refused_is_read_again(void **state) {
+TEST(test_what_is_refused_is_read_again) {
         KubeSecrets *secrets = open_secrets(6 * USEC_PER_SEC);
         Asker fresh = { 0 }, other = { 0 };
 
         ask(secrets, &fresh);
-        assert_int_equal(fake_kube_answer(200, SECRET), 0);
+        assert_ok(fake_kube_answer(200, SECRET));
         wait_until_read(&fresh, 1);
 
         pass_time(6 * USEC_PER_SEC / 60);
@@ -220,12 +208,10 @@ static void test_what_is_refused_is_read_again(void **state) {
         assert_int_equal(other.n_reads, 1);
         assert_int_equal(fresh.n_reads, 1);
 
-        /* What was kept is all there is as long as the server is away. */
-        assert_int_equal(fake_kube_reply(fake_kube.calls[0],
-                                         (KubeReply){ .code = 503,
-                                                      .body = "",
-                                                      .retry_after_usec = 60 * USEC_PER_SEC }),
-                         0);
+        /* The kept secret is all there is as long as the server is away. */
+        assert_ok(fake_kube_reply(
+                fake_kube.calls[0],
+                (KubeReply){ .code = 503, .body = "", .retry_after_usec = 60 * USEC_PER_SEC }));
         wait_until_read(&fresh, 2);
         assert_int_equal(fresh.kind, ERROR_UNAVAILABLE);
         ask(secrets, &other);
@@ -233,7 +219,7 @@ static void test_what_is_refused_is_read_again(void **state) {
         assert_string_equal(other.text, "secret");
 
         ask_afresh(secrets, &fresh);
-        assert_int_equal(fake_kube_answer(200, OTHER_SECRET), 0);
+        assert_ok(fake_kube_answer(200, OTHER_SECRET));
         wait_until_read(&fresh, 3);
         assert_string_equal(fresh.text, "other");
         ask(secrets, &other);
@@ -243,20 +229,20 @@ static void test_what_is_refused_is_read_again(void **state) {
         close_secrets(secrets);
 }
 
-static void test_it_is_kept_for_a_while(void **state) {
+TEST(test_it_is_kept_for_a_while) {
         KubeSecrets *secrets = open_secrets(USEC_PER_SEC / 10);
         Asker asker = { 0 };
 
         ask(secrets, &asker);
-        assert_int_equal(fake_kube_answer(200, SECRET), 0);
+        assert_ok(fake_kube_answer(200, SECRET));
         wait_until_read(&asker, 1);
         pass_time(USEC_PER_SEC / 10);
         ask(secrets, &asker);
         assert_int_equal(fake_kube.n_calls, 1);
 
-        /* The time is up for what was kept while the next one is on its way. */
+        /* The kept answer expires while the next one is on its way. */
         pass_time(USEC_PER_SEC / 2);
-        assert_int_equal(fake_kube_answer(404, ""), 0);
+        assert_ok(fake_kube_answer(404, ""));
         wait_until_read(&asker, 2);
         pass_time(USEC_PER_SEC / 60 + 1000);
         ask(secrets, &asker);
@@ -266,15 +252,15 @@ static void test_it_is_kept_for_a_while(void **state) {
         kube_secret_ask_unref(asker.ask);
 }
 
-static void test_each_has_its_time(void **state) {
+TEST(test_each_has_its_time) {
         KubeSecrets *secrets = open_secrets(6 * USEC_PER_SEC);
         Asker asker = { 0 };
 
         ask(secrets, &asker);
-        assert_int_equal(fake_kube_answer(200, SECRET), 0);
+        assert_ok(fake_kube_answer(200, SECRET));
         wait_until_read(&asker, 1);
         ask_for(secrets, &asker, "missing", false);
-        assert_int_equal(fake_kube_answer(404, ""), 0);
+        assert_ok(fake_kube_answer(404, ""));
         wait_until_read(&asker, 2);
 
         pass_time(USEC_PER_SEC + USEC_PER_SEC / 2);
@@ -286,51 +272,49 @@ static void test_each_has_its_time(void **state) {
         close_secrets(secrets);
 }
 
-static void test_failures(void **state) {
-        for (size_t i = 0; i < sizeof(failures) / sizeof(failures[0]); i++) {
-                KubeSecrets *secrets = open_secrets(0);
-                Asker asker = { 0 };
+TEST_ROWS(test_failures, failures, body, const struct Failure *row) {
+        KubeSecrets *secrets = open_secrets(0);
+        Asker asker = { 0 };
 
-                ask(secrets, &asker);
-                assert_int_equal(fake_kube_answer(failures[i].code, failures[i].body), 0);
-                wait_until_read(&asker, 1);
-                assert_int_equal(asker.kind, failures[i].kind);
-                assert_string_equal(asker.message, failures[i].message);
+        ask(secrets, &asker);
+        assert_ok(fake_kube_answer(row->code, row->body));
+        wait_until_read(&asker, 1);
+        assert_int_equal(asker.kind, row->kind);
+        assert_string_equal(asker.message, row->message);
 
-                ask(secrets, &asker);
-                wait_until_read(&asker, 2);
-                assert_int_equal(asker.kind, failures[i].kind);
-                assert_int_equal(fake_kube.n_begun, 1);
-                close_secrets(secrets);
-        }
+        ask(secrets, &asker);
+        wait_until_read(&asker, 2);
+        assert_int_equal(asker.kind, row->kind);
+        assert_int_equal(fake_kube.n_begun, 1);
+        close_secrets(secrets);
 }
 
-static void test_a_few_more_tries(void **state) {
+TEST(test_a_few_more_tries) {
         KubeSecrets *secrets = open_secrets(0);
         Asker asker = { 0 };
 
         ask(secrets, &asker);
         assert_true(fake_kube.calls[0]->request.timeout_usec <= 10 * USEC_PER_SEC);
         for (unsigned i = 0; i < 3; i++) {
-                assert_int_equal(fake_kube_answer(i == 1 ? 429 : 0, ""), 0);
+                assert_ok(fake_kube_answer(i == 1 ? 429 : 0, ""));
                 assert_int_equal(asker.n_reads, 0);
                 wait_for_call();
         }
         assert_true(fake_kube.calls[0]->request.timeout_usec < 10 * USEC_PER_SEC);
-        assert_int_equal(fake_kube_answer(200, SECRET), 0);
+        assert_ok(fake_kube_answer(200, SECRET));
         wait_until_read(&asker, 1);
         assert_string_equal(asker.text, "secret");
         close_secrets(secrets);
 }
 
-static void test_server_is_away(void **state) {
+TEST(test_server_is_away) {
         KubeSecrets *secrets = open_secrets(0);
         Asker asker = { 0 };
 
         ask(secrets, &asker);
         for (unsigned i = 0; i < 4; i++) {
                 wait_for_call();
-                assert_int_equal(fake_kube_answer(0, ""), 0);
+                assert_ok(fake_kube_answer(0, ""));
         }
         wait_until_read(&asker, 1);
         assert_int_equal(asker.kind, ERROR_UNAVAILABLE);
@@ -338,11 +322,9 @@ static void test_server_is_away(void **state) {
                             "secret team/regcred: the API server does not answer: code 0");
 
         ask(secrets, &asker);
-        assert_int_equal(fake_kube_reply(fake_kube.calls[0],
-                                         (KubeReply){ .code = 429,
-                                                      .body = "",
-                                                      .retry_after_usec = 10 * USEC_PER_SEC }),
-                         0);
+        assert_ok(fake_kube_reply(
+                fake_kube.calls[0],
+                (KubeReply){ .code = 429, .body = "", .retry_after_usec = 10 * USEC_PER_SEC }));
         wait_until_read(&asker, 2);
         assert_int_equal(asker.kind, ERROR_UNAVAILABLE);
         assert_string_equal(asker.message,
@@ -350,7 +332,7 @@ static void test_server_is_away(void **state) {
         close_secrets(secrets);
 }
 
-static void test_size_is_bounded(void **state) {
+TEST(test_size_is_bounded) {
         KubeSecrets *secrets = open_secrets(0);
         size_t size = (2 << 20) + 1;
         char *body = malloc(size);
@@ -361,37 +343,36 @@ static void test_size_is_bounded(void **state) {
         memcpy(body, SECRET, strlen(SECRET));
 
         ask(secrets, &asker);
-        assert_int_equal(fake_kube_reply(fake_kube.calls[0], (KubeReply){ 200, body, size, 0 }), 0);
+        assert_ok(fake_kube_reply(fake_kube.calls[0], (KubeReply){ 200, body, size, 0 }));
         wait_until_read(&asker, 1);
         assert_int_equal(asker.kind, ERROR_INVALID);
         assert_string_equal(asker.message, "secret team/regcred: it is larger than 2 MiB");
 
         ask_for(secrets, &asker, "other", false);
-        assert_int_equal(fake_kube_reply(fake_kube.calls[0], (KubeReply){ 200, body, size - 1, 0 }),
-                         0);
+        assert_ok(fake_kube_reply(fake_kube.calls[0], (KubeReply){ 200, body, size - 1, 0 }));
         wait_until_read(&asker, 2);
         assert_string_equal(asker.text, "secret");
         free(body);
         close_secrets(secrets);
 }
 
-static void test_impossible_names(void **state) {
+TEST(test_impossible_names) {
         static const char *const names[] = { "", ".", "..", "a/b", "A", "a%2f", "-a", "a-", "a\n" };
         KubeSecrets *secrets = open_secrets(0);
         Asker asker = { 0 };
 
-        for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        for (unsigned i = 0; i < N_ELEMENTS(names); i++) {
                 ask_for(secrets, &asker, names[i], false);
                 wait_until_read(&asker, i + 1);
                 assert_int_equal(asker.kind, ERROR_INVALID);
         }
         assert_string_equal(asker.message,
-                            "secret \"a?\" of the namespace \"team\": nothing can be called so");
+                            "secret \"a?\" of the namespace \"team\": this cannot be its name");
         assert_int_equal(fake_kube.n_begun, 0);
         close_secrets(secrets);
 }
 
-static void test_few_are_kept(void **state) {
+TEST(test_few_are_kept) {
         KubeSecrets *secrets = open_secrets(0);
         Asker asker = { 0 }, first = { 0 };
         char name[16];
@@ -399,7 +380,7 @@ static void test_few_are_kept(void **state) {
         for (unsigned i = 0; i < 65; i++) {
                 (void) snprintf(name, sizeof(name), "number-%u", i);
                 ask_for(secrets, &asker, name, false);
-                assert_int_equal(fake_kube_answer(200, SECRET), 0);
+                assert_ok(fake_kube_answer(200, SECRET));
                 wait_until_read(&asker, i + 1);
 
                 /* It is used all the time, so it stays. */
@@ -413,7 +394,7 @@ static void test_few_are_kept(void **state) {
         close_secrets(secrets);
 }
 
-static void test_dropping(void **state) {
+TEST(test_dropping) {
         KubeSecrets *secrets = open_secrets(0);
         Asker dropped = { 0 }, last = { 0 };
 
@@ -425,12 +406,12 @@ static void test_dropping(void **state) {
         last.ask = kube_secret_ask_unref(last.ask);
         assert_int_equal(fake_kube.n_calls, 0);
 
-        /* Also while it waits for the next try, and when the answer is there. */
+        /* The caller drops the read while it waits for the next try, and when the answer is there. */
         ask(secrets, &last);
-        assert_int_equal(fake_kube_answer(0, ""), 0);
+        assert_ok(fake_kube_answer(0, ""));
         last.ask = kube_secret_ask_unref(last.ask);
         ask(secrets, &last);
-        assert_int_equal(fake_kube_answer(200, SECRET), 0);
+        assert_ok(fake_kube_answer(200, SECRET));
         last.ask = kube_secret_ask_unref(last.ask);
         fake_clock_turn(fake_kube.event);
         assert_int_equal(dropped.n_reads + last.n_reads, 0);
@@ -438,13 +419,13 @@ static void test_dropping(void **state) {
         close_secrets(secrets);
 }
 
-static void test_all_is_freed_in_a_callback(void **state) {
+TEST(test_all_is_freed_in_a_callback) {
         KubeSecrets *secrets = open_secrets(0);
         Asker askers[3] = { { .to_free = &secrets }, { .to_free = &secrets }, { 0 } };
 
         ask(secrets, &askers[0]);
         ask(secrets, &askers[1]);
-        assert_int_equal(fake_kube_answer(200, SECRET), 0);
+        assert_ok(fake_kube_answer(200, SECRET));
         ask_for(secrets, &askers[2], "other", false);
         fake_clock_turn(fake_kube.event);
         assert_null(secrets);
@@ -455,24 +436,4 @@ static void test_all_is_freed_in_a_callback(void **state) {
                 kube_secret_ask_unref(askers[i].ask);
         fake_clock_done();
         fake_kube_close();
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_specs),
-                cmocka_unit_test(test_one_request_for_all),
-                cmocka_unit_test(test_what_is_refused_is_read_again),
-                cmocka_unit_test(test_it_is_kept_for_a_while),
-                cmocka_unit_test(test_each_has_its_time),
-                cmocka_unit_test(test_failures),
-                cmocka_unit_test(test_a_few_more_tries),
-                cmocka_unit_test(test_server_is_away),
-                cmocka_unit_test(test_size_is_bounded),
-                cmocka_unit_test(test_impossible_names),
-                cmocka_unit_test(test_few_are_kept),
-                cmocka_unit_test(test_dropping),
-                cmocka_unit_test(test_all_is_freed_in_a_callback),
-        };
-
-        return cmocka_run_group_tests_name("secret", tests, NULL, NULL);
 }

@@ -5,18 +5,11 @@
  */
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "agent/kube/server-clock.h"
+#include "tests/unit/unit.h"
 
-static const struct {
+static const struct DatesRow {
         const char *text;
         int64_t sec; /* -1: refused */
 } dates[] = {
@@ -42,14 +35,11 @@ static const struct {
         { "", -1 },
 };
 
-static void test_dates(void **state) {
-        for (size_t i = 0; i < sizeof(dates) / sizeof(dates[0]); i++) {
-                int64_t sec = -1;
+TEST_ROWS(test_dates, dates, text, const struct DatesRow *row) {
+        int64_t sec = -1;
 
-                assert_int_equal(server_clock_parse(dates[i].text, &sec),
-                                 dates[i].sec < 0 ? -EINVAL : 0);
-                assert_int_equal(sec, dates[i].sec);
-        }
+        assert_int_equal(server_clock_parse(row->text, &sec), row->sec < 0 ? -EINVAL : 0);
+        assert_int_equal(sec, row->sec);
 }
 
 /* Times of the monotonic clock in ms; the server's time that is known then, in ms. */
@@ -69,23 +59,14 @@ static const struct {
         { 2000, 10299, 2004999 }, { 2000, 10300, 2000000 },
 };
 
-static void test_answers(void **state) {
+TEST(test_answers) {
         ServerClock clock = { .is_known = false };
 
-        for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(answers); i++) {
                 const uint64_t now_usec = answers[i].now_msec * 1000;
 
                 server_clock_note(&clock, answers[i].server_sec, now_usec);
                 assert_true(clock.is_known);
                 assert_int_equal(server_clock_usec(&clock, now_usec), answers[i].known_msec * 1000);
         }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_dates),
-                cmocka_unit_test(test_answers),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

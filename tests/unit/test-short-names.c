@@ -6,18 +6,8 @@
  * The images are real, on a node without a runtime: none is ever pulled.
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "tests/unit/idle-images.h"
+#include "tests/unit/unit.h"
 
 static struct Fixture {
         sd_event *event;
@@ -30,7 +20,7 @@ static struct Fixture {
 static int set_up(void **state) {
         f = (struct Fixture){ .event = NULL };
         assert_true(sd_event_new(&f.event) >= 0);
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, -1, &f.log), 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
         idle_images_new(f.event, f.log, &f.completions, &f.runtimes, &f.images);
         return 0;
 }
@@ -50,18 +40,18 @@ static void turn(void) {
                 ;
 }
 
-/* Of one owner; names end with NULL. */
+/* Sets the requests of an owner; names end with NULL. */
 static void request(const char *owner, bool is_hub, const char *const *names) {
         cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
 
         for (; *names; names++) {
                 DesiredImage desired;
 
-                assert_int_equal(desired_image_init(&desired, *names, "1"), 0);
+                assert_ok(desired_image_init(&desired, *names, "1"));
                 desired.is_hub = is_hub;
-                assert_int_equal(desired_images_take(&desired_images, &desired), 0);
+                assert_ok(desired_images_take(&desired_images, &desired));
         }
-        assert_int_equal(images_set_desired(f.images, owner, &desired_images, REQUEST_LASTING), 0);
+        assert_ok(images_set_desired(f.images, owner, &desired_images, REQUEST_DESIRED));
         turn();
 }
 
@@ -82,29 +72,29 @@ static void assert_images(const char *expected) {
                         (void) fprintf(file, " %s/%s", request->owner, request->desired.name);
                 (void) fputs("; ", file);
         }
-        assert_int_equal(fclose(file), 0);
+        assert_ok(fclose(file));
         assert_string_equal(text, expected);
 }
 
 /* Two spellings in one folder are one image to containerd and two to CRI-O. */
-static void test_two_spellings(void **state) {
+TEST_SET_UP(test_two_spellings) {
         request("file/a", false, NAMES("nginx", "docker.io/library/nginx"));
         assert_images("docker.io/library/nginx:1 (nginx): file/a/nginx "
                       "file/a/docker.io/library/nginx; ");
 
-        assert_int_equal(images_set_short_names(f.images, SHORT_NAMES_SEARCHED), 0);
+        assert_ok(images_set_short_names(f.images, SHORT_NAMES_SEARCHED));
         turn();
         assert_images("docker.io/library/nginx:1 (docker.io/library/nginx): "
                       "file/a/docker.io/library/nginx; nginx:1 (nginx): file/a/nginx; ");
 
-        assert_int_equal(images_set_short_names(f.images, SHORT_NAMES_HUB), 0);
+        assert_ok(images_set_short_names(f.images, SHORT_NAMES_HUB));
         turn();
         assert_images("docker.io/library/nginx:1 (nginx): file/a/docker.io/library/nginx "
                       "file/a/nginx; ");
 }
 
-static void test_known_before(void **state) {
-        assert_int_equal(images_set_short_names(f.images, SHORT_NAMES_SEARCHED), 0);
+TEST_SET_UP(test_known_before) {
+        assert_ok(images_set_short_names(f.images, SHORT_NAMES_SEARCHED));
         request("file/a", false,
                 NAMES("nginx", "docker.io/library/nginx", "index.docker.io/nginx"));
         request("request/b", false, NAMES("nginx"));
@@ -118,43 +108,31 @@ static void test_known_before(void **state) {
         assert_null(images_find_reference(f.images, "library/nginx:1"));
 }
 
-/* What has moved is still its owner's to give up. */
-static void test_given_up(void **state) {
+/* An owner may still give up a request whose image got another name. */
+TEST_SET_UP(test_given_up) {
         request("file/a", false, NAMES("nginx", "localhost/x"));
-        assert_int_equal(images_set_short_names(f.images, SHORT_NAMES_SEARCHED), 0);
+        assert_ok(images_set_short_names(f.images, SHORT_NAMES_SEARCHED));
         request("file/a", false, NAMES("localhost/x"));
         assert_images("localhost/x:1 (localhost/x): file/a/localhost/x; ");
 }
 
 /* The keys of a cluster's NodeImage have lost "docker.io/", which they mean nevertheless. */
-static void test_cluster(void **state) {
+TEST_SET_UP(test_cluster) {
         DesiredImage desired;
 
         request("nodeimage/u", true, NAMES("nginx", "foo/evil", "quay.io/x"));
         request("file/a", false, NAMES("foo/evil"));
-        assert_int_equal(images_set_short_names(f.images, SHORT_NAMES_SEARCHED), 0);
+        assert_ok(images_set_short_names(f.images, SHORT_NAMES_SEARCHED));
         turn();
         assert_images("docker.io/foo/evil:1 (docker.io/foo/evil): nodeimage/u/foo/evil; "
                       "docker.io/library/nginx:1 (docker.io/library/nginx): nodeimage/u/nginx; "
                       "foo/evil:1 (foo/evil): file/a/foo/evil; "
                       "quay.io/x:1 (quay.io/x): nodeimage/u/quay.io/x; ");
 
-        assert_int_equal(desired_image_init(&desired, "foo/evil", "1"), 0);
+        assert_ok(desired_image_init(&desired, "foo/evil", "1"));
         assert_string_equal(image_key(images_find_desired(f.images, &desired)), "foo/evil:1");
         desired.is_hub = true;
         assert_string_equal(image_key(images_find_desired(f.images, &desired)),
                             "docker.io/foo/evil:1");
         desired_image_done(&desired);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-                TEST(test_two_spellings),
-                TEST(test_known_before),
-                TEST(test_given_up),
-                TEST(test_cluster),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,24 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What has to be written into the status of a NodeImage
+ * Tests the patches of the status of a NodeImage
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/cluster/status-diff.h"
 #include "agent/document/json-cleanup.h"
 #include "tests/unit/merge-patch.h"
+#include "tests/unit/unit.h"
 
 #define N_ENTRIES_MAX 4
 
@@ -83,7 +74,7 @@ static const struct Case {
         const char *observed;
         StatusEntry entries[N_ENTRIES_MAX];
         StatusDifference difference;
-        const char *patch; /* of the status; NULL: none */
+        const char *patch; /* patch of the status; NULL: none */
 } cases[] = {
         { "is empty and new", "null", { { NULL } }, STATUS_DIFFERENT, "{" NO_COUNTS "}" },
         { "is empty and says so", "{" NO_COUNTS "}", { { NULL } }, STATUS_SAME, NULL },
@@ -192,8 +183,6 @@ static const struct Case {
 
 /* clang-format on */
 
-#define N_CASES (sizeof(cases) / sizeof(cases[0]))
-
 static size_t count_entries(const StatusEntry *entries) {
         size_t n = 0;
 
@@ -210,7 +199,7 @@ static void assert_json(json_object *value, const char *text) {
                          json_object_to_json_string(expected));
 }
 
-/* What the server has after the patch of the object. */
+/* Applies the patch to the object as the server does. */
 static json_object *patch_status(json_object *status, json_object *patch) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
         json_object *result = NULL;
@@ -230,8 +219,7 @@ static void assert_settled(json_object *status, const StatusEntry *entries, size
         assert_null(patch);
 }
 
-static void test_case(void **state) {
-        const struct Case *test = *state;
+TEST_ROWS(test_case, cases, name, const struct Case *test) {
         cleanup(json_object_put_p) json_object *observed = parse(test->observed);
         cleanup(json_object_put_p) json_object *before = copy_json(observed);
         cleanup(json_object_put_p) json_object *patch = NULL, *after = NULL;
@@ -254,7 +242,7 @@ static void test_case(void **state) {
         assert_int_equal(r, test->difference);
 }
 
-static void test_finds_what_is_finished(void **state) {
+TEST(test_finds_what_is_finished) {
         cleanup(json_object_put_p) json_object *status =
                 parse("{'imageStatuses':{'nginx':{'tags':[" PULLS "," SUCCEEDED "," FAILED_2 "]},"
                       "'mixed':{'tags':[" FAILED_2 ",7," SUCCEEDED "]},'none':{'tags':[" PULLS "]},"
@@ -321,16 +309,16 @@ static void check_many(bool is_one_name) {
                 fail_msg("took %.1f s", cpu_sec() - before);
 }
 
-static void test_many_images(void **state) {
+TEST(test_many_images) {
         check_many(false);
 }
 
-static void test_many_tags(void **state) {
+TEST(test_many_tags) {
         check_many(true);
 }
 
-/* One of 200 images that changes is one that is written. */
-static void test_patch_does_not_grow(void **state) {
+/* The change of one of 200 images writes one image. */
+TEST(test_patch_does_not_grow) {
         cleanup(json_object_put_p) json_object *first = NULL, *status = NULL, *patch = NULL;
         StatusEntry entries[200];
         char names[200][16];
@@ -349,22 +337,4 @@ static void test_patch_does_not_grow(void **state) {
                            "'startTime':'2026-01-31T23:59:59Z',"
                            "'completionTime':'2026-02-01T00:00:59Z',"
                            "'imageID':'image-77@sha256:1'}]}}}}");
-}
-
-int main(void) {
-        struct CMUnitTest tests[4 + N_CASES] = {
-                cmocka_unit_test(test_finds_what_is_finished),
-                cmocka_unit_test(test_many_images),
-                cmocka_unit_test(test_many_tags),
-                cmocka_unit_test(test_patch_does_not_grow),
-        };
-
-        for (size_t i = 0; i < N_CASES; i++)
-                tests[4 + i] = (struct CMUnitTest){
-                        .name = cases[i].name,
-                        .test_func = test_case,
-                        .initial_state = (void *) &cases[i],
-                };
-
-        return _cmocka_run_group_tests("a status", tests, 4 + N_CASES, NULL, NULL);
 }

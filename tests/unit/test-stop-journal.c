@@ -5,21 +5,12 @@
  */
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/pod/stop-journal.h"
+#include "tests/unit/unit.h"
 
 #define WEEK (7 * 86400)
 
@@ -35,7 +26,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
         (void) unlink(path);
         (void) rmdir(path);
-        assert_int_equal(rmdir(folder), 0); /* so nothing temporary is left */
+        assert_ok(rmdir(folder)); /* so nothing temporary is left */
         return 0;
 }
 
@@ -51,7 +42,7 @@ static StopJournal *open_journal(void) {
         Error error = ERROR_INIT;
         StopJournal *journal;
 
-        assert_int_equal(stop_journal_new(folder, &journal, &error), 0);
+        assert_ok(stop_journal_new(folder, &journal, &error));
         if (error.kind != ERROR_NONE)
                 fail_msg("%s", error_message(&error));
         return journal;
@@ -59,20 +50,19 @@ static StopJournal *open_journal(void) {
 
 static void set(StopJournal *journal, const char *owner, const char *id, StopPhase phase,
                 int64_t now) {
-        assert_int_equal(stop_journal_set(journal,
-                                          &(StopRecord){
-                                                  .owner = (char *) owner,
-                                                  .container_id = (char *) id,
-                                                  .runtime = (char *) "containerd",
-                                                  .phase = phase,
-                                                  .began_sec = now - 1,
-                                                  .deadline_sec = now + 30,
-                                                  .changed_sec = now,
-                                                  .uptime_sec = 77,
-                                                  .boot_id = (char *) "b-1",
-                                          },
-                                          NULL),
-                         0);
+        assert_ok(stop_journal_set(journal,
+                                   &(StopRecord){
+                                           .owner = (char *) owner,
+                                           .container_id = (char *) id,
+                                           .runtime = (char *) "containerd",
+                                           .phase = phase,
+                                           .began_sec = now - 1,
+                                           .deadline_sec = now + 30,
+                                           .changed_sec = now,
+                                           .uptime_sec = 77,
+                                           .boot_id = (char *) "b-1",
+                                   },
+                                   NULL));
 }
 
 static int set_hook(StopJournal *journal, const char *id, Error *reterr) {
@@ -87,7 +77,7 @@ static int set_hook(StopJournal *journal, const char *id, Error *reterr) {
         return stop_journal_set(journal, &record, reterr);
 }
 
-static void test_round_trip(void **state) {
+TEST_SET_UP(test_round_trip) {
         int64_t now = time(NULL);
         StopJournal *journal = open_journal();
         const StopRecord *record;
@@ -99,7 +89,7 @@ static void test_round_trip(void **state) {
         set(journal, "metadata", "c2", STOP_PHASE_STOPPED, now);
         set(journal, "metadata", "c1", STOP_PHASE_STOPPING, now + 2);
         set(journal, "metadata", "c2", STOP_PHASE_NONE, now);
-        assert_int_equal(stat(path, &status), 0);
+        assert_ok(stat(path, &status));
         assert_int_equal(status.st_mode & 0777, 0600);
         stop_journal_free(journal);
 
@@ -132,7 +122,7 @@ static const struct Left {
         StopClock now;
         int64_t left;
 } lefts[] = {
-        /* The clock that cannot be set counts, whatever the other one shows. */
+        /* The clock that cannot be set decides, at any time of the other one. */
         { 1000, 1030, 500, BOOT, { 1010, 510, "boot-1" }, 20 },
         { 1000, 1030, 500, BOOT, { 9999, 510, "boot-1" }, 20 },
         { 1000, 1030, 500, BOOT, { 1,    510, "boot-1" }, 20 },
@@ -140,9 +130,9 @@ static const struct Left {
         { 1000, 1030, 500, BOOT, { 1010, 530, "boot-1" }, 0 },
         { 1000, 1030, 500, BOOT, { 1010, 999, "boot-1" }, 0 },
         { 1000, 1030, 500, BOOT, { 1010, 499, "boot-1" }, 30 },
-        /* Nothing has outlived another boot. */
+        /* No stop has outlived another boot. */
         { 1000, 1030, 500, BOOT, { 1010, 510, "boot-2" }, 0 },
-        /* Where the boot is not known, the other clock, within bounds. */
+        /* If the boot is unknown, the other clock counts, within bounds. */
         { 1000, 1030, 500, NULL, { 1010, 510, "boot-1" }, 20 },
         { 1000, 1030, 500, BOOT, { 1010, 510, "" },       20 },
         { 1000, 1030, 500, NULL, { 1,    510, "" },       30 },
@@ -151,8 +141,8 @@ static const struct Left {
 };
 /* clang-format on */
 
-static void test_left(void **state) {
-        for (size_t i = 0; i < sizeof(lefts) / sizeof(lefts[0]); i++) {
+TEST(test_left) {
+        for (size_t i = 0; i < N_ELEMENTS(lefts); i++) {
                 const StopRecord record = {
                         .phase = STOP_PHASE_STOPPING,
                         .changed_sec = lefts[i].changed,
@@ -166,7 +156,7 @@ static void test_left(void **state) {
         }
 }
 
-static void test_clock(void **state) {
+TEST(test_clock) {
         StopClock first, second;
 
         stop_clock_read(&first);
@@ -178,19 +168,20 @@ static void test_clock(void **state) {
         assert_string_equal(first.boot_id, second.boot_id);
 }
 
-static void test_open(void **state) {
+TEST(test_open) {
         for (StopPhase phase = STOP_PHASE_NONE; phase < _STOP_PHASE_MAX; phase++)
                 assert_int_equal(stop_record_is_open(&(StopRecord){ .phase = phase }),
                                  phase == STOP_PHASE_HOOK || phase == STOP_PHASE_STOPPING);
 }
 
-static void test_old_ones_go(void **state) {
+TEST_SET_UP(test_old_ones_go) {
         int64_t now = time(NULL);
         StopJournal *journal = open_journal();
         char id[32];
 
         set(journal, "a", "old", STOP_PHASE_STOPPED, now - WEEK - 100);
-        set(journal, "a", "patient", STOP_PHASE_HOOK, now - WEEK - 10); /* its deadline is later */
+        /* later deadline than the others */
+        set(journal, "a", "patient", STOP_PHASE_HOOK, now - WEEK - 10);
         set(journal, "a", "new", STOP_PHASE_STOPPED, now);
         set(journal, "a", "going-on", STOP_PHASE_STOPPING, now);
         assert_null(stop_journal_find(journal, "a", "old"));
@@ -206,7 +197,7 @@ static void test_old_ones_go(void **state) {
         assert_non_null(stop_journal_find(journal, "a", "c1023"));
         stop_journal_free(journal);
 
-        /* What goes on is not forgotten for what is over. */
+        /* Running stops are not forgotten in favour of finished ones. */
         journal = open_journal();
         assert_int_equal(stop_journal_count(journal), 1024);
         assert_non_null(stop_journal_find(journal, "a", "patient"));
@@ -219,7 +210,7 @@ static void test_old_ones_go(void **state) {
 #define LONG_256 LONG_64 LONG_64 LONG_64 LONG_64
 
 /* As many records as there can be, with names as long as they can be, are read again. */
-static void test_largest(void **state) {
+TEST(test_largest) {
         StopEntries entries = { .items = NULL }, again = { .items = NULL };
         char name[] = LONG_256, *text;
         const StopRecord record = {
@@ -239,11 +230,11 @@ static void test_largest(void **state) {
                 name[0] = (char) ('a' + i % 26);
                 name[1] = (char) ('a' + i / 26 % 26);
                 name[2] = (char) ('a' + i / 26 / 26);
-                assert_int_equal(stop_entries_add(&entries, &record), 0);
+                assert_ok(stop_entries_add(&entries, &record));
         }
-        assert_int_equal(stop_journal_spec_format(&entries, &text, &size), 0);
+        assert_ok(stop_journal_spec_format(&entries, &text, &size));
         assert_true(size <= 1 << 20);
-        assert_int_equal(stop_journal_spec_parse(text, size, &again, NULL), 0);
+        assert_ok(stop_journal_spec_parse(text, size, &again, NULL));
         assert_int_equal(again.n_items, STOP_RECORDS_MAX);
         stop_entries_done(&entries);
         stop_entries_done(&again);
@@ -251,7 +242,7 @@ static void test_largest(void **state) {
 }
 
 /* As older versions have written them. */
-static void test_older_file(void **state) {
+TEST_SET_UP(test_older_file) {
         const char text[] =
                 "{\"version\":1,\"stops\":[{\"owner\":\"metadata\",\"containerID\":\"c1\","
                 "\"phase\":\"hook\",\"deadline\":9999999999,\"changed\":9999999969}]}";
@@ -284,16 +275,16 @@ static const struct Bad {
         { "{\"version\":1}", "stops: expected a list of at most 1024 items" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES) "," ENTRY("a", "d", "odd", TIMES)),
           "stops[1]: there is no phase \"odd\"" },
-        { FILE_OF(ENTRY("a", "", "hook", TIMES)), "stops[0]: no containerID can be \"\"" },
-        { FILE_OF(ENTRY("a b", "c", "hook", TIMES)), "stops[0]: no owner can be \"a b\"" },
+        { FILE_OF(ENTRY("a", "", "hook", TIMES)), "stops[0]: containerID cannot be \"\"" },
+        { FILE_OF(ENTRY("a b", "c", "hook", TIMES)), "stops[0]: owner cannot be \"a b\"" },
         { FILE_OF(ENTRY("a", "c", "hook", ",\"deadline\":1")),
           "stops[0]: a time is missing, or before 1970" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES) "," ENTRY("a", "c", "hook", TIMES)),
           "stops[1]: is there twice" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES ",\"runtime\":\"a b\"")),
-          "stops[0]: no runtime can be \"a b\"" },
+          "stops[0]: runtime cannot be \"a b\"" },
         { FILE_OF(ENTRY("a", "c", "hook", TIMES ",\"boot\":\"a b\"")),
-          "stops[0]: no boot can be \"a b\"" },
+          "stops[0]: boot cannot be \"a b\"" },
         { FILE_OF("7"), "stops[0]: expected an object, got 7" },
 };
 
@@ -302,18 +293,18 @@ static void assert_unusable(const char *why) {
         StopJournal *journal;
         char message[256];
 
-        assert_int_equal(stop_journal_new(folder, &journal, &error), 0);
+        assert_ok(stop_journal_new(folder, &journal, &error));
         snprintf(message, sizeof(message), "%s: %s", path, why);
         assert_string_equal(error_message(&error), message);
         assert_null(stop_journal_find(journal, "a", "c"));
         stop_journal_free(journal);
 }
 
-static void test_bad_files(void **state) {
+TEST_SET_UP(test_bad_files) {
         char *large = calloc(1, (1 << 20) + 1);
         StopJournal *journal;
 
-        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(bad); i++) {
                 write_file(bad[i].text, strlen(bad[i].text));
                 assert_unusable(bad[i].why);
         }
@@ -322,83 +313,83 @@ static void test_bad_files(void **state) {
         free(large);
 
         /* It is begun anew. */
-        assert_int_equal(stop_journal_new(folder, &journal, NULL), 0);
+        assert_ok(stop_journal_new(folder, &journal, NULL));
         set(journal, "a", "c", STOP_PHASE_STOPPED, time(NULL));
         stop_journal_free(journal);
         journal = open_journal();
         assert_non_null(stop_journal_find(journal, "a", "c"));
         stop_journal_free(journal);
 
-        assert_int_equal(unlink(path), 0);
-        assert_int_equal(mkdir(path, 0700), 0);
+        assert_ok(unlink(path));
+        assert_ok(mkdir(path, 0700));
         assert_unusable("not a file");
 }
 
-/* A process that could write it could decide what is stopped. */
-static void test_foreign_file(void **state) {
+/* A process that can write the journal decides which containers are stopped. */
+TEST_SET_UP(test_foreign_file) {
         const char good[] = FILE_OF(ENTRY("a", "c", "stopped", TIMES));
         StopJournal *journal;
 
         write_file(good, strlen(good));
         for (mode_t mode = 0600; mode <= 0644; mode += 044) {
-                assert_int_equal(chmod(path, mode), 0);
+                assert_ok(chmod(path, mode));
                 journal = open_journal();
                 assert_non_null(stop_journal_find(journal, "a", "c"));
                 stop_journal_free(journal);
         }
-        assert_int_equal(chmod(path, 0620), 0);
+        assert_ok(chmod(path, 0620));
         assert_unusable("users other than its owner may write to it (mode 0620)");
-        assert_int_equal(chmod(path, 0602), 0);
+        assert_ok(chmod(path, 0602));
         assert_unusable("users other than its owner may write to it (mode 0602)");
-        assert_int_equal(chmod(path, 0600), 0);
+        assert_ok(chmod(path, 0600));
         if (geteuid() == 0) {
-                assert_int_equal(chown(path, 65534, 0), 0);
+                assert_ok(chown(path, 65534, 0));
                 assert_unusable("belongs to user 65534, neither to root nor to the agent");
         }
 
         /* A link is none of ours, either. */
-        assert_int_equal(unlink(path), 0);
-        assert_int_equal(symlink("/dev/zero", path), 0);
+        assert_ok(unlink(path));
+        assert_ok(symlink("/dev/zero", path));
         assert_unusable("Too many levels of symbolic links");
 }
 
-/* What stands in the way of the file, or of its successor, neither blocks nor is written to. */
-static void test_fifos(void **state) {
+/* A file in the way of the journal, or of its successor, neither blocks nor is written to. */
+TEST_SET_UP(test_fifos) {
         char temporary[64];
         StopJournal *journal;
         struct stat status;
 
         snprintf(temporary, sizeof(temporary), "%s/.stops.json.new", folder);
-        assert_int_equal(mkfifo(path, 0600), 0);
-        assert_int_equal(mkfifo(temporary, 0600), 0);
+        assert_ok(mkfifo(path, 0600));
+        assert_ok(mkfifo(temporary, 0600));
         assert_unusable("not a file");
 
-        assert_int_equal(stop_journal_new(folder, &journal, NULL), 0);
+        assert_ok(stop_journal_new(folder, &journal, NULL));
         set(journal, "a", "c", STOP_PHASE_STOPPED, time(NULL));
         stop_journal_free(journal);
-        assert_int_equal(lstat(path, &status), 0);
+        assert_ok(lstat(path, &status));
         assert_true(S_ISREG(status.st_mode));
         journal = open_journal();
         assert_non_null(stop_journal_find(journal, "a", "c"));
         stop_journal_free(journal);
 }
 
-/* What cannot be written is right in memory. */
-static void test_no_disk(void **state) {
+/* Records that cannot be written are right in memory. */
+TEST_SET_UP(test_no_disk) {
         cleanup(error_done) Error error = ERROR_INIT;
         StopJournal *journal;
         char missing[64];
 
         snprintf(missing, sizeof(missing), "%s/missing", folder);
-        assert_int_equal(stop_journal_new(missing, &journal, &error), 0);
+        assert_ok(stop_journal_new(missing, &journal, &error));
         assert_int_equal(error.kind, ERROR_NONE);
         assert_true(set_hook(journal, "c", &error) < 0);
-        assert_non_null(strstr(error_message(&error), "cannot write it: No such file"));
+        assert_contains(error_message(&error), "cannot write it: No such file");
         assert_int_equal(stop_journal_find(journal, "a", "c")->phase, STOP_PHASE_HOOK);
         stop_journal_free(journal);
 }
 
-static void test_names(void **state) {
+TEST_SET_UP(test_names) {
         StopJournal *journal = open_journal();
         char name[258];
 
@@ -413,23 +404,4 @@ static void test_names(void **state) {
         assert_false(stop_journal_can_name("a\nb"));
         assert_false(stop_journal_can_name("ä"));
         stop_journal_free(journal);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_old_ones_go, set_up, tear_down),
-                cmocka_unit_test(test_largest),
-                cmocka_unit_test_setup_teardown(test_older_file, set_up, tear_down),
-                cmocka_unit_test(test_left),
-                cmocka_unit_test(test_clock),
-                cmocka_unit_test(test_open),
-                cmocka_unit_test_setup_teardown(test_bad_files, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_foreign_file, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_fifos, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_no_disk, set_up, tear_down),
-                cmocka_unit_test_setup_teardown(test_names, set_up, tear_down),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,14 +4,8 @@
  * The plan of a stop
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "agent/pod/stop-plan.h"
+#include "tests/unit/unit.h"
 
 #define EVENTS_MAX 24
 
@@ -23,11 +17,11 @@ static const struct Story {
 } stories[] = {
         { "stopped",
           { STOP_ON_SLOT, STOP_ON_RUNNING, STOP_ON_KUBELET_THERE, STOP_ON_ADDRESS,
-            STOP_ON_ASKED_WITH_HOOK, STOP_ON_HOOKED, STOP_ON_ANSWERED, STOP_ON_OVER },
+            STOP_ON_REQUESTED_WITH_HOOK, STOP_ON_HOOKED, STOP_ON_ANSWERED, STOP_ON_OVER },
           { STOP_DO_INSPECT, STOP_DO_ASK, STOP_DO_FIND_ADDRESS, STOP_DO_CHECK,
             STOP_DO_RUN_HOOK, STOP_DO_STOP, STOP_DO_CONFIRM, STOP_DO_END } },
         { "without a hook, refused once",
-          { STOP_ON_SLOT, STOP_ON_RUNNING, STOP_ON_KUBELET_THERE, STOP_ON_ADDRESS, STOP_ON_ASKED,
+          { STOP_ON_SLOT, STOP_ON_RUNNING, STOP_ON_KUBELET_THERE, STOP_ON_ADDRESS, STOP_ON_REQUESTED,
             STOP_ON_ANSWERED, STOP_ON_REFUSED, STOP_ON_TIMER, STOP_ON_ANSWERED, STOP_ON_OVER },
           { STOP_DO_INSPECT, STOP_DO_ASK, STOP_DO_FIND_ADDRESS, STOP_DO_CHECK, STOP_DO_STOP,
             STOP_DO_CONFIRM, STOP_DO_PAUSE, STOP_DO_STOP, STOP_DO_CONFIRM, STOP_DO_END } },
@@ -38,7 +32,7 @@ static const struct Story {
             STOP_DO_FIND_ADDRESS, STOP_DO_CHECK, STOP_DO_PARK, STOP_DO_QUEUE, STOP_DO_INSPECT } },
         { "and after that: neither check nor hook",
           { STOP_ON_SLOT, STOP_ON_RUNNING, STOP_ON_KUBELET_THERE, STOP_ON_ADDRESS,
-            STOP_ON_ASKED_WITH_HOOK, STOP_ON_RUNTIME_AWAY, STOP_ON_HOOKED, STOP_ON_RUNTIME_AWAY,
+            STOP_ON_REQUESTED_WITH_HOOK, STOP_ON_RUNTIME_AWAY, STOP_ON_HOOKED, STOP_ON_RUNTIME_AWAY,
             STOP_ON_RUNTIME_BACK, STOP_ON_RUNNING, STOP_ON_ANSWERED, STOP_ON_OVER },
           { STOP_DO_INSPECT, STOP_DO_ASK, STOP_DO_FIND_ADDRESS, STOP_DO_CHECK,
             STOP_DO_RUN_HOOK, STOP_DO_NOTHING, STOP_DO_STOP, STOP_DO_PARK,
@@ -68,18 +62,16 @@ static const struct Story {
 };
 /* clang-format on */
 
-static void test_stories(void **state) {
-        for (size_t i = 0; i < sizeof(stories) / sizeof(stories[0]); i++) {
-                StopState at = STOP_STATE_QUEUED;
+TEST_ROWS(test_stories, stories, name, const struct Story *row) {
+        StopState at = STOP_STATE_QUEUED;
 
-                for (size_t k = 0; stories[i].events[k] != STOP_ON_NOTHING; k++)
-                        if (stop_plan_step(&at, stories[i].events[k]) != stories[i].actions[k])
-                                fail_msg("%s: event %zu", stories[i].name, k);
-        }
+        for (size_t k = 0; row->events[k] != STOP_ON_NOTHING; k++)
+                if (stop_plan_step(&at, row->events[k]) != row->actions[k])
+                        fail_msg("%s: event %zu", row->name, k);
 }
 
-/* Whatever happens to it, what has begun does not go back to where it may be begun again. */
-static void test_no_way_back(void **state) {
+/* A stop that has begun does not go back to a state in which it may begin again, after any event. */
+TEST(test_no_way_back) {
         for (StopState from = STOP_STATE_HOOK; from < _STOP_STATE_MAX; from++)
                 for (StopEvent event = STOP_ON_NOTHING; event < _STOP_EVENT_MAX; event++) {
                         StopState to = from;
@@ -89,32 +81,30 @@ static void test_no_way_back(void **state) {
                 }
 }
 
-static void test_grace(void **state) {
-        static const struct {
-                int64_t asked, expected;
-                const char *deletion, *termination;
-        } cases[] = {
-                { 7, 7, "5", "6" },
-                { 0, 0, "5", "6" },
-                { -1, 5, "5", "6" },
-                { -1, 0, "0", "6" },
-                { -1, 6, NULL, "6" },
-                { -1, 6, "x", "6" },
-                { -1, 6, "-3", "6" },
-                { -1, 30, NULL, NULL },
-                { -1, 30, "", "1s" },
-                { -1, INT32_MAX, "99999999999999999999999", NULL },
-                { INT64_MAX, INT32_MAX, NULL, NULL },
-        };
+static const struct GraceRow {
+        int64_t asked, expected;
+        const char *deletion, *termination;
+} grace_rows[] = {
+        { 7, 7, "5", "6" },
+        { 0, 0, "5", "6" },
+        { -1, 5, "5", "6" },
+        { -1, 0, "0", "6" },
+        { -1, 6, NULL, "6" },
+        { -1, 6, "x", "6" },
+        { -1, 6, "-3", "6" },
+        { -1, 30, NULL, NULL },
+        { -1, 30, "", "1s" },
+        { -1, INT32_MAX, "99999999999999999999999", NULL },
+        { INT64_MAX, INT32_MAX, NULL, NULL },
+};
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-                assert_int_equal(stop_plan_grace_sec(cases[i].asked, cases[i].deletion,
-                                                     cases[i].termination),
-                                 cases[i].expected);
+TEST_ROWS(test_grace, grace_rows, deletion, const struct GraceRow *row) {
+        assert_int_equal(stop_plan_grace_sec(row->asked, row->deletion, row->termination),
+                         row->expected);
 }
 
 /* Only whole seconds that have passed count, and two are left at least. */
-static void test_left(void **state) {
+TEST(test_left) {
         assert_int_equal(stop_plan_left_sec(10000000, 0), 10);
         assert_int_equal(stop_plan_left_sec(10000000, 999999), 10);
         assert_int_equal(stop_plan_left_sec(10000000, 1000000), 9);
@@ -122,15 +112,4 @@ static void test_left(void **state) {
         assert_int_equal(stop_plan_left_sec(10000000, 9500000), 2);
         assert_int_equal(stop_plan_left_sec(10000000, 99999999), 2);
         assert_int_equal(stop_plan_left_sec((uint64_t) INT32_MAX * 1000000, 0), INT32_MAX);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_stories),
-                cmocka_unit_test(test_no_way_back),
-                cmocka_unit_test(test_grace),
-                cmocka_unit_test(test_left),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

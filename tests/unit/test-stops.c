@@ -4,9 +4,6 @@
  * Stories of stops, with a runtime and an API server that answer what the test says
  */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,8 +16,8 @@
 #include "tests/unit/metric-value.h"
 #include "tests/unit/plain-server.h"
 #include "tests/unit/sent-events.h"
+#include "tests/unit/unit.h"
 
-#define WAIT_USEC ((uint64_t) 60 * 1000000)
 #define EXEC_HOOK "{\"exec\":{\"command\":[\"bye\"]}}"
 
 typedef struct Owner {
@@ -54,7 +51,7 @@ static const char *stop_result_to_string(StopResult result) {
         static const char *const names[_STOP_RESULT_MAX] = {
                 [STOP_STOPPED] = "stopped",
                 [STOP_GONE] = "gone",
-                [STOP_NOT_ASKED] = "not-asked",
+                [STOP_NOT_REQUESTED] = "not-asked",
                 [STOP_FAILED] = "failed",
         };
 
@@ -70,7 +67,7 @@ typedef struct Fixture {
         Places *places; /* NULL: there is no limit */
 } Fixture;
 
-/* What the container's annotations say; NULL: nothing. */
+/* The container's annotations; NULL: none. */
 static struct Annotations {
         const char *grace;
         const char *hook;
@@ -154,10 +151,16 @@ static void answer_status(bool is_running, int64_t finished_at) {
         assert_true(fake_runtime_serve("ContainerStatus"));
 }
 
-/* Whatever becomes of the container. */
+/* Answers StopContainer, whether or not the container has ended. */
 static void answer_stop(void) {
         (void) wait_for_call("StopContainer");
         fake_runtime_answer("StopContainer", &fake_runtime, NULL);
+}
+
+/* The container has ended by the stop. */
+static void answer_stopped(void) {
+        answer_stop();
+        answer_status(EXITED, now_nsec());
 }
 
 static void answer_sandbox(const char *address) {
@@ -172,7 +175,7 @@ static const char *events(void) {
 
 #define AWAY "the kubelet has not renewed its Lease for "
 
-/* The kubelet's Lease is all that there is to ask. */
+/* Answers with the kubelet's Lease, since there is no address to ask. */
 static void answer_kubelet(KubeletState state) {
         lease_answer(state);
         turn();
@@ -252,9 +255,7 @@ static void open_stops(Fixture *f) {
         assert_int_equal(stops_new(&options, &f->stops), 0);
 }
 
-static int set_up(void **state) {
-        Fixture *f = calloc(1, sizeof(*f));
-
+static void open_fixture(Fixture *f) {
         f->metrics = metrics_for_test();
         annotations = (struct Annotations){ .grace = "9" };
         fake_runtime_reset();
@@ -265,12 +266,9 @@ static int set_up(void **state) {
         strcpy(f->folder, "/tmp/stops-XXXXXX");
         assert_non_null(mkdtemp(f->folder));
         open_stops(f);
-        *state = f;
-        return 0;
 }
 
-static int tear_down(void **state) {
-        Fixture *f = *state;
+static void close_fixture(Fixture *f) {
         char path[64];
 
         f->stops = stops_free(f->stops);
@@ -283,10 +281,10 @@ static int tear_down(void **state) {
         fake_kube_close();
         snprintf(path, sizeof(path), "%s/stops.json", f->folder);
         (void) unlink(path);
-        assert_int_equal(rmdir(f->folder), 0);
-        free(f);
-        return 0;
+        assert_ok(rmdir(f->folder));
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 static StopOptions options_of(Owner *owner) {
         return (StopOptions){
@@ -313,6 +311,12 @@ static void add(Fixture *f, Owner *owner) {
         add_with(f, owner, &options);
 }
 
+/* It is added, and its container runs. */
+static void begin(Fixture *f, Owner *owner) {
+        add(f, owner);
+        answer_list(RUNNING);
+}
+
 static void assert_done(const Owner *owner, StopResult result, const char *message) {
         while (!owner->is_done)
                 let_pass();
@@ -320,9 +324,8 @@ static void assert_done(const Owner *owner, StopResult result, const char *messa
         assert_string_equal(owner->message, message);
 }
 
-static void test_stopped(void **state) {
+TEST_F(test_stopped, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
         RpcCall *call;
 
         add(f, &owner);
@@ -337,8 +340,7 @@ static void test_stopped(void **state) {
                                       "spec.containers{app}: Stopping container app: its "
                                       "labels changed\n");
         assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         assert_done(&owner, STOP_STOPPED, "");
         assert_string_equal(owner.steps, "inspecting stopping ");
         assert_int_equal(n_ended(f, "metadata", "stopped"), 1);
@@ -357,9 +359,7 @@ static void test_stopped(void **state) {
         assert_int_equal(owner.n_checks, 0);
 }
 
-static void test_gone(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_gone, Fixture *f) {
         for (int i = 0; i < 3; i++) {
                 Owner owner = { .says = 1 };
 
@@ -369,53 +369,48 @@ static void test_gone(void **state) {
                 else if (i == 1)
                         answer_list(EXITED);
                 else
-                        answer_list_as(RUNNING, "c12"); /* another one, that begins the same way */
+                        /* another container, whose ID begins the same way */
+                        answer_list_as(RUNNING, "c12");
                 assert_done(&owner, STOP_GONE, "");
                 assert_int_equal(owner.n_checks, 0);
         }
         assert_string_equal(events(), "");
 }
 
-static void test_ended_by_itself(void **state) {
+TEST_F(test_ended_by_itself, Fixture *f) {
         int64_t before = now_nsec();
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
 
-        add(f, &owner);
-        answer_list(RUNNING);
+        begin(f, &owner);
         answer_stop();
         answer_status(EXITED, before);
         assert_done(&owner, STOP_GONE, "");
         assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
 }
 
-static void test_check(void **state) {
+TEST_F(test_check, Fixture *f) {
         Owner owner = { .says = -1 };
-        Fixture *f = *state;
 
-        add(f, &owner);
-        answer_list(RUNNING);
-        assert_done(&owner, STOP_NOT_ASKED, "it has changed its mind");
+        begin(f, &owner);
+        assert_done(&owner, STOP_NOT_REQUESTED, "it has changed its mind");
         assert_string_equal(events(), "");
 
         /* Later, and only once. */
         owner = (Owner){ .says = 0 };
-        add(f, &owner);
-        answer_list(RUNNING);
+        begin(f, &owner);
         turn();
         assert_int_equal(owner.n_checks, 1);
         assert_int_equal(fake_runtime_count("StopContainer"), 0);
-        assert_int_equal(stop_answer(owner.stop, false, NULL), 0);
-        assert_int_equal(stop_answer(owner.stop, true, NULL), 0);
+        assert_ok(stop_answer(owner.stop, false, NULL));
+        assert_ok(stop_answer(owner.stop, true, NULL));
         assert_false(owner.is_done);
-        assert_done(&owner, STOP_NOT_ASKED, "");
+        assert_done(&owner, STOP_NOT_REQUESTED, "");
 
         /* The runtime goes meanwhile: all is asked again. */
         owner = (Owner){ .says = 0 };
-        add(f, &owner);
-        answer_list(RUNNING);
+        begin(f, &owner);
         fake_runtime.is_away = true;
-        assert_int_equal(stop_answer(owner.stop, true, NULL), 0);
+        assert_ok(stop_answer(owner.stop, true, NULL));
         turn();
         assert_int_equal(stop_step(owner.stop), STOP_STEP_WAITING_FOR_RUNTIME);
         fake_runtime.is_away = false;
@@ -426,18 +421,16 @@ static void test_check(void **state) {
         assert_string_equal(events(), "");
 }
 
-static void test_hook(void **state) {
+TEST_F(test_hook, Fixture *f) {
         Owner owner = { .says = 1 };
         StopJournal *journal;
-        Fixture *f = *state;
 
         annotations.hook = EXEC_HOOK;
-        add(f, &owner);
-        answer_list(RUNNING);
+        begin(f, &owner);
         assert_string_equal(the_hook()->target, "c1");
         assert_int_equal(the_hook()->timeout_sec, 9);
         assert_int_equal(fake_runtime_count("StopContainer"), 0);
-        assert_int_equal(stop_journal_new(f->folder, &journal, NULL), 0);
+        assert_ok(stop_journal_new(f->folder, &journal, NULL));
         assert_int_equal(stop_journal_find(journal, "metadata", "c1")->phase, STOP_PHASE_HOOK);
         stop_journal_free(journal);
 
@@ -449,23 +442,21 @@ static void test_hook(void **state) {
                             "\"web-0_team(uid-1)\" failed - error: the command exited "
                             "with status 1\n");
         assert_int_equal(wait_for_call("StopContainer")->timeout_sec, 9);
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         assert_done(&owner, STOP_STOPPED, "");
         assert_string_equal(owner.hook_message,
                             "Exec lifecycle hook ([bye]): the command exited with status 1");
         assert_string_equal(owner.steps, "inspecting hook stopping ");
 }
 
-/* Its Authorization was not sent in plain text, which may be what is missing there. */
-static void test_hook_without_tls(void **state) {
+/* The Authorization header was not sent in plain text, which may be the reason of the refusal. */
+TEST_F(test_hook_without_tls, Fixture *f) {
         static const char *const answers[][3] = {
                 { "HTTP/1.1 400 Bad Request\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\n" },
                 { "HTTP/1.1 400 Bad Request\r\n\r\n", "" },
         };
         char hook[64], expected[256];
         PlainServer server;
-        Fixture *f = *state;
 
         fake_clock.is_real = true;
         plain_server_open(&server, fake_kube.event, 1, 0);
@@ -487,7 +478,7 @@ static void test_hook_without_tls(void **state) {
                 sent_events_forget();
                 (void) wait_for_call("StopContainer");
                 if (!fails)
-                        assert_non_null(strstr(events(), expected));
+                        assert_contains(events(), expected);
                 else
                         assert_null(strstr(events(), "LifecycleHTTPFallback"));
                 answer_stop();
@@ -499,28 +490,24 @@ static void test_hook_without_tls(void **state) {
         plain_server_close(&server);
 }
 
-/* The time that a hook takes is what the container has less. */
-static void test_hook_takes_time(void **state) {
+/* The container's time is shortened by the time that the hook takes. */
+TEST_F(test_hook_takes_time, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
 
         annotations.hook = EXEC_HOOK;
-        add(f, &owner);
-        answer_list(RUNNING);
+        begin(f, &owner);
         (void) the_hook();
         fake_clock_pass(fake_kube.event, 1010000);
         end_hook(0);
         assert_int_equal(wait_for_call("StopContainer")->timeout_sec, 8);
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         assert_done(&owner, STOP_STOPPED, "");
         assert_string_equal(owner.hook_message, "");
 }
 
-static void test_no_grace(void **state) {
+TEST_F(test_no_grace, Fixture *f) {
         Owner owner = { .says = 1 };
         StopOptions options = options_of(&owner);
-        Fixture *f = *state;
 
         annotations.hook = EXEC_HOOK;
         options.grace_sec = 0;
@@ -531,23 +518,21 @@ static void test_no_grace(void **state) {
         stop_leave(owner.stop);
 }
 
-static void test_bad_hook(void **state) {
+TEST_F(test_bad_hook, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
 
         annotations.hook = "{\"exec\":{}}";
-        add(f, &owner);
-        answer_list(RUNNING);
+        begin(f, &owner);
         (void) wait_for_call("StopContainer");
         assert_int_equal(fake_runtime_n_asked("ExecSync"), 0);
-        assert_non_null(strstr(events(), "Warning/FailedPreStopHook"));
-        assert_non_null(strstr(events(), "error: exec.command: is empty\n"));
+        assert_contains(events(), "Warning/FailedPreStopHook");
+        assert_contains(events(), "error: exec.command: is empty\n");
         stop_leave(owner.stop);
 }
 
-/* Where a hook goes that names no host: to the address of the sandbox, of the node if it has none, or
- * to the one that the owner of the stop gives. */
-static void test_hook_address(void **state) {
+/* A hook without a host goes to the address of the sandbox, to that of the node if the sandbox has
+ * none, or to the one that the owner of the stop gives. */
+TEST_F(test_hook_address, Fixture *f) {
         static const struct {
                 const char *sandbox, *given;
                 unsigned last; /* 127.0.0.LAST; 0: nowhere */
@@ -558,7 +543,6 @@ static void test_hook_address(void **state) {
                 { "127.0.0.2", "127.0.0.3", 3 },
         };
         PlainServer servers[4];
-        Fixture *f = *state;
         char hook[64];
 
         fake_clock.is_real = true;
@@ -596,11 +580,9 @@ static void test_hook_address(void **state) {
 }
 
 /* A hook that connects waits for a place, for as long as its container has. */
-static void test_hook_waits(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_hook_waits, Fixture *f) {
         f->stops = stops_free(f->stops);
-        assert_int_equal(places_new(fake_kube.event, 2, &f->places), 0);
+        assert_ok(places_new(fake_kube.event, 2, &f->places));
         open_stops(f);
         for (int is_given = 0; is_given < 2; is_given++) {
                 Place held[2] = { { .owner = NULL }, { .owner = NULL } };
@@ -631,7 +613,7 @@ static void test_hook_waits(void **state) {
                 if (is_given)
                         assert_string_equal(owner.hook_message, "");
                 else
-                        assert_non_null(strstr(owner.hook_message, "too many probes and hooks"));
+                        assert_contains(owner.hook_message, "too many probes and hooks");
                 assert_int_equal(stops_forget(f->stops, "metadata", "c1"), 0);
                 place_release(&held[0]);
                 place_release(&held[1]);
@@ -645,7 +627,7 @@ static void assert_starts_with(const char *text, const char *start) {
         assert_memory_equal(text, start, strlen(start));
 }
 
-/* What is said of how long a Lease is old, which differs by a second, left out. */
+/* Cuts the age of a Lease, which may differ by a second, out of the text. */
 static void cut_age(char *text, const char *all) {
         strcpy(text, all);
         for (char *at = text; (at = strstr(at, AWAY));) {
@@ -655,10 +637,9 @@ static void cut_age(char *text, const char *all) {
         }
 }
 
-static void test_kubelet(void **state) {
+TEST_F(test_kubelet, Fixture *f) {
         Owner owner = { .says = 1 };
         StopOptions options = options_of(&owner);
-        Fixture *f = *state;
         char text[1024];
 
         options.needs_kubelet = true;
@@ -691,10 +672,9 @@ static void test_kubelet(void **state) {
         stop_leave(owner.stop);
 }
 
-static void test_runtime_away(void **state) {
+TEST_F(test_runtime_away, Fixture *f) {
         Owner owner = { .says = 1 };
         StopOptions options = options_of(&owner);
-        Fixture *f = *state;
 
         fake_runtime.is_away = true;
         options.runtime = "containerd";
@@ -703,14 +683,15 @@ static void test_runtime_away(void **state) {
         assert_int_equal(fake_runtime.n_begun, 0);
         assert_int_equal(stops_runtime_changed(f->stops), 0);
         turn();
-        assert_string_equal(owner.steps,
-                            "waiting-for-runtime:the container runtime containerd is not there ");
+        assert_string_equal(
+                owner.steps,
+                "waiting-for-runtime:the container runtime containerd does not answer ");
         fake_runtime.is_away = false;
         assert_int_equal(stops_runtime_changed(f->stops), 0);
         answer_list(RUNNING);
         (void) wait_for_call("StopContainer");
         assert_string_equal(strchr(owner.steps, ' ') + strlen(" container runtime"),
-                            " containerd is not there queued inspecting stopping ");
+                            " containerd does not answer queued inspecting stopping ");
         stop_leave(owner.stop);
 
         /* A runtime that is not here is not asked. */
@@ -723,10 +704,9 @@ static void test_runtime_away(void **state) {
         stop_leave(owner.stop);
 }
 
-/* A silent runtime is asked again; nothing was done yet. */
-static void test_runtime_silent(void **state) {
+/* A silent runtime is asked again, since no step was done yet. */
+TEST_F(test_runtime_silent, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
 
         add(f, &owner);
         refuse("ListContainers", ERROR_TIMEOUT, "no answer");
@@ -747,13 +727,11 @@ static void find_runtime(Fixture *f) {
         assert_int_equal(stops_runtime_changed(f->stops), 0);
 }
 
-static void test_runtime_restarts(void **state) {
+TEST_F(test_runtime_restarts, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
 
         annotations.hook = EXEC_HOOK;
-        add(f, &owner);
-        answer_list(RUNNING);
+        begin(f, &owner);
         turn();
         end_hook(0);
         lose_runtime(&owner);
@@ -767,7 +745,7 @@ static void test_runtime_restarts(void **state) {
         assert_int_equal(fake_runtime_n_asked("ExecSync"), 1);
         assert_int_equal(owner.n_checks, 1);
 
-        /* One that had ended before. */
+        /* A stop of a container that had ended before. */
         annotations.hook = NULL;
         owner = (Owner){ .says = 1 };
         int64_t before = now_nsec();
@@ -782,21 +760,17 @@ static void test_runtime_restarts(void **state) {
 }
 
 /* The runtime's word is not the last one, whichever it is. */
-static void test_asks_again(void **state) {
+TEST_F(test_asks_again, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
 
-        add(f, &owner);
-        answer_list(RUNNING);
+        begin(f, &owner);
         refuse("StopContainer", ERROR_TIMEOUT, "Deadline Exceeded");
         answer_status(EXITED, now_nsec());
         assert_done(&owner, STOP_STOPPED, "");
 }
 
-/* The kubelet has removed what was stopped. */
-static void test_removed(void **state) {
-        Fixture *f = *state;
-
+/* The kubelet has removed the stopped container. */
+TEST_F(test_removed, Fixture *f) {
         for (int is_refused = 0; is_refused < 2; is_refused++) {
                 Owner owner = { .says = 1 };
 
@@ -813,12 +787,10 @@ static void test_removed(void **state) {
         }
 }
 
-static void test_refused(void **state) {
+TEST_F(test_refused, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
 
-        add(f, &owner);
-        answer_list(RUNNING);
+        begin(f, &owner);
         refuse("StopContainer", ERROR_INTERNAL, "no");
         answer_status(RUNNING, 0);
         answer_stop();
@@ -837,10 +809,9 @@ static void test_refused(void **state) {
         assert_done(&owner, STOP_FAILED, "confused");
 }
 
-/* What was refused before it could be inspected does not count against the stop itself. */
-static void test_refused_in_a_row(void **state) {
+/* Failed lists do not count against the stop itself. */
+TEST_F(test_refused_in_a_row, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
 
         add(f, &owner);
         for (int i = 0; i < 2; i++)
@@ -849,8 +820,7 @@ static void test_refused_in_a_row(void **state) {
         refuse("StopContainer", ERROR_INTERNAL, "not now");
         answer_status(RUNNING, 0);
         assert_false(owner.is_done);
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         assert_done(&owner, STOP_STOPPED, "");
 }
 
@@ -859,8 +829,8 @@ static void start_again_with(Fixture *f, const StopRecord *record) {
         StopJournal *journal;
 
         stops_free(f->stops);
-        assert_int_equal(stop_journal_new(f->folder, &journal, NULL), 0);
-        assert_int_equal(stop_journal_set(journal, record, NULL), 0);
+        assert_ok(stop_journal_new(f->folder, &journal, NULL));
+        assert_ok(stop_journal_set(journal, record, NULL));
         stop_journal_free(journal);
         open_stops(f);
 }
@@ -894,7 +864,7 @@ static StopPhase phase_in_file(const Fixture *f) {
         StopJournal *journal;
         StopPhase phase;
 
-        assert_int_equal(stop_journal_new(f->folder, &journal, NULL), 0);
+        assert_ok(stop_journal_new(f->folder, &journal, NULL));
         record = stop_journal_find(journal, "metadata", "c1");
         phase = record ? record->phase : STOP_PHASE_NONE;
         stop_journal_free(journal);
@@ -906,8 +876,8 @@ static void wait_until_over(const Fixture *f) {
                 let_pass();
 }
 
-/* No owner asks for it any more: it is finished all the same, within its time, and no hook runs. */
-static void test_killed(void **state) {
+/* A stop that no owner asks for any more is finished all the same, within its time, and without a hook. */
+TEST_F(test_killed, Fixture *f) {
         static const struct {
                 StopPhase phase;
                 int64_t left_sec;
@@ -918,10 +888,9 @@ static void test_killed(void **state) {
                 { STOP_PHASE_STOPPING, 0, 2, 2 }, /* after its time */
                 { STOP_PHASE_STOPPING, -5, 2, 2 },
         };
-        Fixture *f = *state;
 
         annotations.hook = EXEC_HOOK;
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 int64_t began = now_sec() - 4;
 
                 write_journal(f, cases[i].phase, now_sec() + cases[i].left_sec, began);
@@ -947,20 +916,18 @@ static void kill_and_start(Fixture *f) {
         open_stops(f);
 }
 
-/* In each phase, one after the other: the hook has run once, and its time has begun once. */
-static void test_killed_in_each_phase(void **state) {
+/* The agent dies in each phase in turn: the hook has run once, and its time has begun once. */
+TEST_F(test_killed_in_each_phase, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
         StopJournal *journal;
         const StopRecord *record;
         StopClock now;
 
         annotations.hook = EXEC_HOOK;
-        add(f, &owner);
-        answer_list(RUNNING);
+        begin(f, &owner);
         (void) the_hook();
         stop_clock_read(&now);
-        assert_int_equal(stop_journal_new(f->folder, &journal, NULL), 0);
+        assert_ok(stop_journal_new(f->folder, &journal, NULL));
         record = stop_journal_find(journal, "metadata", "c1");
         assert_string_equal(record->runtime, "containerd");
         assert_string_equal(record->boot_id, now.boot_id);
@@ -973,21 +940,18 @@ static void test_killed_in_each_phase(void **state) {
                 answer_list(RUNNING);
                 assert_in_range(wait_for_call("StopContainer")->timeout_sec, 3, 9);
         }
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
         assert_int_equal(fake_runtime_n_asked("ExecSync"), 1);
 
-        /* And nothing is left to do. */
+        /* No stop is left after that. */
         kill_and_start(f);
         assert_int_equal(stops_n_running(f->stops), 0);
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
 }
 
-/* Forward or back: what is left is counted by another one. */
-static void test_killed_and_clock_set(void **state) {
-        Fixture *f = *state;
-
+/* The clock was set forward or back: the remaining time is counted by another clock. */
+TEST_F(test_killed_and_clock_set, Fixture *f) {
         for (int days = -2; days <= 2; days += 4) {
                 StopRecord record = record_of(STOP_PHASE_STOPPING, 0, now_sec() + days * 86400);
                 StopClock now;
@@ -1002,11 +966,10 @@ static void test_killed_and_clock_set(void **state) {
         }
 }
 
-/* One owner's at a time of a container; the other one finds it ended. Until then the owner's own
- * stop has nothing to do, and neither asks nor runs a hook. */
-static void test_killed_and_asked_again(void **state) {
+/* A container has one stop at a time; a second owner finds it ended. Until then the owner's own
+ * stop waits, and neither asks nor runs a hook. */
+TEST_F(test_killed_and_asked_again, Fixture *f) {
         static const char *const names[] = { "metadata", "recreate/u" };
-        Fixture *f = *state;
 
         annotations.hook = EXEC_HOOK;
         for (size_t i = 0; i < 2; i++) {
@@ -1028,10 +991,9 @@ static void test_killed_and_asked_again(void **state) {
         assert_int_equal(fake_runtime_n_asked("ExecSync"), 0);
 }
 
-/* Also while the runtime is away, or silent: the owner's own stop does not come before. */
-static void test_killed_and_runtime_away(void **state) {
+/* The owner's own stop does not come first while the runtime is away, or silent, either. */
+TEST_F(test_killed_and_runtime_away, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
 
         fake_runtime.is_away = true;
         write_journal(f, STOP_PHASE_STOPPING, now_sec() + 6, now_sec() - 4);
@@ -1041,18 +1003,16 @@ static void test_killed_and_runtime_away(void **state) {
         refuse("ListContainers", ERROR_TIMEOUT, "no answer");
         turn();
         assert_int_equal(fake_runtime_count("ListContainers"), 0);
-        answer_list(RUNNING); /* it is asked again */
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_list(RUNNING); /* the list is asked for again */
+        answer_stopped();
         answer_list(EXITED);
         assert_done(&owner, STOP_STOPPED, "");
         assert_int_equal(owner.n_checks, 0);
 }
 
-/* Of its own runtime, wherever that is. */
-static void test_killed_and_another_runtime(void **state) {
+/* A stop goes on at the runtime that the journal names. */
+TEST_F(test_killed_and_another_runtime, Fixture *f) {
         StopRecord record = record_of(STOP_PHASE_STOPPING, now_sec() + 6, now_sec() - 4);
-        Fixture *f = *state;
 
         record.runtime = (char *) "cri-o";
         start_again_with(f, &record);
@@ -1066,31 +1026,28 @@ static void test_killed_and_another_runtime(void **state) {
         assert_int_equal(fake_runtime_count("ListContainers"), 1);
 }
 
-/* A journal that could not be written may have two of a container: one after the other. */
-static void test_killed_with_two(void **state) {
+/* A journal that could not be written may have two stops of a container: they run one after the other. */
+TEST_F(test_killed_with_two, Fixture *f) {
         StopRecord record = record_of(STOP_PHASE_STOPPING, now_sec() + 6, now_sec() - 4);
-        Fixture *f = *state;
 
         write_journal(f, STOP_PHASE_HOOK, now_sec() + 6, now_sec() - 4);
         record.owner = (char *) "recreate/u";
         start_again_with(f, &record);
         assert_int_equal(stops_n_running(f->stops), 2);
         answer_list(RUNNING);
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         answer_list(EXITED);
         answer_status(EXITED, now_nsec());
         wait_until_over(f);
 }
 
 /* It has ended unnoticed. */
-static void test_killed_and_ended(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_killed_and_ended, Fixture *f) {
         for (int i = 0; i < 3; i++) {
                 StopRecord record = record_of(STOP_PHASE_STOPPING, now_sec() + 5, now_sec() - 4);
 
-                record.began_sec -= 2; /* its hook: that may have ended it, too */
+                /* begin of the hook, which may have ended the container, too */
+                record.began_sec -= 2;
                 start_again_with(f, &record);
                 if (i == 2) {
                         answer_empty_list();
@@ -1104,12 +1061,11 @@ static void test_killed_and_ended(void **state) {
         }
 }
 
-/* Whatever was under way then. While a stop goes on that its owner has added, it is that one which
- * knows. */
-static void test_killed_and_has_stopped(void **state) {
+/* Stops count that were under way when the agent died. While a stop that an owner added goes on,
+ * that one decides. */
+TEST_F(test_killed_and_has_stopped, Fixture *f) {
         static const StopPhase phases[] = { STOP_PHASE_HOOK, STOP_PHASE_STOPPING,
                                             STOP_PHASE_STOPPED };
-        Fixture *f = *state;
 
         for (size_t i = 0; i < 3; i++) {
                 Owner owner = { .says = 1 };
@@ -1124,9 +1080,7 @@ static void test_killed_and_has_stopped(void **state) {
         }
 }
 
-static void test_find_owner(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_find_owner, Fixture *f) {
         write_journal(f, STOP_PHASE_STOPPED, now_sec(), now_sec());
         assert_string_equal(stops_find_owner(f->stops, "metadata", "c1"), "metadata");
         assert_null(stops_find_owner(f->stops, "meta", "c1"));
@@ -1140,9 +1094,7 @@ static void test_find_owner(void **state) {
         assert_null(stops_find_owner(f->stops, "metadata/1/2/3", "c1"));
 }
 
-static void test_forgotten(void **state) {
-        Fixture *f = *state;
-
+TEST_F(test_forgotten, Fixture *f) {
         write_journal(f, STOP_PHASE_STOPPED, now_sec(), now_sec());
         assert_int_equal(stops_forget(f->stops, "recreate/u", "c1"), 0);
         assert_int_equal(stops_forget(f->stops, "metadata", "c2"), 0);
@@ -1157,10 +1109,9 @@ static void test_forgotten(void **state) {
         assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
 }
 
-/* What waits for its turn, or for an answer, can still be left; what has begun cannot. */
-static void test_has_begun(void **state) {
+/* A stop that waits for its turn, or for an answer, can still be left; one that has begun cannot. */
+TEST_F(test_has_begun, Fixture *f) {
         Owner owner = { .says = 0 };
-        Fixture *f = *state;
 
         annotations.hook = EXEC_HOOK;
         add(f, &owner);
@@ -1168,7 +1119,7 @@ static void test_has_begun(void **state) {
         answer_list(RUNNING);
         assert_int_equal(owner.n_checks, 1);
         assert_false(stop_has_begun(owner.stop));
-        assert_int_equal(stop_answer(owner.stop, true, NULL), 0);
+        assert_ok(stop_answer(owner.stop, true, NULL));
         turn();
         assert_true(stop_has_begun(owner.stop));
         end_hook(0);
@@ -1179,29 +1130,25 @@ static void test_has_begun(void **state) {
         assert_done(&owner, STOP_STOPPED, "");
 }
 
-static void test_init_container(void **state) {
+TEST_F(test_init_container, Fixture *f) {
         Owner owner = { .says = 1 };
         StopOptions options = options_of(&owner);
-        Fixture *f = *state;
 
         options.is_init = true;
         add_with(f, &owner, &options);
         answer_list(RUNNING);
         (void) wait_for_call("StopContainer");
-        assert_non_null(strstr(events(), "Normal/Killing Pod/team/web-0/uid-1 "
-                                         "spec.initContainers{app}: Stopping container app"));
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        assert_contains(events(), "Normal/Killing Pod/team/web-0/uid-1 "
+                                  "spec.initContainers{app}: Stopping container app");
+        answer_stopped();
         assert_done(&owner, STOP_STOPPED, "");
 }
 
-static void test_two_owners(void **state) {
+TEST_F(test_two_owners, Fixture *f) {
         Owner first = { .says = 1 }, second = { .says = 1, .name = "recreate/u" };
-        Fixture *f = *state;
 
         add(f, &first);
-        add(f, &second);
-        answer_list(RUNNING);
+        begin(f, &second);
         answer_stop();
         turn();
         assert_int_equal(fake_runtime_count("ListContainers"), 0);
@@ -1213,27 +1160,24 @@ static void test_two_owners(void **state) {
         assert_int_equal(n_ended(f, "recreate", "gone"), 1);
 }
 
-/* One that waits for a kubelet does not hold up one that needs none. */
-static void test_two_owners_and_no_kubelet(void **state) {
+/* A stop that waits for a kubelet does not hold up one that needs none. */
+TEST_F(test_two_owners_and_no_kubelet, Fixture *f) {
         Owner first = { .says = 1 }, second = { .says = 1, .name = "recreate/u" };
         StopOptions options = options_of(&first);
-        Fixture *f = *state;
 
         options.needs_kubelet = true;
         add_with(f, &first, &options);
-        add(f, &second);
-        answer_list(RUNNING);
+        begin(f, &second);
         answer_kubelet(KUBELET_AWAY);
         answer_list(RUNNING);
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         assert_done(&second, STOP_STOPPED, "");
         stop_leave(first.stop);
 }
 
 #define CROWD 20
 
-/* Of containers "c0", "c1", and so on. */
+/* Adds stops of containers "c0", "c1", and so on. */
 static void add_crowd(Fixture *f, Owner owners[static CROWD], int says) {
         for (int i = 0; i < CROWD; i++) {
                 char id[32];
@@ -1247,16 +1191,15 @@ static void add_crowd(Fixture *f, Owner owners[static CROWD], int says) {
         }
 }
 
-static void test_crowd(void **state) {
+TEST_F(test_crowd, Fixture *f) {
         Owner owners[CROWD];
-        Fixture *f = *state;
 
         add_crowd(f, owners, 1);
         turn();
         assert_int_equal(fake_runtime_count("ListContainers"), 16);
         assert_int_equal(stops_n_running(f->stops), CROWD);
 
-        /* One that ends makes room, and so does one that is left. */
+        /* A stop that ends makes room, and so does one that is left. */
         answer_list(EXITED);
         turn();
         assert_int_equal(fake_runtime_count("ListContainers"), 16);
@@ -1266,7 +1209,7 @@ static void test_crowd(void **state) {
         assert_string_equal(owners[17].steps, "inspecting ");
         assert_string_equal(owners[18].steps, "");
 
-        /* And one that has begun, after a while. */
+        /* A stop that has begun makes room as well, after a while. */
         answer_list(RUNNING);
         turn();
         assert_int_equal(fake_runtime_count("StopContainer"), 1);
@@ -1278,9 +1221,8 @@ static void test_crowd(void **state) {
 }
 
 /* A slot is free again after that long, and no sooner. */
-static void test_pace_of_slots(void **state) {
+TEST_F(test_pace_of_slots, Fixture *f) {
         Owner owners[CROWD];
-        Fixture *f = *state;
 
         add_crowd(f, owners, 1);
         turn();
@@ -1292,10 +1234,9 @@ static void test_pace_of_slots(void **state) {
 }
 
 /* Whether the kubelet is back is asked once a second. */
-static void test_pace_of_questions(void **state) {
+TEST_F(test_pace_of_questions, Fixture *f) {
         Owner owner = { .says = 1 };
         StopOptions options = options_of(&owner);
-        Fixture *f = *state;
 
         options.needs_kubelet = true;
         add_with(f, &owner, &options);
@@ -1311,9 +1252,8 @@ static void test_pace_of_questions(void **state) {
 }
 
 /* A runtime that refuses is asked again after one second, then after two. */
-static void test_pace_of_refusals(void **state) {
+TEST_F(test_pace_of_refusals, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
         add(f, &owner);
         for (unsigned i = 1; i < 3; i++) {
                 refuse("ListContainers", ERROR_INTERNAL, "confused");
@@ -1326,17 +1266,16 @@ static void test_pace_of_refusals(void **state) {
         assert_done(&owner, STOP_FAILED, "confused");
 }
 
-/* What is left of the grace period when the hook has ended, by the second. */
-static void test_pace_of_the_hook(void **state) {
+/* Remaining grace periods when the hook has ended, in seconds. */
+TEST_F(test_pace_of_the_hook, Fixture *f) {
         static const struct {
                 uint64_t hook_usec;
                 int64_t left_sec;
         } rows[] = { { 0, 9 },       { 999999, 9 },  { 1000000, 8 }, { 6000000, 3 },
                      { 6999999, 3 }, { 7000000, 2 }, { 9000000, 2 }, { 60000000, 2 } };
-        Fixture *f = *state;
 
         annotations.hook = EXEC_HOOK;
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 Owner owner = { .says = 1 };
                 add(f, &owner);
                 answer_list(RUNNING);
@@ -1354,10 +1293,9 @@ static void test_pace_of_the_hook(void **state) {
 }
 
 /* Owners who cannot say whether it still holds do not keep others waiting. */
-static void test_undecided(void **state) {
+TEST_F(test_undecided, Fixture *f) {
         Owner owners[CROWD], second = { .says = 1, .name = "recreate/u" };
         StopOptions options;
-        Fixture *f = *state;
 
         add_crowd(f, owners, 0);
         options = options_of(&second);
@@ -1370,8 +1308,7 @@ static void test_undecided(void **state) {
         answer_list(RUNNING);
         assert_string_equal(wait_for_call("StopContainer")->target, "c0");
         assert_true(stop_has_begun(second.stop));
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         assert_done(&second, STOP_STOPPED, "");
         assert_false(owners[0].is_done);
 }
@@ -1383,25 +1320,23 @@ static void overtake(Fixture *f, Owner *first, Owner *second) {
         add(f, second);
         answer_list(RUNNING);
         (void) wait_for_call("StopContainer");
-        assert_int_equal(stop_answer(first->stop, true, NULL), 0);
+        assert_ok(stop_answer(first->stop, true, NULL));
         turn();
         assert_int_equal(fake_runtime_count("StopContainer"), 1);
         assert_string_equal(first->steps, "inspecting queued ");
 }
 
-static void test_overtaken(void **state) {
+TEST_F(test_overtaken, Fixture *f) {
         Owner first = { .says = 0 }, second = { .says = 1, .name = "request/1" };
-        Fixture *f = *state;
 
         overtake(f, &first, &second);
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         assert_done(&second, STOP_STOPPED, "");
         answer_list(EXITED);
         assert_done(&first, STOP_GONE, "");
         assert_false(stops_has_stopped(f->stops, "metadata", "c1"));
 
-        /* In vain: then it is asked for again, and no other has begun. */
+        /* The stop fails: it is asked for again, and no other one has begun. */
         first = (Owner){ .says = 0 };
         second = (Owner){ .says = 1, .name = "request/2" };
         overtake(f, &first, &second);
@@ -1413,60 +1348,51 @@ static void test_overtaken(void **state) {
         first.says = 1;
         answer_list(RUNNING);
         assert_int_equal(first.n_checks, 2);
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         assert_done(&first, STOP_STOPPED, "");
 }
 
-/* All over before the answer: nothing is announced or done that comes too late. */
-static void test_overtaken_long_since(void **state) {
+/* The stop is over before the answer: a late answer neither announces nor does anything. */
+TEST_F(test_overtaken_long_since, Fixture *f) {
         Owner first = { .says = 0 }, second = { .says = 1, .name = "request/1" };
-        Fixture *f = *state;
 
         annotations.hook = EXEC_HOOK;
-        add(f, &first);
-        answer_list(RUNNING);
-        add(f, &second);
-        answer_list(RUNNING);
+        begin(f, &first);
+        begin(f, &second);
         turn();
         end_hook(0);
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         assert_done(&second, STOP_STOPPED, "");
         sent_events_forget();
-        assert_int_equal(stop_answer(first.stop, true, NULL), 0);
+        assert_ok(stop_answer(first.stop, true, NULL));
         answer_list(EXITED);
         assert_done(&first, STOP_GONE, "");
         assert_int_equal(fake_runtime_n_asked("ExecSync"), 1);
         assert_string_equal(events(), "");
 }
 
-/* Both are asked about at a time: the one that is answered first begins, and the other does not. */
-static void test_overtaken_while_inspecting(void **state) {
+/* Two stops are inspected at a time: the one that is answered first begins, and the other does not. */
+TEST_F(test_overtaken_while_inspecting, Fixture *f) {
         Owner first = { .says = 0 }, second = { .says = 1, .name = "request/1" };
-        Fixture *f = *state;
 
-        add(f, &first);
-        answer_list(RUNNING);
+        begin(f, &first);
         add(f, &second);
         (void) wait_for_call("ListContainers");
-        assert_int_equal(stop_answer(first.stop, true, NULL), 0);
+        assert_ok(stop_answer(first.stop, true, NULL));
         turn();
         assert_true(stop_has_begun(first.stop));
         answer_list(RUNNING);
         turn();
         assert_false(stop_has_begun(second.stop));
         assert_int_equal(fake_runtime_count("StopContainer"), 1);
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         assert_done(&first, STOP_STOPPED, "");
         answer_list(EXITED);
         assert_done(&second, STOP_GONE, "");
 }
 
-static void test_left(void **state) {
+TEST_F(test_left, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
 
         add(f, &owner);
         stop_leave(owner.stop);
@@ -1474,24 +1400,21 @@ static void test_left(void **state) {
         assert_int_equal(fake_runtime.n_begun, 0);
         assert_int_equal(stops_n_running(f->stops), 0);
 
-        add(f, &owner);
-        answer_list(RUNNING);
+        begin(f, &owner);
         (void) wait_for_call("StopContainer");
         stop_leave(owner.stop);
         assert_int_equal(stops_n_running(f->stops), 1);
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_stopped();
         turn();
         assert_false(owner.is_done);
         assert_int_equal(n_ended(f, "metadata", "stopped"), 1);
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
 }
 
-static void test_bad_id(void **state) {
+TEST_F(test_bad_id, Fixture *f) {
         static const char *const bad[] = { "", "a b", "\"", "ä" };
-        Fixture *f = *state;
 
-        for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(bad); i++) {
                 Owner owner = { .says = 1 };
                 StopOptions options = options_of(&owner);
 
@@ -1502,9 +1425,8 @@ static void test_bad_id(void **state) {
         assert_int_equal(fake_runtime.n_begun, 0);
 }
 
-static void test_freed(void **state) {
+TEST_F(test_freed, Fixture *f) {
         Owner first = { .says = 1 }, second = { .says = 1, .name = "other" };
-        Fixture *f = *state;
 
         first.to_free = &f->stops;
         add(f, &first);
@@ -1518,9 +1440,8 @@ static void test_freed(void **state) {
 }
 
 /* The disk is full, or gone: the stop goes on. */
-static void test_no_journal(void **state) {
+TEST_F(test_no_journal, Fixture *f) {
         Owner owner = { .says = 1 };
-        Fixture *f = *state;
         char folder[32];
 
         stops_free(f->stops);
@@ -1528,66 +1449,8 @@ static void test_no_journal(void **state) {
         strcpy(f->folder, "/proc/none");
         open_stops(f);
         strcpy(f->folder, folder);
-        add(f, &owner);
-        answer_list(RUNNING);
-        answer_stop();
-        answer_status(EXITED, now_nsec());
+        begin(f, &owner);
+        answer_stopped();
         assert_done(&owner, STOP_STOPPED, "");
         assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(test_stopped),
-                TEST(test_gone),
-                TEST(test_ended_by_itself),
-                TEST(test_check),
-                TEST(test_hook),
-                TEST(test_hook_without_tls),
-                TEST(test_hook_takes_time),
-                TEST(test_no_grace),
-                TEST(test_bad_hook),
-                TEST(test_hook_address),
-                TEST(test_hook_waits),
-                TEST(test_kubelet),
-                TEST(test_runtime_away),
-                TEST(test_runtime_silent),
-                TEST(test_runtime_restarts),
-                TEST(test_asks_again),
-                TEST(test_removed),
-                TEST(test_refused),
-                TEST(test_refused_in_a_row),
-                TEST(test_killed),
-                TEST(test_killed_in_each_phase),
-                TEST(test_killed_and_clock_set),
-                TEST(test_killed_and_asked_again),
-                TEST(test_killed_and_runtime_away),
-                TEST(test_killed_and_another_runtime),
-                TEST(test_killed_with_two),
-                TEST(test_killed_and_ended),
-                TEST(test_killed_and_has_stopped),
-                TEST(test_find_owner),
-                TEST(test_forgotten),
-                TEST(test_has_begun),
-                TEST(test_init_container),
-                TEST(test_two_owners),
-                TEST(test_two_owners_and_no_kubelet),
-                TEST(test_crowd),
-                TEST(test_pace_of_slots),
-                TEST(test_pace_of_questions),
-                TEST(test_pace_of_refusals),
-                TEST(test_pace_of_the_hook),
-                TEST(test_undecided),
-                TEST(test_overtaken),
-                TEST(test_overtaken_long_since),
-                TEST(test_overtaken_while_inspecting),
-                TEST(test_left),
-                TEST(test_bad_id),
-                TEST(test_freed),
-                TEST(test_no_journal),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

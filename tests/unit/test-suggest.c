@@ -4,14 +4,8 @@
  * Suggestions for mistyped words
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "agent/base/suggest.h"
+#include "tests/unit/unit.h"
 
 /* clang-format off */
 static const struct Row {
@@ -36,25 +30,22 @@ static const struct Row {
 };
 /* clang-format on */
 
-static void test_rows(void **state) {
+TEST_ROWS(test_rows, rows, typed, const struct Row *row) {
         static const char *const words[] = { "pull",   "restart", "verify",
                                              "status", "images",  "doctor" };
+        Suggestion suggestion = suggest_for(row->typed);
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                Suggestion suggestion = suggest_for(rows[i].typed);
-
-                print_message("%s\n", rows[i].typed);
-                for (size_t j = 0; j < sizeof(words) / sizeof(words[0]); j++)
-                        suggest(&suggestion, words[j]);
-                if (rows[i].suggested)
-                        assert_string_equal(suggestion.word ?: "nothing", rows[i].suggested);
-                else
-                        assert_null(suggestion.word);
-        }
+        print_message("%s\n", row->typed);
+        for (size_t j = 0; j < N_ELEMENTS(words); j++)
+                suggest(&suggestion, words[j]);
+        if (row->suggested)
+                assert_string_equal(suggestion.word ?: "nothing", row->suggested);
+        else
+                assert_null(suggestion.word);
 }
 
 /* The nearest one, wherever it stands; of two that are equally near the first. */
-static void test_nearest(void **state) {
+TEST(test_nearest) {
         Suggestion suggestion = suggest_for("abcd");
 
         suggest(&suggestion, "abxy");
@@ -63,13 +54,4 @@ static void test_nearest(void **state) {
         assert_string_equal(suggestion.word, "abcx");
         suggest(&suggestion, "abcy");
         assert_string_equal(suggestion.word, "abcx");
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_rows),
-                cmocka_unit_test(test_nearest),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,17 +4,9 @@
  * Addresses of TCP sockets
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
 #include <arpa/inet.h>
-#include <cmocka.h>
-
 #include "agent/base/tcp-address.h"
+#include "tests/unit/unit.h"
 
 /* clang-format off */
 static const struct Row {
@@ -51,28 +43,20 @@ static const struct Row {
 };
 /* clang-format on */
 
-static void test_rows(void **state) {
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-                char host[INET6_ADDRSTRLEN];
-                TcpAddress address;
+TEST_ROWS(test_rows, rows, text, const struct Row *row) {
+        char host[INET6_ADDRSTRLEN];
+        TcpAddress address;
 
-                print_message("%s\n", rows[i].text);
-                assert_int_equal(tcp_address_parse(rows[i].text, &address), rows[i].host != NULL);
-                if (!rows[i].host)
-                        continue;
+        print_message("%s\n", row->text);
+        assert_int_equal(tcp_address_parse(row->text, &address), row->host != NULL);
+        if (!row->host)
+                return;
 
-                assert_non_null(inet_ntop(address.any.sa_family,
-                                          address.any.sa_family == AF_INET
-                                                  ? (const void *) &address.v4.sin_addr
-                                                  : (const void *) &address.v6.sin6_addr,
-                                          host, sizeof(host)));
-                assert_string_equal(host, rows[i].host);
-                assert_int_equal(ntohs(address.v4.sin_port), rows[i].port);
-        }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = { cmocka_unit_test(test_rows) };
-
-        return cmocka_run_group_tests_name("addresses", tests, NULL, NULL);
+        assert_non_null(inet_ntop(address.any.sa_family,
+                                  address.any.sa_family == AF_INET
+                                          ? (const void *) &address.v4.sin_addr
+                                          : (const void *) &address.v6.sin6_addr,
+                                  host, sizeof(host)));
+        assert_string_equal(host, row->host);
+        assert_int_equal(ntohs(address.v4.sin_port), row->port);
 }

@@ -5,32 +5,26 @@
  */
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "agent/base/text.h"
+#include "tests/unit/unit.h"
 
-static void test_copies(void **state) {
+TEST(test_copies) {
         char *text = (char *) "before";
 
-        assert_int_equal(text_copy(NULL, &text), 0);
+        assert_ok(text_copy(NULL, &text));
         assert_null(text);
-        assert_int_equal(text_copy("a/b", &text), 0);
+        assert_ok(text_copy("a/b", &text));
         assert_string_equal(text, "a/b");
 
         /* The new text is a part of the one that it replaces. */
-        assert_int_equal(text_set(&text, text + 2), 0);
+        assert_ok(text_set(&text, text + 2));
         assert_string_equal(text, "b");
-        assert_int_equal(text_set(&text, NULL), 0);
+        assert_ok(text_set(&text, NULL));
         assert_null(text);
 }
 
-static void test_equality(void **state) {
+TEST(test_equality) {
         assert_true(text_equal(NULL, NULL));
         assert_true(text_equal("a", "a"));
         assert_false(text_equal("a", "b"));
@@ -38,29 +32,18 @@ static void test_equality(void **state) {
         assert_false(text_equal(NULL, ""));
 }
 
-static void test_format(void **state) {
+TEST(test_format) {
         char *text = (char *) "before";
 
-        assert_int_equal(text_format(&text, "%s is %d", "a", 1), 0);
+        assert_ok(text_format(&text, "%s is %d", "a", 1));
         assert_string_equal(text, "a is 1");
         free(text);
 }
 
 /* A character that the C locale does not have: the one failure that needs no lack of memory. */
-static void test_format_that_fails(void **state) {
+TEST(test_format_that_fails) {
         char *text = (char *) "before";
 
         assert_int_equal(text_format(&text, "%ls", L"\u00e9"), -ENOMEM);
         assert_null(text);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_copies),
-                cmocka_unit_test(test_equality),
-                cmocka_unit_test(test_format),
-                cmocka_unit_test(test_format_that_fails),
-        };
-
-        return cmocka_run_group_tests_name("text", tests, NULL, NULL);
 }

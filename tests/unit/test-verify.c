@@ -4,15 +4,12 @@
  * Comparing the images of all containers, with a runtime that answers what the test says
  */
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "agent/inplace/verify.h"
 #include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/fake-runtime.h"
 #include "tests/unit/pod-server.h"
+#include "tests/unit/unit.h"
 
 #define ID_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define ID_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
@@ -49,34 +46,27 @@ static int on_done(const VerifyRow *rows, size_t n_rows, const Error *error, voi
         return 0;
 }
 
-static int set_up(void **state) {
-        Fixture *fixture = calloc(1, sizeof(*fixture));
-
+static void open_fixture(Fixture *fixture) {
         fake_runtime_reset();
         pod_server_reset();
         fake_kube_open();
-        assert_int_equal(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
-                                  &fixture->pods),
-                         0);
+        assert_ok(pods_new(&(PodsOptions){ .client = &fake_kube, .node_name = "node-1" },
+                           &fixture->pods));
         pod_server_serve();
         fake_runtime.images[0] = (FakeImage){ "nginx:1", ID_A };
         fake_runtime.images[1] = (FakeImage){ "nginx:2", ID_B };
         fake_runtime.images[2] = (FakeImage){ "nginx@sha256:1", ID_A };
-        *state = fixture;
-        return 0;
 }
 
-static int tear_down(void **state) {
-        Fixture *fixture = *state;
-
+static void close_fixture(Fixture *fixture) {
         verify_free(fixture->verify);
         assert_null(fake_runtime_find(NULL));
         pods_free(fixture->pods);
         fake_clock_done();
         fake_kube_close();
-        free(fixture);
-        return 0;
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 static void run_runtime(void) {
         assert_true(fake_runtime_serve_questions());
@@ -92,7 +82,7 @@ static void begin(Fixture *fixture, bool has_server, const char *pod) {
                 .userdata = fixture,
         };
 
-        assert_int_equal(verify_new(&options, &fixture->verify), 0);
+        assert_ok(verify_new(&options, &fixture->verify));
         assert_int_equal(fixture->n_done, 0);
 }
 
@@ -112,9 +102,7 @@ static void add(size_t i, const char *pod, const char *name, const char *image,
         };
 }
 
-static void test_verdicts(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_verdicts, Fixture *fixture) {
         add(0, "web", "a", "nginx:1", ID_A);
         add(1, "web", "b", "nginx:1", "nginx@sha256:1");
         add(2, "web", "c", "nginx:2", ID_A);
@@ -144,7 +132,7 @@ static void test_verdicts(void **state) {
 
 /* The kubelet makes containers from IDs. CRI-O has a name of the image beside that, containerd has one that
  * the image has now, which says nothing. */
-static void test_made_from_id(void **state) {
+TEST_F(test_made_from_id, Fixture *fixture) {
         static const struct {
                 const char *runtime, *image, *recorded;
                 Verdict verdict;
@@ -160,9 +148,8 @@ static void test_made_from_id(void **state) {
                 { "cri-o", ID_A, NULL, VERDICT_UNKNOWN, "" },
                 { "cri-o", "nginx:1", "nginx:2", VERDICT_CURRENT, "nginx:1" },
         };
-        Fixture *fixture = *state;
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 add(0, "web", "a", rows[i].image, ID_A + sizeof("sha256:") - 1);
                 fake_runtime.containers[0].recorded = rows[i].recorded;
                 fixture->runtime_name = rows[i].runtime;
@@ -176,8 +163,7 @@ static void test_made_from_id(void **state) {
 }
 
 /* The pod's reference counts, if it is that pod. */
-static void test_with_server(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_with_server, Fixture *fixture) {
         ShownPod pod = {
                 .uid = "web",
                 .containers = { { .name = "a", .image = "nginx:2" } },
@@ -200,9 +186,7 @@ static void test_with_server(void **state) {
         assert_string_equal(fixture->references[0], "nginx:1");
 }
 
-static void test_not_found(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_not_found, Fixture *fixture) {
         begin(fixture, false, "none");
         run_runtime();
         assert_int_equal(fixture->kind, ERROR_NOT_FOUND);
@@ -216,9 +200,7 @@ static void test_not_found(void **state) {
         assert_int_equal(fixture->n_rows, 0);
 }
 
-static void test_refused(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_refused, Fixture *fixture) {
         add(0, "web", "a", "nginx:1", ID_A);
         begin(fixture, false, NULL);
         fake_runtime_refuse("ListContainers", ERROR_UNAVAILABLE, "no");
@@ -233,9 +215,7 @@ static void test_refused(void **state) {
         assert_string_equal(fixture->messages[0], "the runtime cannot be asked: no");
 }
 
-static void test_dropped(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_dropped, Fixture *fixture) {
         add(0, "web", "a", "nginx:1", "nginx@sha256:1");
         begin(fixture, false, NULL);
         assert_true(fake_runtime_serve("ListContainers"));
@@ -243,14 +223,4 @@ static void test_dropped(void **state) {
         fixture->verify = verify_free(fixture->verify);
         assert_null(fake_runtime_find(NULL));
         assert_int_equal(fixture->n_done, 0);
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-                TEST(test_verdicts),  TEST(test_made_from_id), TEST(test_with_server),
-                TEST(test_not_found), TEST(test_refused),      TEST(test_dropped),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

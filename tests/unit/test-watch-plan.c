@@ -4,21 +4,13 @@
  * Watch plan
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "agent/kube/watch-plan.h"
+#include "tests/unit/unit.h"
 
 #define HAPPENINGS(...) \
         { __VA_ARGS__, -1 }
 
-/* One line is one course of a watch. */
+/* Each line is a course of a watch. */
 static const struct Story {
         const char *name;
         int happenings[16];
@@ -82,10 +74,7 @@ static const struct Story {
           WATCH_DO_NOTHING, WATCH_WATCHING },
 };
 
-#define N_STORIES (sizeof(stories) / sizeof(stories[0]))
-
-static void test_story(void **state) {
-        const struct Story *story = *state;
+TEST_ROWS(test_story, stories, name, const struct Story *story) {
         WatchPlan plan = { .step = WATCH_RELISTING };
         WatchAction action = WATCH_DO_NOTHING;
 
@@ -96,8 +85,8 @@ static void test_story(void **state) {
         assert_int_equal(action, story->last_action);
 }
 
-/* What has to be answered is answered in the step that waits for the answer. */
-static void test_action_fits_the_step(void **state) {
+/* Each action that needs an answer goes with the step that waits for it. */
+TEST(test_action_fits_the_step) {
         static const bool fits[_WATCH_ACTION_MAX][_WATCH_STEP_MAX] = {
                 [WATCH_DO_STREAM] = { [WATCH_STREAMING] = true },
                 [WATCH_DO_PAGE] = { [WATCH_PAGING] = true },
@@ -119,8 +108,8 @@ static void test_action_fits_the_step(void **state) {
                         }
 }
 
-/* Whatever ends a request, in whatever step, leads on. */
-static void test_never_stuck(void **state) {
+/* Every end of a request leads on, in every step. */
+TEST(test_never_stuck) {
         static const WatchStep asking[] = { WATCH_STREAMING, WATCH_PAGING, WATCH_WATCHING };
 
         for (size_t i = 0; i < 3; i++)
@@ -159,8 +148,8 @@ static const struct Refusal {
         { WATCH_WATCHING, 0, true, WATCH_ON_REFUSED, WATCH_ON_REFUSED },
 };
 
-static void test_refusals(void **state) {
-        for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); i++) {
+TEST(test_refusals) {
+        for (size_t i = 0; i < N_ELEMENTS(refusals); i++) {
                 const struct Refusal *this = &refusals[i];
                 const WatchPlan plan = { .step = this->step };
 
@@ -170,9 +159,7 @@ static void test_refusals(void **state) {
         }
 }
 
-#define MSEC ((uint64_t) 1000)
-#define SEC (1000 * MSEC)
-#define RETRY (7 * SEC) /* what kube_retry_usec() is taken to say */
+#define RETRY (7 * SEC) /* result of kube_retry_usec() in this test */
 
 static const struct Wait {
         WatchPlanEvent event;
@@ -200,8 +187,8 @@ static const struct Wait {
         { WATCH_ON_GARBAGE, 1, ERROR_INVALID, RETRY, RETRY, false },
 };
 
-static void test_waits(void **state) {
-        for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+TEST(test_waits) {
+        for (size_t i = 0; i < N_ELEMENTS(waits); i++) {
                 const struct Wait *this = &waits[i];
                 WatchPlan plan = { .step = WATCH_RELISTING };
 
@@ -216,7 +203,7 @@ static void test_waits(void **state) {
 }
 
 /* The second time in a row waits, unless a watch has worked in between. */
-static void test_counts(void **state) {
+TEST(test_counts) {
         WatchPlan plan = { .step = WATCH_WATCHING };
 
         (void) watch_plan_step(&plan, WATCH_ON_GONE);
@@ -229,23 +216,4 @@ static void test_counts(void **state) {
         watch_plan_forget_failures(&plan);
         (void) watch_plan_step(&plan, WATCH_ON_GONE);
         assert_true(watch_plan_is_harmless(&plan, WATCH_ON_GONE));
-}
-
-int main(void) {
-        struct CMUnitTest tests[5 + N_STORIES] = {
-                cmocka_unit_test(test_action_fits_the_step),
-                cmocka_unit_test(test_never_stuck),
-                cmocka_unit_test(test_refusals),
-                cmocka_unit_test(test_waits),
-                cmocka_unit_test(test_counts),
-        };
-
-        for (size_t i = 0; i < N_STORIES; i++)
-                tests[5 + i] = (struct CMUnitTest){
-                        .name = stories[i].name,
-                        .test_func = test_story,
-                        .initial_state = (void *) &stories[i],
-                };
-
-        return _cmocka_run_group_tests("a watch", tests, 5 + N_STORIES, NULL, NULL);
 }

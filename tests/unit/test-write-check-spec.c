@@ -1,26 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What follows from the answers to forbidden writes
+ * Tests the conclusions from the answers to forbidden writes
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/pod/write-check-spec.h"
+#include "tests/unit/unit.h"
 
 #define UNKNOWN WRITE_VERDICT_UNKNOWN
 #define REFUSED WRITE_VERDICT_REFUSED
 #define ALLOWED WRITE_VERDICT_ALLOWED
 
-static void test_judge(void **state) {
+TEST(test_judge) {
         static const struct {
                 int code;
                 WriteVerdict expected;
@@ -31,11 +22,11 @@ static void test_judge(void **state) {
                 { 429, UNKNOWN }, { 500, UNKNOWN }, { 503, UNKNOWN },
         };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++)
                 assert_int_equal(write_check_judge(rows[i].code), rows[i].expected);
 }
 
-static void test_verdicts(void **state) {
+TEST(test_verdicts) {
         static const struct {
                 WriteVerdict verdicts[_WRITE_TARGET_MAX];
                 const char *sentence;
@@ -54,28 +45,28 @@ static void test_verdicts(void **state) {
         };
         static const uint32_t randoms[] = { 0, 1, UINT32_MAX / 2, UINT32_MAX };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 const char *sentence = write_check_describe(rows[i].verdicts);
 
                 if (rows[i].sentence)
                         assert_string_equal(sentence, rows[i].sentence);
                 else
                         assert_null(sentence);
-                for (size_t j = 0; j < sizeof(randoms) / sizeof(randoms[0]); j++)
+                for (size_t j = 0; j < N_ELEMENTS(randoms); j++)
                         assert_in_range(write_check_pause_usec(rows[i].verdicts, randoms[j]),
                                         rows[i].pause_usec / 10 * 9, rows[i].pause_usec / 10 * 11);
         }
 }
 
 /* Not all agents at once. */
-static void test_pauses_differ(void **state) {
+TEST(test_pauses_differ) {
         static const WriteVerdict well[_WRITE_TARGET_MAX] = { REFUSED, REFUSED };
 
         assert_true(write_check_pause_usec(well, UINT32_MAX) - write_check_pause_usec(well, 0) >
                     (uint64_t) 3600 * 1000000);
 }
 
-static void test_find_other(void **state) {
+TEST(test_find_other) {
         static const struct {
                 const char *list, *expected;
         } rows[] = {
@@ -98,7 +89,7 @@ static void test_find_other(void **state) {
                 { "{\"items\":[{", NULL },
         };
 
-        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 cleanup(free_p) char *found = NULL;
 
                 assert_int_equal(write_check_find_other(rows[i].list, strlen(rows[i].list),
@@ -109,15 +100,4 @@ static void test_find_other(void **state) {
                 else
                         assert_null(found);
         }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_judge),
-                cmocka_unit_test(test_verdicts),
-                cmocka_unit_test(test_pauses_differ),
-                cmocka_unit_test(test_find_other),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

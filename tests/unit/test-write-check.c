@@ -4,17 +4,6 @@
  * Forbidden writes that the agent tries, at an API server that the test plays
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "agent/base/cleanup.h"
 #include "agent/pod/write-check-spec.h"
 #include "agent/pod/write-check.h"
 #include "tests/unit/fake-clock.h"
@@ -22,6 +11,7 @@
 #include "tests/unit/metric-value.h"
 #include "tests/unit/pod-server.h"
 #include "tests/unit/stderr-capture.h"
+#include "tests/unit/unit.h"
 
 #define POD_PATH "/api/v1/namespaces/default/pods/web/status?dryRun=All"
 #define POD_BODY "{\"metadata\":{\"labels\":{\"inplaced.io/write-check\":\"dry-run\"}}}"
@@ -40,7 +30,7 @@ typedef struct Fixture {
         WriteCheck *check;
         uint64_t answered_usec; /* the end of the last round */
         unsigned n_changed;
-        char problem[256]; /* of doctor */
+        char problem[256]; /* problem that doctor shows */
         char advice[256];
 } Fixture;
 
@@ -60,20 +50,16 @@ static int on_problem(const char *subject, const char *text, const char *advice,
 
 static const char *the_problem(Fixture *fixture) {
         fixture->problem[0] = '\0';
-        assert_int_equal(write_check_visit(fixture->check,
-                                           &(DiagnosisVisitor){ .on_problem = on_problem,
-                                                                .userdata = fixture }),
-                         0);
+        assert_ok(write_check_visit(fixture->check, &(DiagnosisVisitor){ .on_problem = on_problem,
+                                                                         .userdata = fixture }));
         return fixture->problem;
 }
 
-static int set_up(void **state) {
-        Fixture *fixture = calloc(1, sizeof(*fixture));
-
+static void open_fixture(Fixture *fixture) {
         fake_kube_open();
         pod_server_reset();
         fixture->metrics = metrics_for_test();
-        assert_int_equal(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log), 0);
+        assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log));
         fixture->context = (PodContext){
                 .event = fake_kube.event,
                 .log = fixture->log,
@@ -82,29 +68,24 @@ static int set_up(void **state) {
                 .on_changed = on_changed,
                 .userdata = fixture,
         };
-        assert_int_equal(pods_new(&(PodsOptions){ .log = fixture->log,
-                                                  .node_name = "node-1",
-                                                  .on_changed = on_changed,
-                                                  .userdata = fixture },
-                                  &fixture->context.pods),
-                         0);
-        assert_int_equal(write_check_new(&fixture->context, &fixture->check), 0);
-        *state = fixture;
-        return 0;
+        assert_ok(pods_new(&(PodsOptions){ .log = fixture->log,
+                                           .node_name = "node-1",
+                                           .on_changed = on_changed,
+                                           .userdata = fixture },
+                           &fixture->context.pods));
+        assert_ok(write_check_new(&fixture->context, &fixture->check));
 }
 
-static int tear_down(void **state) {
-        Fixture *fixture = *state;
-
+static void close_fixture(Fixture *fixture) {
         assert_null(write_check_free(fixture->check));
         pods_free(fixture->context.pods);
         fake_clock_done();
         fake_kube_close();
         log_free(fixture->log);
         metrics_free(fixture->metrics);
-        free(fixture);
-        return 0;
 }
+
+DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 
 /* The request under way but for the watch of pods; NULL: none is. */
 static KubeCall *the_call(void) {
@@ -129,7 +110,7 @@ static void serve(Fixture *fixture, const char *method, const char *path, int co
         request = &the_call()->request;
         assert_string_equal(request->method, method);
         assert_string_equal(request->path, path);
-        assert_int_equal(fake_kube_answer_call(the_call(), code, body), 0);
+        assert_ok(fake_kube_answer_call(the_call(), code, body));
         fixture->answered_usec = fake_clock.now_usec;
 }
 
@@ -157,7 +138,7 @@ static bool is_measured(const Fixture *fixture, const char *series) {
         size_t size;
         bool is_there;
 
-        assert_int_equal(metrics_write(fixture->metrics, &text, &size), 0);
+        assert_ok(metrics_write(fixture->metrics, &text, &size));
         is_there = strstr(text, series);
         free(text);
         return is_there;
@@ -172,8 +153,7 @@ static void expect_metric(const Fixture *fixture, const char *kind, int value) {
                 assert_int_equal(metric_value(fixture->metrics, series), value);
 }
 
-static void test_limited(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_limited, Fixture *fixture) {
         const KubeRequest *request;
 
         pod_server_show(&(ShownPod){ 0 });
@@ -192,7 +172,7 @@ static void test_limited(void **state) {
         assert_string_equal(the_call()->request.verb, "list");
         serve(fixture, "GET", LIST_PATH, 200, TWO);
         request = &the_call()->request;
-        assert_string_equal(request->body, "{}"); /* changes nothing */
+        assert_string_equal(request->body, "{}"); /* a write that changes nothing */
         assert_string_equal(request->content_type, KUBE_MERGE_PATCH);
         assert_null(request->verb);
         serve(fixture, "PATCH", OTHER_PATH, 403, "{}");
@@ -203,8 +183,7 @@ static void test_limited(void **state) {
         expect_pause(fixture, WRITE_CHECK_LATER_USEC);
 }
 
-static void test_not_limited(void **state) {
-        Fixture *fixture = *state;
+TEST_F(test_not_limited, Fixture *fixture) {
         const char *logged;
         Stderr e;
 
@@ -216,40 +195,39 @@ static void test_not_limited(void **state) {
         assert_string_equal(the_problem(fixture),
                             "the API server lets the agent change labels of pods, and NodeImages "
                             "of other nodes, which it must not");
-        assert_non_null(strstr(fixture->advice, "apply packaging/kubernetes/policy"));
+        assert_contains(fixture->advice, "apply packaging/kubernetes/policy");
         assert_true(fixture->n_changed > 0);
         expect_metric(fixture, "pods", 0);
         expect_metric(fixture, "nodeimages", 0);
         expect_pause(fixture, WRITE_CHECK_SOON_USEC);
 
-        /* The same again is no news. */
+        /* The same answer again is no news. */
         stderr_pipe(&e);
         serve_round(fixture, 200, 200);
         assert_string_equal(stderr_restore(&e), "");
 
         /* The policies come into force one after the other. */
         serve_round(fixture, 403, 200);
-        assert_non_null(strstr(the_problem(fixture), "agent change NodeImages of other nodes"));
+        assert_contains(the_problem(fixture), "agent change NodeImages of other nodes");
         expect_metric(fixture, "pods", 1);
         expect_metric(fixture, "nodeimages", 0);
         stderr_pipe(&e);
         serve_round(fixture, 403, 403);
-        assert_non_null(strstr(stderr_restore(&e), "limits the agent to its node now"));
+        assert_contains(stderr_restore(&e), "limits the agent to its node now");
         assert_string_equal(the_problem(fixture), "");
         expect_metric(fixture, "nodeimages", 1);
         expect_pause(fixture, WRITE_CHECK_LATER_USEC);
 
         serve_round(fixture, 200, 403);
-        assert_non_null(strstr(the_problem(fixture), "agent change labels of pods, which"));
+        assert_contains(the_problem(fixture), "agent change labels of pods, which");
 }
 
-/* Answers that say nothing leave what is known, and are no finding. */
-static void test_unknown(void **state) {
+/* Unclear answers leave the known state, and are no finding. */
+TEST_F(test_unknown, Fixture *fixture) {
         static const int codes[] = { 0, 400, 401, 404, 409, 422, 429, 500, 503 };
-        Fixture *fixture = *state;
 
         pod_server_show(&(ShownPod){ 0 });
-        for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(codes); i++) {
                 serve_round(fixture, codes[i], codes[i]);
                 assert_string_equal(the_problem(fixture), "");
                 expect_metric(fixture, "pods", -1);
@@ -265,9 +243,8 @@ static void test_unknown(void **state) {
 }
 
 /* Objects that do not exist cannot be written. */
-static void test_nothing_to_write(void **state) {
+TEST_F(test_nothing_to_write, Fixture *fixture) {
         static const int codes[] = { 0, 403, 404, 500 };
-        Fixture *fixture = *state;
 
         serve(fixture, "GET", LIST_PATH, 200, ONE);
         expect_metric(fixture, "pods", -1);
@@ -278,7 +255,7 @@ static void test_nothing_to_write(void **state) {
 
         pod_server_show(&(ShownPod){ 0 });
         serve(fixture, "GET", LIST_PATH, 200, ONE);
-        for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(codes); i++) {
                 const char *path = codes[i] == 500 ? OLD_LIST_PATH : LIST_PATH;
 
                 serve(fixture, "PATCH", POD_PATH, 403, "{}");
@@ -289,9 +266,7 @@ static void test_nothing_to_write(void **state) {
         }
 }
 
-static void test_older_version(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_older_version, Fixture *fixture) {
         serve(fixture, "GET", LIST_PATH, 404, "{}");
         serve(fixture, "GET", OLD_LIST_PATH, 200, TWO);
         serve(fixture, "PATCH", OLD_OTHER_PATH, 403, "{}");
@@ -301,9 +276,7 @@ static void test_older_version(void **state) {
 }
 
 /* Which pods there are is not known yet. */
-static void test_not_synced(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_not_synced, Fixture *fixture) {
         fake_clock_pass(fake_kube.event, WRITE_CHECK_START_USEC * 3 / 2);
         assert_null(the_call());
         pod_server_show(&(ShownPod){ 0 });
@@ -311,23 +284,10 @@ static void test_not_synced(void **state) {
         expect_metric(fixture, "pods", 1);
 }
 
-static void test_dropped(void **state) {
-        Fixture *fixture = *state;
-
+TEST_F(test_dropped, Fixture *fixture) {
         pod_server_show(&(ShownPod){ 0 });
         serve(fixture, "PATCH", POD_PATH, 403, "{}");
         assert_non_null(the_call());
         fixture->check = write_check_free(fixture->check);
         assert_null(the_call());
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                TEST(limited),       TEST(not_limited), TEST(unknown), TEST(nothing_to_write),
-                TEST(older_version), TEST(not_synced),  TEST(dropped),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

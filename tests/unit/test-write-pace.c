@@ -4,25 +4,16 @@
  * When a status may be written
  */
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "agent/cluster/write-pace.h"
+#include "tests/unit/unit.h"
 
-#define MSEC ((uint64_t) 1000)
-#define SEC ((uint64_t) 1000000)
 #define BEGIN (7 * SEC) /* not 0, which means never */
 
 /* A peer that writes as soon as it may. */
 typedef struct Writer {
         WritePace pace;
         uint64_t now;
-        uint64_t oldest; /* the first change that is not written; 0: there is none */
+        uint64_t oldest; /* time of the first unwritten change; 0: there is none */
         uint64_t age_max;
         unsigned n_writes;
 } Writer;
@@ -70,7 +61,7 @@ static void writer_begin_crowd(Writer *writer) {
         assert_int_equal(writer->n_writes, 2);
 }
 
-static void test_nothing_to_write(void **state) {
+TEST(test_nothing_to_write) {
         WritePace pace;
 
         write_pace_init(&pace);
@@ -78,7 +69,7 @@ static void test_nothing_to_write(void **state) {
 }
 
 /* Waiting and Pulling are one write, and Succeeded is there at once. */
-static void test_one_image_takes_two_writes(void **state) {
+TEST(test_one_image_takes_two_writes) {
         Writer writer;
 
         writer_init(&writer);
@@ -94,8 +85,8 @@ static void test_one_image_takes_two_writes(void **state) {
         assert_int_equal(writer.age_max, 10 * MSEC);
 }
 
-/* One that was there already. */
-static void test_an_image_at_once_takes_one_write(void **state) {
+/* An image that is present at once takes one write. */
+TEST(test_an_image_at_once_takes_one_write) {
         Writer writer;
 
         writer_init(&writer);
@@ -106,8 +97,7 @@ static void test_an_image_at_once_takes_one_write(void **state) {
         assert_int_equal(writer.age_max, 10 * MSEC);
 }
 
-/* Images that follow each other, n of them, of which each takes 30 ms. Returns how late the latest of
- * their ends was. */
+/* Runs n images in a row, 30 ms each. Returns how late the latest of their ends was. */
 static uint64_t run_in_turn(Writer *writer, unsigned n, uint64_t every_usec) {
         uint64_t latest = 0;
 
@@ -125,7 +115,7 @@ static uint64_t run_in_turn(Writer *writer, unsigned n, uint64_t every_usec) {
         return latest;
 }
 
-static void test_images_in_turn(void **state) {
+TEST(test_images_in_turn) {
         static const struct {
                 unsigned n;
                 uint64_t every_usec;
@@ -138,7 +128,7 @@ static void test_images_in_turn(void **state) {
                 { 600, 50 * MSEC, 850 * MSEC }, { 600, 500 * MSEC, 850 * MSEC },
         };
 
-        for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
                 Writer writer;
                 uint64_t latest, seconds;
 
@@ -153,7 +143,7 @@ static void test_images_in_turn(void **state) {
         }
 }
 
-static void test_a_crowd_is_collected(void **state) {
+TEST(test_a_crowd_is_collected) {
         uint64_t now = BEGIN + 200 * MSEC;
         Writer writer;
 
@@ -167,8 +157,8 @@ static void test_a_crowd_is_collected(void **state) {
         assert_false(write_pace_is_collecting(&writer.pace, now + SEC));
 }
 
-/* The last ones of a crowd are few, and so is what follows. */
-static void test_a_crowd_leaves_enough_for_a_few(void **state) {
+/* A crowd ends with few images, and few changes follow. */
+TEST(test_a_crowd_leaves_enough_for_a_few) {
         Writer writer;
 
         writer_begin_crowd(&writer);
@@ -187,7 +177,7 @@ static void test_a_crowd_leaves_enough_for_a_few(void **state) {
 }
 
 /* Else there would be many more than one write in a second. */
-static void test_right_after_a_write(void **state) {
+TEST(test_right_after_a_write) {
         Writer writer;
 
         writer_begin_crowd(&writer);
@@ -196,26 +186,26 @@ static void test_right_after_a_write(void **state) {
         assert_int_equal(write_pace_next_usec(&writer.pace, BEGIN + 2), BEGIN + 1 + 770 * MSEC);
 }
 
-/* What changes while a write is under way is compared when that has been answered, and waits since it
- * changed: after a write that takes long as after any other. */
-static void test_during_a_write(void **state) {
+/* A change during a write is compared when the write has been answered, and its wait counts from
+ * the change: after a long write as after any other. */
+TEST(test_during_a_write) {
         Writer writer;
 
         writer_begin_crowd(&writer);
-        write_pace_on_doubt(&writer.pace, BEGIN + 100 * MSEC);
-        write_pace_on_doubt(&writer.pace, BEGIN + 200 * MSEC);
+        write_pace_on_possible_change(&writer.pace, BEGIN + 100 * MSEC);
+        write_pace_on_possible_change(&writer.pace, BEGIN + 200 * MSEC);
         assert_true(write_pace_next_usec(&writer.pace, BEGIN + 200 * MSEC) == UINT64_MAX);
         write_pace_on_change(&writer.pace, crowd, BEGIN + 300 * MSEC);
         assert_int_equal(write_pace_next_usec(&writer.pace, BEGIN + 300 * MSEC),
                          BEGIN + 840 * MSEC);
 }
 
-/* It was not that, or is in what was written since. */
-static void test_a_doubt_that_is_settled(void **state) {
+/* A possible change turns out to be none, or is in a later write. */
+TEST(test_possible_change_is_none) {
         Writer writer;
 
         writer_begin_crowd(&writer);
-        write_pace_on_doubt(&writer.pace, BEGIN + 20 * MSEC);
+        write_pace_on_possible_change(&writer.pace, BEGIN + 20 * MSEC);
         write_pace_on_same(&writer.pace);
         write_pace_on_change(&writer.pace, crowd, BEGIN + 300 * MSEC);
         assert_int_equal(write_pace_next_usec(&writer.pace, BEGIN + 300 * MSEC),
@@ -223,7 +213,7 @@ static void test_a_doubt_that_is_settled(void **state) {
 }
 
 /* A crowd that never ends is written less often. */
-static void test_haste_ends(void **state) {
+TEST(test_haste_ends) {
         Writer writer;
         unsigned n;
 
@@ -236,7 +226,7 @@ static void test_haste_ends(void **state) {
         assert_in_range(writer.n_writes - n, 99, 100);
 }
 
-static void test_time_refills(void **state) {
+TEST(test_time_refills) {
         Writer writer;
 
         writer_begin_crowd(&writer);
@@ -252,7 +242,7 @@ static void test_time_refills(void **state) {
         assert_int_equal(writer.n_writes, 5);
 }
 
-static void test_quiet_ends_the_delay(void **state) {
+TEST(test_quiet_ends_the_delay) {
         Writer writer;
         unsigned n;
 
@@ -267,7 +257,7 @@ static void test_quiet_ends_the_delay(void **state) {
         assert_int_equal(writer.n_writes, n + 1);
 }
 
-static void test_progress_waits(void **state) {
+TEST(test_progress_waits) {
         Writer writer;
 
         writer_init(&writer);
@@ -277,7 +267,7 @@ static void test_progress_waits(void **state) {
         assert_in_range(writer.n_writes, 5, 6);
 }
 
-static void test_progress_goes_with_the_rest(void **state) {
+TEST(test_progress_goes_with_the_rest) {
         Writer writer;
 
         writer_init(&writer);
@@ -289,7 +279,7 @@ static void test_progress_goes_with_the_rest(void **state) {
 }
 
 /* Another writer has made it true, or it is as it was before. */
-static void test_what_is_true_needs_no_write(void **state) {
+TEST(test_what_is_true_needs_no_write) {
         Writer writer;
 
         writer_begin_crowd(&writer);
@@ -298,12 +288,12 @@ static void test_what_is_true_needs_no_write(void **state) {
         write_pace_on_same(&writer.pace);
         assert_true(write_pace_next_usec(&writer.pace, writer.now) == UINT64_MAX);
 
-        /* That is no quiet. */
+        /* A change ends the quiet. */
         writer_change(&writer, writer.now + MSEC, crowd);
         assert_int_equal(writer.n_writes, 2);
 }
 
-static void test_conflict_is_made_up_for(void **state) {
+TEST(test_conflict_is_made_up_for) {
         Writer writer;
 
         writer_begin_crowd(&writer);
@@ -318,13 +308,13 @@ static void test_conflict_is_made_up_for(void **state) {
         assert_int_equal(writer.n_writes, 3);
 }
 
-static void test_changes_without_end(void **state) {
+TEST(test_changes_without_end) {
         static const uint64_t every[] = {
                 1, 31, 99, 100, 101, 150, 333, 500, 899, 901, 1100, 1999
         };
         const WriteChange changes[] = { crowd, few, end };
 
-        for (size_t i = 0; i < 3 * sizeof(every) / sizeof(every[0]); i++) {
+        for (size_t i = 0; i < 3 * N_ELEMENTS(every); i++) {
                 uint64_t every_msec = every[i / 3];
                 Writer writer;
 
@@ -341,7 +331,7 @@ static void test_changes_without_end(void **state) {
 }
 
 /* 200 images at the same time, five of them in work, which take 0.5 to 2.5 s each. */
-static void test_200_images(void **state) {
+TEST(test_200_images) {
         for (unsigned seed = 0; seed < 100; seed++) {
                 uint64_t ends[5], now = BEGIN;
                 unsigned n_done = 0;
@@ -368,7 +358,7 @@ static void test_200_images(void **state) {
                 }
                 writer_run(&writer, now + 2 * SEC);
 
-                /* One in which a write takes no time. */
+                /* A course in which a write takes no time. */
                 if (writer.n_writes > (now - BEGIN) / SEC + 4)
                         fail_msg("seed %u: %u writes in %u s", seed, writer.n_writes,
                                  (unsigned) ((now - BEGIN) / SEC));
@@ -379,29 +369,4 @@ static void test_200_images(void **state) {
                                       (unsigned) ((now - BEGIN) / SEC),
                                       (unsigned) (writer.age_max / MSEC));
         }
-}
-
-int main(void) {
-        const struct CMUnitTest tests[] = {
-                cmocka_unit_test(test_nothing_to_write),
-                cmocka_unit_test(test_one_image_takes_two_writes),
-                cmocka_unit_test(test_an_image_at_once_takes_one_write),
-                cmocka_unit_test(test_images_in_turn),
-                cmocka_unit_test(test_a_crowd_is_collected),
-                cmocka_unit_test(test_a_crowd_leaves_enough_for_a_few),
-                cmocka_unit_test(test_time_refills),
-                cmocka_unit_test(test_right_after_a_write),
-                cmocka_unit_test(test_during_a_write),
-                cmocka_unit_test(test_a_doubt_that_is_settled),
-                cmocka_unit_test(test_haste_ends),
-                cmocka_unit_test(test_quiet_ends_the_delay),
-                cmocka_unit_test(test_progress_waits),
-                cmocka_unit_test(test_progress_goes_with_the_rest),
-                cmocka_unit_test(test_what_is_true_needs_no_write),
-                cmocka_unit_test(test_conflict_is_made_up_for),
-                cmocka_unit_test(test_changes_without_end),
-                cmocka_unit_test(test_200_images),
-        };
-
-        return cmocka_run_group_tests(tests, NULL, NULL);
 }

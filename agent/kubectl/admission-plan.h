@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Admission that changes the images of new pods
+ *
+ * A webhook or a policy that matches the creation of pods alone, such as that of a registry mirror, would be bypassed by
+ * an update in place, which writes the images of pods that are there. It shows in pods that have another name of the
+ * image in the template that they were made of. Pure.
+ */
+
+#include <json-c/json_types.h>
+
+#include "agent/base/error.h"
+#include "agent/kubectl/takeover-plan.h"
+
+/* Refused if a pod that the update is about has such an image in a container that the update changes. */
+int admission_check(const RolloutView *view, json_object *record, Error *reterr);

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/rollout-advice.h"
+
+#include <json-c/json.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/text.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/hint.h"
+#include "agent/pod/gate-spec.h"
+#include "agent/view/terminal.h"
+
+void rollout_explain(const RolloutWatch *watch, const char *format, ...) {
+        cleanup(free_p) char *reason = NULL;
+        va_list arguments;
+        int r;
+
+        va_start(arguments, format);
+        r = vasprintf(&reason, format, arguments);
+        va_end(arguments);
+        if (r < 0)
+                reason = NULL;
+        complain("%s/%s: %s", workload_kind_to_string(watch->view.kind), watch->path.name,
+                 reason ?: "");
+}
+
+void rollout_offer(const RolloutWatch *watch, const char *command, const char *word) {
+        cleanup(free_p) char *name = NULL;
+
+        if (text_format(&name, "%s/%s", workload_kind_to_string(watch->view.kind),
+                        watch->path.name) >= 0)
+                hint(watch->session, command, HINT_WORDS(name, word));
+}
+
+void rollout_offer_images(const RolloutWatch *watch, json_object *record, const char *command) {
+        json_object_object_foreach(record_images(record, true), container, image) {
+                cleanup(free_p) char *word = NULL;
+
+                if (text_format(&word, "%s=%s", container, json_object_get_string(image)) >= 0)
+                        rollout_offer(watch, command, word);
+        }
+}
+
+void rollout_offer_ways(const RolloutWatch *watch, json_object *record) {
+        bool is_of_kruise = workload_is_of_kruise(watch->view.kind);
+
+        rollout_explain(watch, "%s",
+                        is_of_kruise ? "its controller goes on; to follow it, or to set the images "
+                                       "before:"
+                                     : "the update has not ended; to go on, to go back, or to hand "
+                                       "it back as it is:");
+        rollout_offer(watch, "kubectl inplace rollout", NULL);
+        if (is_of_kruise) {
+                rollout_offer_images(watch, record, "kubectl inplace set image");
+                return;
+        }
+        rollout_offer(watch, "kubectl inplace rollout", "--undo");
+        rollout_offer(watch, "kubectl inplace rollout", "--release");
+}
+
+/* All images of the update are in that text. */
+static bool has_images(const RolloutWatch *watch, json_object *record, const char *manifest) {
+        json_object *template = object_template(watch->view.workload);
+
+        json_object_object_foreach(record_images(record, false), container, ignored) {
+                const char *image = template_image(template, container);
+
+                (void) ignored;
+                if (image && !strstr(manifest, image))
+                        return false;
+        }
+        return true;
+}
+
+void rollout_explain_manifest(const RolloutWatch *watch, json_object *record) {
+        json_object *metadata = object_at(watch->view.workload, "metadata");
+        const char *applied = json_get_text(json_get(metadata, "annotations", json_type_object),
+                                            "kubectl.kubernetes.io/last-applied-configuration");
+
+        if (applied && !has_images(watch, record, applied))
+                rollout_explain(watch, "its manifest has other images: correct them, or the next "
+                                       "kubectl apply replaces the pods");
+        else if (json_is(json_get(metadata, "labels", json_type_object),
+                         "app.kubernetes.io/managed-by", "Helm"))
+                rollout_explain(watch, "Helm made it: set the images in its values as well, or the "
+                                       "next helm upgrade replaces the pods");
+}
+
+void rollout_explain_limits(const RolloutWatch *watch, const RolloutLimits *limits) {
+        json_object *workload = watch->view.workload;
+        json_object *own = object_at(workload, "spec.strategy.rollingUpdate.maxUnavailable");
+        json_object *gates = object_at(object_template(workload), "spec.readinessGates");
+
+        /* A strategy that makes a pod more before it ends one cannot be followed in place. */
+        if (own && json_object_get_int64(own) == 0 && !limits->max_unavailable)
+                rollout_explain(watch,
+                                "its strategy lets no pod be unavailable; in place, one pod at a "
+                                "time is, while its containers are replaced");
+        if (text_equal(object_text(workload, "spec.strategy.type"), "Recreate"))
+                rollout_explain(watch,
+                                "its strategy Recreate lets no two versions run side by side; "
+                                "in place they do, until the last pod is updated");
+        if (limits->grace_sec > 0 && !json_find(gates, "conditionType", GATE_CONDITION))
+                rollout_explain(watch, "--grace has no effect, since its template lacks the "
+                                       "readiness gate " GATE_CONDITION);
+}
+
+void rollout_explain_init_containers(const RolloutWatch *watch, json_object *record) {
+        json_object *template = object_template(watch->view.workload);
+
+        json_object_object_foreach(record_images(record, false), container, image) {
+                const char *before = json_get_text(record_images(record, true), container);
+
+                if (template_ends(template, container) &&
+                    !text_equal(before, json_object_get_string(image)))
+                        rollout_explain(
+                                watch,
+                                "init container \"%s\" has ended in its pods and does not run "
+                                "again: with its new image it runs in pods that are made later",
+                                container);
+        }
+}

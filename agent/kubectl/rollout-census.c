@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/rollout-census.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/text.h"
+
+static void count(const RolloutView *view, const PodState *state, Census *census) {
+        bool is_in_flight = pod_state_is_in_flight(state);
+
+        census->n_concerned += state->phase != ROLLOUT_LEFT;
+        census->n_by_phase[state->phase]++;
+        census->n_stuck += !state->is_member && state->is_given_up;
+        if (!state->is_member)
+                return;
+
+        census->n_members++;
+        census->n_given_up += state->is_given_up;
+        census->n_spoiled += state->is_given_up && state->phase == ROLLOUT_FAILED;
+        census->n_in_flight += is_in_flight && !state->is_given_up;
+        census->n_unavailable += !state->is_given_up && (is_in_flight || !state->is_available);
+        census->n_revised += text_equal(object_revision(state->pod), view_revision(view));
+}
+
+int census_take(const RolloutView *view, json_object *record, Census *census) {
+        census_done(census);
+        census->pods =
+                calloc((size_t) json_object_object_length(view->pods) + 1, sizeof(*census->pods));
+        if (!census->pods)
+                return -ENOMEM;
+        json_object_object_foreach(view->pods, name, pod) {
+                PodState *state = &census->pods[census->n_pods++];
+
+                (void) name;
+                if (pod_state_read(view, record, pod, state) < 0)
+                        return -ENOMEM;
+                count(view, state, census);
+        }
+        return 0;
+}
+
+const PodState *census_find(const Census *census, RolloutPhase phase) {
+        for (size_t i = 0; i < census->n_pods; i++)
+                if (census->pods[i].phase == phase)
+                        return &census->pods[i];
+
+        return NULL;
+}
+
+const char *census_reason(const Census *census, const char *pod) {
+        for (size_t i = 0; i < census->n_pods; i++)
+                if (text_equal(object_name(census->pods[i].pod), pod))
+                        return census->pods[i].reason;
+
+        return NULL;
+}
+
+void census_done(Census *census) {
+        for (size_t i = 0; i < census->n_pods; i++)
+                pod_state_done(&census->pods[i]);
+        free(census->pods);
+        *census = CENSUS_INIT;
+}

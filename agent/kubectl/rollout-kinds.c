@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/rollout-kinds.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/rollout-record.h"
+
+/* Above the ordinal of any pod: the controller replaces none, also if it is scaled meanwhile. */
+#define PARTITION_ABOVE_ALL INT32_MAX
+#define STRATEGY "spec.updateStrategy"
+#define ROLLING_UPDATE STRATEGY ".rollingUpdate"
+#define PARTITION ROLLING_UPDATE ".partition"
+#define MAX_UNAVAILABLE ROLLING_UPDATE ".maxUnavailable"
+
+/* Deployments */
+
+static bool is_paused(json_object *workload) {
+        return json_object_get_boolean(object_at(workload, "spec.paused"));
+}
+
+static int pause_controller(json_object *workload, json_object **ret_hold,
+                            json_object **ret_former) {
+        (void) workload;
+        *ret_hold = patch_wrap("paused", json_object_new_boolean(true));
+        *ret_former = patch_wrap("paused", json_object_new_boolean(false));
+        return *ret_hold && *ret_former ? 0 : -ENOMEM;
+}
+
+/* The Deployment's controller counts the pods of the ReplicaSet whose template is its own. */
+static bool has_counted_replica_set(json_object *workload, json_object *base, json_object *target,
+                                    int64_t n_revised) {
+        cleanup(json_object_put_p) json_object *now =
+                template_images(object_template(workload), target);
+        bool is_same = now && template_has_images(object_template(base), now);
+
+        (void) n_revised;
+        return object_integer(workload, "status.updatedReplicas") ==
+               (is_same ? object_integer(base, "status.replicas") : 0);
+}
+
+/* StatefulSets and DaemonSets */
+
+bool workload_is_rolling(json_object *workload) {
+        const char *type = object_text(workload, "spec.updateStrategy.type");
+
+        return !type || strcmp(type, "RollingUpdate") == 0;
+}
+
+/* Takes it over; NULL: no memory, since a strategy without it would let the controller act. */
+static json_object *wrap_rolling(json_object *rolling) {
+        cleanup(json_object_put_p) json_object *strategy =
+                patch_wrap("type", json_object_new_string("RollingUpdate"));
+
+        return patch_add(strategy, "rollingUpdate", rolling) < 0
+                       ? NULL
+                       : patch_wrap("updateStrategy", take_ptr(strategy));
+}
+
+static json_object *wrap_partition(int64_t partition) {
+        return wrap_rolling(patch_wrap("partition", json_object_new_int64(partition)));
+}
+
+static bool is_above_all(json_object *workload) {
+        return !workload_is_rolling(workload) ||
+               object_integer(workload, PARTITION) == PARTITION_ABOVE_ALL;
+}
+
+static int raise_partition(json_object *workload, json_object **ret_hold,
+                           json_object **ret_former) {
+        *ret_hold = wrap_partition(PARTITION_ABOVE_ALL);
+        *ret_former = wrap_partition(object_integer(workload, PARTITION));
+        return *ret_hold && *ret_former ? 0 : -ENOMEM;
+}
+
+static int refuse_lost_partition(json_object *workload, Error *reterr) {
+        return !workload_is_rolling(workload) || !is_above_all(workload)
+                       ? 0
+                       : error_set(reterr, ERROR_CONFLICT,
+                                   "its partition is that of an update in place whose record is "
+                                   "gone: set spec.updateStrategy.rollingUpdate.partition to its "
+                                   "value before the update, 0 for none");
+}
+
+static bool has_counted_replicas(json_object *workload, json_object *base, json_object *target,
+                                 int64_t n_revised) {
+        (void) base;
+        (void) target;
+        return object_integer(workload, "status.updatedReplicas") == n_revised;
+}
+
+static bool is_on_delete(json_object *workload) {
+        return !workload_is_rolling(workload);
+}
+
+static int wait_for_deletion(json_object *workload, json_object **ret_hold,
+                             json_object **ret_former) {
+        json_object *rolling =
+                json_get(object_at(workload, STRATEGY), "rollingUpdate", json_type_object);
+
+        *ret_hold = json_tokener_parse(
+                "{\"updateStrategy\":{\"type\":\"OnDelete\",\"rollingUpdate\":null}}");
+        *ret_former = wrap_rolling(rolling ? json_copy(rolling) : json_object_new_object());
+        return *ret_hold && *ret_former ? 0 : -ENOMEM;
+}
+
+/* The status counts no revision of pods on nodes where none should be, such as tainted ones. */
+static bool has_counted_scheduled(json_object *workload, json_object *base, json_object *target,
+                                  int64_t n_revised) {
+        (void) base;
+        (void) target;
+        return object_integer(workload, "status.updatedNumberScheduled") >=
+               n_revised - object_integer(workload, "status.numberMisscheduled");
+}
+
+const char *object_revision(json_object *object) {
+        json_object *labels = object_at(object, "metadata.labels");
+
+        return labels ? json_get_text(labels, REVISION_LABEL) : NULL;
+}
+
+/* Pods */
+
+static int refuse_ended(json_object *pod, Error *reterr) {
+        return pod_has_ended(pod)
+                       ? error_set(reterr, ERROR_CONFLICT,
+                                   "it has ended, and its containers are not started again: "
+                                   "create it again with the new images")
+                       : 0;
+}
+
+static const RolloutKind kinds[_WORKLOAD_KIND_MAX] = {
+        [WORKLOAD_DEPLOYMENT] = { .has_replica_sets = true,
+                                  .owned = "replicasets",
+                                  .desired = "spec.replicas",
+                                  .max_unavailable = "spec.strategy.rollingUpdate.maxUnavailable",
+                                  .rounding = SHARE_ROUNDED_DOWN,
+                                  .is_held = is_paused,
+                                  .hold = pause_controller,
+                                  .has_counted = has_counted_replica_set },
+        [WORKLOAD_REPLICA_SET] = { .desired = "spec.replicas" },
+        [WORKLOAD_STATEFUL_SET] = { .has_ordinals = true,
+                                    .has_revisions = true,
+                                    .owned = "controllerrevisions",
+                                    .revision = "status.updateRevision",
+                                    .desired = "spec.replicas",
+                                    .max_unavailable = MAX_UNAVAILABLE,
+                                    .is_held = is_above_all,
+                                    .hold = raise_partition,
+                                    .check = refuse_lost_partition,
+                                    .has_counted = has_counted_replicas },
+        [WORKLOAD_DAEMON_SET] = { .has_revisions = true,
+                                  .names_revisions = true,
+                                  .owned = "controllerrevisions",
+                                  .desired = "status.desiredNumberScheduled",
+                                  .max_unavailable = MAX_UNAVAILABLE,
+                                  .is_held = is_on_delete,
+                                  .hold = wait_for_deletion,
+                                  .has_counted = has_counted_scheduled },
+        [WORKLOAD_POD] = { .is_pod = true, .check = refuse_ended },
+        [WORKLOAD_CLONE_SET] = { .desired = "spec.replicas" },
+        [WORKLOAD_ADVANCED_STATEFUL_SET] = { .desired = "spec.replicas",
+                                             .max_unavailable = MAX_UNAVAILABLE },
+        [WORKLOAD_ADVANCED_DAEMON_SET] = { .desired = "status.desiredNumberScheduled",
+                                           .max_unavailable = MAX_UNAVAILABLE },
+};
+
+const RolloutKind *view_kind(const RolloutView *view) {
+        return &kinds[view->kind];
+}
+
+bool view_is_held(const RolloutView *view) {
+        return !view_kind(view)->is_held || view_kind(view)->is_held(view->workload);
+}
+
+bool view_is_observed(const RolloutView *view) {
+        return view_kind(view)->is_pod || object_is_observed(view->workload);
+}
+
+bool view_template_follows(const RolloutView *view) {
+        return !view_kind(view)->is_pod && !view_kind(view)->has_revisions;
+}
+
+json_object *template_images(json_object *template, json_object *containers) {
+        cleanup(json_object_put_p) json_object *images = json_object_new_object();
+
+        json_object_object_foreach(containers, container, image) {
+                const char *now = template_image(template, container);
+
+                (void) image;
+                if (patch_add_text(images, container, now ? now : "") < 0)
+                        return NULL;
+        }
+        return take_ptr(images);
+}
+
+json_object *view_find_revision(const RolloutView *view, const char *revision) {
+        bool by_label = view_kind(view)->names_revisions;
+
+        if (!revision)
+                return NULL;
+        json_object_object_foreach(view->owned, name, object) {
+                if (text_equal(by_label ? object_revision(object) : name, revision))
+                        return object;
+        }
+        return NULL;
+}
+
+json_object *view_newest_revision(const RolloutView *view) {
+        json_object *newest = NULL;
+
+        json_object_object_foreach(view->owned, name, revision) {
+                (void) name;
+                if (!newest ||
+                    object_integer(revision, "revision") > object_integer(newest, "revision"))
+                        newest = revision;
+        }
+        return newest;
+}
+
+json_object *view_base(const RolloutView *view, json_object *record) {
+        return view_kind(view)->owned ? view_find_revision(view, json_get_text(record, "revision"))
+                                      : view->workload;
+}
+
+json_object *view_replica_set(const RolloutView *view, json_object *record) {
+        return view_kind(view)->has_replica_sets ? view_base(view, record) : NULL;
+}
+
+const char *view_revision(const RolloutView *view) {
+        const RolloutKind *kind = view_kind(view);
+
+        if (!kind->has_revisions)
+                return NULL;
+        return kind->revision ? object_text(view->workload, kind->revision)
+               : view->owned  ? object_revision(view_newest_revision(view))
+                              : NULL;
+}
+
+const char *view_target_revision(const RolloutView *view, json_object *record) {
+        if (view_kind(view)->has_revisions && record_leads_back(record) &&
+            !record_sets_images(record))
+                return json_get_text(record, "revision");
+        return view_revision(view);
+}
+
+int64_t view_desired_pods(const RolloutView *view) {
+        const char *path = view_kind(view)->desired;
+
+        return path ? object_integer(view->workload, path) : 1;
+}
+
+int64_t view_kept_below(const RolloutView *view) {
+        if (!view_kind(view)->has_ordinals || !workload_is_rolling(view->workload))
+                return 0;
+        return object_integer(view->workload, PARTITION) +
+               object_integer(view->workload, "spec.ordinals.start");
+}
+
+int64_t view_partition(const RolloutView *view, json_object *record) {
+        if (!view_kind(view)->has_ordinals)
+                return 0;
+        return record_partition(record) + object_integer(view->workload, "spec.ordinals.start");
+}
+
+bool view_has_pod(const RolloutView *view, json_object *record, json_object *pod) {
+        const RolloutKind *kind = view_kind(view);
+        json_object *owner = kind->has_replica_sets ? view_base(view, record) : view->workload;
+
+        if (kind->is_pod)
+                return true;
+        return !pod_has_ended(pod) && object_owner(pod) &&
+               text_equal(object_owner(pod), object_text(owner, "metadata.uid"));
+}
+
+int64_t pod_ordinal(json_object *pod) {
+        const char *dash = strrchr(object_name(pod), '-');
+
+        return dash ? strtoll(dash + 1, NULL, 10) : 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The kinds of workloads, as far as updates in place differ between them
+ *
+ * One table has all differences: how a kind's controller is kept from acting, what stands between the workload and its
+ * pods, and where its status has the numbers. Pure.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/base/error.h"
+#include "agent/kubectl/workload.h"
+
+#define REVISION_LABEL \
+        "controller-revision-hash" /* label of pods, and of a DaemonSet's ControllerRevisions */
+
+/* Objects are borrowed. `owned` has the ReplicaSets of a Deployment, the ControllerRevisions of a StatefulSet
+ * or DaemonSet, by name; pods are those that the selector selects, by name. */
+typedef struct RolloutView {
+        WorkloadKind kind;
+        json_object *workload;
+        json_object *owned;
+        json_object *pods;
+        json_object *budgets; /* PodDisruptionBudgets */
+        /* Notes of this run: {pod: {"phase", "since", "silent", "first", "restarts"}}, the last two of containers,
+         * at the beginning and when it counted as updated. May be NULL. */
+        json_object *noted;
+        int64_t now_sec;
+} RolloutView;
+
+typedef struct RolloutKind {
+        bool is_pod;           /* the workload is its own pod, and has no controller */
+        bool has_ordinals;     /* pods below a partition stay as they are */
+        bool has_replica_sets; /* a ReplicaSet owns the pods, and its template follows them */
+        bool has_revisions;    /* the template makes a revision at once, which its pods name */
+        bool names_revisions;  /* pods do it by the label of the ControllerRevision, not its name */
+        const char *owned;     /* resource of ReplicaSets or ControllerRevisions; NULL: none */
+        /* Paths in the workload */
+        const char *revision;        /* the template's; NULL: the newest ControllerRevision's */
+        const char *desired;         /* the number of pods that it should have; NULL: 1 */
+        const char *max_unavailable; /* the strategy's; NULL: it has none */
+        ShareRounding rounding;      /* the controller's, for a percentage there */
+
+        /* The controller leaves the pods alone while the template changes; NULL: it always does. */
+        bool (*is_held)(json_object *workload);
+        /* The part of the spec that holds the controller, and the one that lets it go on as before. */
+        int (*hold)(json_object *workload, json_object **ret_hold, json_object **ret_former);
+        /* Refuses a workload that cannot be taken over for a reason of this kind; NULL: there is none. */
+        int (*check)(json_object *workload, Error *reterr);
+        /* The controller's status has counted the pods that name the template's revision; NULL: it counts none. base: the
+         * object with the template of the pods; NULL: it is gone. */
+        bool (*has_counted)(json_object *workload, json_object *base, json_object *target,
+                            int64_t n_revised);
+} RolloutKind;
+
+const RolloutKind *view_kind(const RolloutView *view);
+
+/* A StatefulSet's or DaemonSet's strategy is RollingUpdate. */
+bool workload_is_rolling(json_object *workload);
+/* The controller leaves the pods alone while the template changes. */
+bool view_is_held(const RolloutView *view);
+/* The controller, if there is one, has seen the workload as it is. */
+bool view_is_observed(const RolloutView *view);
+/* The template gets the images after the first pod, and not with the record. */
+bool view_template_follows(const RolloutView *view);
+
+/* The images in the template of the containers that the other object names. NULL: no memory. */
+json_object *template_images(json_object *template, json_object *containers);
+
+/* The revision that pods name as theirs; NULL: none. */
+const char *object_revision(json_object *object);
+/* Finds the ReplicaSet or ControllerRevision of that name, with the template of those pods. NULL: it is gone. */
+json_object *view_find_revision(const RolloutView *view, const char *revision);
+json_object *view_newest_revision(const RolloutView *view);
+/* Finds the object with the template of the pods at the beginning; NULL: it is gone. */
+json_object *view_base(const RolloutView *view, json_object *record);
+/* The same if it is a ReplicaSet, which the update writes; NULL: it is none, or gone. */
+json_object *view_replica_set(const RolloutView *view, json_object *record);
+/* The revision of the template, and the one that the pods should say; NULL: none. */
+const char *view_revision(const RolloutView *view);
+const char *view_target_revision(const RolloutView *view, json_object *record);
+
+/* The number of pods that it should have. */
+int64_t view_desired_pods(const RolloutView *view);
+/* The first ordinal whose pod the StatefulSet's own strategy would bring to the template; 0: all. */
+int64_t view_kept_below(const RolloutView *view);
+/* Pods of a StatefulSet with lower ordinals stay as they are. */
+int64_t view_partition(const RolloutView *view, json_object *record);
+bool view_has_pod(const RolloutView *view, json_object *record, json_object *pod);
+int64_t pod_ordinal(json_object *pod);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/rollout-write.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/kubectl/rollout-advice.h"
+
+static KubePath path_of_step(const RolloutWriter *writer, const RolloutStep *step) {
+        KubePath path = writer->watch->path;
+
+        if (step->action == ROLLOUT_PATCH_REPLICA_SET)
+                return workload_path(WORKLOAD_REPLICA_SET, path.namespace, step->name);
+        if (step->action == ROLLOUT_CREATE_REPLICA_SET)
+                return workload_path(WORKLOAD_REPLICA_SET, path.namespace, NULL);
+        if (step->action != ROLLOUT_PATCH_POD && step->action != ROLLOUT_CLOSE_GATE)
+                return path;
+
+        path = workload_path(WORKLOAD_POD, path.namespace, step->name);
+        if (step->action == ROLLOUT_CLOSE_GATE)
+                path.subresource = "status";
+        return path;
+}
+
+bool rollout_write_is_lost(const RolloutWriter *writer, const Error *error) {
+        return !session_is_ended(writer->watch->session) &&
+               (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT);
+}
+
+/* The update needs no history. */
+static void give_up_history(const RolloutWriter *writer, const char *why) {
+        writer->limits->keeps_no_history = true;
+        rollout_explain(writer->watch,
+                        "kubectl rollout undo will go to an older image than the one before this "
+                        "update: %s",
+                        why);
+}
+
+static int create_history(const RolloutWriter *writer, const RolloutStep *step, bool is_rehearsal,
+                          Error *reterr) {
+        Session *session = writer->watch->session;
+        KubePath path = path_of_step(writer, step);
+        cleanup(json_object_put_p) json_object *object = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        if (is_rehearsal && !session_is_dry_run(session))
+                path.query = "dryRun=All";
+        r = session_create(session, &path, step->patch, &object, &error);
+        if (r >= 0)
+                return is_rehearsal ? 0 : rollout_watch_add(writer->watch, object);
+        if (error.kind == ERROR_NONE)
+                return r;
+        /* In a conflict, it is there already. */
+        if (session_is_ended(session) || rollout_write_is_lost(writer, &error) ||
+            (!is_rehearsal && error.kind == ERROR_CONFLICT))
+                return error_copy(reterr, &error);
+        give_up_history(writer, error_message(&error));
+        return 0;
+}
+
+static int send_step(const RolloutWriter *writer, const RolloutStep *step, Error *reterr) {
+        KubePath path = path_of_step(writer, step);
+        cleanup(json_object_put_p) json_object *object = NULL;
+        int r;
+
+        if (step->action == ROLLOUT_CREATE_REPLICA_SET)
+                return create_history(writer, step, /* is_rehearsal= */ false, reterr);
+        r = session_patch(writer->watch->session, &path, KUBE_STRATEGIC_MERGE_PATCH, step->patch,
+                          &object, reterr);
+        if (r >= 0)
+                r = rollout_watch_note(writer->watch, object);
+        return r < 0 ? r : rollout_check_answer(step->patch, object, reterr);
+}
+
+int rollout_write(RolloutWriter *writer, const RolloutStep *step, json_object *record,
+                  Error *reterr) {
+        cleanup(free_p) char *key = NULL;
+        int r = rollout_step_key(step, record, &key);
+        bool is_written;
+
+        if (r < 0)
+                return r;
+        is_written = json_object_object_get_ex(writer->written, key, NULL);
+        if (is_written && step->action == ROLLOUT_CREATE_REPLICA_SET) {
+                give_up_history(writer, "the ReplicaSet that keeps it has been deleted");
+                return 0;
+        }
+        if (is_written)
+                return error_set(reterr, ERROR_INVALID,
+                                 "\"%s\" does not stay as it was written: another client or an "
+                                 "admission webhook changes it back",
+                                 step->name ?: writer->watch->path.name);
+        r = send_step(writer, step, reterr);
+        return r < 0 ? r : patch_add_bool(writer->written, key, true);
+}
+
+/* OpenKruise's kinds are custom resources, for which there is no other patch. */
+static const char *patch_type(const RolloutWriter *writer) {
+        return workload_is_of_kruise(writer->watch->view.kind) ? KUBE_MERGE_PATCH
+                                                               : KUBE_STRATEGIC_MERGE_PATCH;
+}
+
+int rollout_write_workload(const RolloutWriter *writer, json_object *patch, Error *reterr) {
+        cleanup(json_object_put_p) json_object *object = NULL;
+        int r = session_patch(writer->watch->session, &writer->watch->path, patch_type(writer),
+                              patch, &object, reterr);
+
+        return r < 0 ? r : rollout_watch_note(writer->watch, object);
+}
+
+static int rehearse_patch(const RolloutWriter *writer, KubePath path, json_object *patch,
+                          Error *reterr) {
+        Session *session = writer->watch->session;
+        cleanup(json_object_put_p) json_object *rehearsed = json_copy(patch);
+        cleanup(json_object_put_p) json_object *answer = NULL;
+        int r;
+
+        if (!rehearsed)
+                return -ENOMEM;
+        path.query = session_is_dry_run(session) ? NULL : "dryRun=All";
+        /* The controller writes to it as well, and a rehearsal stores nothing. */
+        json_object_object_del(object_at(rehearsed, "metadata"), "resourceVersion");
+        r = session_patch(session, &path, patch_type(writer), rehearsed, &answer, reterr);
+        return r < 0 || workload_is_of_kruise(writer->watch->view.kind)
+                       ? r
+                       : rollout_check_answer(rehearsed, answer, reterr);
+}
+
+int rollout_write_rehearse(const RolloutWriter *writer, json_object *take_over, json_object *record,
+                           const Census *census, Error *reterr) {
+        static const RolloutAction actions[] = { ROLLOUT_PATCH_WORKLOAD, ROLLOUT_PATCH_REPLICA_SET,
+                                                 ROLLOUT_CREATE_REPLICA_SET, ROLLOUT_CLOSE_GATE,
+                                                 ROLLOUT_PATCH_POD };
+        int r = rehearse_patch(writer, writer->watch->path, take_over, reterr);
+
+        if (workload_is_of_kruise(writer->watch->view.kind))
+                return r; /* the controller does the rest */
+        for (size_t i = 0; r >= 0 && i < sizeof(actions) / sizeof(actions[0]); i++) {
+                cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+
+                r = rollout_rehearse(&writer->watch->view, record, writer->limits, census,
+                                     actions[i], &step);
+                if (r < 0 || step.action == ROLLOUT_WAIT)
+                        continue;
+                r = step.action == ROLLOUT_CREATE_REPLICA_SET
+                            ? create_history(writer, &step, /* is_rehearsal= */ true, reterr)
+                            : rehearse_patch(writer, path_of_step(writer, &step), step.patch,
+                                             reterr);
+        }
+        return r;
+}
+
+void rollout_write_clean(const RolloutWriter *writer) {
+        for (int i = json_object_object_length(writer->watch->view.owned); i > 0; i--) {
+                cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                if (rollout_plan_clean(&writer->watch->view, &step) < 0 ||
+                    step.action != ROLLOUT_PATCH_REPLICA_SET ||
+                    send_step(writer, &step, &error) < 0)
+                        return;
+        }
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Writes of an update in place
+ *
+ * Sends each step of the plan once: a step that the server has taken and that is planned again would change nothing the
+ * next time either. Before the update begins, the server checks the same requests as dry runs.
+ */
+
+#include <json-c/json_types.h>
+
+#include "agent/kubectl/rollout-plan.h"
+#include "agent/kubectl/rollout-watch.h"
+
+typedef struct RolloutWriter {
+        RolloutWatch *watch;
+        RolloutLimits *limits; /* keeps_no_history is set when the server refuses to keep it */
+        json_object *written;  /* {rollout_step_key(): true} of what the server has taken; owned */
+} RolloutWriter;
+
+int rollout_write(RolloutWriter *writer, const RolloutStep *step, json_object *record,
+                  Error *reterr);
+/* Sends a patch of the workload that is no step. */
+int rollout_write_workload(const RolloutWriter *writer, json_object *patch, Error *reterr);
+/* Whether the write may have been done or not: no answer came. */
+bool rollout_write_is_lost(const RolloutWriter *writer, const Error *error);
+/* Has the server check the patch that takes the workload over, and the writes to come. */
+int rollout_write_rehearse(const RolloutWriter *writer, json_object *take_over, json_object *record,
+                           const Census *census, Error *reterr);
+/* Removes copies of an abandoned record: kubectl rollout undo would bring one back as an open record. A copy that the
+ * server keeps is left. */
+void rollout_write_clean(const RolloutWriter *writer);
