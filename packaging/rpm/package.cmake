@@ -35,7 +35,8 @@ set(CPACK_RPM_AGENT_PACKAGE_REQUIRES_POST systemd)
 set(CPACK_RPM_AGENT_USER_FILELIST "%config(noreplace) /etc/inplaced/config.yaml")
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION
   /usr/lib/systemd /usr/lib/systemd/system /usr/lib/systemd/catalog /usr/lib/sysusers.d /usr/lib/tmpfiles.d
-  /usr/share/man /usr/share/man/man1 /usr/share/man/man8 /usr/share/licenses /usr/share/doc
+  /usr/share/man /usr/share/man/man1 /usr/share/man/man5 /usr/share/man/man8
+  /usr/share/licenses /usr/share/doc
   /usr/share/bash-completion /usr/share/bash-completion/completions
   /usr/share/zsh /usr/share/zsh/site-functions /usr/share/fish /usr/share/fish/vendor_completions.d)
 set(CPACK_RPM_AGENT_POST_INSTALL_SCRIPT_FILE ${CMAKE_CURRENT_SOURCE_DIR}/rpm/post)
