@@ -94,7 +94,7 @@ def refuse_skips(cases, expected):
 
 
 def judge(cases, status):
-    """What the runner itself is to be blamed for, as a list of cases."""
+    """Returns the runner's own faults, as a list of cases."""
     verdicts = [case.verdict for case in cases]
     if "failed" in verdicts:
         return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of the whole program have at hand, with and without a cluster.
+"""Fixtures of the tests of the whole program, with and without a cluster.
 
 One real runtime and one real registry serve all tests, so a test names its images after itself
 (fixture `image_name`) and removes what it leaves in the runtime (fixture `push` does that).
@@ -30,11 +30,15 @@ from lab.wait import wait_until
 
 _TESTS = Path(__file__).parent
 _UNSANITIZED = set(read_reasons((_TESTS / "unsanitized").read_text()))
+_TWICE = set(read_reasons((_TESTS / "twice").read_text()))
+_MAIN = set(read_reasons((_TESTS / "main").read_text()))
+_OLDER = set(read_reasons((_TESTS / "older").read_text()))
 _ELSEWHERE = _TESTS / "not-on" / runtimes.NAME
 _NOT_HERE = set(read_reasons(_ELSEWHERE.read_text())) if _ELSEWHERE.exists() else set()
 _RUNTIME_FIXTURES = {"runtime", "new_runtime", "node"}
 _TIMEOUT_SECONDS = 60
 _PATIENCE = 3
+_PART_SECONDS = 1200  # the tests of a long file that one worker runs together
 _AGENTS = pytest.StashKey[list[Agent]]()
 
 PushImage = Callable[..., PushedImage]
@@ -42,6 +46,9 @@ StartAgent = Callable[..., Agent]
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "main: is in tests/main")
+    config.addinivalue_line("markers", "older: is in tests/older")
+    config.addinivalue_line("markers", "sanitized: runs with sanitizers in tests/run, and then not without")
     config.addinivalue_line("markers", "slow: takes more than a few seconds")
     config.addinivalue_line("markers", "containers: runs containers, so needs root and runc")
     config.addinivalue_line("markers", "handover: goes through the threads of gRPC and of the loop")
@@ -71,8 +78,12 @@ def _seconds_of(item: pytest.Item) -> float:
     return 7 if item.get_closest_marker("containers") else 1
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What takes longest begins first, since each of several workers runs a file at a time."""
+    """Moves the longest tests to the front, since each of several workers runs a file, or a part of one, at a time.
+
+    xdist reads the names of the parts in this hook, too.
+    """
     config.hook.pytest_deselected(items=[item for item in items if not _is_wanted(item)])
     items[:] = [item for item in items if _is_wanted(item)]
     sizes: dict[Path, float] = {}
@@ -80,7 +91,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         sizes[item.path] = sizes.get(item.path, 0) + _seconds_of(item)
     # Each file stays together, and tests as long as each other keep their order.
     items.sort(key=lambda item: (-sizes[item.path], item.path, not item.get_closest_marker("slow")))
+    seconds_before: dict[Path, float] = {}
     for item in items:
+        before = seconds_before.get(item.path, 0.0)
+        seconds_before[item.path] = before + _seconds_of(item)
+        item.add_marker(pytest.mark.xdist_group(f"{item.path.stem}-{int(before / _PART_SECONDS)}"))
+        if _is_in(_MAIN, item):
+            item.add_marker(pytest.mark.main)
+        if _is_in(_OLDER, item):
+            item.add_marker(pytest.mark.older)
+        if not (_is_in(_UNSANITIZED | _TWICE, item) or item.get_closest_marker("slow")):
+            item.add_marker(pytest.mark.sanitized)
         marker = item.get_closest_marker("timeout")
         seconds = marker.args[0] if marker else _TIMEOUT_SECONDS * sanitizers.SLOWNESS
         # Waiting is longer on a busy machine; the limits of a whole test are for what hangs.
@@ -126,7 +147,7 @@ def auth_registry(session_folder: LabFolder) -> Iterator[Registry]:
 
 @pytest.fixture(scope="session")
 def runtime(session_folder: LabFolder) -> Iterator[Runtime]:
-    """The one that INPLACED_RUNTIME names."""
+    """The runtime that INPLACED_RUNTIME names."""
     with runtimes.make_runtime(session_folder / "runtime") as made:
         yield made
 
@@ -240,7 +261,7 @@ def make_agent(request: pytest.FixtureRequest, folder: LabFolder) -> Iterator[St
 
 @pytest.fixture
 def start_agent(make_agent: StartAgent) -> StartAgent:
-    """start_agent(endpoint, …): the same, ready."""
+    """start_agent(endpoint, …): an agent that is started and ready."""
 
     def start(endpoint: str | list[str], **options: Any) -> Agent:
         agent = make_agent(endpoint, **options)

@@ -38,10 +38,12 @@ find_go() {
     return 1
 }
 
-# Prints a Go; the lock is held.
+# Prints a Go. One at a time: a second one finds what the first one has installed.
 provide_go() {
     local found
 
+    exec 8>"$cache/go.lock"
+    flock 8
     ! find_go || return 0
     echo "build: no Go $oldest or newer here; installing $go_package" >&2
     install_packages "${go_packages[@]}" >&2 || return 1
@@ -62,23 +64,28 @@ fetch_module() {
 # build_as_caller SCRIPT [ARGUMENT...]: called through sudo, builds as the user who called, and ends.
 build_as_caller() {
     if has_caller && as_caller test -r "$1"; then
-        as_caller "$@" --find-go >/dev/null || install_packages "${go_packages[@]}" >&2
+        [ -n "${INPLACED_IF_BUILT-}" ] || as_caller "$@" --find-go >/dev/null || install_packages "${go_packages[@]}" >&2
         as_caller "$@"
         exit
     fi
 }
 
 # build_module NAME WHAT [SCRIPT]: calls `compile FOLDER` with $go, unless the files of the module and the script
-# that builds it have been compiled before, and prints the folder.
+# that builds it have been compiled before, and prints the folder. With INPLACED_IF_BUILT it compiles and
+# installs nothing, and fails if that was not done before.
 build_module() {
     local hash target sources
 
-    mkdir -p "$cache"
-    # One at a time: a second one finds what the first one has built.
-    exec 9>"$cache/lock"
+    [ -n "${INPLACED_IF_BUILT-}" ] || mkdir -p "$cache"
+    [ -d "$cache" ] || exit 3
+    # One at a time: a second one finds what the first one has built. Other modules need not wait.
+    exec 9>"$cache/$1.lock"
     flock 9
 
-    go=$(provide_go 9>&-) || {
+    go=$(find_go) || {
+        [ -z "${INPLACED_IF_BUILT-}" ] || exit 3
+        go=$(provide_go 9>&-)
+    } || {
         echo "build: $2 needs Go $oldest or newer" >&2
         exit 1
     }
@@ -87,6 +94,7 @@ build_module() {
     hash=$({ cat "${sources[@]}" && "$go" env GOVERSION GOARCH; } | sha256sum)
     target=$cache/$1-${hash:0:16}
 
+    [ -d "$target" ] || [ -z "${INPLACED_IF_BUILT-}" ] || exit 3
     if [ ! -d "$target" ]; then
         echo "build: compiling $2, which takes some minutes" >&2
         half=$(mktemp -d "$cache/half-XXXXXX")

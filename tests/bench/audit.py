@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent of one node has written through the API server, by the server's own account."""
+"""The writes of a node's agent through the API server, by the server's own account."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PODS = {"resource": "pods"}
 
 
 class Audit:
-    """Reports what was written since it was made, or since its last `begin`."""
+    """Reports the writes since it was made, or since its last `begin`."""
 
     def __init__(self, control_plane: ControlPlane, node_name: str) -> None:
         self._control_plane = control_plane
@@ -24,7 +24,7 @@ class Audit:
         self._n_before = len(self._control_plane.audit())
 
     def patches(self, about: str = "") -> list[Object]:
-        """Bodies of patches of the NodeImage's status, of those that contain the text."""
+        """Bodies of the patches of the NodeImage's status that contain the text."""
         target = {"resource": "nodeimages", "name": self._node_name, "subresource": "status"}
         bodies = [entry["requestObject"] for entry in self._entries("patch", target)]
         return [body for body in bodies if about in json.dumps(body)]
@@ -46,7 +46,7 @@ class Audit:
         return len(self._entries("patch", target))
 
     def created_events(self, reason: str) -> int:
-        """How many events were made whose reason begins like that, whatever they are about."""
+        """The number of created events whose reason begins so, about any object."""
         created = self._entries("create", {"resource": "events"})
         return sum(one["requestObject"]["reason"].startswith(reason) for one in created)
 
@@ -59,10 +59,10 @@ class Audit:
 
 
 def _name_of(entry: Object) -> str:
-    """What is made has its name in the body only."""
+    """Finds the name of the object; one that is being created has it in the body only."""
     return entry["objectRef"].get("name") or entry["requestObject"]["metadata"]["name"]
 
 
 def size_of(body: Object) -> int:
-    """Its bytes on the wire."""
+    """The size of the body on the wire, in bytes."""
     return len(json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode())

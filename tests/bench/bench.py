@@ -131,7 +131,7 @@ def run_group(name: str, build_dir: Path, quick: bool) -> list[Row] | None:
     try:
         with LabFolder() as folder, Node(folder, build_dir, quick) as node:
             return GROUPS[name](node)
-    except Exception as error:  # whatever it was, the other groups can still be measured
+    except Exception as error:  # the other groups can still be measured
         print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return None
 

@@ -31,13 +31,13 @@ class Cluster:
     control_plane: ControlPlane
 
     def make_node_image(self, name: str) -> NodeImage:
-        """That of a node of this name; it requests nothing yet."""
+        """Makes the NodeImage of a node of this name; it requests nothing yet."""
         made = NodeImage(self.control_plane.admin, name)
         made.create()
         return made
 
     def make_agent(self, name: str, runtime_endpoint: str | None = None, **options: Any) -> Agent:
-        """That of the node of this name, to be started by the caller."""
+        """Makes the agent of the node of this name, to be started by the caller."""
         kubeconfig = self.node.folder / f"{name}.conf"
         self.control_plane.write_agent_kubeconfig(kubeconfig)
         return self.node.make_agent(
@@ -62,7 +62,7 @@ class Cluster:
 
 
 def has_succeeded(document: Object, reference: str) -> bool:
-    """What a NodeImage says; RuntimeError if it says that the pull failed."""
+    """Whether a NodeImage says that the image is there; RuntimeError if it says that the pull failed."""
     status = find_tag_status(document, reference)
     if status is not None and status["phase"] == "Failed":
         raise RuntimeError(f"{reference} was not pulled: {status}")

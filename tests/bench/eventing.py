@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs the agent to follow the pods of its node again and again.
+"""The cost of following the pods of a node again and again.
 
 The pods are objects only, without a kubelet, and their containers those of a runtime that is made
 up: it is the reading that is measured. The program it is compared with reads the very same events
@@ -61,7 +61,7 @@ def measure(node: Node) -> list[Row]:
 
 
 def _measure_events(pods: _Pods, n: int, pids: dict[str, int]) -> dict[str, float]:
-    """Seconds of CPU per event, beyond what it takes to do nothing for as long."""
+    """Seconds of CPU per event, beyond the cost of idling for as long."""
     Cluster.be_quiet()
     idle_began, idle = time.monotonic(), _cpu(pids)
     time.sleep(_IDLE_SECONDS)
@@ -132,7 +132,7 @@ class _Pods:
         return {"phase": "Running", "conditions": conditions, "containerStatuses": [main]}
 
     def touch(self, n: int) -> None:
-        """So many events, of one pod after the other: as if it had been probed again."""
+        """Sends so many events, of one pod after the other, as if each had been probed again."""
         for number in range(n):
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(number))
             condition = {"type": "Ready", "status": "True", "lastProbeTime": at}
@@ -140,7 +140,7 @@ class _Pods:
             self._kube.patch(path, {"status": {"conditions": [condition]}}, "strategic")
 
     def wait_known(self) -> None:
-        """Until the agent has reported all of them."""
+        """Waits until the agent has reported all of them."""
 
         def count() -> int:
             pods = self._kube.list(_PODS)
@@ -176,7 +176,7 @@ class _Pods:
                 yield made
 
     def _fill(self, message: Any, name: str, image_id: str) -> Any:
-        """What a Container and a ContainerStatus have in common."""
+        """Fills the fields that a Container and a ContainerStatus share."""
         message.id = name
         message.metadata.name = "main"
         message.image.image = _IMAGE

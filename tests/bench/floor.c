@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What the libraries alone cost
+ * Measures the cost of the libraries alone
  *
  * Does with every library of the agent the least that the agent cannot do without: a gRPC channel
  * to the runtime with one call over it, a gRPC server on a socket, an event loop, an HTTP server, a

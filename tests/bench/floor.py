@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that only starts the agent's libraries (floor.c): what cannot be less."""
+"""The program that only starts the agent's libraries (floor.c): a lower bound of the cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIBRARIES = ["grpc_unsecure", "libprotobuf-c", "libsystemd", "json-c", "yaml-0.
 
 @dataclass(frozen=True)
 class ApiServer:
-    """One that the floor keeps a connection to. `authority` is the file of the CA to trust.
+    """A server that the floor keeps a connection to. `authority` is the file of the CA to trust.
 
     With a path and a query in `watch` it reads what the server sends there.
     """
@@ -87,7 +87,7 @@ class Floor:
 
 @cache
 def _build(in_cluster: bool) -> LabFolder:
-    """Linked with the same libraries as the agent; goes with this process."""
+    """Builds the program with the agent's libraries; it goes with this process."""
     libraries = [*_LIBRARIES, "libcurl"] if in_cluster else _LIBRARIES
     return build_program("floor.c", libraries, ["-DIN_CLUSTER"] if in_cluster else [])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the figures were measured on."""
+"""The machine on which the figures were measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def describe() -> str:
-    """One line: "Intel(R) Xeon(R) Processor, 2 cores, 23.5 GiB, Linux 6.1.0, Debian 12.5, ..."."""
+    """Describes it in a line: "Intel(R) Xeon(R) Processor, 2 cores, 23.5 GiB, Linux 6.1.0, Debian 12.5, ..."."""
     debian = Path("/etc/debian_version").read_text().strip()
     words = [_cpu_model(), f"{os.cpu_count()} cores", f"{_memory('MemTotal') >> 20} MiB"]
     words += [f"Linux {platform.release()}", f"Debian {debian}", _containerd_version()]

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from lab import runtimes
 from lab.agent import Agent
+from lab.cleanup import Closing
 from lab.folder import LabFolder
 from lab.registry import Registry
 
@@ -24,7 +24,7 @@ _ENVIRONMENT = {"MALLOC_ARENA_MAX": "2"}
 _IMAGES_MEBIBYTES = 3 << 10
 
 
-class Node:
+class Node(Closing):
     """A runtime and a registry of its own; agents and floors run beside them until it is closed.
 
     With `quick`, measurements are short.
@@ -40,7 +40,7 @@ class Node:
         self._stack = ExitStack()
         self._count = 0
 
-    def __enter__(self) -> Node:
+    def start(self) -> None:
         has_room = machine.available_mebibytes() > 2 * _IMAGES_MEBIBYTES
         size = _IMAGES_MEBIBYTES if has_room else None
         try:
@@ -52,14 +52,8 @@ class Node:
         except BaseException:
             self._stack.close()
             raise
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self._stack.close()
 
     def _new_path(self, name: str) -> Path:
@@ -68,13 +62,14 @@ class Node:
 
     def make_agent(self, runtime_endpoint: str | None = None, **options: Any) -> Agent:
         """Run as the service is; to be started by the caller. `options` are more of Agent's."""
+        environment = {**_ENVIRONMENT, **options.pop("environment", {})}
         return Agent(
             self._new_path("a"),
             runtime_endpoint or self.runtime.endpoint,
             build_dir=self.build_dir,
             watchdog_seconds=_WATCHDOG_SECONDS,
             log_level="info",
-            environment=_ENVIRONMENT,
+            environment=environment,
             **options,
         )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sees what becomes of an object in a cluster as soon as the API server sends it."""
+"""Sees changes of an object in a cluster as soon as the API server sends them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMEOUT_SECONDS = 3600
 
 
 class Watched(Protocol):
-    """What can be watched, such as a NodeImage; there has to be something of it."""
+    """A kind to watch, such as a NodeImage; there has to be an object of it."""
 
     path: str
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
-from types import TracebackType
 from typing import Any
 
 import grpc
 
 from lab.agent import Agent
+from lab.cleanup import Closing
 from lab.control_plane import ControlPlane
 from lab.cri import Cri
 from lab.kube import Kube, Object
@@ -34,19 +34,23 @@ _RELIST = "kubelet_pleg_relist_interval_seconds"
 _ANYWHERE = {"nodeName": None, "tolerations": [{"operator": "Exists"}]}
 
 
-class PodNode:
+class PodNode(Closing):
     """A cluster with one real node and the agent of that node, until closed.
 
     Its pods are small: one layer with a shell, no volumes, processes that end on SIGTERM.
     """
 
-    def __init__(self, node: Node, *, scheduler: bool = False) -> None:
+    def __init__(
+        self, node: Node, *, scheduler: bool = False, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment` is more of the agent's."""
         self.node = node
+        self._environment = dict(environment or {})
         self.quick = node.quick
         self._scheduler = scheduler
         self._stack = ExitStack()
 
-    def __enter__(self) -> PodNode:
+    def start(self) -> None:
         with ExitStack() as stack:
             made = ControlPlane(self.node.folder / "control-plane", scheduler=self._scheduler)
             self.control_plane = stack.enter_context(made)
@@ -59,15 +63,9 @@ class PodNode:
         self.audit = Audit(self.control_plane, _NAME)
         self.image = self.push_version("1")
         self._relists = self._read_relists()
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def close(self) -> None:
+        self._stack.close()
 
     def _make_kubelet(self) -> Kubelet:
         return Kubelet(
@@ -85,12 +83,13 @@ class PodNode:
             _NAME,
             self.kubelet.runtime.endpoint,
             flags=[f"--kubelet-health-address={self.kubelet.health_address}"],
+            environment=self._environment,
         )
 
     # Pods
 
     def push_version(self, version: str, layers: Iterable[int] = ()) -> str:
-        """Of the image of pods, with layers of random bytes beside that with the shell."""
+        """Pushes a version of the pods' image, with layers of random bytes beside the one with the shell."""
         env = {"VERSION": version}
         push = self.node.registry.push_image
         return push("bench/pod", version, list(layers), busybox=True, env=env).reference
@@ -104,7 +103,7 @@ class PodNode:
         also: Iterable[str] = (),
         must_schedule: bool = False,
     ) -> Pod:
-        """Its container `main` has the label `round` in its environment; the others, `also`, not.
+        """Makes a pod whose container `main` has the label `round` in its environment; the others, `also`, do not.
 
         The agent leaves alone pods that do not take part. With `must_schedule` the scheduler is
         to find the node.
@@ -180,7 +179,9 @@ class PodNode:
 
 
 def remove_containers(cri: Cri, uid: str) -> bool:
-    """Whether the pod, which is deleted, had any. The kubelet does the same, but not always at once."""
+    """Removes the ended containers of a deleted pod. Returns whether it had any containers. The kubelet does
+    the same, but not always at once.
+    """
     found = cri.pod_containers(uid)
     for one in found:
         if one.state == cri.messages.CONTAINER_EXITED:

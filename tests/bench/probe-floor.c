@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * What probes cost at least
+ * Measures the least cost of probes
  *
  * Makes as many of them a second as the agent does, with the same libraries and nothing else: a
  * loop that starts those that are due together, as often as the agent's timers allow, and waits for

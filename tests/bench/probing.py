@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent spends on probes that run every second, and what it writes about them.
+"""The cost of probes that run every second, and the writes about them.
 
 Beside it stands what the same probes cost a program that only makes them (probe-floor.c).
 """
@@ -11,8 +11,8 @@ import socket
 import threading
 import time
 from functools import cache
-from types import TracebackType
 
+from lab.cleanup import Closing
 from lab.folder import LabFolder
 from lab.node_pod_probe import NodePodProbe, probe, probes_of
 from lab.pod import Pod, container
@@ -37,7 +37,7 @@ _LIMIT = Limit(3, "< 3 % for 500")
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
 
-class _Server:
+class _Server(Closing):
     """Takes all connections to some ports at once and answers what is asked in HTTP, until closed.
 
     What serves pods in a shell starts a process for each connection, and is slower than 500 probes.
@@ -53,15 +53,7 @@ class _Server:
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
-    def __enter__(self) -> _Server:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -159,7 +151,7 @@ def _measure_transition(
 
 
 def _wait_written(lab: PodNode, n: int) -> None:
-    """Until all have succeeded, and the last of them was written: a write a second at most."""
+    """Waits until all have succeeded, and the last result was written: a write a second at most."""
 
     def is_done() -> bool:
         found = lab.agent.metrics()

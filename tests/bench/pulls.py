@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a pull takes through the agent, and how long the runtime alone takes for the same."""
+"""The time of a pull through the agent, and that of the same pull by the runtime alone."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Rounds:
         return median(self.seconds[way])
 
     def excess(self, way: str) -> Estimate:
-        """Of a way over the bare call in the same round."""
+        """The time of a way beyond that of the bare call in the same round."""
         return estimate(a - b for a, b in zip(self.seconds[way], self.seconds["bare"]))
 
     def ratio(self, way: str) -> Estimate:
@@ -182,7 +182,7 @@ def _measure_large(node: Node, what: str, layers: list[int], n: int) -> list[Row
 
 
 def _seconds_in_pull_image(agent: Agent) -> float:
-    """What all its calls of the runtime have taken, by its own clock."""
+    """The seconds that all the agent's pulls at the runtime have taken, by its own clock."""
     name = "inplaced_cri_request_duration_seconds_sum"
     return agent.metrics().total(name, method="PullImage")
 

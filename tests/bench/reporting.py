@@ -64,7 +64,7 @@ def measure_single(cluster: Cluster) -> list[Row]:
 
 
 def measure_in_turn(cluster: Cluster) -> list[Row]:
-    """Images that are requested one after the other, each as soon as the one before is reported."""
+    """Requests images one after the other, each as soon as the one before is reported."""
     desired = cluster.make_node_image("in-turn")
     by_hand = cluster.make_node_image("in-turn-by-hand")
     with cluster.make_agent("in-turn"):

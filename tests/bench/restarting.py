@@ -32,7 +32,7 @@ _GRACE_SECONDS = 2
 
 @dataclass(frozen=True)
 class Restarted:
-    """When a container had ended, and when another one ran in its place; seconds since 1970."""
+    """The end of a container, and the start of its successor; seconds since 1970."""
 
     stopped_at: float
     running_at: float
@@ -206,7 +206,7 @@ def _stop_all(lab: PodNode, container_ids: Mapping[str, str]) -> float:
     return time.monotonic() - began
 
 
-# What the runtime says
+# Answers of the runtime
 
 
 def stop_container(cri: Cri, container_id: str) -> None:

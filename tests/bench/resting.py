@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent costs when nothing happens."""
+"""The cost of the agent when nothing happens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOLDER = 60
 _QUICK_FOLDER_SECONDS, _FULL_FOLDER_SECONDS = 10, 600
 _QUICK_SECONDS, _FULL_SECONDS = 3, 30
 
-# What was going on has ended by then, and its memory was given back.
+# Earlier work has ended by then, and its memory was given back.
 _SETTLE_SECONDS = 3
 
 _WORDS = {
@@ -80,7 +80,7 @@ def measure_many(node: Node) -> list[Row]:
 
 
 def measure_folder(node: Node) -> list[Row]:
-    """All at the same time, so that each has the same machine."""
+    """Measures all at the same time, so that each has the same machine."""
     seconds = _QUICK_FOLDER_SECONDS if node.quick else _FULL_FOLDER_SECONDS
     references = [_push_tiny(node, number) for number in range(_FOLDER)]
     with (
@@ -144,7 +144,7 @@ def _wait_for_all(agent: Agent, references: list[str]) -> None:
 
 
 def measure_cost(pid: int, seconds: float) -> Cost:
-    """Of a process that has nothing to do, over so many seconds; what it did before is let end."""
+    """Measures a process at rest, over so many seconds; first lets its earlier work end."""
     time.sleep(_SETTLE_SECONDS)
     switches, cpu = _watch_threads(pid, seconds)
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
@@ -173,7 +173,7 @@ def cost_rows(name: str, cost: Cost, floor: Cost, limits: dict[str, Limit]) -> l
 
 
 def _watch_threads(pid: int, seconds: float) -> tuple[int, float]:
-    """Context switches and milliseconds of CPU of all threads meanwhile.
+    """The context switches and milliseconds of CPU of all threads meanwhile.
 
     Reads every second, since threads come and go; what one does in its last second is not seen.
     """

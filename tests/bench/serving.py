@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent does, and costs, in a cluster."""
+"""The work of the agent in a cluster, and its cost."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _measure_idle(cluster: Cluster) -> list[Row]:
 
 
 def _count_connections(pid: int) -> int:
-    """Those that are established."""
+    """The number of established connections."""
     own = set()
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         try:

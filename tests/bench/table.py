@@ -41,7 +41,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Row:
-    """One figure and what it is compared with, its base, if there is such a thing.
+    """A figure and the base that it is compared with, if there is any.
 
     `unit` goes with both, and with `excess`. `ratio` and `excess` are given where they were
     measured in pairs, and follow from the two figures otherwise.

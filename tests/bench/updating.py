@@ -23,7 +23,7 @@ from table import Limit, Row
 # In all 300 MB, in as many layers as are fetched side by side.
 _LAYERS = [100 * 10**6] * 3
 
-# Not one that the agent knows.
+# A readiness gate that the agent does not know.
 _OTHER_GATE = "example.org/Updated"
 
 Way = Callable[[], float]
@@ -77,7 +77,7 @@ class _Updates:
         self._n_rounds = 2 if lab.quick else 4
         self._pace = Pace(lab)
         self._numbers = count(1)
-        self._users: list[Pod] = []  # of the new image
+        self._users: list[Pod] = []  # pods of the new image
         # By whether they take part: two of the ways need one that does, four one that does not.
         n = 1 + self._n_rounds
         self._pods = {
@@ -136,7 +136,7 @@ class _Updates:
 
         return self._watch.wait_for(is_replaced, n_seen, timeout=60) - began
 
-    # What they are made of
+    # Parts of the measurements
 
     def _time_in_place(self, pod: Pod, change: Callable[[], None]) -> float:
         before = pod.container_id("main")

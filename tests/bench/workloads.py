@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an update of a workload costs: in place, and by its controller, which replaces the pods."""
+"""The cost of an update of a workload: in place, and by its controller, which replaces the pods."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from itertools import count, pairwise
 from statistics import median
-from types import TracebackType
 from typing import Any
 
 from fake.tcp_proxy import TcpProxy
+from lab.cleanup import Closing
 from lab.clients import run_client
 from lab.control_plane import ControlPlane
 from lab.inplace import Inplace
@@ -45,7 +45,7 @@ _UNDO_AFTER = 30  # seconds
 _PODS = "/api/v1/namespaces/default/pods"
 _PLURALS = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
 
-# Made by the clock, whatever is under way.
+# Resources that are written by the clock, not for the update.
 _BY_CLOCK = ("leases", "nodes")
 _WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE")
 
@@ -115,7 +115,7 @@ def _row(
 
 @dataclass(frozen=True)
 class _Cost:
-    """Of one update, from the command on.
+    """The cost of one update, from the command on.
 
     `not_ready` is for how long fewer pods than requested were ready, in seconds times pods that were
     missing, by the number of pods; `pulled` is what the registry sent in that time, in MB.
@@ -131,7 +131,7 @@ class _Cost:
 
 
 class _Uplink(TcpProxy):
-    """Of a registry: all that passes shares so many bytes a second."""
+    """The uplink of a registry: all connections share so many bytes a second."""
 
     def __init__(self, server: tuple[str, int], bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
@@ -155,7 +155,7 @@ class _Uplink(TcpProxy):
         self._times.append(time.monotonic())
 
 
-class _Fleet:
+class _Fleet(Closing):
     """A cluster with as many real nodes as pods, each with an agent, until closed."""
 
     path = _PODS
@@ -164,7 +164,7 @@ class _Fleet:
         self.node = node
         self._stack = ExitStack()
 
-    def __enter__(self) -> _Fleet:
+    def start(self) -> None:
         folder, registry = self.node.folder, self.node.registry
         part = 1 / _QUICK if self.node.quick else 1
         with ExitStack() as stack:
@@ -184,15 +184,9 @@ class _Fleet:
         self.new_reference = self.new.reference.replace(registry.host, f"127.0.0.1:{self.uplink.port}")
         self.bad = registry.push_image("bench/workload", "bad").reference  # without the program
         self._watch: ObjectWatch | None = None
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def close(self) -> None:
+        self._stack.close()
 
     def _add_node(self, stack: ExitStack, name: str) -> Kubelet:
         folder, registry = self.node.folder, self.node.registry
@@ -251,7 +245,7 @@ class _Fleet:
     # Before and after
 
     def metrics(self) -> Metrics:
-        """Of the API server, about requests."""
+        """The API server's metrics about requests."""
         text = self.kube.request("GET", "/metrics")
         name = "apiserver_request_total"
         return parse_metrics("\n".join(line for line in text.splitlines() if line.startswith(name)))
@@ -266,7 +260,7 @@ class _Fleet:
 
 
 class _Update:
-    """Of a workload that is made for it."""
+    """An update of a workload that is made for it."""
 
     _numbers = count(1)
 
@@ -390,7 +384,7 @@ class _Update:
         ]
 
     def _started_containers(self, pod: Object) -> list[Any]:
-        """Of the pod, as the runtime knows them, the oldest first."""
+        """The containers of the pod that the runtime knows, the oldest first."""
         (node,) = (one for one in self._fleet.nodes if one.name == pod["spec"]["nodeName"])
         cri = node.runtime.cri
         found = [cri.container_status(one.id)[0] for one in cri.pod_containers(pod["metadata"]["uid"])]
@@ -425,7 +419,7 @@ class _Update:
 
 
 def _make_spec(kind: str, app: str, image: str) -> Object:
-    """Its strategy is the default one, in which a Deployment of five pods may miss one of them."""
+    """Makes a workload with the default strategy, in which a Deployment of five pods may miss one of them."""
     main = {
         "name": "main",
         "image": image,
@@ -454,7 +448,7 @@ def _make_spec(kind: str, app: str, image: str) -> Object:
 
 
 def _count_requests(metrics: Metrics, verb: str | None = None) -> float:
-    """Without watches, and without those that are made by the clock."""
+    """Counts requests, without watches and without those that are made by the clock."""
 
     def count_of(**labels: str) -> float:
         return metrics.total("apiserver_request_total", **labels)

@@ -108,7 +108,7 @@ def inplace(control_plane: ControlPlane, folder: LabFolder) -> Inplace:
 
 @pytest.fixture
 def behind(control_plane, folder):
-    """A proxy before the API server, and the tool of one who connects through it."""
+    """A proxy before the API server, and the command line of a user who connects through it."""
     server = control_plane.url, control_plane.authority.certificate
     with ApiProxy(folder / "api", *server) as api:
         kubeconfig = yaml.safe_load(control_plane.admin_kubeconfig.read_text())
@@ -119,7 +119,7 @@ def behind(control_plane, folder):
 
 @pytest.fixture
 def pull_secret(kube: Kube) -> Iterator[PullSecret]:
-    """pull_secret(registry): a secret with its credentials; returns what a NodeImage calls it."""
+    """pull_secret(registry): makes a secret with the registry's credentials; returns its name as in a NodeImage."""
     made = []
 
     def make(registry: Registry, namespace: str = "kruise-daemon-config") -> dict[str, str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads that `kubectl inplace` updates, who watches them, and what comes in between."""
+"""Workloads that `kubectl inplace` updates, watchers of their pods, and disturbances."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _numbers = itertools.count(1)
 
 
 class Workload:
-    """One with a container "main", all of whose pods are ready; there is one node for a DaemonSet."""
+    """A workload with a container "main", all of whose pods are ready; there is one node for a DaemonSet."""
 
     def __init__(self, cluster: Cluster, kind: str, image: str, replicas: int = 2, **spec: Any) -> None:
         self.cluster = cluster
@@ -84,7 +84,7 @@ class Workload:
         return self.kube.patch(self.path, body, kind)
 
     def pods(self) -> list[Object]:
-        """Without those that have ended, or will."""
+        """The workload's pods without those that have ended, or will."""
         found = self.kube.list(PODS, labelSelector=f"app={self.app}")
         return [
             pod
@@ -129,13 +129,14 @@ def rollout_is_open(workload: Workload) -> bool:
 
 @pytest.fixture(scope="module")
 def cluster(session_folder, registry) -> Iterator[Cluster]:
-    with Cluster(session_folder / "rollout", registry) as made:
+    # Each file of tests has a cluster of its own, also where one process runs several files.
+    with Cluster(session_folder / f"rollout-{next(_numbers)}", registry) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def images(registry) -> list[str]:
-    """Three that have nothing but their first layer in common; one that does not exist."""
+    """Three images that share their first layer alone; and one that does not exist."""
     made = [registry.push_image("t/rollout", str(n), [1000 + n], busybox=True) for n in (1, 2, 3)]
     return [one.reference for one in made] + [made[0].reference.rpartition(":")[0] + ":none"]
 
@@ -167,23 +168,35 @@ def proxy(cluster, folder) -> Iterator[ApiProxy]:
 
 @pytest.fixture
 def by_proxy(cluster, proxy, folder) -> Inplace:
-    """The same person, through the proxy."""
+    """The command line of the same person, through the proxy."""
     path = write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin")
     return Inplace(path, folder)
 
 
 @contextmanager
 def none_replaced(workload: Workload) -> Iterator[None]:
-    """No pod and no ReplicaSet is made or deleted inside, nor in the seconds after it, when controllers act."""
+    """Checks that no pod and no ReplicaSet is made or deleted inside, nor in the ten seconds after it, when
+    controllers act, and no ControllerRevision is deleted. A ReplicaSet without pods may be: it is history.
+    """
     kube, label = workload.kube, f"app={workload.app}"
-    paths = [PODS, "/apis/apps/v1/namespaces/default/replicasets"]
+    wait_until(
+        lambda: all("deletionTimestamp" not in pod["metadata"] for pod in kube.list(PODS, labelSelector=label)),
+        60 * SLOWLY,
+        f"end of the pods of {workload.name} that were deleted before",
+    )
+    apps = "/apis/apps/v1/namespaces/default"
+    paths = [PODS, f"{apps}/replicasets", f"{apps}/controllerrevisions"]
     versions = [kube.get(path)["metadata"]["resourceVersion"] for path in paths]
     yield
-    for path, version in zip(paths, versions, strict=True):
-        query = {"labelSelector": label, "resourceVersion": version, "timeoutSeconds": "10"}
+    # While the first watch lasts, the others have not begun, but they show all that has happened since.
+    for path, version, seconds in zip(paths, versions, ("10", "3", "3"), strict=True):
+        query = {"labelSelector": label, "resourceVersion": version, "timeoutSeconds": seconds}
         for event in kube.watch(path, 60 * SLOWLY, **query):
-            metadata = event["object"]["metadata"]
-            assert event["type"] == "MODIFIED" and "deletionTimestamp" not in metadata, event
+            one = event["object"]
+            is_kept = event["type"] == "MODIFIED" and "deletionTimestamp" not in one["metadata"]
+            is_new = event["type"] == "ADDED" and one["kind"] == "ControllerRevision"
+            is_history = one["kind"] == "ReplicaSet" and one["spec"]["replicas"] == 0
+            assert is_kept or is_new or is_history, event
 
 
 def assert_done(ran: Ran) -> Ran:
@@ -195,8 +208,11 @@ def is_write(request_path: str) -> bool:
     return "dryRun" not in request_path
 
 
-def stop_after(proxy: ApiProxy, n: int) -> threading.Event:
-    """The server does the n-th write, which is never answered; nor is anything after it."""
+WRITES = "^(PATCH |POST /apis/apps/v1/namespaces/default/replicasets)"
+
+
+def stop_after(proxy: ApiProxy, n: int, pattern: str = WRITES) -> threading.Event:
+    """Lets the server do the n-th write, of requests like the pattern, but answers neither that nor any later one."""
     reached, counter = threading.Event(), itertools.count(1)
 
     async def behave(exchange: Exchange) -> None:
@@ -209,17 +225,42 @@ def stop_after(proxy: ApiProxy, n: int) -> threading.Event:
             reached.set()
         await exchange.wait_over()
 
-    proxy.on("^PATCH ", behave)
+    proxy.on(pattern, behave)
     return reached
 
 
+def hold_after(proxy: ApiProxy, n: int) -> tuple[threading.Event, threading.Event]:
+    """Holds the answer to the n-th write until the second of the events is set; the first says that the write
+    has come.
+    """
+    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
+
+    async def behave(exchange: Exchange) -> None:
+        if not is_write(exchange.request.path) or next(counter) != n:
+            await api_faults.behave_well(exchange)
+            return
+        reached.set()
+        await api_faults.answer_when(released)(exchange)
+
+    proxy.on("^PATCH ", behave)
+    return reached, released
+
+
 def interrupted(by_proxy: Inplace, proxy: ApiProxy, workload: Workload, image: str, n: int) -> None:
-    """An update whose program was killed after so many writes."""
+    """Begins an update and kills its program after so many writes."""
     reached = stop_after(proxy, n)
     with by_proxy.start("set", "image", workload.name, f"main={image}") as child:
         wait_until(reached.is_set, 60 * SLOWLY, "the write")
         child.kill()
     proxy.behave()
+
+
+def forget_history(workload: Workload) -> None:
+    """Deletes the ReplicaSets without pods, as if no update had been before."""
+    path = "/apis/apps/v1/namespaces/default/replicasets"
+    for one in workload.kube.list(path, labelSelector=f"app={workload.app}"):
+        if one["spec"]["replicas"] == 0:
+            workload.kube.delete(f"{path}/{one['metadata']['name']}")
 
 
 def set_template(image: str, **more: Any) -> Object:
@@ -235,7 +276,7 @@ def wait_observed(workload: Workload) -> None:
 
 
 def make_budget(cluster: Cluster, workload: Workload, **spec: Any) -> str:
-    """Of its pods, and its controller has counted them; returns the path."""
+    """Makes a budget of the workload's pods, waits until its controller has counted them, and returns the path."""
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -255,7 +296,7 @@ def make_budget(cluster: Cluster, workload: Workload, **spec: Any) -> str:
 def in_the_middle(
     by_proxy: Inplace, proxy: ApiProxy, *arguments: str, n: int = 3, is_lost: bool = False
 ) -> Iterator[Middle]:
-    """An update whose n-th write waits until the test lets it go on, and is then lost or not."""
+    """Begins an update whose n-th write waits until the test lets it go on, and is then lost or not."""
     reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
 
     async def behave(exchange: Exchange) -> None:
@@ -281,7 +322,7 @@ class Middle:
     released: threading.Event
 
     def end(self) -> Ran:
-        """Lets it go on, to its end."""
+        """Lets the write go on, and the command to its end."""
         self.released.set()
         output, errors = self.child.communicate(timeout=120 * SLOWLY)
         return Ran(self.child.returncode, output, errors)

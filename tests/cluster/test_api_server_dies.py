@@ -234,7 +234,7 @@ def test_server_dies_in_mid_pull(member, mortal, desired, gate, counted, push, p
     assert counted.pulls() == 1
     for line in complaints(member):
         assert_clear(line)
-    # One about the server, and while it starts one about each of the four kinds that are watched.
+    # The agent logs a line about the server, and while it starts one about each of the four watched kinds.
     assert len(complaints(member)) <= 5, complaints(member)
 
 
@@ -242,7 +242,7 @@ def test_server_dies_in_mid_pull(member, mortal, desired, gate, counted, push, p
 def test_server_dies_in_a_burst(
     member, mortal, desired, fake_registry, runtime, image_name, part
 ):
-    """Of many changes the agent loses none and carries out none twice."""
+    """The agent loses none of many changes and carries out none twice."""
     images = [Counted(fake_registry, f"{image_name}-{number}") for number in range(_BURST)]
     for number in range(_BURST):
         if number == _BURST // 2:

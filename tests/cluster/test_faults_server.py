@@ -140,7 +140,7 @@ def test_object_is_made_again(member, desired, fake_runtime):
 
 
 def test_object_is_made_again_unseen(member, proxy, desired, fake_runtime):
-    """The same when the watch breaks before the change."""
+    """The second object inherits no status either if the watch breaks before the change."""
     add(desired, "demo/web:1", policy="Always")
     desired.wait_status("demo/web:1", "Succeeded")
     proxy.vanish()

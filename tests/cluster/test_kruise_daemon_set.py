@@ -142,7 +142,7 @@ def node_image(cluster) -> Iterator[NodeImage]:
 
 @pytest.fixture
 def pod(cluster, registry) -> Iterator[Pod]:
-    """Its container ends when the test lets it."""
+    """A pod whose container ends when the test lets it."""
     tools = registry.push_image("pods/tools", "1", busybox=True).reference
     lingers = until_term("touch /data/term; while [ ! -e /data/go ]; do sleep 0.1; done")
     main = container("main", tools, command=lingers)
@@ -182,7 +182,7 @@ def _assert_nothing_lost(
     node_image.wait_status(done.reference, "Succeeded", 60 * SLOWLY)
     node_image.wait_status(gate.reference, "Pulling", 60 * SLOWLY)
     n_asked = len(registry.requests("manifest", f"{name}/done"))
-    request = RecreateRequest(pod, "main", version="v1alpha1").create_managed()
+    request = RecreateRequest(pod, "main").create_managed()
     wait_until(pod.file("term").exists, 60 * SLOWLY, lambda: f"SIGTERM: {_log(cluster)}")
 
     _deploy(cluster, *end)

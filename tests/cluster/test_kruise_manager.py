@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves the agent and `kubectl inplace` with the real OpenKruise 1.8.0: its manager with controllers and webhooks,
+"""Proves the agent and `kubectl inplace` with the real OpenKruise 1.9.0: its manager with controllers and webhooks,
 its manifests, and its node agent, from which ours takes over as the guide for operators says.
 
 One thing is not as in a cluster: the manager runs on this machine, so that the API server calls its webhooks by URL.
@@ -71,7 +71,7 @@ def label_node(cluster: Cluster, value: str | None) -> None:
 
 
 def wait_agent(cluster: Cluster, namespace: str, name: str) -> None:
-    """Until the pod of this DaemonSet is the ready one of the node, and no other agent's is there."""
+    """Waits until the pod of this DaemonSet is the node's ready one, and no other agent's is there."""
 
     def serves() -> bool:
         found = {
@@ -93,7 +93,7 @@ def agent(cluster) -> None:
 
 @pytest.fixture
 def node_image(cluster) -> NodeImage:
-    """The one that the manager makes."""
+    """The NodeImage that the manager makes."""
     made = NodeImage(cluster.admin, cluster.node.name, "v1alpha1")
     wait_until(made.find, LIMIT, "NodeImage", 0.1)
     return made
@@ -115,7 +115,7 @@ def push(registry) -> Callable[[], str]:
     return push
 
 
-# Of each kind: its name in commands, its version, and what its strategy is for updates in place.
+# For each kind: its name in commands, its version, and its strategy for updates in place.
 KINDS: dict[str, tuple[str, str, Object]] = {
     "CloneSet": ("cloneset", "v1alpha1", {"type": "InPlaceIfPossible"}),
     "StatefulSet": (
@@ -132,7 +132,7 @@ KINDS: dict[str, tuple[str, str, Object]] = {
 
 
 class Workload:
-    """One of OpenKruise, whose pods have one container, `app`, with an annotation as a variable."""
+    """A workload of OpenKruise, whose pods have one container, `app`, with an annotation as a variable."""
 
     def __init__(self, cluster: Cluster, kind: str, image: str, strategy: Object | None = None) -> None:
         self.cluster = cluster
@@ -170,7 +170,7 @@ class Workload:
         self.path = self.kube.path_of(self.document)
 
     def change(self, image: str | None = None, **annotations: str) -> None:
-        """Of the template, as `kubectl patch`."""
+        """Patches the template, as `kubectl patch`."""
         template: Object = {"metadata": {"annotations": annotations}}
         if image is not None:
             containers = self.kube.get(self.path)["spec"]["template"]["spec"]["containers"]
@@ -178,7 +178,7 @@ class Workload:
         self.kube.patch(self.path, {"spec": {"template": template}})
 
     def pods(self) -> list[Pod]:
-        """That are ready, once all are."""
+        """The pods, once all are ready."""
 
         def all_ready() -> list[Object]:
             found = self.kube.list(PODS, labelSelector=f"app={self.app}")
@@ -226,7 +226,7 @@ def make_workload(cluster) -> Iterator[Callable[..., Workload]]:
 
 
 def gate_states(pod: Pod, since: str) -> list[str]:
-    """What the gate of the controller has been since that version of the pods."""
+    """The states of the controller's gate since that version of the pods."""
     last = pod.get()["metadata"]["resourceVersion"]
     states: list[str] = []
     query = {"fieldSelector": f"metadata.name={pod.name}", "resourceVersion": since}
@@ -283,7 +283,7 @@ def counts(status: Object) -> tuple[int, ...]:
 
 
 def test_image_pull_jobs(cluster, kube, agent, node_image, push):
-    """One image that is there in the end, and one that the registry does not have."""
+    """The job's first image is there in the end, and the registry does not have the second."""
     image = push()
     missing = f"{image.rpartition(':')[0]}:missing"
     job = make_job(kube, image)
@@ -380,7 +380,7 @@ def test_commands_for_a_workload(cluster, kube, agent, inplace, push, make_workl
 
 
 def test_back_from_an_image_that_is_missing(agent, inplace, push, make_workload):
-    """Of a CloneSet: nothing changes when the preload fails; without it, the images before are the way back."""
+    """A CloneSet does not change when the preload fails; without it, the images before are the way back."""
     image = push()
     workload = make_workload("CloneSet", image)
     before = workload.pods()
@@ -444,7 +444,7 @@ def test_deployment_with_a_budget(cluster, kube, agent, inplace, push):
 
 @pytest.mark.parametrize("policy", ["InPlaceIfPossible", "InPlaceOnly"])
 def test_patches_of_a_template(cluster, agent, push, make_workload, policy):
-    """Of a CloneSet: an image, an annotation that is a variable, and both at once."""
+    """A CloneSet is patched with an image, an annotation that is a variable, and both at once."""
     old, new, newer = push(), push(), push()
     strategy = {"type": policy, "inPlaceUpdateStrategy": {"gracePeriodSeconds": 1}}
     workload = make_workload("CloneSet", old, strategy)

@@ -71,7 +71,7 @@ def write_part(path: Path, document: dict) -> Path:
 
 
 def test_several_files(inplace, folder, parts, pods):
-    """Of $KUBECONFIG the first file to say something counts, and missing ones are skipped.
+    """The first file of $KUBECONFIG that has an entry counts, and missing files are skipped.
 
     Paths are relative to the file that names them. The second cluster of that name is nowhere.
     """
@@ -135,7 +135,7 @@ def test_none(inplace, folder):
 
 
 def test_as_pod(inplace, folder, control_plane, kube, pods):
-    """In a pod, with the namespace that the pod is in."""
+    """A program in a pod uses the pod's account and namespace."""
     given = folder / "given"
     given.mkdir()
     (given / "token").write_text("lab-admin")
@@ -151,7 +151,7 @@ def test_as_pod(inplace, folder, control_plane, kube, pods):
 
 
 def test_program_makes_token(inplace, folder, control_plane, pods):
-    """A program that gets no terminal; one that needs one is refused, with the reason."""
+    """A credential program gets no terminal; one that needs one is refused, with the reason."""
     program = folder / "program"
     answer = (
         '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",'
@@ -198,7 +198,7 @@ def test_another_user_and_cluster(inplace, folder, parts, pods):
 
 
 def test_impersonation(inplace, folder, parts, pods):
-    """As the flags and the kubeconfig say; the server decides by that user's rights."""
+    """Impersonates as the flags and the kubeconfig say; the server decides by that user's rights."""
     flags = ["--as", "jane", "--as-group=system:masters", "--as-group=dev"]
     assert status(inplace, "-nkubectl-a", *flags) == ["kubectl-a"]
     refused = inplace.run("status", "-nkubectl-a", "--as=jane")

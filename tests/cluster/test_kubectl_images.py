@@ -217,7 +217,7 @@ def test_doctor_of_services(inplace, agents, kube, hollow):
     """An agent that is no pod is known by what it writes, its version by an annotation of a NodeImage of its own;
     kruise-daemon is no agent.
     """
-    before = n_of_unknown_version(inplace)  # of other tests' nodes
+    before = n_of_unknown_version(inplace)  # nodes of other tests
     hollow("doctor-bare", tag("1", "Succeeded", 100))
     status = {"desired": 1, **dict.fromkeys(("succeeded", "failed", "pulling"), 0)}
     hollow("doctor-good-1")  # beside the pod
@@ -251,7 +251,7 @@ def test_doctor_of_services(inplace, agents, kube, hollow):
 
 
 def test_doctor_of_a_silent_agent(inplace, agents, kube, hollow):
-    """Of pod or service alike: what it wrote once does not count when it does not take up a request."""
+    """The old report of a silent agent, a pod or a service, does not count when it does not take up a request."""
     nodes = ["doctor-bare", "doctor-good-1"]
     for name in nodes:
         hollow(name, tag("1", "Succeeded", 100))
@@ -298,7 +298,7 @@ def test_doctor_of_limits(inplace, agents, kube, control_plane):
 
 
 def test_image_ids(inplace, hollow):
-    """Are not shown as what one could pull by."""
+    """Image IDs are shown without a repository, since they are no reference to pull by."""
     digest = "sha256:" + "0123456789abcdef" * 4
     hollow("kubectl-id", {**tag("1", "Succeeded", 100), "imageID": f"registry.test/app@{digest}"}, pool="id")
     (row,) = rows(inplace.run("images", "-l", "pool=id", "-o", "wide"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that `kubectl inplace set image` sets the template of what OpenKruise updates in place, after the preload,
-and says truthfully what becomes of it. The test plays OpenKruise's controllers, and the kubelet.
+"""Proves that `kubectl inplace set image` sets the template of workloads that OpenKruise updates in place,
+after the preload, and reports the outcome truthfully. The test plays OpenKruise's controllers, and the
+kubelet.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def rolling(**more: Any) -> Object:
     return {"type": "RollingUpdate", "rollingUpdate": more}
 
 
-# Of each kind: its name here, how it updates in place, and how it does not.
+# For each kind: its name here, its strategy for updates in place, and its other strategy.
 KINDS: dict[str, tuple[str, Object, Object]] = {
     "clonesets": ("CloneSet", {"type": "InPlaceIfPossible"}, {"type": "ReCreate"}),
     "statefulsets": (
@@ -102,7 +103,7 @@ def definitions(kube: Kube) -> Iterator[None]:
 
 
 class Workload:
-    """With pods that are ready; all that its controller and a kubelet do is a call."""
+    """A workload with ready pods; each action of its controller and of a kubelet is a call."""
 
     def __init__(self, kube: Kube, resource: str, strategy: Object, nodes: list[str]) -> None:
         self.kube = kube
@@ -156,7 +157,7 @@ class Workload:
         self.kube.patch(f"{PODS}/{pod}", {"spec": {"containers": containers}}, "strategic")
 
     def report(self, pod: str, container_id: str, state: Object | None = None) -> None:
-        """The kubelet shows the pod's containers; `state`: of the one that is not running."""
+        """Shows the pod's containers as the kubelet; `state` is that of the container that does not run."""
         running = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
         statuses = [
             {
@@ -177,7 +178,7 @@ class Workload:
         self.kube.patch(f"{PODS}/{pod}/status", {"status": status}, "strategic")
 
     def count(self, n_updated: int) -> None:
-        """The controller has seen all of it."""
+        """Lets the controller report that it has seen all of it."""
         seen = self.kube.get(self.path)["metadata"]["generation"]
         status = {
             "observedGeneration": seen,
@@ -196,7 +197,7 @@ class Workload:
 
 @pytest.fixture
 def make(kube: Kube, definitions: None) -> Iterator[Callable[..., Workload]]:
-    """make(resource, strategy, nodes): with two pods, on no node that has a NodeImage."""
+    """make(resource, strategy, nodes): makes a workload of two pods, on no node that has a NodeImage."""
     made: list[Workload] = []
 
     def make_one(
@@ -211,14 +212,14 @@ def make(kube: Kube, definitions: None) -> Iterator[Callable[..., Workload]]:
 
 
 def test_without_openkruise(inplace):
-    """Stands first: the next ones have the server serve it."""
+    """The first test of the file: the next ones have the server serve the kinds."""
     ran = inplace.run("set", "image", "cloneset/web", f"main={NEW}")
     assert ran.code == 1 and "is OpenKruise installed?" in ran.stderr
 
 
 @pytest.mark.parametrize("resource", KINDS)
 def test_update(make, inplace, kube, resource):
-    """The template is written, the controller does the rest; the end is when its status and all pods say so."""
+    """The command writes the template, the controller does the rest; it ends when its status and all pods say so."""
     workload = make(resource)
     dry = inplace.run("set", "image", workload.name, f"main={NEW}", "--dry-run=server")
     assert dry.code == 0 and workload.image() == OLD, dry.stderr
@@ -246,7 +247,7 @@ def test_update(make, inplace, kube, resource):
 
 @pytest.mark.parametrize("resource", KINDS)
 def test_pods_would_be_replaced(make, inplace, kube, resource):
-    """By the default strategy, also where it is not written."""
+    """The default strategy updates by replacing pods, also where it is not written."""
     for strategy in (KINDS[resource][2], {"maxUnavailable": 1}):
         workload = make(resource, strategy)
         ran = inplace.run("set", "image", workload.name, f"main={NEW}")
@@ -278,7 +279,7 @@ def test_paused(make, inplace):
 
 
 def test_a_controller_that_hangs(make, inplace):
-    """Ctrl-C or the end of the time: the way on and back is said, and the same command goes on."""
+    """Ctrl-C or the end of the time: the command says the way on and back, and repeating it goes on."""
     workload = make()
     with inplace.running("set", "image", workload.name, f"main={NEW}") as child:
         workload.wait_image(NEW)
@@ -300,7 +301,7 @@ def test_a_controller_that_hangs(make, inplace):
 
 
 def test_a_pod_that_does_not_start(make, inplace):
-    """Is named, with the reason; another image then goes its way."""
+    """A failed pod is named, with the reason; another image then goes its way."""
     workload = make()
     pod = workload.pods[0]
     with inplace.running("set", "image", workload.name, f"main={NEW}") as child:
@@ -322,7 +323,7 @@ def test_a_pod_that_does_not_start(make, inplace):
 
 
 def test_changed_meanwhile(make, inplace, kube):
-    """By another client: it is said, and nothing is written over it."""
+    """If another client changes the template, the command says so, and writes nothing over it."""
     workload = make()
     with inplace.running("set", "image", workload.name, f"main={NEW}") as child:
         workload.wait_image(NEW)
@@ -334,7 +335,7 @@ def test_changed_meanwhile(make, inplace, kube):
 
 
 def test_preload(control_plane, make, inplace):
-    """First the images are on the nodes; where that fails nothing is written."""
+    """The images are on the nodes first; if that fails, nothing is written."""
     with HollowNodes(control_plane, f"kruise-node{next(_numbers)}", 2) as nodes:
         workload = make(nodes=tuple(nodes.names))
         nodes.outcome = lambda node, tag: "NotFound: x" if tag == "none" else None
@@ -351,7 +352,7 @@ def test_preload(control_plane, make, inplace):
 
 
 def test_a_conflict(control_plane, make, kube, folder):
-    """Its controller writes to it as well: it is read again, and written once more."""
+    """The controller writes to the workload as well: it is read again, and written once more."""
     workload = make()
     server = control_plane.url, control_plane.authority.certificate
     with ApiProxy(folder / "api", *server) as api:
@@ -362,3 +363,12 @@ def test_a_conflict(control_plane, make, kube, folder):
             child.kill()
         bodies = [request.json() for request in api.requests("^PATCH [^?]*$")]
     assert len(bodies) == 2 and all(body["metadata"]["resourceVersion"] for body in bodies)
+
+
+@pytest.mark.parametrize("resource", KINDS)
+def test_restart_label(make, inplace, resource):
+    """The owner that would lose the pod is OpenKruise's, and not the kind of Kubernetes with the same name."""
+    workload = make(resource)
+    ran = inplace.run("restart", workload.pods[0], "--label=app=other")
+    assert ran.code == 1
+    assert "--label changes a label by which its controller finds the pod" in ran.stderr, ran.stderr

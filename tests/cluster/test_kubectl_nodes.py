@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves what updates in place need of nodes, their agents and the rights of the user, and what happens without."""
+"""Proves which nodes, agents and rights of the user updates in place need, and what happens without."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import re
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -49,7 +50,7 @@ def with_rights(cluster: Cluster, folder: Any, name: str, *patches: tuple[str, s
 
 
 def test_missing_rights(cluster, agent, make, images, folder):
-    """Are found before anything has changed, and named at once."""
+    """Missing rights are found before anything has changed, and named at once."""
     gated = {"readinessGates": [{"conditionType": GATE}]}
     for others, pod, said in (
         ((), {}, "lacks rights in namespace default: patch pods; patch replicasets.apps; patch pods/status"),
@@ -63,29 +64,43 @@ def test_missing_rights(cluster, agent, make, images, folder):
         assert workload.record() is None and workload.strategy() == (False, None)
 
 
-def test_lost_node(cluster, make, inplace, images):
-    """Its pod gets the image, and is left to its kubelet; the DaemonSet is handed back, forward and back."""
-    workload = make("daemonset")
-    strategy = workload.strategy()
-    lost = cluster.admin.create(
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"lost-{workload.app}"}}
-    )
+def set_conditions(cluster: Cluster, name: str, **statuses: str) -> None:
+    conditions = [{"type": kind, "status": status} for kind, status in statuses.items()]
+    cluster.admin.patch(f"{PODS}/{name}/status", {"status": {"conditions": conditions}}, "strategic")
+
+
+@contextmanager
+def lost_node(cluster: Cluster, workload: Workload, image: str) -> Iterator[tuple[str, str]]:
+    """Adds a node without a kubelet, and the pod of a DaemonSet on it, which has run there; yields their names."""
+    node = f"lost-{workload.app}"
+    lost = cluster.admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
     room = {"pods": "9", "cpu": "1", "memory": "1Gi"}
     status = {"capacity": room, "allocatable": room}
     cluster.admin.patch(f"{cluster.admin.path_of(lost)}/status", {"status": status}, "strategic")
 
     def find() -> list[str]:
-        node = lost["metadata"]["name"]
         return [pod["metadata"]["name"] for pod in workload.pods() if pod["spec"].get("nodeName") == node]
 
     (name,) = wait_until(find, 60 * SLOWLY, "the pod of that node")
-    status = {"name": "main", "image": images[0], "imageID": "x", "ready": True, "restartCount": 0}
+    status = {"name": "main", "image": image, "imageID": "x", "ready": True, "restartCount": 0}
     status["containerID"] = "containerd://0"
     status["state"] = {"running": {}}
-    conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
-    patch = {"status": {"phase": "Running", "conditions": conditions, "containerStatuses": [status]}}
+    patch = {"status": {"phase": "Running", "containerStatuses": [status]}}
     cluster.admin.patch(f"{PODS}/{name}/status", patch, "strategic")
+    set_conditions(cluster, name, Ready="False", ContainersReady="True")
     try:
+        yield node, name
+    finally:
+        cluster.admin.delete(cluster.admin.path_of(lost))
+
+
+def test_lost_node(cluster, make, inplace, images):
+    """The lost node's pod gets the image, and is left to its kubelet; the DaemonSet is handed back, forward
+    and back.
+    """
+    workload = make("daemonset")
+    strategy = workload.strategy()
+    with lost_node(cluster, workload, images[0]) as (node, name):
         for image, command in (
             (images[1], ["set", "image", workload.name, f"main={images[1]}"]),
             (images[0], ["rollout", workload.name, "--undo"]),
@@ -93,15 +108,112 @@ def test_lost_node(cluster, make, inplace, images):
             with none_replaced(workload):
                 ran = inplace.run(*command, timeout=150 * SLOWLY)
             assert ran.code == 3, ran.stdout + ran.stderr
-            assert f'pod "{name}": its node "{lost["metadata"]["name"]}" does not answer' in ran.stderr
+            assert f'pod "{name}": its node "{node}" does not answer' in ran.stderr
             assert {image_of(pod) for pod in workload.pods()} == {image}
             assert workload.strategy() == strategy and not rollout_is_open(workload)
-    finally:
-        cluster.admin.delete(cluster.admin.path_of(lost))
+
+
+def test_deleted_pod_of_a_lost_node(cluster, make, inplace, images):
+    """It keeps its name, so that the StatefulSet cannot have another: the other pod is updated without it."""
+    apart = {"labelSelector": {"matchLabels": {"apart": "lost"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    anywhere = {"affinity": affinity, "tolerations": [{"operator": "Exists"}]}
+    workload = make("statefulset", 1, labels={"apart": "lost"}, pod=anywhere)
+    strategy, uids = workload.strategy(), workload.uids()
+    workload.patch({"spec": {"replicas": 2}})
+    with lost_node(cluster, workload, images[0]) as (node, name):
+        cluster.admin.delete(f"{PODS}/{name}")
+        ran = inplace.run("set", "image", workload.name, f"main={images[1]}", timeout=150 * SLOWLY)
+        assert ran.code == 3, ran.stdout + ran.stderr
+        assert f'pod "{name}": it is deleted, and its node "{node}" does not end it' in ran.stderr
+        assert workload.uids() == uids and {image_of(pod) for pod in workload.ready()} == {images[1]}
+        assert workload.strategy() == strategy and not rollout_is_open(workload)
+
+
+def test_node_lost_behind_a_closed_gate(cluster, agent, make, inplace, images):
+    """The update has taken the pod out of service; it gets the image, and does not keep the others back."""
+    workload = make("daemonset", pod={"readinessGates": [{"conditionType": GATE}]})
+    strategy = workload.strategy()
+    with lost_node(cluster, workload, images[0]) as (node, name):
+        set_conditions(cluster, name, **{"Ready": "True", GATE: "True"})
+        for image, command in (
+            (images[1], ["set", "image", workload.name, f"main={images[1]}"]),
+            (images[0], ["rollout", workload.name, "--undo"]),
+        ):
+            with none_replaced(workload), inplace.running(*command) as child:
+                if image == images[1]:
+                    is_closed = lambda pod: condition(pod, GATE)["status"] == "False"  # noqa: E731
+                    cluster.admin.wait_for(f"{PODS}/{name}", is_closed, 60 * SLOWLY)
+                    set_conditions(cluster, name, Ready="False")
+                _, errors = child.communicate(timeout=150 * SLOWLY)
+            assert child.returncode == 3, errors
+            assert f'pod "{name}": its node "{node}" does not answer' in errors
+            assert {image_of(pod) for pod in workload.pods()} == {image}
+            assert len(workload.ready()) == 1
+            assert workload.strategy() == strategy and not rollout_is_open(workload)
+
+
+def test_undo_of_a_lost_node_is_interrupted(cluster, agent, make, inplace, by_proxy, proxy, images):
+    """The next run knows of the pod that the run before has found silent, and hands the workload back."""
+    workload = make("daemonset", pod={"readinessGates": [{"conditionType": GATE}]})
+    with lost_node(cluster, workload, images[0]) as (node, name):
+        path = f"{PODS}/{name}"
+        set_conditions(cluster, name, **{"Ready": "True", GATE: "True"})
+        with inplace.running("set", "image", workload.name, f"main={images[1]}") as child:
+            cluster.admin.wait_for(path, lambda pod: condition(pod, GATE)["status"] == "False", 60 * SLOWLY)
+            set_conditions(cluster, name, Ready="False")
+            cluster.admin.wait_for(path, lambda pod: image_of(pod) == images[1], 60 * SLOWLY)
+        undo = ["rollout", workload.name, "--undo"]
+        reached = stop_after(proxy, 1, rf"^PATCH .*/pods/{name}(\?|$)")
+        with by_proxy.start(*undo) as child:
+            wait_until(reached.is_set, 150 * SLOWLY, "the write")
+            child.kill()
+        assert rollout_is_open(workload) and image_of(cluster.admin.get(path)) == images[0]
+        ran = inplace.run(*undo, timeout=60 * SLOWLY)
+        assert ran.code == 3, ran.stdout + ran.stderr
+        assert f'pod "{name}": its node "{node}" does not answer' in ran.stderr
+        assert not rollout_is_open(workload)
+
+
+def test_budget_spent_by_a_lost_pod(cluster, make, inplace, images):
+    """The error names the pod that the budget keeps back, and the workload is handed back."""
+    workload = make("daemonset")
+    strategy = workload.strategy()
+    path = make_budget(cluster, workload, minAvailable=1)
+    (well,) = (pod["metadata"]["name"] for pod in workload.pods())
+    with lost_node(cluster, workload, images[0]) as (node, name):
+        cluster.admin.wait_for(path, lambda one: one["status"]["expectedPods"] == 2, 30 * SLOWLY)
+        with none_replaced(workload):
+            ran = inplace.run("set", "image", workload.name, f"main={images[1]}", timeout=150 * SLOWLY)
+        assert ran.code == 3, ran.stdout + ran.stderr
+        assert f'pod "{name}": its node "{node}" does not answer' in ran.stderr
+        assert f'pod "{well}": the PodDisruptionBudget "{workload.app}" lets no further pod go' in ran.stderr
+        assert {pod["metadata"]["name"]: image_of(pod) for pod in workload.pods()} == {
+            well: images[0],
+            name: images[1],
+        }
+        assert workload.strategy() == strategy and not rollout_is_open(workload)
+    cluster.admin.delete(path)
+
+
+def test_first_of_a_daemon_set(cluster, make, inplace, images):
+    """A ready pod is updated before one that is not."""
+    workload = make("daemonset")
+    strategy = workload.strategy()
+    with lost_node(cluster, workload, images[0]) as (_, name):
+        with none_replaced(workload):
+            two = "--max-unavailable=2"
+            assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--first=1", two))
+            assert [image_of(pod) for pod in workload.ready()] == [images[1]]
+            assert image_of(cluster.admin.get(f"{PODS}/{name}")) == images[0]
+            assert workload.strategy() != strategy and rollout_is_open(workload)
+            assert_done(inplace.run("rollout", workload.name, "--undo", two))
+        assert {image_of(pod) for pod in workload.pods()} == {images[0]}
+        assert workload.strategy() == strategy
 
 
 def test_tainted_node(cluster, make, inplace, images):
-    """The pod stays where none should be by now, and its DaemonSet's status does not count it."""
+    """The pod stays on a node that should have none by now, and its DaemonSet's status does not count it."""
     workload = make("daemonset")
     cluster.kubectl("taint", "node", cluster.node.name, "maint=true:NoSchedule")
     try:
@@ -133,8 +245,10 @@ def condition(pod: Object, kind: str) -> Object:
 
 
 def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
-    """A pod is out of service before its container ends, and returns when its agent has verified what runs."""
-    workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
+    """A pod is out of service before its container ends, and returns when its agent has verified its container."""
+    once = {"name": "once", "image": images[0], "command": ["/bin/true"]}
+    gates = [{"conditionType": GATE}]
+    workload = make("deployment", pod={"readinessGates": gates, "initContainers": [once]})
     uids = workload.uids()
     interrupted(by_proxy, proxy, workload, images[1], 2)
     (closed,) = (pod for pod in workload.pods() if condition(pod, GATE)["status"] == "False")
@@ -146,7 +260,7 @@ def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
     wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "pods")
 
     version = cluster.admin.get(PODS)["metadata"]["resourceVersion"]
-    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--grace=1"))
+    assert_done(inplace.run("set", "image", workload.name, f"*={images[1]}", "--grace=1"))
     workload.assert_runs(images[1])
     assert workload.uids() == uids
     assert {condition(pod, VERIFIED).get("status") for pod in workload.pods()} == {"True"}
@@ -163,7 +277,7 @@ def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
 
 
 def test_preload(cluster, agent, make, inplace, registry, images):
-    """The image is on the node before the first container ends; one that does not exist changes nothing."""
+    """The image is on the node before the first container ends; a missing image changes nothing."""
     node_image = NodeImage(cluster.admin, cluster.node.name)
     node_image.create()
     workload = make("deployment")
@@ -216,25 +330,33 @@ def test_no_agent_answers(cluster, make, inplace, registry, request, way):
 
 
 def test_interrupted_preload(cluster, make, inplace, images):
-    """Says what has changed: nothing; and what goes on."""
+    """The command says that nothing has changed, and what goes on. A note keeps --undo from undoing the
+    update before.
+    """
     cluster.control_plane.install()
     node_image = NodeImage(cluster.admin, cluster.node.name)
     node_image.create()
     workload = make("deployment")
+    update = "set", "image", workload.name
+    assert_done(inplace.run(*update, f"main={images[1]}", "--no-preload"))
     try:
-        with inplace.running("set", "image", workload.name, f"main={images[1]}") as child:
-            assert child.stdout.readline() == f"preloading {images[1]} on 1 node\n"
+        with inplace.running(*update, f"main={images[2]}") as child:
+            assert child.stdout.readline() == f"preloading {images[2]} on 1 node\n"
             child.send_signal(signal.SIGINT)
             _, errors = child.communicate(timeout=20 * SLOWLY)
     finally:
         node_image.delete()
     assert child.returncode == 128 + signal.SIGINT
     assert "nothing has changed; nodes that have begun to pull go on" in errors
-    assert workload.record() is None and workload.strategy() == (False, None)
+    assert workload.strategy() == (False, None)
+    with none_replaced(workload):
+        ran = inplace.run("rollout", workload.name, "--undo")
+    assert ran.code == 1 and "ended before it changed anything" in ran.stderr, ran.stdout
+    workload.assert_runs(images[1])
 
 
 def test_no_right_to_preload(cluster, agent, make, registry, folder):
-    """Who may update one workload need not be able to make nodes pull."""
+    """A user who may update one workload need not be able to make nodes pull."""
     node_image = NodeImage(cluster.admin, cluster.node.name)
     node_image.create()
     workload = make("deployment")
@@ -243,6 +365,8 @@ def test_no_right_to_preload(cluster, agent, make, registry, folder):
     ran = assert_done(user.run("set", "image", workload.name, f"main={fresh}", timeout=90 * SLOWLY))
     assert "the images are not pulled before the update: " in ran.stderr
     assert "nodeimages" in ran.stderr
+    assert ran.stderr.count("kubectl rollout undo will go to an older image") == 1
+    assert 'cannot create resource "replicasets"' in ran.stderr
     workload.assert_runs(fresh)
     node_image.delete()
 
@@ -260,14 +384,14 @@ def plain(cluster, registry, folder) -> Iterator[Kubelet]:
 
 
 def test_nodes_of_two_kinds(cluster, agent, plain, make, inplace, registry, images):
-    """What is not done on the one without an agent is said; an update verifies its pod by what is shown of it."""
+    """The command says what the node without an agent lacks; an update verifies its pod by the pod's status."""
     node_image = NodeImage(cluster.admin, cluster.node.name)
     node_image.create()
     fresh = registry.push_image("t/rollout", "two-kinds", [1 << 20, 4], busybox=True).reference
     nodes = f"--nodes={cluster.node.name},plain"
     ran = inplace.run("preload", fresh, nodes, timeout=90 * SLOWLY)
     assert ran.code == 3 and "plain" in ran.stdout + ran.stderr
-    assert_done(inplace.run("preload", fresh, timeout=90 * SLOWLY))  # of all that have a NodeImage
+    assert_done(inplace.run("preload", fresh, timeout=90 * SLOWLY))  # pulls on all nodes that have a NodeImage
     node_image.wait_status(fresh, "Succeeded")
 
     apart = {"labelSelector": {"matchLabels": {"apart": "yes"}}, "topologyKey": "kubernetes.io/hostname"}
@@ -292,7 +416,7 @@ VERBS = {"PATCH": "patch", "POST": "create", "DELETE": "delete"}
 
 
 def used_rights(proxy: ApiProxy) -> set[tuple[str, str]]:
-    """(verb, resource) of all requests. A watch that shows what is there stands for a list, as on older servers."""
+    """The (verb, resource) of all requests. A watch that begins with a list stands for one, as on older servers."""
     used = set()
     for request in proxy.requests():
         path, _, query = request.path.partition("?")
@@ -322,7 +446,7 @@ def role(cluster) -> Iterator[Object]:
 
 @pytest.fixture
 def user(cluster, proxy, role, folder) -> Iterator[Inplace]:
-    """Somebody to whom it is bound in one namespace, through the proxy."""
+    """A user to whom the role is bound in one namespace, through the proxy."""
     account = {"kind": "ServiceAccount", "metadata": {"name": "erin", "namespace": "default"}}
     binding = {
         "apiVersion": f"{RBAC}/v1",
@@ -349,7 +473,7 @@ def granted_rights(role: Object) -> set[tuple[str, str]]:
 
 
 def test_the_role_for_users(cluster, agent, make, images, proxy, role, user):
-    """Who has it in one namespace can do everything there, and needs all of it."""
+    """A user with the role in one namespace can do everything there, and needs all of it."""
     for kind in KINDS:
         workload = make(kind, pod={"readinessGates": [{"conditionType": GATE}]} if kind == "deployment" else {})
         assert_done(user.run("set", "image", workload.name, f"main={images[1]}", timeout=90 * SLOWLY))
@@ -377,7 +501,7 @@ def test_the_role_for_users(cluster, agent, make, images, proxy, role, user):
 
 
 def test_each_right_of_the_role(cluster, role, user):
-    """Doctor names each one that is missing."""
+    """doctor names each missing right."""
     cluster.control_plane.install()
     path = cluster.admin.path_of(role)
     for number, rule in enumerate(role["rules"]):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that `kubectl inplace preload` has images pulled on the nodes that it was given, follows that
-truthfully, and neither loses nor hides what goes on when it ends early.
+"""Proves that `kubectl inplace preload` has the given nodes pull images, reports that truthfully, and neither
+loses nor hides pulls that go on when it ends early.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_the_image_is_on_the_node(inplace, node, node_agent, registry, image_nam
     assert (row["NODES"], row["DONE"], row["FAILED"], row["PROGRESS"]) == ("1", "1", "0", "100%")
     assert node.runtime.cri.image_status(made.reference) is not None
 
-    # Once more: it is asked for anew, and there already.
+    # A second request of the same image finds it there.
     ran = inplace.run("preload", made.reference, "--nodes", node.name, "-o", "json")
     assert ran.code == 0, ran.stderr
     said = json.loads(ran.stdout)
@@ -75,7 +75,7 @@ def test_the_image_is_on_the_node(inplace, node, node_agent, registry, image_nam
 
 @pytest.mark.containers
 def test_like_a_workload(inplace, node, node_agent, make_pod, tools, kube):
-    """The nodes of its pods, and their pull secrets, by the labels that its selector has."""
+    """The nodes and pull secrets are those of the workload's pods, which its selector chooses."""
     secrets = [{"name": "registry-login"}]
     make_pod(container("main", tools), labels={"app": "liked"}, imagePullSecrets=secrets)
     template = {
@@ -211,15 +211,18 @@ def test_on_a_terminal(inplace, hollow):
 
 
 def test_time_is_up(inplace, hollow):
+    """Says what it was waiting for, also beside a document."""
     nodes = hollow(1)
     nodes.hold()
-    ran = inplace.run("preload", "r.io/app:2", "--nodes", nodes.names[0], "--timeout", "2s")
+    ran = inplace.run("preload", "r.io/app:2", "--nodes", nodes.names[0], "--timeout", "8s", "-o", "json")
     assert ran.code == 124
     assert "r.io/app:2 --watch" in ran.stderr
+    pulled = f"waiting: the image is being pulled on node {nodes.names[0]}"
+    assert f": {pulled}\n" in ran.stderr and f": timed out {pulled}\n" in ran.stderr
 
 
 def test_no_agent_answers(inplace, hollow):
-    """It is waited for briefly, takes no other node's turn, and may answer later than that."""
+    """An agent that does not answer is awaited briefly, takes no other node's turn, and may answer later."""
     nodes = hollow(3)
     nodes.mute = set(nodes.names[:2])
     flags = ("-l", nodes.selector, "--parallelism=1")
@@ -275,7 +278,7 @@ def test_no_progress(inplace, hollow, folder):
 
 
 def test_no_answer_of_the_server(behind, hollow, folder):
-    """The wait for it has the same limit."""
+    """The wait for the server has the same limit."""
     api, inplace = behind
     nodes = hollow(1)
     jump = folder / "jump"
@@ -331,7 +334,7 @@ def test_a_dry_run(inplace, hollow):
 
 
 def test_others_write_as_well(inplace, hollow, kube):
-    """Each write is made from what the object is by then."""
+    """Each write is made from the present state of the object."""
     nodes = hollow(3)
     is_over = threading.Event()
 
@@ -382,7 +385,7 @@ def test_the_server_goes_away_meanwhile(behind, hollow):
 
 @pytest.mark.slow
 def test_a_thousand_nodes(behind, hollow):
-    """One list, one watch, and one patch of each node; and memory for what is shown of them alone.
+    """Needs one list, one watch, and one patch of each node; and memory for the shown part of them alone.
 
     The one who plays the agents of all of them has to answer each in time.
     """
@@ -411,7 +414,7 @@ JOBS = "/apis/apps.kruise.io/v1beta1/namespaces/default/imagepulljobs"
 
 @pytest.fixture
 def jobs(kube):
-    """The server has ImagePullJobs; the test is their controller."""
+    """A server that has ImagePullJobs; the test is their controller."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -451,7 +454,7 @@ def jobs(kube):
 
 
 def serve_job(nodes: HollowNodes, job: dict, names: list[str]) -> None:
-    """As the controller does; a later job has joined it."""
+    """Adds the requests as the controller does; a later job has joined it."""
     owner = {"kind": "ImagePullJob", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
     image, _, tag = job["spec"]["image"].rpartition(":")
     for name in names:

@@ -17,12 +17,14 @@ import pytest
 
 from rollouts import Workload, image_of, none_replaced
 from fake import api_faults
+from lab import clock
 from lab.cluster import Cluster
 from lab.inplace import Inplace
 from lab.kube import Object
 from lab.kubelet import is_ready
 from lab.pod import VERIFIED, Pod, container, from_annotations, from_labels, shell, until_term
 from lab.registry import PushedImage, Registry
+from lab.terminal import screen
 from lab.wait import wait_until
 
 pytestmark = pytest.mark.containers
@@ -32,7 +34,7 @@ _REQUESTS = "/apis/apps.kruise.io/v1beta1/namespaces/default/containerrecreatere
 
 @pytest.fixture(autouse=True)
 def clean(kube):
-    """No request is left, nor is one of before there."""
+    """Removes the requests of each test."""
     yield
     kube.delete(_REQUESTS)
 
@@ -54,7 +56,7 @@ def web(node_agent, make_pod, tools):
     ids=["kubelet", "request", "kruise"],
 )
 def test_one_container(inplace, node_agent, make_pod, tools, kube, is_of_kruise, flags, n_requests):
-    """By the kubelet alone, but for --request and for pods that OpenKruise's controllers look after."""
+    """The kubelet alone restarts, but for --request and for pods of OpenKruise's controllers."""
     pod, other = (
         make_pod(container("main", tools), container("side", tools), owner=is_of_kruise)
         for _ in range(2)
@@ -68,7 +70,7 @@ def test_one_container(inplace, node_agent, make_pod, tools, kube, is_of_kruise,
 
 
 def test_selector_in_batches(inplace, web, kube):
-    """One pod after the other: the second request is made after the first has ended."""
+    """Restarts a pod after the other: the second request is made after the first has ended."""
     version = kube.get(_REQUESTS)["metadata"]["resourceVersion"]
     ran = inplace.run("restart", "-l", "app=kubectl-restart", "--request", "--containers=side", "-o", "json")
     assert ran.code == 0, ran.stderr
@@ -112,8 +114,8 @@ def test_dry_run(inplace, web, kube, flags):
 @pytest.mark.parametrize(
     ("code", "arguments", "words"),
     [
-        (1, ("no-such-pod",), "no-such-pod: there is no such pod that runs in namespace default"),
-        (1, ("{pod}/none",), 'has no container "none"'),
+        (1, ("no-such-pod",), "no-such-pod: there is no such pod that runs in namespace default: see kubectl get pods -A"),
+        (1, ("{pod}/none",), 'has no container "none" that keeps running; the pod has main'),
         (1, ("{pod}", "no-such-pod"), "no-such-pod: there is no such pod"),
         (2, ("{pod}", "--max-unavailable=many"), '--max-unavailable: "many"'),
         (1, ("a/b/c/d",), "expected POD"),
@@ -128,7 +130,7 @@ def test_refused_before_anything(inplace, web, kube, code, arguments, words):
 
 
 def test_failure_stops(inplace, web, kube, node_agent):
-    """A pod whose containers are not started again ends it, and the rest is left alone."""
+    """A pod whose containers are not started again ends the command, and the rest is left alone."""
     node_agent.terminate()
     with inplace.start("restart", "-l", "app=kubectl-restart", "--request") as child:
         (request,) = wait_until(lambda: kube.list(_REQUESTS), 30, "request")
@@ -139,7 +141,7 @@ def test_failure_stops(inplace, web, kube, node_agent):
     assert child.returncode == 1
     assert output.endswith(" restarting\n") and output.count("\n") == 1
     assert "was not restarted: container main: it cannot be stopped" in errors
-    assert "1 of 2 pods were left alone" in errors
+    assert "1 of 2 pods were not restarted" in errors
     assert len(kube.list(_REQUESTS)) == 1
 
 
@@ -151,8 +153,8 @@ def test_interrupted(inplace, web, kube, node_agent):
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=60)
     assert child.returncode == 128 + signal.SIGINT
-    assert "what has begun goes on" in errors
-    assert "1 of 2 pods were left alone" in errors
+    assert "restarts in progress continue" in errors
+    assert "1 of 2 pods were not restarted" in errors
     (request,) = kube.list(_REQUESTS)
     run = request["metadata"]["labels"]["inplaced.io/restart"]
     assert f"-l inplaced.io/restart={run}" in errors
@@ -171,12 +173,12 @@ def test_interrupted_while_it_writes(behind, web, kube, node_agent):
         confirmed.set()
         _, errors = child.communicate(timeout=60)
     assert child.returncode == 128 + signal.SIGINT
-    assert "what has begun goes on" in errors
-    assert "1 of 2 pods were left alone" in errors
+    assert "restarts in progress continue" in errors
+    assert "1 of 2 pods were not restarted" in errors
 
 
 def _has_signals(pid: int) -> bool:
-    """Some wait to be read by the process."""
+    """Whether signals wait to be read by the process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(r"^ShdPnd:\s*(\w+)", status, re.MULTILINE)[1], 16) != 0
 
@@ -190,7 +192,7 @@ def test_timeout(inplace, web, kube, node_agent):
 
 
 def test_awaited_request_is_named(inplace, web, node_agent):
-    """Where no agent carries it out, the command says so after five seconds."""
+    """If no agent serves the request, the command says so after five seconds."""
     node_agent.terminate()
     ran = inplace.run("restart", web[0].name, "--request", "--timeout=8s")
     assert ran.code == 124
@@ -198,7 +200,9 @@ def test_awaited_request_is_named(inplace, web, node_agent):
 
 
 def test_agent_agrees(inplace, node_agent, make_pod, tools, settle):
-    """The agent does not restart for metadata what the kubelet has started with them, and verifies the other spelling."""
+    """The agent does not restart a container again whose metadata the kubelet has applied, and verifies the
+    other spelling.
+    """
     pod = make_pod(container("main", tools, env=from_annotations(COLOUR="colour")), annotations={"colour": "red"})
     pod.wait_meta()
     pod.begin_update(annotations={"colour": "blue"})
@@ -270,7 +274,7 @@ def _image(pod: Pod) -> str:
 
 @pytest.mark.timeout(180)
 def test_there_and_back(person, start_pod, images):
-    """Nothing is pulled; the tag comes back; and what the kubelet delays is announced and explained."""
+    """No image is pulled; the tag comes back; and the kubelet's delay is announced and explained."""
     tag, digest = images[0].reference, images[0].manifest_digest
     pod = start_pod(container("main", tag))
     image_id = pod.status("main")["imageID"]
@@ -290,7 +294,7 @@ def test_there_and_back(person, start_pod, images):
 
 
 def test_metadata(person, start_pod, images):
-    """Labels and annotations change with the restart, and the container has what is made from them."""
+    """Labels and annotations change with the restart, and the container has the variables made from them."""
     env = [*from_labels(COLOUR="colour"), *from_annotations(SIZE="size", SHAPE="shape")]
     pod = start_pod(
         container("main", images[0].reference, env=env),
@@ -326,6 +330,25 @@ def test_workload(person, make_workload, images, kind):
     assert _most_unready(workload, version) <= 1
 
 
+@pytest.mark.timeout(180)
+def test_on_a_terminal(person, make_workload):
+    """Draws a table again in place, and below it the awaited steps."""
+    workload = make_workload("statefulset")
+    terminal = person.on_terminal("restart", workload.name, columns=80)
+    try:
+        assert terminal.wait_end(120) == 0, terminal.text
+    finally:
+        terminal.child.kill()
+    for phases in ("restarting", "waiting"), ("restarted", "restarting"):
+        rows = r"\s+".join(rf"{workload.app}-{n}\s+\S+\s+{phase}\s+\d+s" for n, phase in zip((1, 0), phases, strict=True))
+        assert re.search(rows, terminal.text), terminal.text
+    assert re.search(r"1 of 2 restarted; the old container of main is stopping \(grace period 1s\): po", terminal.text)
+    heading, *pods, total, rest = screen(terminal.text)
+    assert heading.split() == ["POD", "NODE", "PHASE", "SINCE"]
+    assert [line.split()[2] for line in pods] == 2 * ["restarted"]
+    assert (total, rest) == ("2 of 2 pods restarted", "")
+
+
 _PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -334,7 +357,7 @@ def _restarts(pod: Object) -> int:
 
 
 def _most_unready(workload: Workload, version: str) -> int:
-    """At the same time, since that version."""
+    """The most pods that were unready at the same time, since that version."""
     unready: set[str] = set()
     most = 0
     query = {"labelSelector": f"app={workload.app}", "resourceVersion": version, "timeoutSeconds": "2"}
@@ -385,10 +408,11 @@ def test_budget(bare, person, make_workload):
 
 @pytest.mark.timeout(180)
 def test_min_ready_seconds(person, make_workload):
-    """The second pod begins when the first one has been ready for so long."""
+    """The second pod begins when the first one has been ready for the given time, by the clock of the server."""
     workload = make_workload("deployment", 2, minReadySeconds=4)
     wait_until(lambda: workload.get()["status"].get("availableReplicas") == 2, 60, "available pods")
-    _restart(person, workload.name)
+    ran = person.run("restart", workload.name, **clock.environment(clock.HOUR))
+    assert ran.code == 0, ran.stderr
     starts = sorted(
         pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] for pod in workload.pods()
     )
@@ -416,6 +440,52 @@ def test_update_after_restart(person, make_workload, images, kind):
     assert workload.uids() == before
 
 
+@pytest.mark.timeout(180)
+def test_open_update(person, make_workload, images):
+    """A pod that waits for the image of an update gets no other image by a restart, and is no proof of the update."""
+    workload = make_workload("deployment")
+    missing = images[0].reference.rpartition(":")[0] + ":none"
+    assert person.run("set", "image", workload.name, f"main={missing}", "--no-preload").code == 3
+    before = {pod["metadata"]["name"]: image_of(pod) for pod in workload.pods()}
+    assert sorted(before.values()) == sorted([images[0].reference, missing])
+    (waiting,) = (name for name, image in before.items() if image == missing)
+    for name in workload.name, waiting:
+        ran = person.run("restart", name)
+        assert ran.code == 1
+        assert f"pod/{waiting}: container main does not run" in ran.stderr, ran.stderr
+        assert "its update from" in ran.stderr and "still open" in ran.stderr
+    assert person.run("rollout", workload.name).code != 0
+    assert {pod["metadata"]["name"]: image_of(pod) for pod in workload.pods()} == before
+    ran = person.run("rollout", workload.name, "--undo", timeout=90)
+    assert ran.code == 0, ran.stderr
+    workload.assert_runs(images[0].reference)
+
+
+def test_missing_rights(bare, person, make_workload):
+    """Missing rights are named before anything restarts; those of the manual are enough."""
+    workload = make_workload("deployment", 1)
+    name = workload.app
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
+    ]
+    group = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": name, "namespace": "default"}}
+    user = {"kind": "User", "apiGroup": group, "name": name}
+    reference = {"apiGroup": group, "kind": "Role", "name": name}
+    bare.admin.create({**role, "rules": rules})
+    bare.admin.create({**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [user]})
+    ran = person.run("restart", workload.name, f"--as={name}")
+    assert (ran.code, ran.stdout) == (1, "")
+    assert "lacks rights in namespace default: patch pods; an administrator grants" in ran.stderr
+    rules[0]["verbs"].append("patch")
+    bare.admin.patch(f"/apis/{group}/v1/namespaces/default/roles/{name}", {"rules": rules}, "merge")
+    ran = person.run("restart", workload.name, f"--as={name}")
+    assert ran.code == 0, ran.stderr
+    assert [_restarts(one) for one in workload.pods()] == [1]
+
+
 def test_crash_loop(person, start_pod, images):
     """A container that waits in CrashLoopBackOff is started at once, with the new annotations."""
     command = shell("test -z $FAIL || exit 7; trap exit TERM; while :; do sleep 3600 & wait; done")
@@ -424,6 +494,17 @@ def test_crash_loop(person, start_pod, images):
     pod.wait(lambda one: _waits_for(one, "CrashLoopBackOff"), 60)
     _restart(person, pod.name, "--annotation=fail-")
     pod.wait(is_ready, 30)
+
+
+@pytest.mark.timeout(180)
+def test_delay_that_would_end_it(person, start_pod, images):
+    """During its delay, the kubelet would end a pod with the policy Never; until then such a pod is restarted."""
+    pod = start_pod(container("main", images[0].reference), restartPolicy="Never")
+    for _ in range(3):
+        _restart(person, pod.name)
+    ran = person.run("restart", pod.name)
+    assert ran.code == 1 and "container main would not come back alone: the kubelet delays its start" in ran.stderr
+    assert pod.restarts() == {"main": 3} and is_ready(pod.get())
 
 
 def _waits_for(pod: Object, reason: str) -> bool:
@@ -445,14 +526,14 @@ def test_registry_away(folder, person, start_pod):
         ran = person.run("restart", pods[1].name, timeout=90)
         assert ran.code == 1
         assert "was not restarted: container main: ImagePullBackOff" in ran.stderr
-        assert "its images are written as before again" in ran.stderr
+        assert "its images were written back" in ran.stderr
         assert _image(pods[1]) == image.reference
         away.start()
         pods[1].wait(is_ready, 90)
 
 
 def test_loaded_image(bare, person, start_pod, registry):
-    """There is no digest of its repository: the reason is said, and nothing has changed."""
+    """A loaded image has no digest of its repository: the command says the reason, and changes nothing."""
     image = registry.push_image("t/loaded", "1", [3333], busybox=True)
     runtime, loaded = bare.node.runtime, "loaded.example/app:1"
     runtime.pull(image.reference)
@@ -475,7 +556,7 @@ def test_interrupted_in_the_kubelet(person, start_pod, images):
         child.send_signal(signal.SIGINT)
         _, errors = child.communicate(timeout=30)
     assert child.returncode == 128 + signal.SIGINT
-    assert "what has begun goes on: the kubelet restarts the containers" in errors
+    assert "restarts in progress continue: the kubelet restarts the containers" in errors
     pod.wait_restarted("main", 1)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves what `kubectl inplace status` shows of pods, on a real node and of written objects."""
+"""Proves the output of `kubectl inplace status`, for pods on a real node and for written objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LABELS = {"kubectl": "status"}
 
 @pytest.fixture
 def make_hollow(kube):
-    """make_hollow(name, image, message): a pod that nothing runs, with what an agent has said."""
+    """make_hollow(name, image, message): makes a pod that nothing runs, with an agent's condition."""
     made = []
 
     def make(name: str, image: str, reason: str, message: str = "", **labels: str) -> str:
@@ -87,7 +87,7 @@ def test_stale_pod(inplace, make_hollow):
     assert row["IMAGE"] == "app:2"
     assert row["RUNNING"] == "0123456789ab"
     assert (row["VERDICT"], row["RESTARTS"]) == ("ImageStale", "3")
-    assert "ENVIRONMENT" not in row and "AGENT" not in row  # nothing is known of either
+    assert "ENVIRONMENT" not in row and "AGENT" not in row  # both states are unknown
     assert row["SINCE"].endswith("d")
 
 
@@ -134,7 +134,7 @@ def test_documents(inplace, make_hollow, name, read):
 
 
 def test_hostile_message(inplace, make_hollow):
-    """What another writer puts into a status cannot reach the terminal as it is."""
+    """Control characters that another writer puts into a status do not reach the terminal."""
     make_hollow("hostile", "app:1", "Stale\x1b[2J", "red \x1b[31m \u202e right to left")
     for flags in (["-o", "wide"], ["-o", "json"], ["-o", "yaml"], []):
         ran = inplace.run("status", "hostile", *flags)
@@ -166,7 +166,7 @@ def test_workload(inplace, kube, make_hollow):
 
 
 def test_missing_ones(inplace, make_hollow):
-    """What is there is shown, and what is not is complained of."""
+    """Existing pods are shown, and the command complains of missing ones."""
     make_hollow("there", "app:1", "Verified")
     ran = inplace.run("status", "there", "not-there", "deployment/not-there")
     assert [row["POD"] for row in rows(ran, code=3)] == ["there"]
@@ -179,7 +179,7 @@ def test_missing_ones(inplace, make_hollow):
 
 
 def test_watch(inplace, make_hollow, kube):
-    """A change is a line more; Ctrl-C ends it as in a shell."""
+    """A change makes a further line; Ctrl-C ends the command as in a shell."""
     path = make_hollow("watched", "app:1", "Restarting")
     with inplace.start("status", "pod/watched", "--watch") as child:
         assert child.stdout.readline().split()[0] == "POD"
@@ -232,14 +232,14 @@ def test_wrong_usage(inplace, arguments, words):
     ],
 )
 def test_help(inplace, arguments, words):
-    """It needs no cluster."""
+    """Help needs no cluster."""
     ran = inplace.run(*arguments, KUBECONFIG="/nowhere")
     assert (ran.code, ran.stderr) == (0, "")
     assert words in ran.stdout
 
 
 def test_type_and_names(make_hollow, inplace):
-    """As kubectl takes them: the type once, and names after it."""
+    """Arguments are as kubectl's: the type once, and names after it."""
     for name in ("first", "second"):
         make_hollow(name, "app:1", "Verified")
     ran = inplace.run("status", "pod", "first", "second", "-o", "name")
@@ -247,7 +247,7 @@ def test_type_and_names(make_hollow, inplace):
 
 
 def test_completion(inplace, kube, make_hollow):
-    """Names of the cluster, for a shell; of a server that is away there are none, and no error."""
+    """Names of the cluster complete in a shell; without a server there are none, and no error."""
     make_hollow("web-0", "app:1", "Verified")
     make_hollow("web-1", "app:1", "Verified")
     containers = [{"name": name, "image": "app:1"} for name in ("app", "side")]

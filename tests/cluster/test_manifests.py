@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.clients import MANIFESTS, find_clients, render, run_client
+from lab.clients import HELMS, MANIFESTS, find_clients, render, run_client
 from lab.stubs import REPOSITORY
 
 CHART = MANIFESTS / "chart"
@@ -340,7 +340,7 @@ def test_values():
 
 
 def test_values_of_a_part():
-    """What several values make of one object."""
+    """Several values together make one object."""
     digest = f"sha256:{'1' * 64}"
     pod = pod_of(template("image.tag=next", f"image.digest={digest}"))
     images = {one["image"] for one in pod["containers"] + pod["initContainers"]}
@@ -370,7 +370,7 @@ def test_values_of_a_part():
 
 
 def test_what_kube_prometheus_stack_reads():
-    """Its selectors want the label of its release."""
+    """The selectors of kube-prometheus-stack want the label of its release."""
     options = [
         f"{part}.{option}"
         for part in ("podMonitor", "prometheusRule", "dashboard")
@@ -399,7 +399,7 @@ def test_what_kube_prometheus_stack_reads():
 
 
 def check_config(folder: Path, config: object) -> list[str]:
-    """What the agent itself says is wrong with it."""
+    """The agent's own complaints about the configuration."""
     path = folder / "config.yaml"
     path.write_text(config if isinstance(config, str) else yaml.safe_dump(config))
     program = Path(os.environ["INPLACED_BUILD_DIR"]) / "agent" / "inplaced"
@@ -469,8 +469,9 @@ def test_a_change_of_the_configuration_replaces_the_pods(folder):
     assert config["data"] == {"config.yaml": "maxParallelPulls: 2\n"}
 
 
-def test_lint():
-    shown = run_client("helm", "lint", "--strict", CHART)
+@pytest.mark.parametrize("helm", HELMS)
+def test_lint(helm):
+    shown = run_client(helm, "lint", "--strict", CHART)
     print(shown)
     assert "1 chart(s) linted, 0 chart(s) failed" in shown
 
@@ -491,7 +492,7 @@ def test_versions_agree():
     image = pod_of(read_overlay("standalone"))["containers"][0]["image"]
     assert chart["version"] == chart["appVersion"] == image.rpartition(":")[2] == version
     pattern = r"inplaced[-:]([0-9]+\.[0-9.]*[0-9])|newTag: (\S+)|kubectl-inplace-([0-9]+\.[0-9.]*[0-9])"
-    for page in ("README.md", "docs/OPERATING.md", "packaging/kubernetes/README.md"):
+    for page in ("README.md", "docs/INSTALL.md", "docs/OPERATING.md", "packaging/kubernetes/README.md"):
         for found in re.findall(pattern, (REPOSITORY / page).read_text()):
             assert "".join(found) == version, page
     assert len(re.findall(pattern, (REPOSITORY / "README.md").read_text())) >= 3
@@ -578,11 +579,12 @@ def test_artifacts(folder):
     subprocess.run(["promtool", "check", "rules", path], check=True, capture_output=True)
 
 
-def test_the_chart_is_whole(folder):
+@pytest.mark.parametrize("helm", HELMS)
+def test_the_chart_is_whole(folder, helm):
     """helm has nothing to say about the packaged chart, which is made without a program that is built first."""
     nowhere = str(folder / "no-clients")
     (chart,) = build(folder / "chart", "--chart", INPLACED_CLIENTS=nowhere, HOME=nowhere).values()
-    argv = [find_clients() / "helm", "template", "inplaced", chart, "--kube-version", "1.34"]
+    argv = [find_clients() / helm, "template", "inplaced", chart, "--kube-version", "1.34"]
     ran = subprocess.run(argv, check=True, capture_output=True, text=True, env={})
     assert ran.stderr == ""
 

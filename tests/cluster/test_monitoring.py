@@ -283,7 +283,7 @@ def test_queries_find_what_the_agent_says(
             assert labels <= set(found[0]["metric"]), f"{panel['title']}: {target['legendFormat']}"
     for alert, rule in _ALERTS.items():
         if "kube_" in rule["expr"]:
-            continue  # of kube-state-metrics
+            continue  # a metric of kube-state-metrics
         selectors = re.findall(r"\b((?:inplaced_|process_|up\b)\w*)(?:{([^}]*)})?", rule["expr"])
         assert selectors, alert
         for name, matchers in selectors:
@@ -298,7 +298,7 @@ def test_queries_find_what_the_agent_says(
 
 
 def test_dashboard():
-    """Its panels have different titles and do not overlap; it has variables for Prometheus and nodes."""
+    """The panels have different titles and do not overlap; the dashboard has variables for Prometheus and nodes."""
     panels = _DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len({panel["title"] for panel in panels})
     places = set()

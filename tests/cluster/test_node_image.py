@@ -61,7 +61,7 @@ def settle(node_image, push) -> str:
     return reference
 
 
-# One image
+# A single image
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
@@ -119,7 +119,7 @@ def test_a_name_without_docker_io(start_agent, kubeconfig, node_name, node_image
 def test_complete(
     start_agent, kubeconfig, node_name, node_image, registry, folder, image_name
 ):
-    """Of two images whose layers are fetched on demand, that with the annotation is there when it is done."""
+    """The image with the annotation, of two whose layers are fetched on demand, is there when it is done."""
     sizes = [2_000_000, 1_000_000]
     lazy, whole = (
         push_lazy_image(registry, f"{image_name}-{kind}", sizes, folder / kind)

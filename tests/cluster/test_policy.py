@@ -68,7 +68,7 @@ class Installation:
         return [document for document in yaml.safe_load_all(text) if document]
 
 
-# What may change the names of the account, of the policies and of their bindings.
+# Installations that differ in the names of the account, of the policies and of their bindings.
 _INSTALLATIONS: dict[str, Installation] = {
     "inplaced": Installation(),
     "own": Installation(more={"namespace": "own"}),
@@ -78,7 +78,8 @@ _INSTALLATIONS: dict[str, Installation] = {
     "chart": Installation(release="preloader"),
     "kubelets": Installation(overlay="kubelet-identity"),
 }
-# What the roles of each installation grant and what they do not: the verb, the resource, where.
+# Rights that the roles of each installation grant, and rights that they do not: the verb, the resource, the
+# namespace.
 _MAY = (
     ("patch", "apps.kruise.io/nodeimages/status", ""),
     ("patch", "/pods/status", "default"),
@@ -111,7 +112,7 @@ def prepare(control_plane: ControlPlane) -> None:
 
 
 class World:
-    """One installation, whose account may do everything that the policies do not refuse."""
+    """An installation, whose account may do everything that the policies do not refuse."""
 
     def __init__(self, control_plane: ControlPlane, folder: Path, name: str) -> None:
         self.control_plane = control_plane
@@ -547,7 +548,7 @@ def test_pods(world, row):
 
 
 def test_other_metadata(world):
-    """What else pods have in their metadata, and owners and controllers act upon, stays as it is."""
+    """Other metadata of pods, which owners and controllers act upon, stays as it is."""
     path = world.pod("mine")
     owner = {"apiVersion": "v1", "kind": "Node", "name": "mine", "uid": "u"}
     before = world.admin.get(path)["metadata"]

@@ -44,7 +44,7 @@ def test_messages_that_grow_in_json(node_agent, requested, make_pod, tools, byte
     assert set(hostile.wait_event("KruiseProbeSucceeded")["message"].partition(": ")[2]) == {shown}
 
 
-LIMIT = 128 << 20  # of the pods that packaging/kubernetes/base/daemon-set.yaml makes
+LIMIT = 128 << 20  # memory limit of the pods that packaging/kubernetes/base/daemon-set.yaml makes
 BUDGET = 8 << 10  # KiB that answers of pods may cost in all
 
 

@@ -267,7 +267,7 @@ def test_thresholds_and_changes_while_it_runs(node_agent, requested, server_pod)
     assert requested.state(pod, "m#http")["state"] == "Succeeded"
     ask("/a", periodSeconds=1, failureThreshold=3)
     requested.wait_state(pod, "m#http", "Failed")
-    # What another handler finds is not what the former one found.
+    # The new handler does not inherit the former one's result.
     ask("/b", initialDelaySeconds=3600)
     requested.wait_state(pod, "m#http", "Unknown")
     write(pod, "b", "second")
@@ -349,7 +349,7 @@ def test_object_that_is_made_again(node_agent, requested, server_pod):
     requested.wait_state(pod, "m#tcp", "Succeeded")
 
 
-# What others may try
+# Attempts of others
 
 
 def test_pod_that_is_gone_or_another_one(node_agent, requested, server_pod, make_pod, tools):
@@ -379,7 +379,7 @@ def test_reaches_no_other_address(node_agent, requested, node, server_pod):
                 pod,
                 probe("m#http", httpGet=at),
                 probe("m#tcp", tcpSocket=at),
-                # Its own address, whatever the object says.
+                # The pod's own address is probed, whatever the object says.
                 probe("m#address", tcpSocket={"port": target.port}),
                 probe("m#own", tcpSocket={"port": 8080}),
                 IP=node.interface.address,
@@ -484,7 +484,7 @@ def test_hostile_server(
 def test_cost_of_hostile_servers(
     start_node_agent, requested, node, make_pod, tools, server_pod, kind, servers, n_probes, seconds
 ):
-    """They cost the agent neither its life, nor its time, nor what it says of other pods."""
+    """Hostile pods cost the agent neither its life, nor its time, nor its reports about other pods."""
     pod = make_pod(container("main", tools), owner=False, hostNetwork=True)
     health = Health(node.interface.address)
     agent = start_node_agent()
@@ -518,7 +518,7 @@ def test_cost_of_hostile_servers(
                 return runs(agent, kind="tcpSocket") >= runs_before + 12
 
             wait_until(has_gone_on, 60 * SLOWLY, "runs of the good probe")
-            # What is found out meanwhile is written.
+            # Results are written meanwhile.
             write(server_pod, "index.html", "changed")
             requested.wait_state(server_pod, "m#page", "Succeeded", "changed")
         if seconds == 1:
@@ -532,7 +532,7 @@ def test_cost_of_hostile_servers(
 def test_hanging_probes_leave_descriptors(
     control_plane, requested, node, folder, make_pod, tools, server_pod
 ):
-    """More of them than there are descriptors, each for a minute."""
+    """More hostile probes than there are descriptors, each for a minute."""
     pod = make_pod(container("main", tools), owner=False, hostNetwork=True)
     agent = Agent(
         folder / "few-descriptors",

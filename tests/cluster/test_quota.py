@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from lab import sanitizers
-from lab.clients import MANIFESTS, render, run_client
+from lab.clients import HELMS, MANIFESTS, render, run_client
 from lab.control_plane import ControlPlane
 from lab.kube import Object
 from lab.wait import wait_until
@@ -103,9 +103,15 @@ def test_with_our_manifests(control_plane, overlay):
     assert [line for line in again if not line.endswith(" unchanged")] == []
 
 
-def test_with_the_chart(control_plane):
+@pytest.mark.parametrize("helm", HELMS)
+def test_with_the_chart(control_plane, helm):
     kubeconfig = control_plane.admin_kubeconfig
-    run_client("kubectl", "delete", "-k", MANIFESTS / "overlays" / "openkruise", kubeconfig=kubeconfig)
-    options = ("--namespace", "own", "--create-namespace", "--skip-crds", "--set", "openKruise=true")
-    run_client("helm", "install", "inplaced", MANIFESTS / "chart", *options, kubeconfig=kubeconfig)
-    wait_until(lambda: pods(control_plane, "own"), 60 * SLOWLY, "pod of the agent")
+    secrets = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kruise-daemon-config"}}
+    control_plane.admin.apply(secrets)
+    before = ("delete", "--ignore-not-found", "-k", MANIFESTS / "overlays" / "openkruise")
+    run_client("kubectl", *before, kubeconfig=kubeconfig)
+    namespace = f"of-{helm}"
+    options = ("--namespace", namespace, "--create-namespace", "--skip-crds", "--set", "openKruise=true")
+    run_client(helm, "install", "inplaced", MANIFESTS / "chart", *options, kubeconfig=kubeconfig)
+    wait_until(lambda: pods(control_plane, namespace), 60 * SLOWLY, "pod of the agent")
+    run_client(helm, "uninstall", "inplaced", "--namespace", namespace, kubeconfig=kubeconfig)

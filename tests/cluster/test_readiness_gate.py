@@ -26,7 +26,7 @@ GATED = {"owner": False, "readinessGates": [{"conditionType": READY}]}
 
 @pytest.fixture
 def images(registry, node, image_name):
-    """Two images of the same name."""
+    """Pushes two images of the same name."""
     made = [
         registry.push_image(image_name, tag, busybox=True, labels={"test": image_name, "tag": tag})
         for tag in ("1", "2")

@@ -76,7 +76,7 @@ def began_at(pod, name: str) -> float:
 
 
 def make_ready(pod, name: str) -> None:
-    """Makes a new pod ready, one of whose containers is ready only by a file."""
+    """Makes a new pod ready; one of its containers is ready only by a file."""
     pod.wait(lambda document: pod.status(name).get("started"))
     pod.file("ready").touch()
     pod.wait(is_ready)

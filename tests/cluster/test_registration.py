@@ -106,17 +106,22 @@ def test_version_is_written_once(make_registrar, kube, node, object_of_node, pus
     object_of_node.create(labels={**_LABELS, **OURS})
     kube.patch(object_of_node.path, {"metadata": old})
 
-    def run_agent(tag: str) -> int:
+    def said(agent) -> int:
+        return len([line for line in agent.logs() if "version of its agent" in line["message"]])
+
+    def run_agent(tag: str, is_expected: bool = False) -> int:
         """How often one says that it has written, which has pulled an image since."""
         agent = make_registrar()
         agent.start()
         image = push(tag=tag)
         object_of_node.request(image.reference)
         object_of_node.wait_status(image.reference, "Succeeded")
+        if is_expected:
+            wait_until(lambda: said(agent), 10 * SLOWLY, "line about the version")
         agent.terminate()
-        return len([line for line in agent.logs() if "version of its agent" in line["message"]])
+        return said(agent)
 
-    assert run_agent("1") == 1
+    assert run_agent("1", is_expected=True) == 1
     assert object_of_node.get()["metadata"]["annotations"] == {**_ANNOTATIONS, "kept": "yes"}
     assert run_agent("2") == 0
     changed = {"labels": {"app.kubernetes.io/managed-by": "x"}, **old}

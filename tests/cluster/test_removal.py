@@ -21,7 +21,7 @@ def about(name: str, namespace: str | None = None) -> Object:
     return {"name": name} | ({"namespace": namespace} if namespace else {})
 
 
-# What users have made themselves; the namespace `monitoring` is theirs too.
+# Objects of the users; the namespace `monitoring` is theirs too.
 _OBJECTS: list[Object] = [
     {"apiVersion": "v1", "kind": "Namespace", "metadata": about("monitoring")},
     {"apiVersion": "v1", "kind": "Namespace", "metadata": about("kruise-daemon-config")},

@@ -24,7 +24,7 @@ def is_held(runtime, image) -> bool:
 
 @pytest.fixture
 def served(cluster_agent, node_image, push):
-    """An image that was pulled for a NodeImage of controllers, and what its status says since."""
+    """An image that was pulled for a controller's NodeImage, and its status since."""
     image = push()
     node_image.request(image.reference)
     return image, node_image.wait_status(image.reference, "Succeeded")
@@ -77,7 +77,7 @@ def test_own_node_image(start_agent, kube, runtime, kubeconfig, node_name, push)
 
 @pytest.mark.parametrize("has_state", [True, False])
 def test_restart_of_the_agent(cluster_agent, node_image, runtime, served, has_state):
-    """What was removed while no agent ran is noticed at its start; the NodeImage stays as it is."""
+    """An image that was removed while no agent ran is noticed at its start; the NodeImage stays as it is."""
     image, done = served
     cluster_agent.terminate()
     runtime.untag(image.reference)

@@ -136,7 +136,7 @@ def test_right_to_write_the_status(
     node_image.request(later.reference)
     node_image.wait_status(later.reference, "Succeeded")
     assert len(complaints(agent, "Cannot write the status")) == 1
-    assert count_logged(agent, "The status is written again") == 1
+    assert count_logged(agent, "Writing the status works again") == 1
 
 
 def test_right_to_write_events(

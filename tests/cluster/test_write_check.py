@@ -63,7 +63,7 @@ def make_node(control_plane: ControlPlane, name: str) -> list[str]:
 
 
 def verdicts(agent: Agent) -> list[float] | None:
-    """Of pods and of NodeImages; None: not all is known yet."""
+    """The verdicts on pods and on NodeImages; None: not all is known yet."""
     metrics = fetch_metrics(agent.metrics_address)
     try:
         return [metrics.get_value(_LIMITED, kind=kind) for kind in ("pods", "nodeimages")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of the image: what is in it, and the agent in a container of it. Run them from anywhere with
+"""The tests of the image: its content, and the agent in a container of it. Run them from anywhere with
 
     INPLACED_BUILD_DIR=build/packaging/static-amd64 INPLACED_IMAGE_ARCHIVE=build/artifacts/inplaced-0.1.0.oci.tar \
         /usr/bin/python3 -m pytest -p no:cacheprovider tests/image
@@ -21,7 +21,7 @@ from cluster.conftest import *  # noqa: E402, F401, F403
 
 @pytest.fixture(scope="session")
 def archive() -> Path:
-    """What packaging/image/build has made."""
+    """The archive that packaging/image/build has made."""
     if "INPLACED_IMAGE_ARCHIVE" not in os.environ:
         pytest.skip("INPLACED_IMAGE_ARCHIVE is not set")
     return Path(os.environ["INPLACED_IMAGE_ARCHIVE"]).resolve()

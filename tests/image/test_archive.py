@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves what is in the image, and that it says so."""
+"""Proves the content of the image, and that its documents list it."""
 
 import gzip
 import hashlib
@@ -58,7 +58,7 @@ def files(layer):
 
 
 def test_architectures(images):
-    """One index for both; the program in each is for that machine, and asks for no loader."""
+    """The index has both architectures; the program in each is for that machine, and asks for no loader."""
     machines = {"amd64": 62, "arm64": 183}
     assert set(images) == set(machines)
     for architecture, (_, layer) in images.items():
@@ -89,14 +89,14 @@ def test_contents(images, record_property):
 
 @pytest.fixture(scope="module")
 def versions():
-    """What the program says that it was made of."""
+    """The libraries with their versions, as the program lists them."""
     program = Path(os.environ["INPLACED_BUILD_DIR"]) / "agent/inplaced"
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
     return dict(line.split() for line in said.splitlines()[1:])
 
 
 def test_bill_of_materials(images, versions):
-    """What the program says that it was made of is what the document lists, and each licence is there."""
+    """The document lists the same libraries as the program, and each licence is there."""
     for _, layer in images.values():
         inside = files(layer)
         document = json.loads(inside[_BILL])

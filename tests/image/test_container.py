@@ -94,7 +94,7 @@ class AgentPod:
 
 @pytest.fixture(scope="session")
 def image(archive, registry) -> str:
-    """It goes through a registry, as it does for users."""
+    """The image goes through a registry, as it does for users."""
     version = archive.name.removeprefix("inplaced-").removesuffix(".oci.tar")
     reference = f"{registry.host}/inplaced:{version}"
     argv = ["skopeo", "copy", "--quiet", "--all", "--dest-tls-verify=false"]
@@ -104,7 +104,7 @@ def image(archive, registry) -> str:
 
 @pytest.fixture
 def node_image(kube, node):
-    """That of the node where the pod is."""
+    """The NodeImage of the node where the pod is."""
     return NodeImage(kube, node.name)
 
 

@@ -118,7 +118,7 @@ class Agent:
     ) -> None:
         self.close(check=error is None)
 
-    # Its run
+    # Start and end
 
     @property
     def process(self) -> Process:
@@ -181,7 +181,7 @@ class Agent:
             problem = f"a sanitizer found:\n{report}"
         return problem and f"{problem}\n{self.log_text()[-4000:]}"
 
-    # What it is asked for
+    # Requests
 
     def request(
         self,
@@ -229,7 +229,7 @@ class Agent:
             self._channel = grpc.insecure_channel(f"unix:{self.socket}", options=CHANNEL_OPTIONS)
         return stubs.load("inplaced.v1.node").services.NodeStub(self._channel)
 
-    # What it says
+    # Output
 
     def status(self) -> dict[str, Any]:
         """The NodeImage in its status file; empty while there is none."""
@@ -249,7 +249,7 @@ class Agent:
         return [(owner["kind"], owner["name"]) for owner in found["ownerReferences"]]
 
     def wait_status(self, reference: str, phase: str, timeout: float = 30) -> dict[str, Any]:
-        """Waits until the status file says so; returns what it says of the reference."""
+        """Waits until the status file says so; returns the status of the reference."""
 
         def reached() -> dict[str, Any] | None:
             self.process.check_alive()
@@ -266,7 +266,7 @@ class Agent:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def logs(self) -> list[dict[str, Any]]:
-        """Its log lines; other output on stderr is left out."""
+        """The agent's log lines; other output on stderr is left out."""
         lines = self.log_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
@@ -278,7 +278,7 @@ class Agent:
         ready = lambda: self.metrics().get_value("inplaced_runtime_ready") == 1  # noqa: E731
         wait_until(ready, 10, "runtime")
 
-    # What it costs
+    # Costs
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

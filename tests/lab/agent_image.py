@@ -17,17 +17,17 @@ from typing import Any
 from lab.image import ARCHITECTURE, Image, build_image
 from lab.layers import Layer, files_layer
 
-# What programs load without saying so: libcurl, and the loader's own.
+# Libraries that programs load without listing them: libcurl, and the loader's own.
 _MORE = ("libcurl.so.4",)
 
 
-# Where an ELF file has the number of the machine that it is for (EM_386 is 3), and one that none has.
+# Place of the machine's number in an ELF file (EM_386 is 3), and a number that no machine has.
 _MACHINE = slice(18, 20)
 _NO_MACHINE = b"\xed\xfe"
 
 
 def build_foreign_image() -> Image:
-    """An image for this architecture, as it says, whose program is for a machine that does not exist."""
+    """An image that claims this architecture, with a program for a machine that does not exist."""
     program = bytearray(Path("/bin/true").read_bytes())
     program[_MACHINE] = _NO_MACHINE
     layer = files_layer({"usr/bin/inplaced": bytes(program)})
@@ -35,7 +35,9 @@ def build_foreign_image() -> Image:
 
 
 def build_agent_image(label: str = "") -> Image:
-    """Of the build folder that the tests use. Another `label` makes another image of the same programs."""
+    """Builds an image of the build folder that the tests use. Another `label` makes another image of the same
+    programs.
+    """
     archive = os.environ.get("INPLACED_IMAGE_ARCHIVE")
     if archive is not None:
         return _read_archive(Path(archive), label)
@@ -89,7 +91,7 @@ def _read_archive(path: Path, label: str) -> Image:
 
 
 def _libraries(program: Path) -> list[Path]:
-    """What the loader loads for it, and the loader itself, by the paths that it searches."""
+    """The libraries that the loader loads for it, and the loader itself, by the paths that it searches."""
     shown = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     return [Path(found) for found in re.findall(r"(?:=> |^\t)(/\S+)", shown, re.MULTILINE)]
 

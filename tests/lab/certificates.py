@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A throwaway certificate authority, for whatever speaks TLS on the loopback address."""
+"""A throwaway certificate authority, for servers with TLS on the loopback address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOOPBACK = "subjectAltName=IP:127.0.0.1,DNS:localhost"
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files: `authority` is what clients trust, `certificate` and `key` are the server's."""
+    """Files: clients trust `authority`, the server has `certificate` and `key`."""
 
     authority: Path
     certificate: Path

@@ -42,7 +42,7 @@ class Closing(ABC):
     """A `with` block starts it, and closes it at its end."""
 
     def start(self) -> object:
-        """What has nothing to start is there once it is made."""
+        """Does nothing: a thing without a start is there once it is made."""
         return None
 
     @abstractmethod
@@ -197,7 +197,7 @@ def _remove_shim_sockets(folder: Path) -> None:
 
 
 def _read_shim_address(shim: Path) -> str:
-    """Of containerd 2, or of an earlier one."""
+    """Reads the address from the file of containerd 2, or from that of an earlier one."""
     with suppress(OSError, ValueError):
         return str(json.loads((shim / "bootstrap.json").read_text())["address"])
     with suppress(OSError):

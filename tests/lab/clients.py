@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs with which people apply manifests: kubectl, which contains kustomize, and helm.
+"""The programs with which people apply manifests: kubectl, which contains kustomize, and helm in two releases.
 
 They come from the folder that tests/cluster/clients/build prints; the environment variable INPLACED_CLIENTS
 names it, else the program is asked, which builds them if need be.
@@ -16,10 +16,12 @@ from lab.stubs import REPOSITORY
 
 MANIFESTS = REPOSITORY / "packaging" / "kubernetes"
 
+HELMS = ("helm", "helm3")  # the newest release, and the newest one of the series before
+
 
 @functools.cache
 def find_clients() -> Path:
-    """The folder with both."""
+    """The folder with all of them."""
     named = os.environ.get("INPLACED_CLIENTS")
     if named is not None:
         return Path(named)
@@ -28,7 +30,7 @@ def find_clients() -> Path:
 
 
 def run_client(*argv: str | Path, kubeconfig: Path | None = None) -> str:
-    """What kubectl or helm prints; RuntimeError with its complaint if it fails.
+    """Runs kubectl or helm and returns its output; RuntimeError with its complaint if it fails.
 
     `kubeconfig` is in a folder that they may use for their caches.
     """
@@ -49,5 +51,5 @@ def run_client(*argv: str | Path, kubeconfig: Path | None = None) -> str:
 
 
 def render(folder: Path) -> str:
-    """What `kubectl apply -k` of that folder would apply."""
+    """The objects that `kubectl apply -k` of that folder would apply."""
     return run_client("kubectl", "kustomize", folder)

@@ -4,7 +4,7 @@
  * A wrong clock, for a program that is started with this before the C library (LD_PRELOAD)
  *
  * It runs ahead by INPLACED_CLOCK_AHEAD seconds. As soon as the file INPLACED_CLOCK_JUMP is there, an hour has passed
- * for all clocks. What OpenSSL calls is left alone.
+ * for all clocks. OpenSSL has it as well: the certificates of the lab are valid for longer.
  */
 
 #include <stdlib.h>
@@ -21,4 +21,13 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
         if (r == 0 && jump && access(jump, F_OK) == 0)
                 time->tv_sec += 3600;
         return (int) r;
+}
+
+time_t time(time_t *ret) {
+        struct timespec now = { 0 };
+
+        (void) clock_gettime(CLOCK_REALTIME, &now);
+        if (ret)
+                *ret = now.tv_sec;
+        return now.tv_sec;
 }

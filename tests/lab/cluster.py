@@ -82,7 +82,7 @@ class Cluster(Closing):
         return run_client("helm", *arguments, kubeconfig=self.control_plane.admin_kubeconfig)
 
     def prepare(self, *, definitions: bool = True) -> None:
-        """What users apply before an overlay: the namespace and, without OpenKruise, the definitions."""
+        """Applies the objects that come before an overlay: the namespace and, without OpenKruise, the definitions."""
         self.kubectl("apply", "-k", MANIFESTS / "namespace")
         if definitions:
             self.kubectl("apply", "-k", MANIFESTS / "crds")
@@ -113,10 +113,10 @@ class Cluster(Closing):
         components: Sequence[str] = (),
         config: Mapping[str, Any] | None = None,
     ) -> Path:
-        """What an operator writes: our overlay, where the image is, and what is special about the nodes.
+        """Writes an operator's overlay: ours, with the image and with the paths of this node.
 
-        Here, that is where the runtime has its socket, and where the state goes. `patches` are more, in the
-        form of JSON patches of the DaemonSet. `config` is the configuration of the agent.
+        These are the runtime's socket and the folder of the state. `patches` are further JSON patches of the
+        DaemonSet. `config` is the configuration of the agent.
         """
         folder = self.folder / "deploy"
         folder.mkdir(exist_ok=True)
@@ -160,7 +160,7 @@ def _configure(config: Mapping[str, Any] | None) -> list[Object]:
 
 
 def _share(folder: Path) -> None:
-    """As on a node with systemd: what is mounted in it or unmounted is so in containers as well."""
+    """Shares mounts with containers, as a node with systemd does: each mount and unmount happens there as well."""
     subprocess.run(["mount", "--bind", folder, folder], check=True)
     subprocess.run(["mount", "--make-shared", folder], check=True)
 

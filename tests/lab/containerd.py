@@ -14,7 +14,7 @@ from lab.registry import Registry
 from lab.runtime import Runtime, find_built
 from lab.wait import wait_until
 
-Release = Literal["1.6", "2.2"]
+Release = Literal["1.6", "2"]
 
 # They only slow the start down.
 _UNUSED_PLUGINS = [
@@ -77,7 +77,7 @@ class Containerd(Runtime):
         return [str(self.programs / "containerd"), "--config", str(self.folder / "config.toml")]
 
     def _environment(self) -> Mapping[str, str]:
-        """The shim must be the one that was built with it. What is in `bin` comes before all."""
+        """The PATH: `bin` first, then the programs, since the shim must be of the same build."""
         return {"PATH": f"{self.folder}/bin:{self.programs}:{os.environ['PATH']}"}
 
     def _write_hosts(self, host: str, registry: Registry, more: str = "") -> None:

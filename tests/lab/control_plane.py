@@ -111,7 +111,7 @@ class ControlPlane(Closing):
         self.folder.mkdir(parents=True)
         self.authority = Authority(folder)
         self.services = ipaddress.ip_network(services)
-        self.service_address = str(self.services[1])  # of the API server, for pods
+        self.service_address = str(self.services[1])  # address of the API server, for pods
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.admin = self.make_admin()
@@ -128,7 +128,9 @@ class ControlPlane(Closing):
     def start(self) -> None:
         """Returns once all of it answers."""
         self.etcd.start()
-        parts = [part for part in (self.apiserver, self.controllers, self.scheduler) if part]
+        # The controllers wait ten seconds for the API server, which is too short on a busy machine.
+        self.apiserver.start()
+        parts = [part for part in (self.controllers, self.scheduler) if part]
         for part in parts:
             part.start(wait_ready=False)
         for part in parts:
@@ -139,7 +141,7 @@ class ControlPlane(Closing):
         self.admin.close()
         sweep(self.folder)
 
-    # Who may come in
+    # Users and their rights
 
     def client(
         self, token: str | None = None, certificate: tuple[Path, Path] | None = None
@@ -147,7 +149,7 @@ class ControlPlane(Closing):
         return Kube(self.url, self.authority.certificate, token, certificate)
 
     def make_admin(self) -> Kube:
-        """One who may do everything, with a connection of its own."""
+        """A client that may do everything, with a connection of its own."""
         return self.client(_ADMIN_TOKEN)
 
     def write_kubeconfig(self, path: Path, server: str | None = None, **user: Any) -> Path:
@@ -155,7 +157,7 @@ class ControlPlane(Closing):
         return write_kubeconfig(path, server or self.url, self.authority.certificate, **user)
 
     def node_certificate(self, name: str) -> tuple[Path, Path]:
-        """What a kubelet of that node has to show."""
+        """The certificate of the kubelet of that node, and its key."""
         return self.authority.issue(f"node-{name}", f"/O=system:nodes/CN=system:node:{name}")
 
     def service_account_token(
@@ -188,7 +190,7 @@ class ControlPlane(Closing):
         """With such a token."""
         return self.write_kubeconfig(path, server, token=self.agent_token(node))
 
-    # What is in it
+    # Objects
 
     def install(self) -> None:
         """Our custom resources, what the agent may do, and the policy that limits it to its node."""
@@ -212,7 +214,7 @@ class ControlPlane(Closing):
             self.admin.apply(document)
 
     def install_node_rights(self) -> None:
-        """What agents need that use the identity of the kubelet."""
+        """Installs the rights of agents that use the identity of the kubelet."""
         self.apply_files(_MANIFESTS / "overlays" / "kubelet-identity" / "rbac.yaml")
 
     def apply_files(self, *paths: Path) -> None:
@@ -231,7 +233,7 @@ class ControlPlane(Closing):
         self.apiserver.wait_ready()
 
     def restore(self, restart_server: bool) -> None:
-        """What was saved is what is in it, as from a backup: later objects and versions never were.
+        """Restores the saved state, as from a backup: later objects and versions never were.
 
         An API server that is not started again goes on with what it remembers of them.
         """
@@ -244,10 +246,10 @@ class ControlPlane(Closing):
         self.apiserver.wait_ready()
 
     def audit(self, **expected: Any) -> list[Object]:
-        """What service accounts have asked for, oldest first.
+        """The requests of service accounts, oldest first.
 
-        With arguments only what is so, as in verb="patch" or userAgent="…". What the server has
-        just done it logs a moment later: wait for it.
+        Arguments select requests, as in verb="patch" or userAgent="…". The server logs a request a
+        moment after it was served: wait for it.
         """
         if not self._audit.exists():
             return []
@@ -279,7 +281,7 @@ class ControlPlane(Closing):
                 return False
             raise
 
-    # Its parts
+    # Parts
 
     def _make_etcd(self, programs: Path) -> Part:
         client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
@@ -352,7 +354,7 @@ class ControlPlane(Closing):
 
 
 def read_documents(path: Path) -> list[Object]:
-    """Of a file of YAML."""
+    """Reads the documents of a YAML file."""
     return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 

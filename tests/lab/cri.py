@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plain CRI client: what the tests compare the agent's work and speed with."""
+"""A plain CRI client, with which the tests compare the agent's work and speed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONTENT_NAMESPACE = (("containerd-namespace", "k8s.io"),)
 
 @dataclass(frozen=True)
 class Pulled:
-    """What PullImage answered, and how long the call took."""
+    """The answer of PullImage, and the seconds that the call took."""
 
     image_id: str
     seconds: float
@@ -69,7 +69,7 @@ class Cri:
         return Pulled(answer.image_ref, time.monotonic() - began)
 
     def remove_image(self, reference: str) -> None:
-        """Removes what the reference names, under all its names. No error if there is none."""
+        """Removes the named image, under all its names. No error if there is none."""
         request = self.messages.RemoveImageRequest(image=self._spec(reference))
         self.images.RemoveImage(request, timeout=self.timeout)
 
@@ -83,7 +83,7 @@ class Cri:
         return answer.image_filesystems[0].fs_id.mountpoint
 
     def ingests(self) -> list[Any]:
-        """What containerd is fetching just now: `ref`, `offset` and `total` of each blob."""
+        """The blobs that containerd is fetching just now: `ref`, `offset` and `total` of each."""
         content = stubs.load("containerd.services.content.v1.content")
         stub = content.services.ContentStub(self.channel)
         request = content.messages.ListStatusesRequest()
@@ -91,14 +91,14 @@ class Cri:
         return list(answer.statuses)
 
     def pod_containers(self, uid: str) -> list[Any]:
-        """Those of a pod, as the kubelet has labelled them, in any state; the oldest first."""
+        """The containers of a pod, as the kubelet has labelled them, in any state; the oldest first."""
         filter = self.messages.ContainerFilter(label_selector={"io.kubernetes.pod.uid": uid})
         request = self.messages.ListContainersRequest(filter=filter)
         found = self.runtime.ListContainers(request, timeout=self.timeout).containers
         return sorted(found, key=lambda container: container.created_at)
 
     def container_status(self, container_id: str) -> tuple[Any, dict[str, Any]]:
-        """Its status, and what the runtime knows beyond that: "pid", "config"..."""
+        """The container's status, and the runtime's further info about it: "pid", "config"..."""
         messages = self.messages
         request = messages.ContainerStatusRequest(container_id=container_id, verbose=True)
         answer = self.runtime.ContainerStatus(request, timeout=self.timeout)

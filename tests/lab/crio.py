@@ -33,7 +33,7 @@ exec /usr/sbin/runc "$@"
 
 _RELOADED = "Applied new registry configuration"
 
-# Of any image, since it is not about signatures here.
+# Accepts any image, since these tests are not about signatures.
 _POLICY = {"default": [{"type": "insecureAcceptAnything"}]}
 
 
@@ -60,7 +60,7 @@ class Crio(Runtime):
         return super().image_status(_without_algorithm(reference))
 
     def remove_image(self, reference: str) -> None:
-        """What a container uses stays; containerd removes its name."""
+        """Removes the image, except that an image in use stays; containerd removes its name."""
         try:
             super().remove_image(_without_algorithm(reference))
         except grpc.RpcError as error:
@@ -97,7 +97,7 @@ class Crio(Runtime):
         return {"HOME": str(self.folder)}
 
     def _reload(self) -> None:
-        """What changed in its files counts when this returns."""
+        """Makes CRI-O read its files again; the changes count when this returns."""
         if self._process is None or self._process.code is not None:
             return
         seen = self.log.read_text().count(_RELOADED)
@@ -112,6 +112,7 @@ class Crio(Runtime):
         (self.folder / "registries.conf").write_text(self._registries())
         image = {
             "pause_image": self.sandbox_image,
+            "short_name_mode": "disabled",  # CRI-O otherwise refuses a name that several registries may have
             "signature_policy": f"{self.folder}/policy.json",
             "big_files_temporary_dir": str(self.root),
             **self.image_options,
@@ -155,7 +156,7 @@ monitor_env = {json.dumps([f"PATH={os.environ['PATH']}", f"{MARKER}={self.folder
         )
 
     def _registries(self) -> str:
-        """Those on the loopback address need no TLS, unless their certificates are known."""
+        """Lists the registries. On the loopback address they need no TLS, unless their certificates are known."""
         hosts: dict[str, Registry | None] = {"127.0.0.1": None, "localhost": None, **self._mirrors}
         lines = [
             f"unqualified-search-registries = {json.dumps(self.short_name_registries)}",

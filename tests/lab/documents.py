@@ -42,7 +42,7 @@ def node_image(
 
 
 def find_tag_status(document: dict[str, Any], reference: str) -> dict[str, Any] | None:
-    """What the status says of one reference."""
+    """Finds the status of one reference."""
     name, tag = split_reference(reference)
     statuses = document.get("status", {}).get("imageStatuses", {})
     tags = statuses.get(name, {}).get("tags", [])

@@ -18,7 +18,7 @@ _ESCAPES = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2
 
 
 def env_hash(container: Mapping[str, Any], metadata: Mapping[str, Any]) -> int:
-    """Of the variables of a container in a pod's spec, with the values that the metadata has."""
+    """Hashes the variables of a container in a pod's spec, with the values that the metadata has."""
     found = []
     for variable in container.get("env", []):
         path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from lab.cleanup import Closing
 from lab.control_plane import ControlPlane
 from lab.kube import Kube, KubeError, Object
 
 PATH = "/apis/apps.kruise.io/v1beta1/nodeimages"
 
 
-class HollowNodes:
+class HollowNodes(Closing):
     """NodeImages `PREFIX-0000` and so on, with the label lab/hollow=PREFIX.
 
     What is requested of them is pulled at once, unless `outcome(node, tag)` returns why it fails. Between
@@ -40,7 +41,7 @@ class HollowNodes:
     def selector(self) -> str:
         return f"lab/hollow={self.prefix}"
 
-    def __enter__(self) -> HollowNodes:
+    def start(self) -> None:
         for name in self.names:
             self.kube.create(
                 {
@@ -51,9 +52,8 @@ class HollowNodes:
                 }
             )
         self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._is_over = True
         self.kube.request("DELETE", f"{PATH}?labelSelector={self.selector.replace('/', '%2F')}")
         self._thread.join(10)
@@ -107,7 +107,7 @@ class HollowNodes:
         self._answer(self._agent, node_image, is_held)
 
     def _answer(self, kube: Kube, node_image: Object, is_held: bool = False) -> None:
-        """For all of its tags but what was there from the beginning."""
+        """Writes the status of all tags but those that were there from the beginning."""
         name = node_image["metadata"]["name"]
         if name in self.mute:
             return
@@ -136,7 +136,7 @@ class HollowNodes:
 
 
 def _unfinished(node_image: Object) -> bool:
-    """Something but what was there from the beginning is requested and not done."""
+    """Whether a tag is requested and not done, but for those of the beginning."""
     statuses = node_image.get("status", {}).get("imageStatuses", {})
     for image, entry in node_image["spec"].get("images", {}).items():
         done = {

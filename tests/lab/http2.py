@@ -26,7 +26,7 @@ def settings(window: int | None = None) -> bytes:
 
 
 def request(stream: int, path: str, message: bytes | None = b"") -> bytes:
-    """One gRPC call, whole. Without a message the caller has not said all yet."""
+    """Makes a whole gRPC call. Without a message the caller has not finished its request yet."""
     fields = {
         ":method": "POST",
         ":scheme": "http",
@@ -50,7 +50,7 @@ def _field(field: tuple[str, str]) -> bytes:
 
 
 def connect(path: Path, *said: bytes) -> socket.socket:
-    """A connection on which all that was said, as far as the other side took it at once."""
+    """A connection over which all bytes were sent, as far as the other side took them at once."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(10)
     connection.connect(str(path))
@@ -64,7 +64,7 @@ def connect(path: Path, *said: bytes) -> socket.socket:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the other side has hung up; reads what it said before."""
+    """Whether the other side has hung up; first reads its last bytes."""
     try:
         while connection.recv(1 << 16):
             pass

@@ -66,7 +66,7 @@ class Inplace:
     def measure(
         self, *arguments: str, timeout: float = 60, **environment: str | Path | None
     ) -> tuple[Ran, int]:
-        """The same, and the most memory that was resident, in KiB."""
+        """Runs it; returns the result, and the most memory that was resident, in KiB."""
         peak = self.folder / "peak"
         measured = Inplace(self.kubeconfig, self.folder)
         measured.prefix = [sys.executable, "-I", "-S", "-c", _MEASURE, str(peak), *self.prefix]
@@ -86,7 +86,7 @@ class Inplace:
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator[Child]:
-        """Calls it beside the test; what is left of it is killed."""
+        """Runs it beside the test; a program that still runs afterwards is killed."""
         with self.start(*arguments) as child:
             try:
                 yield child

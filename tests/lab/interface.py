@@ -50,7 +50,7 @@ class Interface:
 
 
     def add(self, address: str) -> None:
-        """One more address of this machine, until the interface is gone."""
+        """Adds an address of this machine, until the interface is gone."""
         _run("ip", "address", "add", f"{address}/32", "dev", self.name)
 
 

@@ -61,14 +61,14 @@ class Kruise(Closing):
         health = f"127.0.0.1:{free_port()}"
         argv = [
             *(find_kruise() / "kruise-manager", f"--kubeconfig={self._kubeconfig}"),
-            *("--feature-gates=AllAlpha=true,AllBeta=true,EnableExternalCerts=false", "--v=4"),
-            *("--logtostderr=true", f"--protection-log-path={self.folder}/protection"),
+            "--feature-gates=AllAlpha=true,AllBeta=true,EnableExternalCerts=false,TemplateNoDefaults=false",
+            *("--v=4", "--logtostderr=true", f"--protection-log-path={self.folder}/protection"),
             *(f"--health-probe-addr={health}", "--metrics-addr=0", "--enable-pprof=false"),
             *("--enable-leader-election=false", "--nodeimage-creation-delay=1s"),
         ]
         environment = {
             "POD_NAMESPACE": NAMESPACE,
-            "WEBHOOK_HOST": "localhost",  # its certificate is for this name
+            "WEBHOOK_HOST": "localhost",  # the name in its certificate
             "WEBHOOK_PORT": str(free_port()),
             "WEBHOOK_CERT_DIR": f"{self.folder}/certificates",
         }

@@ -115,7 +115,7 @@ class Kube:
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> Any:
-        """What the server answers: JSON, or a text where it says something else."""
+        """Sends a request and returns the answer: JSON, or text if the server sends something else."""
         text = None if body is None else json.dumps(body).encode()
         url = f"{path}?{urlencode(query)}" if query else path
         headers = {**self._headers, "Content-Type": content_type}
@@ -131,7 +131,7 @@ class Kube:
         return self.post(self.path_of(document, with_name=False), document)
 
     def apply(self, document: Object) -> Object:
-        """Creates the object, or makes it say what the document says."""
+        """Creates the object, or patches it with the document."""
         query = {"fieldManager": "lab", "force": "true"}
         return self.patch(self.path_of(document), document, "apply", **query)
 

@@ -26,7 +26,7 @@ def write_kubeconfig(
     is_inline: bool = False,
     **cluster: Any,
 ) -> Path:
-    """One context for one user with the given credentials; returns the path.
+    """Writes a kubeconfig with one context for one user with the given credentials; returns the path.
 
     `certificate` is a file and that of its key, `command` a program that prints an ExecCredential,
     with its arguments. With `is_inline` certificates are put into the file itself. `cluster` is

@@ -15,17 +15,19 @@ from .agent import Agent
 from .cri import Cri
 from .wait import stretch
 
+from lab.cleanup import Closing
+
 _LIMIT = 0.5 * sanitizers.SLOWNESS  # seconds
 
 
-class Latency:
+class Latency(Closing):
     """In its block, calls the local API again and again: what the agent answers by itself, and what it has to ask
     the runtime for. The runtime is asked directly as well, since it may be the one that is slow.
     """
 
     def __init__(self, agent: Agent, cri: Cri) -> None:
         node, messages = agent.node, agent.messages
-        self.most_memory = 0  # that the agent has had, in KiB
+        self.most_memory = 0  # most memory that the agent has had, in KiB
         self._agent = agent
         self._calls: dict[str, Callable[[], object]] = {
             "agent": lambda: node.GetVersion(messages.GetVersionRequest(), timeout=10),
@@ -36,12 +38,11 @@ class Latency:
         self._end = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(name,)) for name in self._calls]
 
-    def __enter__(self) -> Latency:
+    def start(self) -> None:
         for thread in self._threads:
             thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._end.set()
         for thread in self._threads:
             thread.join()

@@ -30,7 +30,7 @@ exec systemd-nspawn --quiet --directory "$FOLDER/root" --machine "$NAME" --regis
 
 
 class Machine:
-    """Its files are below `root` before it is booted as well."""
+    """The machine; its files are below `root` before it is booted as well."""
 
     def __init__(self, folder: Path, archive: Path) -> None:
         self.folder = folder
@@ -69,7 +69,7 @@ class Machine:
         return (self.folder / "console.log").read_text(errors="replace")
 
     def run(self, *argv: str, check: bool = True, timeout: float = 60) -> str:
-        """What the program prints, complaints included; it must end well, unless `check` is false."""
+        """Runs a program and returns its output, complaints included; it must end well, unless `check` is false."""
         done = subprocess.run(
             ["nsenter", "--target", str(self._leader), "--all", "--", *argv],
             stdin=subprocess.DEVNULL,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what a /metrics endpoint says."""
+"""Reads a /metrics endpoint."""
 
 from __future__ import annotations
 

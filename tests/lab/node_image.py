@@ -38,7 +38,7 @@ class NodeImage:
         secrets: list[dict[str, str]] | None = None,
         **pull_policy: int,
     ) -> Object:
-        """From now on these images and no others; `secrets` are for all of them."""
+        """Requests these images, and withdraws all others; `secrets` are for all of them."""
         spec = documents.node_image(references, policy, version, **pull_policy)["spec"]
         if secrets:
             for image in spec["images"].values():
@@ -69,7 +69,7 @@ class NodeImage:
         return documents.find_tag_status(self.get(), reference)
 
     def wait_status(self, reference: str, phase: str, timeout: float = 30) -> Object:
-        """Waits until the status says so; returns what it says of the reference."""
+        """Waits until the status says so; returns the status of the reference."""
 
         def reached() -> Object | None:
             found = self.tag_status(reference)
@@ -82,7 +82,7 @@ class NodeImage:
         return found
 
     def counts(self) -> tuple[int, ...]:
-        """Of tags, as COUNTS calls them; empty while there is no status."""
+        """The numbers of tags, as COUNTS calls them; empty while there is no status."""
         status = self.status()
         return tuple(status[key] for key in COUNTS) if status else ()
 
@@ -104,7 +104,7 @@ class NodeImage:
         return self.kube.watch(path, timeout, **query)
 
     def events(self, namespace: str = "default") -> list[Object]:
-        """That are about it."""
+        """The events about this NodeImage."""
         about = f"involvedObject.kind=NodeImage,involvedObject.name={self.name}"
         return self.kube.list(f"/api/v1/namespaces/{namespace}/events", fieldSelector=about)
 

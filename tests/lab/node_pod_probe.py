@@ -36,7 +36,7 @@ class NodePodProbe:
         return self.kube.get(self.path)["metadata"]["resourceVersion"]
 
     def state(self, pod: Pod, name: str) -> Object | None:
-        """What the status says of a probe; None if it says nothing."""
+        """The state of a probe in the status; None if there is none."""
         items = self.kube.get(self.path).get("status", {}).get("podProbeStatuses", [])
         states = [s for item in items if item["uid"] == pod.uid for s in item["probeStates"]]
         found = [state for state in states if state["name"] == name]
@@ -66,7 +66,7 @@ def probe(name: str, container: str = "main", **more: Any) -> Object:
 
 
 def probes_of(pod: Pod, *probes: Object, **more: str) -> Object:
-    """An item of the spec; `more` replaces what is true of the pod."""
+    """An item of the spec; `more` replaces members that the pod gives."""
     address = pod.get()["status"].get("podIP", "")
     truth = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "IP": address}
     return {**truth, **more, "probes": list(probes)}

@@ -16,7 +16,7 @@ from lab.wait import wait_until
 
 @dataclass(frozen=True)
 class Notice:
-    """One assignment, such as READY=1. `at` is of time.monotonic()."""
+    """An assignment, such as READY=1. `at` is of time.monotonic()."""
 
     name: str
     value: str
@@ -38,7 +38,7 @@ class NotifySocket:
         # Closing alone would not wake the thread that waits in recvmsg().
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        self._thread.join(5)  # so that it has read what was said last
+        self._thread.join(5)  # has read the last message by then
         self._socket.close()
         self.path.unlink(missing_ok=True)
 
@@ -46,7 +46,7 @@ class NotifySocket:
         return [notice for notice in list(self._notices) if name in (None, notice.name)]
 
     def wait_for(self, name: str, timeout: float, since: float = 0) -> Notice:
-        """Waits until the name is said; returns the first one after the time `since`."""
+        """Waits for an assignment of the name; returns the first one after the time `since`."""
 
         def find() -> Notice | None:
             return next((notice for notice in self.notices(name) if notice.at >= since), None)

@@ -13,7 +13,7 @@ from lab.wait import wait_until
 
 
 class Part:
-    """One program with its arguments; `answers` says whether it is up. Its log is NAME.log."""
+    """A program with its arguments; `answers` says whether it is up. Its log is NAME.log."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Part:
         if wait_ready:
             self.wait_ready()
 
-    def wait_ready(self, timeout: float = 30) -> None:
+    def wait_ready(self, timeout: float = 120) -> None:
         def is_up() -> bool:
             self.process.check_alive()
             return self._answers()

@@ -37,7 +37,7 @@ def until_term(then: str = "") -> list[str]:
 
 
 def container(name: str, image: str, **more: Any) -> Object:
-    """One that ends at once on SIGTERM, and sees the pod's volume at /data."""
+    """A container that ends at once on SIGTERM, and sees the pod's volume at /data."""
     return {
         "name": name,
         "image": image,
@@ -105,7 +105,7 @@ class Pod:
             self.document["spec"].setdefault("readinessGates", [{"conditionType": GATE}])
         self.uid = ""
 
-    # What its owner does
+    # Actions of the pod's owner
 
     def create(self) -> Pod:
         self.uid = self.kube.create(self.document)["metadata"]["uid"]
@@ -144,7 +144,7 @@ class Pod:
         patch = {"status": {"conditions": [{"type": kind, "status": status}]}}
         self.kube.patch(f"{self.path}/status", patch, "strategic")
 
-    # What the API server says
+    # Knowledge of the API server
 
     def get(self) -> Object:
         return self.kube.get(self.path)
@@ -153,7 +153,7 @@ class Pod:
         return self.kube.wait_for(self.path, condition, timeout)
 
     def status(self, name: str) -> Object:
-        """Of a container; empty while there is none."""
+        """The status of a container; empty while there is none."""
         return _status_in(self.get(), name)
 
     def container_id(self, name: str) -> str:
@@ -188,7 +188,7 @@ class Pod:
         return _status_in(self.wait(runs_again, timeout), name)
 
     def meta(self) -> Object | None:
-        """What the agent says of its containers; None if it says nothing."""
+        """The agent's annotation about the containers; None if there is none."""
         return _meta_in(self.get())
 
     def wait_meta(self, timeout: float = 10) -> list[Object]:
@@ -213,7 +213,7 @@ class Pod:
         found = wait_until(lambda: self.events(reason), timeout, f"event {reason} of {self.name}")
         return found[0]
 
-    # What the runtime and the processes say
+    # Knowledge of the runtime and of the processes
 
     def runtime_container(self, name: str) -> Any:
         """The newest of that name."""
@@ -221,7 +221,7 @@ class Pod:
         return [one for one in found if one.metadata.name == name][-1]
 
     def runtime_status(self, name: str, which: int = -1) -> Any:
-        """Of the newest of that name; 0 is the oldest that the kubelet has kept."""
+        """The runtime's status of the newest container of that name; 0 is the oldest that the kubelet has kept."""
         cri = self.node.runtime.cri
         found = [one for one in cri.pod_containers(self.uid) if one.metadata.name == name]
         return cri.container_status(found[which].id)[0]
@@ -236,12 +236,22 @@ class Pod:
         return cri.container_status(self.runtime_container(name).id)[1]["pid"]
 
     def environment(self, name: str) -> dict[str, str]:
-        """That its process was really started with."""
-        text = Path(f"/proc/{self.process(name)}/environ").read_bytes().decode()
-        return dict(entry.partition("=")[::2] for entry in text.split("\0") if entry)
+        """The environment that the container's process was really started with.
+
+        A runtime says "running" shortly before its own process becomes the container's: only the latter has HOSTNAME,
+        which every runtime sets.
+        """
+        path = Path(f"/proc/{self.process(name)}/environ")
+
+        def read() -> dict[str, str] | None:
+            entries = path.read_bytes().decode().split("\0")
+            found = dict(entry.partition("=")[::2] for entry in entries if entry)
+            return found if "HOSTNAME" in found else None
+
+        return wait_until(read, 10, f"the environment of {name} of {self.name}", pause=0.01)
 
     def wait_environment(self, name: str, variable: str, value: str, timeout: float = 30) -> None:
-        """Whatever comes and goes before: until its process was started with that value."""
+        """Waits until the process was started with that value; other processes may come and go before."""
 
         def has_it() -> bool:
             try:
@@ -258,13 +268,13 @@ class Pod:
         )
 
     def lines(self, name: str) -> list[str]:
-        """Of a file in its volume; none if there is no such file."""
+        """The lines of a file in the pod's volume; none if there is no such file."""
         path = self.file(name)
         return path.read_text().splitlines() if path.exists() else []
 
 
 def expected_meta(pod: Object) -> list[Object]:
-    """What should be said of a pod whose containers have the environment that it asks for."""
+    """The right annotation of a pod whose containers have the environment that it asks for."""
     spec = pod["spec"]
     sidecars = [one for one in spec.get("initContainers", []) if "restartPolicy" in one]
     known = {one["name"]: one for one in [*spec["containers"], *sidecars]}

@@ -15,7 +15,7 @@ from lab.wait import stretch, wait_until
 
 
 class Preload:
-    """One Preload call, read in the background; `fields` are more of the request.
+    """A Preload call, read in the background; `fields` are more of the request.
 
     `events` are all messages so far, oldest first, and `times` when they came, of time.monotonic().
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One child process of the lab: marked as ours, logged to a file, killed when we die."""
+"""A child process of the lab: marked as ours, logged to a file, killed when we die."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class RegistryClient:
         self._connection.close()
 
     def answers(self) -> bool:
-        """Whether the registry is up, whatever it says."""
+        """Whether the registry is up; any answer will do."""
         try:
             self._request("GET", "/v2/")
         except OSError:

@@ -89,7 +89,7 @@ class RecreateRequest:
     def delete(self) -> None:
         self.kube.delete(self.path)
 
-    # What it says
+    # State of the request
 
     def get(self) -> Object:
         return self.kube.get(self.path)
@@ -99,7 +99,7 @@ class RecreateRequest:
         return self.get().get("status", {})
 
     def state(self, container: str) -> Object:
-        """What became of a container; empty while nothing is said."""
+        """The state of a container; empty while there is none."""
         states = self.status().get("containerRecreateStates", [])
         return next((one for one in states if one["name"] == container), {})
 
@@ -125,14 +125,14 @@ class RecreateRequest:
 
 
 class Manager:
-    """What OpenKruise's controller does with one request, when a test asks for it."""
+    """Does the part of OpenKruise's controller for one request, when a test asks for it."""
 
     def __init__(self, request: RecreateRequest) -> None:
         self.request = request
         self.kube = request.kube
 
     def report_drained(self) -> None:
-        """That the pod has been taken out of service, just now."""
+        """Reports that the pod has been taken out of service, just now."""
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         if self.request.version == "v1alpha1":
             self._annotate("unready-acquired", now)
@@ -142,7 +142,7 @@ class Manager:
         self._patch_status({"conditions": [condition]})
 
     def report_containers(self) -> None:
-        """Copies what the pod's status says of those that run."""
+        """Copies the statuses of running containers from the pod."""
         entries = []
         for named in self.request.spec["containers"]:
             status = self.request.pod.status(named["name"])
@@ -168,7 +168,7 @@ class Manager:
         return found
 
     def complete(self, message: str) -> None:
-        """As it does when the deadline is over: no agent shall go on with it."""
+        """Completes the request as the controller does after the deadline: no agent shall go on with it."""
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._patch_status({"phase": "Completed", "completionTime": now, "message": message})
         labels = {f"{PREFIX}/active": None}

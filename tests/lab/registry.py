@@ -21,7 +21,7 @@ from lab.wait import free_port, wait_until
 
 @dataclass(frozen=True)
 class PushedImage:
-    """What a test needs to know of an image that it pushed.
+    """A pushed image, with the facts that a test needs.
 
     `reference` names it by tag, `digest_reference` by the digest of its manifest. `image_id` is
     what a runtime reports once it holds the image. `size` is the number of bytes to fetch.
@@ -156,7 +156,7 @@ class Registry(Closing):
 
 
 def password_line(user: str, password: str) -> str:
-    """One line of an htpasswd file; docker-registry takes bcrypt only."""
+    """Makes a line of an htpasswd file; docker-registry takes bcrypt only."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         import crypt

@@ -102,7 +102,7 @@ class Runtime(Closing):
         return self.cri.image_status(reference)
 
     def image_id(self, reference: str) -> str | None:
-        """Of the image that it holds under the reference, with the algorithm as in the image's manifest."""
+        """The ID of the image that it holds under the reference, with the algorithm as in the image's manifest."""
         image = self.image_status(reference)
         return None if image is None else f"sha256:{image.id.removeprefix('sha256:')}"
 
@@ -121,7 +121,7 @@ class Runtime(Closing):
 
     @abstractmethod
     def mirror(self, host: str, registry: Registry) -> None:
-        """Lets it pull from a registry of the lab what is asked of a registry that is out of reach."""
+        """Redirects pulls from a registry out of reach to a registry of the lab."""
 
     @abstractmethod
     def untag(self, reference: str) -> None:
@@ -149,7 +149,7 @@ def find_built(what: str) -> Path:
 
 
 def _speaks_cri(socket: Path) -> bool:
-    """Asks over a new channel: one that came too early takes seconds until it tries again."""
+    """Asks over a new channel: a channel that was opened too early takes seconds until it tries again."""
     if not socket.exists():
         return False
     cri = Cri(socket)

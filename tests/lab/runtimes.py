@@ -11,7 +11,7 @@ from lab.containerd import Containerd, Release
 from lab.crio import Crio
 from lab.runtime import Runtime
 
-NAMES = ("containerd-1.6", "containerd-2.2", "crio")
+NAMES = ("containerd-1.6", "containerd-2", "crio")
 DEFAULT = NAMES[0]
 NAME = os.environ.get("INPLACED_RUNTIME") or DEFAULT
 
@@ -22,5 +22,5 @@ def make_runtime(folder: Path, name: str = NAME, **options: Any) -> Runtime:
         raise ValueError(f'INPLACED_RUNTIME is "{name}": not one of {", ".join(NAMES)}')
     if name == "crio":
         return Crio(folder, **options)
-    release: Release = "2.2" if name == "containerd-2.2" else "1.6"
+    release: Release = "2" if name == "containerd-2" else "1.6"
     return Containerd(folder, release=release, **options)

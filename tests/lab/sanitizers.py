@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What changes for programs that were built with a sanitizer."""
+"""Limits for programs that were built with a sanitizer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REPORT = re.compile(
 
 
 def environment() -> dict[str, str]:
-    """Options for a sanitized program; what the caller of the tests has set wins."""
+    """Options for a sanitized program; variables of the tests' caller win."""
     suppressions = REPOSITORY / "tests" / "tsan.supp"
     options = {
         "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -30,6 +30,6 @@ def environment() -> dict[str, str]:
 
 
 def find_report(text: str) -> str | None:
-    """The first report in a program's output, with some lines of what follows."""
+    """The first report in a program's output, with some lines that follow it."""
     found = _REPORT.search(text)
     return text[found.start() : found.start() + 4000] if found else None

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 
 
 class Terminal:
-    """Keeps all that the program writes, with what moves the cursor."""
+    """Keeps all output of the program, with the sequences that move the cursor."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], term: str = "xterm", columns: int = 120, rows: int = 40

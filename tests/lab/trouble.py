@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of bad cases ask: is there one clear line, does the rest go on, does nothing leak?"""
+"""Questions of the tests of bad cases: is there one clear line, does the rest go on, does nothing leak?"""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lab import sanitizers, stubs
 from lab.agent import Agent
 from lab.wait import stretch, wait_until
 
-# One line with a name, a reason and an advice; a runtime's nested errors are cut before that.
+# Length of a line with a name, a reason and an advice; a runtime's nested errors are cut before that.
 _LONGEST_LINE = 1200
 
 _PROMPT = 0.5  # seconds
 
 
 def complaints(agent: Agent, about: str = "") -> list[str]:
-    """Its warnings and errors so far that hold `about`."""
+    """The agent's warnings and errors so far that hold `about`."""
     return [
         line["message"]
         for line in agent.logs()
@@ -30,7 +30,7 @@ def complaints(agent: Agent, about: str = "") -> list[str]:
 
 
 def without_hints(errors: str) -> str:
-    """What inplacectl wrote, without what it adds only when something takes more than a second."""
+    """The output of inplacectl without the hints that it adds only when something takes more than a second."""
     hints = ("waiting for an answer", "waits for a turn", "wait for a turn")
     lines = errors.splitlines(keepends=True)
     return "".join(line for line in lines if not any(hint in line for hint in hints))
@@ -50,13 +50,13 @@ def the_complaint(agent: Agent, about: str = "", timeout: float = 5) -> str:
 
 
 def assert_clear(text: str) -> None:
-    """It can be read as one line, whatever went wrong was called."""
+    """Checks that the text can be read as one line, with any name in it."""
     assert text and text.isprintable(), repr(text[:2000])
     assert len(text) <= _LONGEST_LINE, f"{len(text)} characters: {text[:2000]}"
 
 
 def problems(agent: Agent) -> dict[str, str]:
-    """What `inplacectl doctor` would show: subject → message."""
+    """The problems that `inplacectl doctor` would show: subject → message."""
     with node_stub(agent) as node:
         answer = node.Diagnose(agent.messages.DiagnoseRequest(), timeout=10 * sanitizers.SLOWNESS)
     for problem in answer.problems:
@@ -66,7 +66,7 @@ def problems(agent: Agent) -> dict[str, str]:
 
 
 def facts(agent: Agent) -> dict[str, str]:
-    """What `inplacectl doctor` shows beside problems: subject → value."""
+    """The facts that `inplacectl doctor` shows beside problems: subject → value."""
     with node_stub(agent) as node:
         answer = node.Diagnose(agent.messages.DiagnoseRequest(), timeout=10 * sanitizers.SLOWNESS)
     return {fact.subject: fact.value for fact in answer.facts}
@@ -74,7 +74,7 @@ def facts(agent: Agent) -> dict[str, str]:
 
 @contextmanager
 def node_stub(agent: Agent) -> Iterator[Any]:
-    """Its local API over a connection of its own, which is closed afterwards."""
+    """The agent's local API over a connection of its own, which is closed afterwards."""
     options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(f"unix:{agent.socket}", options=options) as channel:
         yield stubs.load("inplaced.v1.node").services.NodeStub(channel)

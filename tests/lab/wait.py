@@ -13,7 +13,7 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 _STRETCH_MAX = 8
-_PAUSE_MAX = 0.1  # what is asked costs time of the machine that the answer waits for
+_PAUSE_MAX = 0.1  # a longer pause finds the answer late, a shorter one takes time from the machine that has to answer
 
 
 def stretch(seconds: float) -> float:

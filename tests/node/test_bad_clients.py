@@ -28,7 +28,7 @@ PATH = "/inplaced.v1.Node/"
 SLOWLY = sanitizers.SLOWNESS
 OPENING = PREFACE + settings()
 
-# What they say, all of it at once, before they say nothing more.
+# All bytes that each client sends before it falls silent.
 BAD_CLIENTS = {
     "silent": b"",
     "junk": os.urandom(5000),
@@ -150,7 +150,7 @@ def test_clients_that_never_read(agent, fake_runtime):
 
 @pytest.fixture
 def shared_agent(start_agent, fake_runtime, folder):
-    """Its socket may be used by members of the group "daemon"."""
+    """Lets members of the group "daemon" use the agent's socket."""
     folder.path.chmod(0o711)
     agent = start_agent(fake_runtime.endpoint, flags=["--socket-group=daemon"])
     pull_another(agent, "good/first:1")
@@ -159,7 +159,7 @@ def shared_agent(start_agent, fake_runtime, folder):
 
 
 def _heard(connection) -> bytes:
-    """All that the other side has said so far."""
+    """All bytes from the other side so far."""
     heard = b""
     try:
         while some := connection.recv(1 << 16):
@@ -204,7 +204,7 @@ def test_one_user_does_not_lock_out_others(shared_agent):
 
 
 def test_memory_of_a_flood_comes_back(agent):
-    """What gRPC holds for clients that flood it is given back when they are gone."""
+    """The memory that gRPC holds for clients that flood it is given back when they are gone."""
     before = agent.memory().anonymous
     used = lambda: agent.memory().anonymous - before  # noqa: E731
     with ExitStack() as stack:

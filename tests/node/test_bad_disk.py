@@ -78,14 +78,14 @@ def test_hidden_disk_is_reported(start_agent, fake_runtime, folder):
     wait_until(lambda: "disk" in facts(agent), 10 * SLOWLY, "runtime")
     why = "No such file or directory"
     assert facts(agent)["disk"] == (
-        f"the free space of {folder / 'hidden'} is not known, so minFreeDisk is not kept: {why}"
+        f"the agent cannot read the free space of {folder / 'hidden'}, so it does not keep minFreeDisk: {why}"
     )
     assert problems(agent) == {}
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("victim")])
 def test_temporary_file_is_taken(make_agent, fake_runtime, make):
-    """What stands in place of the status' temporary file is removed: not opened, not waited for."""
+    """A file in place of the status' temporary file is removed: not opened, not waited for."""
     agent = make_agent(fake_runtime.endpoint)
     (agent.state_dir / "victim").write_text("precious")
     make(agent.state_dir / ".nodeimage.json.new")

@@ -94,12 +94,12 @@ def test_unusable_document(agent, fake_runtime, case):
         agent.wait_status("good/one:1", "Succeeded", 5 * sanitizers.SLOWNESS)
         assert problems(agent) == {}
     assert len(complaints(agent)) == 1
-    if not sanitizers.NAME:  # what the program's own file has in memory is up to the kernel
+    if not sanitizers.NAME:  # the kernel decides how much of the program's own file is in memory
         wait_until(lambda: agent.memory().anonymous - before < 4000, 5, "end of the memory")
 
 
 def test_last_good_content_counts(agent, fake_runtime):
-    """What a file said before it broke stays requested, and nothing is pulled again."""
+    """The requests of a file before it broke stay in force, and nothing is pulled again."""
     file = agent.images_dir / "web.yaml"
     write_whole(file, GOOD)
     agent.wait_status("good/one:1", "Succeeded", 5)
@@ -148,7 +148,7 @@ def test_unknown_keys(agent):
 
 
 def test_image_for_images(agent):
-    """A spec whose only key is mistyped asks for nothing, which is said."""
+    """A spec whose only key is mistyped asks for nothing, and the agent says so."""
     write_bytes(agent.images_dir / "web.yaml", spec_of("{a: {tags: []}}").replace(b"images", b"image"))
     line = the_complaint(agent, "web.yaml")
     assert "line 4: spec.image: unknown key, ignored; did you mean images?" in line

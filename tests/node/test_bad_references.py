@@ -98,7 +98,7 @@ def test_malformed_reference_in_folder(agent, asked_for, case):
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_malformed_reference_by_api(agent, asked_for, case):
-    """A malformed reference fails at once by itself, in one line; what it is asked for with is pulled."""
+    """A malformed reference fails at once by itself, in one line; the other images of its request are pulled."""
     request = agent.messages.PreloadRequest(images=[written(case), "good/one:1", written(case)])
     with no_leak(agent), node_stub(agent) as node:
         events = list(node.Preload(request, timeout=10 * sanitizers.SLOWNESS))
@@ -117,7 +117,7 @@ def test_malformed_reference_by_api(agent, asked_for, case):
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_nothing_but_malformed_references_by_api(agent, asked_for, case):
-    """A request without one that can be used is refused as a whole, in one line."""
+    """A request without any valid reference is refused as a whole, in one line."""
     request = agent.messages.PreloadRequest(images=[written(case), "UPPER"])
     with no_leak(agent), node_stub(agent) as node:
         with pytest.raises(grpc.RpcError) as error:
@@ -132,7 +132,7 @@ def test_nothing_but_malformed_references_by_api(agent, asked_for, case):
 
 @pytest.mark.parametrize("case", ["space", "uppercase", "two-colons", "5000-characters"])
 def test_malformed_reference_by_command(agent, case):
-    """`inplacectl pull` pulls what it can, and says the rest; nothing can be done about it alone."""
+    """`inplacectl pull` pulls the valid images, and reports the others, about which nothing can be done."""
     done = agent.ctl("pull", "good/one:1", written(case), "good/two:1")
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
@@ -151,7 +151,7 @@ def test_malformed_reference_by_command(agent, case):
 
 @pytest.mark.parametrize("text", ["good/one:1\0junk", "\0", "good/one:1\0"])
 def test_reference_with_nul(agent, asked_for, text):
-    """What follows a NUL is not overlooked: it is another reference, and a malformed one."""
+    """The bytes behind a NUL are not overlooked: it is another reference, and a malformed one."""
     request = agent.messages.PreloadRequest(images=[text])
     with node_stub(agent) as node, pytest.raises(grpc.RpcError) as error:
         list(node.Preload(request, timeout=10))

@@ -23,7 +23,7 @@ from lab.wait import wait_until
 
 ADVICE = {
     "NotFound": "check the name and the tag",
-    "Unauthorized": "check the name, and give credentials that may pull it",
+    "Unauthorized": "check the name, and give credentials that may pull the image",
     "RegistryUnreachable": "check that the node can reach the registry: its name, DNS, proxy and "
     "firewall",
     "TLS": "check the registry's certificate and the runtime's settings for this registry",
@@ -68,9 +68,9 @@ FAILING = {
     "wrong-layer": Case("layer", fakes.forge(), "WrongContent", "unexpected commit digest"),
     "wrong-config": Case("config", fakes.forge(), "WrongContent", "unexpected commit digest"),
 }
-# What other runtimes make of it. CRI-O takes a manifest by tag as it comes, and cannot read this one.
+# Results of other runtimes. CRI-O takes a manifest by tag as it comes, and cannot read this one.
 INSTEAD = {
-    "containerd-2.2": {
+    "containerd-2": {
         "401": ("Unauthorized", "no basic auth credentials"),
         "layer-401": ("Unauthorized", "no basic auth credentials"),
     },
@@ -131,7 +131,7 @@ def assert_failed(agent, reference: str, reason: str, hint: str) -> None:
 
 @pytest.mark.parametrize("case", FAILING)
 def test_failing_registry(agent, runtime, fake_registry, fragile, good, case):
-    """One failure of a registry is one failed image, one line, and no harm to the others."""
+    """A failure of a registry is one failed image, one line, and no harm to the others."""
     failing = FAILING[case]
     fake_registry.on(failing.kind, failing.behaviour)
     with no_leak(agent):
@@ -162,7 +162,7 @@ def test_silent_registry(start_agent, runtime, fake_registry, fragile, good, cas
         phase = agent.tag_status(fragile.reference)["phase"]
         # A slow machine may have come this far only when it was time to give up.
         assert phase == "Pulling" or time.monotonic() - began > stall_timeout
-        assert_failed(agent, fragile.reference, "NoProgress", "no byte arrived")
+        assert_failed(agent, fragile.reference, "NoProgress", "no data arrived")
     wait_until(lambda: not fake_registry.is_fetched_from(), 10, "end of the pull in the runtime")
 
 
@@ -179,7 +179,7 @@ def test_trickling_registry(start_agent, runtime, fake_registry, fragile):
 
 
 def test_registry_that_recovers(start_agent, runtime, fake_registry, fragile):
-    """After what a registry did wrong once, the next request is done, with the right image."""
+    """After a single fault of a registry the next request is done, with the right image."""
     agent = start_agent(runtime.endpoint)
     fake_registry.on("layer", fakes.reset_after(1000))
     agent.request(fragile.reference, backoffLimit=0)
@@ -194,7 +194,7 @@ def test_registry_that_recovers(start_agent, runtime, fake_registry, fragile):
 
 @pytest.mark.parametrize("case", ["refuses", "no-address"])
 def test_no_registry(agent, absent, case):
-    """A registry that is not there, or has no address, is said to be unreachable."""
+    """A registry that is not there, or has no address, is reported as unreachable."""
     host, hint = {
         "refuses": (absent, "connection refused"),
         "no-address": ("registry.invalid", "registry.invalid"),
@@ -217,7 +217,7 @@ def test_no_such_image(agent, registry):
 
 
 def test_name_that_sounds_like_a_failure(agent, registry):
-    """What an image is called does not decide what its failure is called."""
+    """The name of an image does not decide the reason of its failure."""
     reference = f"{registry.host}/t/401-unauthorized/no-space-left-on-device:x509"
     agent.request(reference, backoffLimit=0)
     assert_failed(agent, reference, "NotFound", _NOT_FOUND)

@@ -69,7 +69,7 @@ def test_pull_hangs(agent, fake_runtime):
 
 @pytest.mark.slow
 def test_image_status_hangs(agent, fake_runtime):
-    """A runtime that does not report what it has is given up after ten seconds, for that image."""
+    """A runtime that does not answer about an image is given up after ten seconds, for that image."""
     fake_runtime.on("ImageStatus", behaviours.hang(), BAD)
     with no_leak(agent):
         agent.request(BAD, backoffLimit=0)
@@ -171,7 +171,7 @@ def test_other_digest_than_asked_for(agent, fake_runtime, is_held):
 
 
 def test_success_without_image(agent, fake_runtime):
-    """Only what the runtime shows afterwards counts as pulled."""
+    """Only an image that the runtime shows afterwards counts as pulled."""
     fake_runtime.on("PullImage", behaviours.answer(b""), BAD)
     message = request_and_fail(agent)
     assert message.startswith("WrongContent: the runtime reported success but does not hold")
@@ -207,7 +207,7 @@ def test_flood(agent, fake_runtime, flood):
 
 
 def assert_nothing_is_kept(agent, fake_runtime, before: int) -> None:
-    """What gRPC has prepared to read from the connection, as much as came at once, goes with the connection."""
+    """The buffer that gRPC has prepared for the connection, as large as the largest piece, goes with the connection."""
     fake_runtime.front.drop()
     pull_another(agent, "good/afterwards:1")
     if not sanitizers.NAME:  # which keep freed memory
@@ -243,7 +243,7 @@ def test_garbage_about_bytes(agent, fake_runtime, method):
 
 @pytest.mark.parametrize("method", ["Version", "ImageFsInfo"])
 def test_garbage_at_first(start_agent, fake_runtime, method):
-    """A runtime whose first words are nonsense is refused in one line, until it makes sense."""
+    """A runtime whose first words are nonsense is refused in one line, until it speaks properly."""
     fake_runtime.on(method, behaviours.garbage())
     agent = start_agent(fake_runtime.endpoint)
     wait_until(lambda: len(fake_runtime.calls(method)) >= 5, 10 * SLOWLY, "fifth attempt")
@@ -286,7 +286,7 @@ def test_image_that_breaks_the_runtime(agent, fake_runtime):
 
 @pytest.mark.parametrize("line", [Line.MUTE, Line.JUNK, Line.CLOSE])
 def test_socket_that_does_not_speak(start_agent, fake_runtime, folder, line):
-    """What is at the socket need not be a runtime: one line, and the other runtime is used."""
+    """A server at the socket that is no runtime costs one line, and the other runtime is used."""
     with FakeRuntime(folder / "other") as other:
         other.front.line = line
         agent = start_agent([other.endpoint, fake_runtime.endpoint])
@@ -302,7 +302,7 @@ def reported(agent) -> str:
 
 
 def test_outage_has_one_line(agent, fake_runtime):
-    """However long it is away, and whatever it says while it starts."""
+    """The agent finds the runtime again after any absence, and any answer while it starts."""
     fake_runtime.front.vanish(leave_file=True)
     the_complaint(agent, "has ended the connection")
     wait_until(lambda: "nothing listens" in reported(agent), 10 * SLOWLY, "the next attempt")
@@ -355,7 +355,7 @@ def test_only_socket_does_not_speak(start_agent, fake_runtime, line):
 
 
 def test_secret_in_a_refusal(agent, fake_runtime):
-    """What is secret in the URLs of a runtime's message is published nowhere; the rest is."""
+    """Secrets in the URLs of a runtime's message are published nowhere; the rest is."""
     url = "https://me:PASSWORD@blob.example/v2/blob?sig=SIGNATURE&se=1"
     text = f'failed to copy: Get "{url}": dial tcp: lookup blob.example: no such host; {url}'
     fake_runtime.on("PullImage", behaviours.fail("UNKNOWN", "; ".join([text] * 5)), BAD)

@@ -51,7 +51,7 @@ def run(agent, *flags: str) -> subprocess.CompletedProcess[str]:
 
 
 def assert_refused(done: subprocess.CompletedProcess[str], code: int, *hints: str) -> None:
-    """It said one line on stderr, beside what it logged for people who debug."""
+    """Checks that it wrote one line on stderr, beside the log for people who debug."""
     lines = [line for line in done.stderr.splitlines() if '"level":"debug"' not in line]
     assert len(lines) == 1 and lines[0].startswith("inplaced: "), done.stderr
     assert_clear(lines[0])
@@ -160,7 +160,7 @@ def test_socket_cannot_be_made(agent, path):
 
 
 def test_socket_is_served(agent, make_agent, fake_runtime):
-    """Of two agents at one socket the first goes on undisturbed; the second says so and ends."""
+    """The first of two agents at one socket goes on undisturbed; the second says so and ends."""
     agent.start()
     second = make_agent(fake_runtime.endpoint)
     with no_leak(agent):
@@ -180,7 +180,7 @@ def test_socket_of_a_stranger_is_served(agent):
         assert agent.socket.is_socket()
 
 
-# What it can do without
+# Things that the agent can do without
 
 
 def test_metrics_port_is_taken(agent):
@@ -291,7 +291,7 @@ def test_corrupt_status(agent, case):
 
 
 def test_status_that_makes_no_sense(agent, fake_runtime):
-    """What an earlier status says of the wrong type, too long or in several lines, is not shown."""
+    """Members of an earlier status that have the wrong type, are too long or have several lines are not shown."""
     tag = {"tag": "1", "phase": "Failed", "imageID": "x" * 100_000, "message": "a\nb" * 100_000}
     document = node_image(("good/one:1",))
     document["status"] = {"imageStatuses": {"good/one": {"tags": [tag]}, "x": 7}}
@@ -306,7 +306,7 @@ def test_status_that_makes_no_sense(agent, fake_runtime):
 
 
 def short_of_threads(n: int) -> dict[str, str]:
-    """The environment of a program whose thread of that number is not made."""
+    """The environment of a program that cannot make its thread of that number."""
     library = Path(os.environ["INPLACED_BUILD_DIR"], "tests", "libfailing-thread.so").absolute()
     assert library.exists()
     environment = {**os.environ, **sanitizers.environment()}

@@ -28,7 +28,7 @@ def test_caller_that_goes_away_cancels(agent, runtime, gate):
 
 
 def test_caller_that_is_killed_cancels(agent, runtime, gate):
-    """It is the same when the caller is killed and cannot say goodbye."""
+    """A killed caller, who cannot say goodbye, cancels its request as well."""
     with agent.start_ctl("pull", gate.reference) as child:
         gate.wait_fetched()
         child.kill()
@@ -71,7 +71,7 @@ def test_cancel_spares_what_others_request(start_agent, fake_runtime):
 
 
 def test_cancel_of_one_image_of_two(start_agent, fake_runtime):
-    """Of a request for two images one can be withdrawn; the other is pulled to its end."""
+    """An image of a request for two can be withdrawn; the other is pulled to its end."""
     fake_runtime.on("PullImage", behaviours.hang(), image="demo/slow:1")
     agent = start_agent(fake_runtime.endpoint)
     preload = Preload(agent, "demo/slow:1", "demo/fast:1")
@@ -140,7 +140,7 @@ def test_detached_request_is_cancelled(start_agent, fake_runtime):
 
 
 def test_request_of_a_caller_that_gave_up(start_agent, fake_runtime):
-    """What a caller waits for ends with the agent: one that still waits asks the next run again."""
+    """A request whose caller waits ends with the agent: a caller that still waits asks the next run again."""
     fake_runtime.on("PullImage", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)
     preload = Preload(agent, "demo/web:1")
@@ -157,7 +157,7 @@ def test_request_of_a_caller_that_gave_up(start_agent, fake_runtime):
 
 
 def test_status_of_a_call_outlives_a_restart(start_agent, fake_runtime):
-    """What became of a call that ended is shown after a restart, with its caller."""
+    """The outcome of a call that ended is shown after a restart, with its caller."""
     agent = start_agent(fake_runtime.endpoint)
     request_id = Preload(agent, "demo/web:1").wait_end().request_id
     agent.wait_status("demo/web:1", "Succeeded")
@@ -210,15 +210,15 @@ def test_cancel_command(start_agent, fake_runtime):
     assert "image demo/other:1 is not requested, or is finished" in again.stderr
     unknown = agent.ctl("cancel", "deadbeef")
     assert (unknown.returncode, unknown.stdout) == (1, "")
-    assert "deadbeef is no request, which has 16 hexadecimal digits, and no image of this" in unknown.stderr
+    assert "deadbeef is neither a request (16 hexadecimal digits) nor a requested image" in unknown.stderr
     gone = agent.ctl("cancel", request_id)
-    assert f"request {request_id} is not there, or is finished" in gone.stderr
+    assert f"request {request_id} does not exist, or is finished" in gone.stderr
     malformed = agent.ctl("cancel", "UPPER X")
     assert malformed.returncode == 1 and len(malformed.stderr.splitlines()) == 1
 
 
 def test_cancel_of_an_image_of_the_folder(start_agent, fake_runtime):
-    """What a document requests cannot be canceled: the message names it and what to do."""
+    """A request of a document cannot be canceled: the message names it and what to do."""
     fake_runtime.on("PullImage", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)
     agent.request("demo/web:1", file="web.yaml")

@@ -138,7 +138,7 @@ def test_cannot_work(agent, folder, case):
 
 
 def test_number_in_the_place_of_a_text(agent):
-    """It is said with as many digits as it has."""
+    """A number is shown with as many digits as it has."""
     for tag, shown in (("1.10", "1.10"), ("-1.5", "-1.5"), ("12", "12"), ("yes", "true")):
         document = f"apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\nspec:\n  images:\n    a/b:\n      tags:\n      - tag: {tag}\n"
         write_whole(agent.images_dir / "a.yaml", document)
@@ -147,7 +147,7 @@ def test_number_in_the_place_of_a_text(agent):
 
 
 def test_credentials_that_are_not_there(agent):
-    """What docker leaves to a helper program, and files that are not read, are said, each in a line."""
+    """Credentials in a helper program of docker, and files that are not read, are reported, each in a line."""
     config = {
         "auths": {"a.example": {}, "u:p@b.example": None, "c.example": {"auth": "dTpw"}, "d.example": {"email": "x"}},
         "credsStore": "desktop",
@@ -171,7 +171,7 @@ def test_credentials_that_are_not_there(agent):
 
 
 def test_account_of_a_pod(agent):
-    """What is wrong with it is not said of an option that was not given."""
+    """A fault of the pod's account is not reported as that of an option that was not given."""
     account = "/run/secrets/kubernetes.io/serviceaccount"
     made = f"mount -t tmpfs tmpfs /run && mkdir -p {account} && echo t > {account}/token && : > {account}/ca.crt"
     pod = ["env", "KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=1", "unshare", "--mount", "sh", "-ec"]

@@ -135,7 +135,7 @@ def test_agent_dies_often(start_agent, fake_runtime):
 
 
 def test_desired_image_withdrawn_while_dead(start_agent, fake_runtime):
-    """What was no longer asked for when the agent came back is neither pulled nor reported."""
+    """An image that no file requests any more when the agent comes back is neither pulled nor reported."""
     fake_runtime.on("PullImage", behaviours.hang(), "bad/one:1")
     agent = start_agent(fake_runtime.endpoint)
     agent.request("bad/one:1")
@@ -159,7 +159,7 @@ def test_caller_outlives_agent(start_agent, fake_runtime):
     agent.start()
     _, errors = child.communicate(timeout=60 * SLOWLY)
     assert child.returncode == 0
-    assert without_hints(errors) == "inplacectl: inplaced went away, connecting again\n"
+    assert without_hints(errors) == "inplacectl: lost the connection to inplaced, connecting again\n"
     assert len(fake_runtime.calls("PullImage", "good/one:1")) == 2
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials of registries: which are used, and what is said of those that cannot be."""
+"""Credentials of registries: the chosen ones, and the reports about those that cannot be used."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _token(registry, status: int) -> fakes.Behaviour:
     ],
 )
 def test_refusals_of_one_credential(agent, runtime, fake_registry, image_name, where, status):
-    """The next one is tried after whatever the first may have caused, within one attempt."""
+    """The next credential is tried after any failure of the first one, within one attempt."""
     image = fake_registry.add(image_name, "1", build_image([random_layer(1000)]))
     behaviour = _basic(status) if where == "registry" else _token(fake_registry, status)
     for kind in ("ping", "manifest", "config", "layer", "other"):
@@ -223,7 +223,7 @@ def test_named_secret_that_cannot_be_used(start_agent, fake_runtime, content):
 
 
 def test_one_usable_secret_of_two_is_enough(start_agent, fake_runtime):
-    """Of two named secrets one that can be used is enough."""
+    """If one of two named secrets can be used, that is enough."""
     agent = start_agent(fake_runtime.endpoint)
     write_whole(agent.auth_dir / "team.json", auths("team", "x", "hub.test"))
     request_with_secrets(agent, "hub.test/demo/web:1", "missing", "team")
@@ -243,7 +243,9 @@ def test_malformed_file_is_reported(start_agent, fake_runtime):
 
 
 def test_exposed_files(make_agent, fake_runtime):
-    """What other users may write, or read of secrets, is used, and said at the start and by doctor."""
+    """Files that other users may write, and secrets that they may read, are used, and reported at the start
+    and by doctor.
+    """
     agent = make_agent(fake_runtime.endpoint)
     write_whole(agent.auth_dir / "all.json", auths("alice", "hidden", "other.example"))
     write_whole(agent.auth_dir / "root.json", auths("alice", "hidden", "third.example"))
@@ -312,7 +314,7 @@ def provider_flags(folder, registry) -> list[str]:
 def test_credential_provider_plugin(
     start_agent, runtime, auth_registry, secret_image, folder
 ):
-    """A plugin is asked as the kubelet asks it, and what it answers opens the registry."""
+    """A plugin is asked as the kubelet asks it, and its answer opens the registry."""
     agent = start_agent(runtime.endpoint, flags=provider_flags(folder, auth_registry))
     agent.request(secret_image.reference)
     agent.wait_status(secret_image.reference, "Succeeded")
@@ -340,7 +342,7 @@ def test_plugin_that_requires_a_token(
 
 
 def test_broken_provider_configuration(start_agent, fake_runtime, folder):
-    """It is one line, and images that need no credentials come all the same."""
+    """A broken plugin is one line, and images that need no credentials come all the same."""
     write_whole(folder / "providers.yaml", {"kind": "Nonsense"})
     agent = start_agent(
         fake_runtime.endpoint,
@@ -354,7 +356,7 @@ def test_broken_provider_configuration(start_agent, fake_runtime, folder):
 
 
 def test_docker_configuration(start_agent, runtime, auth_registry, secret_image, folder):
-    """What docker or podman would use of this user, is used, too."""
+    """Credentials that docker or podman would use of this user are used, too."""
     (folder / "home/.docker").mkdir(parents=True)
     login = auths(*auth_registry.credentials, auth_registry.host)
     write_whole(folder / "home/.docker/config.json", login)

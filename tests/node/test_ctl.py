@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""inplacectl in scripts: what it prints, in which format, and its exit status."""
+"""inplacectl in scripts: its output, in each format, and its exit status."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_interrupt_cancels(start_agent, runtime, gate, number):
 
 
 def test_time_out_while_the_runtime_is_away(make_agent, folder):
-    """--timeout holds, and what the command waits for is on standard error before that."""
+    """--timeout holds, and before that the reason of the waiting is on standard error."""
     agent = make_agent(f"unix://{folder.path}/nowhere.sock")
     agent.start()
     with agent.start_ctl("pull", "--timeout=3s", "demo/web:1") as child:
@@ -147,7 +147,7 @@ def test_time_out_of_an_attempt_that_cannot_be_made(make_agent, folder):
 
 
 def test_wait_for_a_turn(start_agent, fake_runtime):
-    """That other pulls come first is on standard error while they do."""
+    """The command says on standard error that other pulls come first, as long as they do."""
     fake_runtime.on("PullImage", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=1)
     agent.request("demo/first:1")
@@ -159,7 +159,7 @@ def test_wait_for_a_turn(start_agent, fake_runtime):
 
 
 def test_time_out_of_a_request_left_with_the_agent(make_agent, folder):
-    """The time limit of a detached request holds without a runtime, too, and that is what is said then."""
+    """The time limit of a detached request holds without a runtime, too, and is the reason then."""
     agent = make_agent(f"unix://{folder.path}/nowhere.sock")
     agent.start()
     ran = agent.ctl("pull", "--timeout=1s", "demo/other:1")
@@ -179,8 +179,9 @@ def test_time_out_of_a_request_left_with_the_agent(make_agent, folder):
 def test_time_out_says_what_failed(
     start_agent, runtime, fake_registry, image_name, status, reason
 ):
-    """The end by a time-out names the option and what the last attempt failed with; each attempt
-    that fails is reported at once."""
+    """The end by a time-out names the option and the last attempt's failure; each failed attempt is reported
+    at once.
+    """
     fake_registry.on("manifest", fakes.refuse(status))
     image = fake_registry.add(image_name, "1", build_image([random_layer(1000)])).reference
     agent = start_agent(runtime.endpoint)
@@ -271,7 +272,7 @@ def test_agent_restarts_meanwhile(start_agent, fake_runtime):
         output, errors = child.communicate(timeout=60)
     assert child.returncode == 0, errors
     assert "demo/web:1" in output
-    assert without_hints(errors) == "inplacectl: inplaced went away, connecting again\n"
+    assert without_hints(errors) == "inplacectl: lost the connection to inplaced, connecting again\n"
 
 
 def test_status(agent, push):
@@ -330,7 +331,7 @@ def test_status_counts_what_it_shows(start_agent, fake_runtime):
 
 
 def test_suggestions(agent):
-    """A mistyped command or option is answered with the one that was meant."""
+    """A mistyped command or option is answered with a similar one."""
     assert 'did you mean "status"?' in agent.ctl("statsu").stderr
     assert "did you mean --timeout?" in agent.ctl("pull", "--tiemout", "2s", "a:1").stderr
     assert "did you mean --timeout?" in agent.ctl("pull", "--deadline", "2s", "a:1").stderr
@@ -365,7 +366,7 @@ def test_images(agent, push):
 
 
 def test_doctor(agent, runtime):
-    """doctor finds nothing wrong where all is well, and lists what it checked."""
+    """doctor finds no fault on a good node, and lists its checks."""
     agent.wait_runtime()
     table = agent.ctl("doctor")
     assert (table.returncode, table.stderr) == (0, "")
@@ -378,7 +379,7 @@ def test_doctor(agent, runtime):
 
 
 def test_doctor_finds_a_problem(make_agent, folder):
-    """doctor says in one line what is wrong with the runtime and what to do; exit status 3."""
+    """doctor says in one line the fault of the runtime and the remedy; exit status 3."""
     agent = make_agent(f"unix://{folder.path}/nowhere.sock")
     agent.start()
     ran = agent.ctl("doctor")
@@ -389,7 +390,7 @@ def test_doctor_finds_a_problem(make_agent, folder):
 
 
 def test_version(agent, runtime):
-    """version prints those of the program, of the agent and of the runtime."""
+    """version prints the versions of the program, of the agent and of the runtime."""
     agent.wait_runtime()
     table = agent.ctl("version")
     assert table.returncode == 0
@@ -407,10 +408,10 @@ _COMMANDS = [["status"], ["images"], ["pull", "x:1"], ["restart", "x"], ["versio
 
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_socket_of_another_program(agent, runtime, command):
-    """--socket with the runtime's socket is answered with what is wrong, not in gRPC's words."""
+    """--socket with the runtime's socket is answered with the mistake, not in gRPC's words."""
     ran = agent.ctl(f"--socket={runtime.socket}", *command)
     assert ran.returncode == 1 and len(ran.stderr.splitlines()) == 1
-    assert f"what listens at {runtime.socket} is not inplaced" in ran.stderr
+    assert f"the server at {runtime.socket} is not inplaced" in ran.stderr
     assert "check --socket" in ran.stderr
 
 
@@ -431,7 +432,7 @@ def test_refused_user(start_agent, fake_runtime, folder, command):
 
 @pytest.mark.parametrize("command", [["status"], ["images"], ["pull", "x:1"], ["version"]])
 def test_agent_is_not_there(make_agent, fake_runtime, command):
-    """Without an agent each command says so in one line that says what to do; exit status 1."""
+    """Without an agent each command says so in one line, with the remedy; exit status 1."""
     agent = make_agent(fake_runtime.endpoint)
     ran = agent.ctl(*command)
     assert ran.returncode == 1

@@ -56,7 +56,7 @@ def test_mistyped_name(agent, absent):
 
 
 def test_folder_goes_on(agent, absent):
-    """What a folder requests in vain goes on when the command has given up."""
+    """A vain request of a folder goes on when the command has given up."""
     agent.request(absent)
     agent.wait_status(absent, "BackOff")
     with agent.start_ctl("pull", absent) as child:
@@ -122,7 +122,7 @@ def test_registry_that_is_away(agent):
 
 
 def test_left_with_the_agent(agent, absent):
-    """What was left with the agent gives up as well, though no caller waits for it."""
+    """A request that was left with the agent gives up as well, though no caller waits for it."""
     assert agent.ctl("pull", "--no-wait", absent).returncode == 0
     agent.wait_status(absent, "BackOff")
     hurry(agent, absent)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""inplacectl restart and verify: what they ask, what they print, and their exit status.
+"""inplacectl restart and verify: their requests, their output, and their exit status.
 
 The agent is a fake, so that it says all that an agent can say.
 """
@@ -128,7 +128,7 @@ def test_exit_status_of_restart(ctl, node, arguments, events, status, said):
     ],
 )
 def test_restart_is_refused(ctl, node, code, status):
-    """What the agent refuses is reported in its own words."""
+    """A refusal of the agent is reported in its own words."""
     node.restart = lambda request, context: context.abort(code, "so it is")
     ran = ctl.ctl("restart", "web")
     assert (ran.returncode, ran.stdout) == (status, "")
@@ -150,14 +150,14 @@ def _hold(node):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_restart_is_interrupted(ctl, node, number):
-    """Ctrl-C and SIGTERM end the call, which drops what has not begun."""
+    """Ctrl-C and SIGTERM end the call, which drops stops that have not begun."""
     gone = _hold(node)
     with ctl.start_ctl("restart", "web") as child:
         assert child.stdout.readline() == "default/web/app  stopping\n"
         child.send_signal(number)
         _, errors = child.communicate(timeout=60)
     assert child.returncode == 128 + number
-    assert errors == "inplacectl: interrupted; what has begun goes on, the rest is dropped\n"
+    assert errors == "inplacectl: interrupted; restarts in progress continue, the others are canceled\n"
     assert gone.wait(60)
 
 
@@ -179,7 +179,7 @@ def test_agent_goes_away_during_a_restart(ctl, node):
         node.vanish()
         _, errors = child.communicate(timeout=60)
     assert child.returncode == 1
-    assert len(errors.splitlines()) == 1 and "inplaced went away" in errors
+    assert len(errors.splitlines()) == 1 and "lost the connection to inplaced" in errors
     assert len(node.requests) == 1
 
 
@@ -210,7 +210,7 @@ def test_wrong_usage(ctl, node, arguments):
 
 
 def test_what_others_say_is_made_safe(ctl, node):
-    """Control characters in what the agent says reach no terminal."""
+    """Control characters in the agent's messages reach no terminal."""
     _report(node, node.event("FAILED", final=True, message="\x1b[2Jboo\nboo"))
     ran = ctl.ctl("restart", "web")
     assert "\x1b" not in ran.stdout + ran.stderr
@@ -241,7 +241,7 @@ def _verified(node, container, verdict, **more):
     ],
 )
 def test_exit_status_of_verify(ctl, node, rows, status, said):
-    """3 if an image or an environment is stale; 1 if that is not known of all of them."""
+    """The exit status is 3 if an image or an environment is stale; 1 if some are unknown."""
     node.verified = [
         _verified(node, f"c{n}", verdict, environment=environment)
         for n, (verdict, environment) in enumerate(rows)
@@ -286,7 +286,7 @@ def test_verify_finds_nothing(ctl, node):
 
 @pytest.mark.parametrize("command", [["restart", "web"], ["verify"]])
 def test_agent_is_not_there(ctl, command):
-    """Without an agent each command reports that in one line that names what to do; exit status 1."""
+    """Without an agent each command reports that in one line, with the remedy; exit status 1."""
     ran = ctl.ctl(*command)
     assert ran.returncode == 1
     assert len(ran.stderr.splitlines()) == 1

@@ -17,11 +17,12 @@ from fake import behaviours
 from lab import stubs
 from lab.documents import split_reference
 from lab.process import Child
+from lab.terminal import Terminal, screen
 from lab.wait import wait_until
 
 
 class Lines:
-    """What a program prints, line by line, as it comes."""
+    """Reads a program's output line by line, as it comes."""
 
     def __init__(self, child: subprocess.Popen[str]) -> None:
         self.lines: list[str] = []
@@ -42,14 +43,14 @@ class Lines:
 
 
 def end(child: subprocess.Popen[str]) -> tuple[int, str]:
-    """Its exit status after Ctrl-C, and what it has said on standard error."""
+    """Ends a program with Ctrl-C; returns its exit status and its standard error."""
     child.send_signal(signal.SIGINT)
     errors = child.stderr.read()
     return child.wait(20), errors
 
 
 def test_watch_follows_a_pull(agent, gate):
-    """Where it is piped, each image has a line, and another one when it has changed, at once."""
+    """In a pipe each image has a line, and another one at once when it has changed."""
     name, tag = split_reference(gate.reference)
     with agent.start_ctl("status", "--watch") as child:
         lines = Lines(child)
@@ -102,13 +103,13 @@ def test_watch_outlives_the_agent(start_agent, fake_runtime):
         agent.start()
         agent.request("demo/web:2", file="more.yaml")
         lines.wait("demo/web", "2", "Succeeded")
-        away = "inplacectl: inplaced went away, connecting again\n"
+        away = "inplacectl: lost the connection to inplaced, connecting again\n"
         assert end(child) == (130, away)
     assert len([line for line in lines.lines if line.split()[:2] == ["demo/web", "1"]]) == 1
 
 
 def test_watch_on_a_terminal(start_agent, fake_runtime):
-    """On a terminal the whole table is drawn anew in its place."""
+    """On a terminal the whole table is drawn anew in its place, and what stood above it stays."""
     agent = start_agent(fake_runtime.endpoint)
     controller, terminal = pty.openpty()
     program = [str(agent.build_dir / "agent" / "inplacectl"), f"--socket={agent.socket}"]
@@ -124,14 +125,32 @@ def test_watch_on_a_terminal(start_agent, fake_runtime):
         while b"Images: none" not in shown:
             shown += os.read(controller, 4096)
         agent.request("demo/web:1")
-        while b"1 pulled" not in shown.rsplit(b"\x1b[H", 1)[-1] or not shown.endswith(b"\n"):
+        while b"1 pulled" not in shown.rsplit(b"\x1b[J", 1)[-1] or not shown.endswith(b"\n"):
             shown += os.read(controller, 4096)
         child.send_signal(signal.SIGINT)
         assert child.wait(20) == 130
     os.close(controller)
-    screen = shown.rsplit(b"\x1b[H\x1b[J", 1)[-1].decode()
+    screen = shown.rsplit(b"\x1b[J", 1)[-1].decode()
     assert screen.startswith("Node lab, containerd ")
+    assert b"\x1b[H" not in shown
     assert "demo/web" in screen and "Succeeded" in screen
+
+
+def test_terminal_outlives_the_agent(start_agent, fake_runtime):
+    """The next table stands below the line that the agent went away, and does not eat it."""
+    agent = start_agent(fake_runtime.endpoint)
+    program = [str(agent.build_dir / "agent" / "inplacectl"), f"--socket={agent.socket}"]
+    terminal = Terminal([*program, "status", "--watch"], os.environ)
+    wait_until(lambda: "Images: none" in terminal.text, 20, lambda: f"{terminal.text!r}")
+    agent.kill9()
+    agent.start()
+    agent.request("demo/web:1")
+    wait_until(lambda: "1 pulled" in terminal.text, 20, lambda: f"{terminal.text!r}")
+    terminal.press(b"\x03")
+    assert terminal.wait_end() == 130
+    seen = screen(terminal.text)
+    away = seen.index("inplacectl: lost the connection to inplaced, connecting again")
+    assert seen[away + 1].startswith("Node lab, ")
 
 
 def test_watch_call(start_agent, fake_runtime):
@@ -166,7 +185,7 @@ def tags_of(event) -> set[str]:
 
 
 def test_runtime_change_is_pushed(start_agent, fake_runtime):
-    """Who follows the status learns that the runtime went away, though no image has changed."""
+    """A caller that follows the status learns that the runtime went away, though no image has changed."""
     agent = start_agent(fake_runtime.endpoint)
     agent.wait_runtime()
     call = agent.node.Watch(agent.messages.WatchRequest(), timeout=60)
@@ -179,7 +198,7 @@ def test_runtime_change_is_pushed(start_agent, fake_runtime):
 
 
 def test_too_many_lists_of_images(start_agent, fake_runtime):
-    """Each would hold the runtime's list: what comes beyond 256 is refused, and later ones are answered."""
+    """Each call would hold the runtime's list: calls beyond 256 are refused, and later ones are answered."""
     agent = start_agent(fake_runtime.endpoint)
     agent.wait_runtime()
     release = threading.Event()
@@ -203,7 +222,7 @@ def test_too_many_lists_of_images(start_agent, fake_runtime):
 
 
 def test_too_many_watches(start_agent, fake_runtime):
-    """So that callers cannot take all memory, only so many may follow; one that leaves makes room."""
+    """The number of followers is limited, so that callers cannot take all memory; a follower that leaves makes room."""
     agent = start_agent(fake_runtime.endpoint)
     calls = [agent.node.Watch(agent.messages.WatchRequest(), timeout=60) for _ in range(32)]
     for call in calls:
@@ -225,7 +244,7 @@ def test_too_many_watches(start_agent, fake_runtime):
 
 
 def test_wait(agent, gate, push):
-    """wait prints each image as it is there and ends with 0; what it waits for it says at once."""
+    """wait prints each image as soon as it is there and ends with 0; the awaited images it names at once."""
     there = push()
     agent.request(there.reference, gate.reference)
     agent.wait_status(there.reference, "Succeeded")
@@ -241,7 +260,7 @@ def test_wait(agent, gate, push):
 
 
 def test_wait_times_out(agent, gate):
-    """After --timeout the exit status is 124, and the message says what is still missing."""
+    """After --timeout the exit status is 124, and the message names the missing images."""
     agent.request(gate.reference)
     agent.wait_status(gate.reference, "Pulling")
     ran = agent.ctl("wait", "--timeout=1s", gate.reference)
@@ -255,6 +274,7 @@ def test_wait_for_a_failure(start_agent, fake_runtime):
     fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"), "bad:1")
     agent = start_agent(fake_runtime.endpoint)
     agent.request("good:1", "bad:1", backoffLimit=0)
+    agent.wait_status("bad:1", "Failed")
     none = agent.ctl("wait", "bad:1")
     assert (none.returncode, none.stdout) == (1, "")
     assert none.stderr.splitlines()[-1].startswith("inplacectl: bad:1 failed: NotFound: ")

@@ -105,12 +105,12 @@ def test_pull_waits_for_room(start_agent, small, registry, image_name):
     filler.unlink()
     assert "message" not in agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
     assert problems(agent) == {}
-    assert [line["message"] for line in agent.logs() if "room for images" in line["message"]]
+    assert [line["message"] for line in agent.logs() if "enough free disk space again" in line["message"]]
     assert the_complaint(agent)
 
 
 def test_many_wait_and_begin_in_order(start_agent, small, registry, image_name):
-    """Those that wait hold no slot, are one line in the log, and all begin when there is room."""
+    """Waiting pulls hold no slot, are one line in the log, and all begin when there is room."""
     images = [registry.push_image(image_name, str(n), [1000], seed=n) for n in range(8)]
     filler = fill(small, 20 * MB)
     agent = start_agent(small.endpoint, min_free_disk="30MB", max_parallel_pulls=2)
@@ -203,7 +203,7 @@ def test_hidden_disk(start_agent, fake_runtime, folder):
     fake_runtime.filesystem = str(folder / "hidden")
     agent = start_agent(fake_runtime.endpoint, min_free_disk="90%")
     pull_another(agent)
-    assert "so minFreeDisk is not kept: No such file" in facts(agent)["disk"]
+    assert "so it does not keep minFreeDisk: No such file" in facts(agent)["disk"]
 
 
 def test_runtime_goes_while_a_pull_waits(start_agent, small, registry, image_name):
@@ -228,7 +228,7 @@ def test_what_cannot_fit_is_not_downloaded(start_agent, small, registry, fake_re
     asked = agent.start_ctl("pull", image.reference)
     status = wait_pressure(agent, image.reference)
     assert re.search(r": needs 1[012]\d MB, \d+ MB of 101 MB are free in ", status["message"]), status
-    assert "(a third of minFreeDisk); waits for room: remove images" in status["message"]
+    assert "(a third of minFreeDisk); remove images" in status["message"]
     assert sent.n_sent < 80 * MB, "about as much as fits was sent"
     wait_until(lambda: n_free(small) > 95 * MB, 20 * SLOWLY, "the end of what was fetched")
     so_far = sent.n_sent
@@ -268,7 +268,7 @@ def test_what_fits_again_is_downloaded(start_agent, small, fake_registry, image_
 
 
 def test_layers_that_are_there_need_no_room(start_agent, small, fake_registry, image_name):
-    """What is compared is what is missing, not the size of the image."""
+    """The missing bytes are compared, not the size of the image."""
     base = random_layer(30 * MB, seed=85)
     agent = start_agent(small.endpoint, min_free_disk="3MB")
     for tag, layers in (("1", [base]), ("2", [base, random_layer(4 * MB, seed=86)])):
@@ -281,7 +281,7 @@ def test_layers_that_are_there_need_no_room(start_agent, small, fake_registry, i
 
 
 def test_room_is_promised_once(start_agent, small, fake_registry, image_name):
-    """What a pull that runs still needs is not free for another one, until it ends."""
+    """The room that a running pull still needs is not free for another one, until it ends."""
     gate = Gate(fake_registry, f"{image_name}-first", 24 * MB)
     other = fake_registry.add(image_name, "1", build_image([random_layer(20 * MB, seed=87)]))
     SlowLayers(fake_registry, image_name)

@@ -145,7 +145,7 @@ def test_runtime_refuses_the_agent(make_agent, fake_runtime, open_program):
 
 
 def test_agent_refuses_the_caller(start_agent, fake_runtime, open_program):
-    """A caller without the right to use the socket reads so, and what would help; exit status 3."""
+    """A caller without the right to use the socket reads so, and the remedy; exit status 3."""
     agent = start_agent(fake_runtime.endpoint)
     agent.folder.chmod(0o711)
     program = [str(open_program / "inplacectl"), f"--socket={agent.socket}", "doctor"]
@@ -158,7 +158,9 @@ def test_agent_refuses_the_caller(start_agent, fake_runtime, open_program):
 
 
 def test_agent_is_not_there(make_agent, fake_runtime):
-    """An agent that cannot be asked is a problem, exit status 3, and what can be found without it is shown."""
+    """An agent that does not answer is a problem, exit status 3, and doctor shows the facts that it finds
+    without it.
+    """
     agent = make_agent(fake_runtime.endpoint)
     ran = agent.ctl("doctor")
     assert ran.returncode == 3 and "problem: inplaced: " in ran.stdout

@@ -37,7 +37,7 @@ def test_file_is_added(agent, runtime, push):
 
 
 def test_files_that_are_there_at_start(make_agent, runtime, push):
-    """What stands in the folder before the agent starts is pulled as well."""
+    """A file that is in the folder before the agent starts is pulled as well."""
     image = push()
     agent = make_agent(runtime.endpoint)
     agent.request(image.reference)
@@ -140,7 +140,7 @@ def test_folder_appears_late(make_agent, fake_runtime):
 
 
 def test_several_documents_in_a_file(start_agent, fake_runtime):
-    """One file may hold several documents, in YAML as people write it."""
+    """A file may hold several documents, in YAML as people write it."""
     agent = start_agent(fake_runtime.endpoint)
     write_whole(
         agent.images_dir / "all.yml",
@@ -186,7 +186,9 @@ def test_kinds_of_files(start_agent, fake_runtime):
 
 
 def slowest_answer_during(agent, attempt: int) -> float:
-    """Of calls while five large files come into force, as a part of the time that this takes."""
+    """Measures calls while five large files come into force; returns the slowest as a part of the time that
+    this takes.
+    """
     padding = {f"padding-{number}": "x" * 100 for number in range(25_000)}
     references = [f"demo/web:{attempt}{number}" for number in range(5)]
     for number, reference in enumerate(references):

@@ -48,7 +48,7 @@ def line(server) -> Iterator[TcpProxy]:
 
 
 class Client:
-    """One connection to the proxy, or through a TcpProxy to what it says it is."""
+    """A connection to the proxy, or to a TcpProxy in front of it."""
 
     def __init__(self, authority: Any, port: int) -> None:
         trust = ssl.create_default_context(cafile=str(authority))
@@ -96,7 +96,7 @@ def the_watch(proxy: ApiProxy):
     return watch
 
 
-# What passes
+# Requests that pass
 
 
 def test_passes_on(proxy, server, client):
@@ -382,7 +382,7 @@ def test_hangs_in_the_body(proxy, client):
         reply.read()
 
 
-# What the fake server does that clients of a good one must bear
+# Faults of the fake server that clients of a good one must bear
 
 
 def test_list_in_pages(server, client):

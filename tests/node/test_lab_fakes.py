@@ -22,7 +22,7 @@ from lab.image import build_image
 from lab.layers import random_layer
 from lab.wait import wait_until
 
-# A registry that misbehaves, and what containerd makes of it
+# A registry that misbehaves, and containerd's errors about it
 
 
 @pytest.fixture

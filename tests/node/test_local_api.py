@@ -110,7 +110,7 @@ def test_several_clients_share_one_pull(start_agent, runtime, gate):
 
 
 def test_late_client_joins_the_pull(start_agent, fake_runtime):
-    """Who asks in the middle of a pull is served by it, also if it is to be pulled Always."""
+    """A caller that asks in the middle of a pull is served by it, also if the image is to be pulled Always."""
     released = threading.Event()
     fake_runtime.on("PullImage", behaviours.when(released))
     agent = start_agent(fake_runtime.endpoint)
@@ -136,7 +136,7 @@ def test_one_image_twice_in_a_request(start_agent, fake_runtime):
 
 
 def test_one_fails_the_other_is_there(start_agent, fake_runtime):
-    """Of a request for two images the good one succeeds and the bad one has its reason."""
+    """The good image of a request for two succeeds, and the bad one has its reason."""
     fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"), image="demo/bad:1")
     agent = start_agent(fake_runtime.endpoint)
     preload = Preload(agent, "demo/good:1", "demo/bad:1", backoff_limit=0)

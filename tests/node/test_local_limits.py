@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a member of the socket's group can make the agent hold has an end, and root has its share."""
+"""Members of the socket's group can make the agent hold so much and no more, and root has its share."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from fake import behaviours
 from lab import http2, sanitizers
+from lab.cleanup import Closing
 from lab.http2 import PREFACE, connect, settings
 from lab.trouble import assert_prompt, complaints, no_leak, without_hints
 from lab.user import DAEMON, NOBODY, become, node_stub_of
@@ -36,7 +37,7 @@ def _long_names(count: int, first: int = 0) -> list[str]:
 
 @pytest.fixture
 def agent(start_agent, folder):
-    """Without a runtime, so that whatever it is asked for stays."""
+    """An agent without a runtime, so that all requests stay."""
     folder.path.chmod(0o711)
     flags = ["--socket-group=daemon"]
     return start_agent(f"unix://{folder.path}/nowhere.sock", flags=flags)
@@ -78,7 +79,7 @@ def test_detached_requests_have_a_limit(agent):
 
 
 def test_finished_requests_make_room(start_agent, fake_runtime):
-    """What is there is forgotten earlier than after ten minutes when others have to be served."""
+    """A finished request is forgotten earlier than after ten minutes when others have to be served."""
     agent = start_agent(fake_runtime.endpoint)
     identities = []
     for number in range(4):
@@ -168,7 +169,7 @@ def test_requests_that_are_never_whole(agent):
         assert_prompt(agent, 5)
 
 
-class _Sender:
+class _Sender(Closing):
     """A connection that sends large messages as fast as it may, but never their last byte."""
 
     def __init__(self, agent, calls: int, body: bytes) -> None:
@@ -181,14 +182,11 @@ class _Sender:
         self._ended = 0
         self._calls = calls
 
-    def __enter__(self) -> _Sender:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._connection.close()
 
     def pump(self) -> bool:
-        """Reads and writes what goes without waiting. Whether all calls were answered."""
+        """Reads and writes as far as it goes without waiting. Returns whether all calls were answered."""
         self._read()
         self._fill()
         try:

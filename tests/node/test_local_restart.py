@@ -70,7 +70,7 @@ def pod(make_pod, name):
 
 
 class Restart:
-    """A call and what it reports, read beside the test."""
+    """A call and its messages, read beside the test."""
 
     def __init__(self, agent, pod, **fields) -> None:
         self.messages = agent.messages
@@ -191,7 +191,7 @@ def test_grace_of_the_request(agent, make_pod, name):
 
 
 def test_what_is_refused(agent, make_pod, name):
-    """What names nothing, or several pods, or is invalid is refused, and nothing is stopped."""
+    """A request that names nothing, or several pods, or is invalid is refused, and nothing is stopped."""
     first, second = make_pod(name, "a"), make_pod(name, "b")
     made = [(pod, pod.run("app", _HEEDS)) for pod in (first, second)]
     assert _refusal(agent, "nowhere")[0] == "NOT_FOUND"
@@ -253,7 +253,7 @@ def test_agent_is_killed_during_a_stop(agent, make_pod, name, hook, sign):
 
 
 def test_agent_is_killed_and_the_stop_ends(agent, pod, name):
-    """What has ended while no agent ran is known to have been stopped, and left alone."""
+    """A container that ended while no agent ran is known to have been stopped, and left alone."""
     app = _run_heeding(pod, "app", _DEFIES)
     process = _process(pod, app)
     restart = Restart(agent, name)
@@ -320,7 +320,7 @@ def test_inplacectl_restart(agent, pod, name):
 
 
 def _restart_as(agent, who, pod):
-    """What becomes of it if another user asks."""
+    """Asks as another user, and returns the refusal."""
     with node_stub_of(agent, *who) as node, pytest.raises(grpc.RpcError) as error:
         list(node.Restart(agent.messages.RestartRequest(pod=pod), timeout=20))
     return error.value.code().name, error.value.details()
@@ -343,7 +343,7 @@ def _restart_as(agent, who, pod):
 def test_restarting_is_a_right_of_its_own(
     start_agent, runtime, folder, flags, who, refused_with
 ):
-    """Who may ask for images may not therefore stop containers; the refusal names what to do."""
+    """A user who may request images may not therefore stop containers; the refusal names what to do."""
     folder.path.chmod(0o711)
     agent = start_agent(runtime.endpoint, flags=flags)
     agent.wait_runtime()

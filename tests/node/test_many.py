@@ -135,7 +135,7 @@ def test_many_given_up(agent, fake_runtime):
 
 
 def test_many_behind_a_hanging_one(agent, fake_runtime):
-    """One image that hangs takes one place of seven; the others go past it."""
+    """An image that hangs takes one place of seven; the others go past it."""
     fake_runtime.on("PullImage", behaviours.hang(), "bad/one:1")
     agent.request("bad/one:1", file="bad.yaml")
     wait_until(lambda: fake_runtime.calls("PullImage", "bad/one:1"), 5 * SLOWLY, "call")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agent reports of itself: health, metrics, its service manager; and its reload."""
+"""The agent's reports about itself: health, metrics, its service manager; and its reload."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_metrics_address_is_taken(make_agent, fake_runtime):
 
 
 def test_notices(start_agent, fake_runtime):
-    """READY comes once it works, STATUS says what it does, STOPPING when it ends."""
+    """READY comes once it works, STATUS describes its work, STOPPING comes when it ends."""
     agent = start_agent(fake_runtime.endpoint)
     agent.request("demo/web:1")
     agent.wait_status("demo/web:1", "Succeeded")
@@ -221,5 +221,5 @@ def test_change_that_needs_a_restart(quiet_agent):
     quiet_agent.reload({"nodeName": "other", "hostRoot": "/elsewhere", "logLevel": "info"})
     line = wait_logged(quiet_agent, "at the next start only")
     assert line["level"] == "warning" and "host-root" in line["message"]
-    # What a flag says is the same as before.
+    # The option that a flag gives is the same as before.
     assert "node-name" not in line["message"]

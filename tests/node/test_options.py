@@ -85,7 +85,7 @@ def test_bad_kubeconfig_of_the_environment(make_agent, fake_runtime, monkeypatch
 
 
 def test_prepare_state_dir(make_agent, fake_runtime, folder):
-    """The folder is made, and what is in it belongs to that user; what a link points at does not."""
+    """The folder is made, and its content belongs to that user; the target of a link does not."""
     agent = make_agent(fake_runtime.endpoint)
     state, victim = folder / "new", folder / "victim"
     victim.touch()
@@ -134,7 +134,7 @@ def test_folders_are_made(make_agent, fake_runtime, folder):
 
 
 def test_configuration_file(make_agent, fake_runtime):
-    """What the flags can say, the configuration file can say as well."""
+    """The configuration file has each option that the flags have."""
     agent = make_agent("unix:///unused")
     flags = dict(word.removeprefix("--").split("=", 1) for word in agent.argv[1:])
     write_whole(
@@ -195,7 +195,7 @@ def test_node_name_of_the_machine(make_agent, fake_runtime):
 
 @pytest.mark.parametrize("value", [["debug", "info"], ["info"], []])
 def test_list_for_one_value(make_agent, fake_runtime, value):
-    """The last of several values is not silently taken for what was meant."""
+    """An option with several values is refused, rather than reduced to the last of them."""
     agent = make_agent(fake_runtime.endpoint, config={"logLevel": value})
     ran = run(agent, *agent.argv[1:])
     assert (ran.returncode, ran.stdout) == (2, "")

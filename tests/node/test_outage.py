@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What failed is tried again: until it is there, and at once when something has changed."""
+"""A failed image is tried again: until it is there, and at once when something has changed."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_credentials_change(agent, runtime, auth_registry, image_name, is_there)
 
 
 def test_registry_answers_another_pull(agent, runtime, outage, image_name):
-    """What could not reach a registry is tried at once when another pull gets an answer from it."""
+    """A pull that could not reach a registry is tried at once when another pull gets an answer from it."""
     agent.request(outage.image.reference)
     make_patient(agent, outage.image.reference)
     outage.start()
@@ -149,7 +149,7 @@ def test_registry_answers_another_pull(agent, runtime, outage, image_name):
 
 
 def test_other_registry_does_not_count(start_agent, fake_runtime):
-    """One that has always answered is no sign of another one; one that is back is."""
+    """A registry that has always answered is no sign of another one; one that is back is."""
     fake_runtime.on("PullImage", _UNREACHABLE, "down.test/web:1")
     agent = start_agent(fake_runtime.endpoint)
     agent.request("down.test/web:1")
@@ -251,7 +251,7 @@ def test_retry_of_some(agent, outage):
     assert "not/here:1: it is not requested" in done.stderr and done.returncode == 3
     agent.wait_status(outage.image.reference, "Succeeded")
     again = agent.ctl("retry", outage.image.reference)
-    assert again.returncode == 1 and "it is there" in again.stderr
+    assert again.returncode == 1 and "it is present" in again.stderr
     log = [line for line in agent.logs() if line["message"].startswith("Trying 1 image again for")]
     assert len(log) == 1 and "root (uid 0" in log[0]["message"]
 
@@ -281,9 +281,7 @@ def test_retry_of_all_that_failed(start_agent, fake_runtime):
 
 
 def test_retry_of_what_nothing_waits_for(start_agent, fake_runtime):
-    """What ended for a caller that waited for it is tried again only if it is named; what was left with the
-    agent is not.
-    """
+    """`retry --failed` leaves alone a request whose caller waited for it, but tries it again by its name."""
     for image in ("demo/waited:1", "demo/left:1"):
         fake_runtime.on("PullImage", _UNREACHABLE, image)
     agent = start_agent(fake_runtime.endpoint)
@@ -316,7 +314,7 @@ def test_retries_have_a_pace(start_agent, fake_runtime):
     agent.request("demo/once:1", file="once.yaml", backoffLimit=0)
     make_patient(agent, "demo/ever:1")
     agent.wait_status("demo/once:1", "Failed")
-    for image, why in (("demo/ever:1", "it is being tried"), ("demo/once:1", "less than 5 s ago")):
+    for image, why in (("demo/ever:1", "an attempt is in progress"), ("demo/once:1", "less than 5 s ago")):
         before = len(fake_runtime.calls("PullImage", image))
         assert agent.ctl("retry", image).returncode == 0
         wait_until(lambda: len(fake_runtime.calls("PullImage", image)) > before, 10, "attempt")

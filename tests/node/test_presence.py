@@ -31,7 +31,7 @@ def remove(agent, runtime, *references: str) -> None:
 
 
 def notice(agent, runtime) -> None:
-    """A reload has the agent verify what it cannot be notified of."""
+    """A reload has the agent verify images whose removal it is not notified of."""
     if not runtime.has_own_api:
         agent.reload()
 
@@ -122,14 +122,14 @@ def test_many_removed_at_a_time(agent, runtime, push):
 
 
 def test_local_request(agent, runtime, push):
-    """What was requested through the socket is reported, and pulled again only if asked for again."""
+    """An image that was requested through the socket is reported, and pulled again only if asked for again."""
     image = push()
     assert agent.ctl("pull", image.reference).returncode == 0
     remove(agent, runtime, image.reference)
     status = agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
     assert "nextAttemptTime" not in status
     advice = agent.ctl("doctor").stdout
-    assert "try: inplacectl pull" in advice and "it is tried again" not in advice
+    assert "try: inplacectl pull" in advice and "tries again" not in advice
     assert agent.ctl("pull", image.reference).returncode == 0
     agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
     assert runtime.image_id(image.reference) == image.image_id
@@ -162,7 +162,7 @@ def test_another_image_of_the_name(agent, runtime, push):
 
 
 def test_removed_while_the_agent_was_away(agent, runtime, push):
-    """At its start the agent verifies what the previous run has left in its state."""
+    """At its start the agent verifies the images in the state of the previous run."""
     image = push()
     agent.request(image.reference)
     agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
@@ -206,7 +206,7 @@ def test_all_subscribers_get_each_event(make_agent, runtime, push):
 
 
 def test_full_disk_comes_first(start_agent, new_runtime, registry, image_name):
-    """What the garbage collector has removed from a full disk is not pulled before there is room."""
+    """An image that the garbage collector has removed from a full disk is not pulled before there is room."""
     image = registry.push_image(image_name, "1", [1000])
     with new_runtime("small", root_megabytes=96) as small:
         agent = start_agent(small.endpoint, min_free_disk="30MB")

@@ -12,11 +12,14 @@ from fake import behaviours
 from fake import registry as fakes
 from fake.content import CONTENT, Ingest
 from fake.runtime import FakeRuntime
+from lab.containerd import Containerd
 from lab.crio import Crio
 from lab.image import build_image
 from lab.layers import random_layer
 from lab.preload import Preload
 from lab.wait import wait_until
+
+_TRANSFER = 'plugins."io.containerd.transfer.v1.local"'
 
 
 def steps(preload) -> list[str]:
@@ -56,8 +59,25 @@ def test_bytes_grow_to_the_manifests_total(start_agent, runtime, slow_image):
     assert counted == pytest.approx(total, rel=0.01)
 
 
+def test_layer_by_parallel_requests(folder, start_agent, fake_registry, image_name):
+    """containerd fetches parts of a layer at once, and its bytes grow all the same, up to the total."""
+    layer = random_layer(6 << 20, seed=903)
+    built = build_image([layer], labels={"test": image_name})
+    image = fake_registry.add(image_name, "1", built)
+    fake_registry.on("layer", fakes.trickle(1 << 20, step=1 << 18))
+    containerd = Containerd(folder / "parallel", release="2")
+    containerd.more = f"[{_TRANSFER}]\nconcurrent_layer_fetch_buffer = {1 << 20}\n"
+    with containerd:
+        preload = Preload(start_agent(containerd.endpoint), image.reference)
+        last = preload.wait_end()
+    assert len(fake_registry.requests(kind="layer")) == 7  # it is a little larger
+    done = [event.bytes_done for event in preload.events if event.bytes_total]
+    assert done == sorted(done) and len(set(done)) >= 3, done
+    assert last.bytes_done == last.bytes_fetched == layer.size + len(built.config)
+
+
 def _bytes_of(agent, *arguments: str) -> list[int]:
-    """What `inplacectl pull` says was fetched for each image."""
+    """Runs `inplacectl pull`; returns the bytes that it reports for each image."""
     ended = agent.ctl("pull", *arguments, "-o", "json")
     assert ended.returncode == 0, ended.stderr
     return [result["bytes"] for result in json.loads(ended.stdout)["results"]]
@@ -68,7 +88,7 @@ def _counted(agent) -> int:
 
 
 def test_an_unchanged_image_fetches_nothing(start_agent, runtime, push):
-    """What is there already is not fetched by a pull that asks the registry again."""
+    """Layers that are there already are not fetched by a pull that asks the registry again."""
     image = push([5_000_000, 2_000_000])
     agent = start_agent(runtime.endpoint)
     (first,) = _bytes_of(agent, image.reference)
@@ -124,7 +144,7 @@ def test_names_of_one_image_at_once(start_agent, runtime, push):
 
 
 def test_an_attempt_that_failed_counts(start_agent, runtime, fake_registry, image_name):
-    """What a failed attempt fetched is part of the sum, and is not counted again."""
+    """The bytes of a failed attempt are part of the sum, and are not counted again."""
     layers = [random_layer(2 << 20, seed=921), random_layer(3 << 20, seed=922)]
     built = build_image(layers)
     image = fake_registry.add(image_name, "1", built)
@@ -138,7 +158,7 @@ def test_an_attempt_that_failed_counts(start_agent, runtime, fake_registry, imag
             return
         preload.wait_event(lambda event: event.bytes_done >= layers[0].size)
         released.set()
-        connection.send(fakes.Reply(403, {}, b"broken"))  # 500: containerd 2.2 would ask again
+        connection.send(fakes.Reply(403, {}, b"broken"))  # 500: containerd 2 would ask again
 
     fake_registry.on("layer", send)
     fake_registry.on("config", send)
@@ -197,6 +217,33 @@ def test_two_tags_of_one_repository(start_agent, runtime, fake_registry, slow_im
     runtime.remove_image(second.reference)
 
 
+def test_total_of_a_pull_whose_manifest_comes_late(start_agent, runtime, fake_registry, slow_image):
+    """Manifests of one repository that arrive in the other order are not taken for each other's."""
+    reference, total = slow_image
+    name = reference.removeprefix(f"{fake_registry.host}/").removesuffix(":1")
+    other = build_image([random_layer(2 << 20, seed=904)])
+    second = fake_registry.add(name, "2", other)
+    released = threading.Event()
+
+    def hold_first(connection, request, reply) -> None:
+        if request.path.endswith("/1"):
+            released.wait(60)
+        connection.send(reply)
+
+    fake_registry.on("manifest", hold_first)
+    agent = start_agent(runtime.endpoint)
+    late = Preload(agent, reference)
+    late.wait_step("RESOLVING")
+    early = Preload(agent, second.reference)
+    early.wait_step("DOWNLOADING")
+    released.set()
+    early.wait_end()
+    late.wait_end()
+    assert {event.bytes_total for event in early.events} == {0, other.layers[0].size + len(other.config)}
+    assert {event.bytes_total for event in late.events} == {0, total}
+    runtime.remove_image(second.reference)
+
+
 def assert_shows_no_bytes(agent) -> None:
     """Nor invents them."""
     document = json.loads(agent.ctl("doctor", "-o", "json").stdout)
@@ -208,7 +255,7 @@ def assert_shows_no_bytes(agent) -> None:
 
 
 def test_progress_of_crio(folder, start_agent, fake_registry, image_name):
-    """CRI-O only says when it has ended: what it does meanwhile is called a download of unknown size."""
+    """CRI-O reports nothing but the end: until then the pull is shown as a download of unknown size."""
     layer = random_layer(1 << 20, seed=931)
     image = fake_registry.add(image_name, "1", build_image([layer]))
     fake_registry.on("layer", fakes.trickle(1 << 20, step=1 << 16))
@@ -237,7 +284,7 @@ def test_runtime_without_numbers(folder, start_agent):
         assert {event.bytes_total for event in preload.events} == {0}
         assert not any(event.HasField("bytes_fetched") for event in preload.events)
         assert_shows_no_bytes(agent)
-        # The image's size is not what was fetched.
+        # The image's size is not the number of fetched bytes.
         line = agent.ctl("pull", "--pull-policy=Always", "demo/web:1").stdout
         assert line.split()[2] == "-", line
         document = json.loads(agent.ctl("pull", "--pull-policy=Always", "demo/web:1", "-o", "json").stdout)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pull does: references, policies, limits, retries, turns.
+"""Pulls: references, policies, limits, retries, turns.
 
 Names of Docker Hub are tried on the fake runtime, since no test reaches the network.
 """
@@ -83,7 +83,7 @@ def failing_when(released: threading.Event) -> behaviours.Behaviour:
 
 
 def test_more_patient_one_joins_a_pull(start_agent, fake_runtime):
-    """Who would try more often does not fail with the pull that it has joined."""
+    """A caller that would try more often does not fail with the pull that it has joined."""
     released = threading.Event()
     first = failing_when(released)
     fake_runtime.on("PullImage", behaviours.in_turn(first, behaviours.normal()))
@@ -99,7 +99,7 @@ def test_more_patient_one_joins_a_pull(start_agent, fake_runtime):
 
 
 def test_failure_is_shared(start_agent, fake_runtime):
-    """Who would try no more than the pull that it has joined fails with it."""
+    """A caller that would try no more often than the pull that it has joined fails with it."""
     released = threading.Event()
     fake_runtime.on("PullImage", failing_when(released))
     agent = start_agent(fake_runtime.endpoint)
@@ -188,7 +188,7 @@ def test_registry_says_no(start_agent, runtime, fake_registry, image_name, statu
 
 
 def test_registry_that_does_not_exist(start_agent, fake_runtime):
-    """That the registry's name is the name of no host is a plain refusal as well."""
+    """A registry whose name is no host's refuses as plainly as one that says no."""
     text = "dial tcp: lookup registry.invalid on 10.0.0.1:53: no such host"
     fake_runtime.on("PullImage", behaviours.fail("UNKNOWN", text))
     agent = start_agent(fake_runtime.endpoint)
@@ -199,12 +199,12 @@ def test_registry_that_does_not_exist(start_agent, fake_runtime):
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_registry_that_is_in_trouble(start_agent, runtime, fake_registry, image_name, status):
-    """What is no plain refusal does not count as one: the request goes on until the image is there."""
+    """An answer that is no plain refusal does not count as one: the request goes on until the image is there."""
     fake_registry.on("manifest", fakes.refuse(status))
     image = fake_registry.add(image_name, "1", build_image([random_layer(1000)])).reference
     agent = start_agent(runtime.endpoint)
     preload = Preload(agent, image, refusal_limit=0)
-    preload.wait_event(lambda event: event.attempt == 2, 60)
+    preload.wait_event(lambda event: event.attempt == 2, 120)  # CRI-O itself tries again for up to a minute
     fake_registry.behave()
     assert preload.wait_end(120).phase == agent.messages.PHASE_SUCCEEDED
 
@@ -305,7 +305,7 @@ def test_limit_of_parallel_pulls(start_agent, fake_runtime, limit):
 
 @pytest.mark.parametrize("limit", [1, 3])
 def test_turns_are_fair(start_agent, fake_runtime, limit):
-    """Who asks for one image need not wait for all the images that another caller asked for."""
+    """A caller that asks for one image need not wait for all the images that another caller asked for."""
     released = threading.Event()
     fake_runtime.on("PullImage", behaviours.when(released))
     agent = start_agent(fake_runtime.endpoint, max_parallel_pulls=limit)
@@ -343,7 +343,9 @@ def test_idle_owner_joins_a_pull_that_waits(start_agent, fake_runtime):
 
 @pytest.mark.parametrize("n_images", [12, 40], ids=["being-listed", "before-that"])
 def test_idle_owner_joins_early(start_agent, fake_runtime, n_images):
-    """The same while the runtime is still asked whether it has the images, 16 at a time."""
+    """An owner that joins changes no turns either while the runtime is asked whether it has the images, 16 at
+    a time.
+    """
     answered, released = threading.Event(), threading.Event()
     fake_runtime.on("ImageStatus", behaviours.when(answered))
     fake_runtime.on("PullImage", behaviours.when(released))
@@ -385,7 +387,7 @@ def test_joined_pull_keeps_its_slot(start_agent, fake_runtime):
 
 
 def test_deadline_of_a_pull_that_was_joined_late(start_agent, fake_runtime):
-    """Who comes when a part of the time is over has the whole of its own."""
+    """A caller that comes when a part of the time is over has the whole of its own."""
     fake_runtime.on("PullImage", behaviours.in_turn(behaviours.hang(), behaviours.normal()))
     agent = start_agent(fake_runtime.endpoint)
     limits = {"backoffLimit": 0, "activeDeadlineSeconds": 2}

@@ -129,7 +129,7 @@ def test_socket_that_is_no_runtime(start_agent, fake_runtime, line):
 
 
 def test_first_of_several_is_chosen(folder, start_agent):
-    """Of several endpoints the first that answers is used; all are listed with their state."""
+    """The first of several endpoints that answers is used; all are listed with their state."""
     with FakeRuntime(folder / "a") as first, FakeRuntime(folder / "b") as second:
         first.version, second.version = "1.1.1", "2.2.2"
         missing = f"unix://{folder.path}/missing.sock"
@@ -203,7 +203,7 @@ def test_pull_is_not_repeated_while_the_runtime_is_away(start_agent, fake_runtim
 
 
 def test_runtime_hangs(start_agent, new_runtime, registry, image_name):
-    """One that is there and answers nothing is not ready, and is said so everywhere, until it answers."""
+    """A runtime that is there and answers nothing is reported as not ready everywhere, until it answers."""
     image = registry.push_image(image_name, "1")
     with new_runtime("hangs") as runtime:
         agent = start_agent(runtime.endpoint)

@@ -22,13 +22,13 @@ _PASSWORD = "hub-password"
 
 
 def _challenge(connection: fakes.Connection, request: fakes.Request, reply: fakes.Reply) -> None:
-    """Asks for a password, but does not need one: what is offered stands in its requests."""
+    """Asks for a password, but does not need one: the requests hold the offered passwords."""
     fakes.refuse(401)(connection, request, reply)
 
 
 @pytest.fixture(scope="module")
 def hub():
-    """What Docker Hub is for the runtime."""
+    """A registry that the runtime takes for Docker Hub."""
     with fakes.FakeRegistry() as made:
         made.on("ping", _challenge)
         yield made
@@ -76,7 +76,7 @@ def _offered(registry: fakes.FakeRegistry, name: str) -> bool:
 
 
 def test_full_name(crio_agent, crio, hub, evil, both):
-    """What names Docker Hub comes from there, whatever the search list says."""
+    """An image whose name names Docker Hub comes from there, whatever the search list says."""
     name, right, _ = both
     crio_agent.request(f"docker.io/{name}:1")
     status = crio_agent.wait_status(f"docker.io/{name}:1", "Succeeded")
@@ -87,8 +87,9 @@ def test_full_name(crio_agent, crio, hub, evil, both):
 
 
 def test_short_name(crio_agent, crio, hub, evil, both):
-    """What has no registry is searched for as CRI-O does it for pods. The status says where it was found, and
-    no registry is offered a password."""
+    """A name without a registry is searched for as CRI-O does it for pods. The status names the registry that
+    had it, and no registry is offered a password.
+    """
     name, _, found = both
     crio_agent.request(f"{name}:1")
     status = crio_agent.wait_status(f"{name}:1", "Succeeded")
@@ -135,12 +136,12 @@ def test_denied(crio_agent, hub, evil, both):
         registry.on("manifest", fakes.refuse(401, "unauthorized: authentication required"), name)
     crio_agent.request(f"{name}:1", backoffLimit=0)
     status = crio_agent.wait_status(f"{name}:1", "Failed")
-    assert "no credentials are sent" in status["message"]
+    assert "the agent sends no credentials" in status["message"]
     assert f"docker.io/{name}:1" in status["message"]
 
 
 def test_known_late(start_agent, folder, crio, both):
-    """Requests that come before the runtime has answered get what they mean on it."""
+    """Requests that come before the runtime has answered get the meaning that the runtime gives them."""
     name, right, found = both
     socket = folder / "late.sock"
     agent = start_agent(f"unix://{socket}")

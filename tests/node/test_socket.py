@@ -16,7 +16,7 @@ from lab.user import DAEMON, NOBODY, node_stub_of
 from lab.wait import wait_until
 
 
-# Sends what every gRPC client says first and prints whether the server has something to say, too.
+# Sends the first bytes of every gRPC client and prints whether the server answers.
 _CALLER = """
 import socket, sys
 caller = socket.socket(socket.AF_UNIX)
@@ -44,7 +44,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def call_as(agent, user: int, *groups: int) -> str:
-    """What becomes of a caller with that user, primary group and further groups."""
+    """Calls with that user, primary group and further groups; returns the outcome."""
     more = [f"--groups={','.join(map(str, groups[1:]))}"] if groups[1:] else ["--clear-groups"]
     argv = ["setpriv", f"--reuid={user}", f"--regid={groups[0]}", *more]
     argv += ["/usr/bin/python3", "-c", _CALLER, str(agent.socket)]
@@ -54,7 +54,7 @@ def call_as(agent, user: int, *groups: int) -> str:
 
 @pytest.fixture
 def open_folder(folder):
-    """Lets all users reach what is in the folder, so that only the socket itself guards it."""
+    """Opens the folder to all users, so that only the socket itself guards it."""
     os.chmod(folder.path, 0o711)
     return folder
 

@@ -50,7 +50,7 @@ def test_waiting_and_pulling_at_once(start_agent, fake_runtime):
 
 
 def test_waiting_without_a_runtime(make_agent, folder):
-    """Without a runtime a request is Waiting, and the status says in a sentence what is missing."""
+    """Without a runtime a request is Waiting, and a sentence of the status says that the runtime is missing."""
     agent = make_agent(f"unix://{folder.path}/nowhere.sock")
     agent.start()
     agent.request("demo/web:1")
@@ -129,7 +129,7 @@ def test_readers_never_see_half_a_file(start_agent, fake_runtime):
 
 
 def test_finished_work_survives_kill9(start_agent, fake_runtime):
-    """After kill -9 what was finished is known, with its times, and not done again."""
+    """After kill -9 finished requests are known, with their times, and not done again."""
     fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"), image="demo/bad:1")
     agent = start_agent(fake_runtime.endpoint)
     agent.request("demo/web:1", file="a.yaml", policy="Always")
@@ -232,7 +232,7 @@ def test_ttl(start_agent, fake_runtime):
 
 @pytest.mark.slow
 def test_ttl_of_a_request(start_agent, fake_runtime):
-    """The status keeps what was asked for through the socket for as long as the request says."""
+    """The status keeps requests of the socket for as long as they say."""
     agent = start_agent(fake_runtime.endpoint)
     Preload(agent, "demo/web:1", ttl_seconds_after_finished=3).wait_end()
     agent.wait_status("demo/web:1", "Succeeded")
@@ -259,7 +259,7 @@ def unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def test_no_image_hides_another_one(start_agent, fake_runtime):
-    """Whatever names are spelled alike, each image has one row, and each name one key."""
+    """Each image has one row, and each name one key, though names are spelled alike."""
     agent = start_agent(fake_runtime.endpoint)
     names = {
         "demo/web": ["1", "no tag!", "2"],

@@ -56,8 +56,9 @@ def test_ctrl_c(start_agent, runtime, gate):
 
 
 def test_attempt_that_failed(agent, registry, image_name):
-    """What is tried again is a line in few words, with the time that is left; below is how
-    to limit that. What was known stays when Ctrl-C ends it."""
+    """An image that is tried again is a line in few words, with the time that is left; below is how to limit
+    that. The known state stays when Ctrl-C ends the command.
+    """
     absent = f"{registry.host}/{image_name}:none"
     terminal = open_terminal(agent, "pull", absent, columns=160)
     wait_until(lambda: "(attempt 1 of 5)" in terminal.text, 20, lambda: f"{terminal.text!r}")
@@ -83,7 +84,7 @@ def test_download_that_stands_still(start_agent, runtime, gate):
 
 
 def test_watch_shows_what_is_to_come(start_agent, fake_runtime):
-    """Of more images than lines, status --watch shows those first that are not present yet."""
+    """If there are more images than lines, status --watch shows those first that are not present yet."""
     fake_runtime.on("PullImage", behaviours.hang(), "zz/late:1")
     agent = start_agent(fake_runtime.endpoint)
     agent.request(*(f"demo/web{number:02}:1" for number in range(40)), "zz/late:1")
@@ -94,10 +95,26 @@ def test_watch_shows_what_is_to_come(start_agent, fake_runtime):
     wait_until(lambda: "more" in terminal.text, 20, lambda: f"{terminal.text!r}")
     terminal.press(b"\x03")
     terminal.wait_end(10)
-    shown = terminal.text.replace("\r", "").split("\x1b[H\x1b[J")[-1].splitlines()
+    shown = terminal.text.replace("\r", "").split("\x1b[J")[-1].splitlines()
     head = next(number for number, line in enumerate(shown) if line.startswith("Images: "))
     assert shown[head] == "Images: 40 pulled, 1 pulling"
     assert shown[head + 2].startswith("zz/late "), shown
+
+
+def test_watch_counts_wrapped_lines(start_agent, fake_runtime):
+    """status --watch shows no more rows than a narrow screen has, so that the frame before can be cleared."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request(*(f"a{number:02}:1" for number in range(20)))
+    for number in range(20):
+        agent.wait_status(f"a{number:02}:1", "Succeeded")
+    terminal = open_terminal(agent, "status", "--watch", rows=14, columns=60)
+    wait_until(lambda: "more" in terminal.text, 20, lambda: f"{terminal.text!r}")
+    terminal.press(b"\x03")
+    terminal.wait_end(10)
+    shown = terminal.text.replace("\r", "").split("\x1b[J")[-1].splitlines()
+    assert any(len(line) > 60 for line in shown if line.startswith("Node ")), shown
+    last = next(number for number, line in enumerate(shown) if line.endswith(" more"))
+    assert sum(max(1, -(-len(line) // 60)) for line in shown[: last + 1]) == 13, shown
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
@@ -119,7 +136,7 @@ def _show(agent, *arguments: str) -> list[str]:
 
 @pytest.fixture
 def long_names(agent, push, registry, image_name):
-    """One image by tag, one by digest and one that does not exist, all with a long name."""
+    """Pulls an image by tag, one by digest and one that does not exist, all with a long name."""
     image = push()
     absent = f"{registry.host}/a/very/long/path/to/an/image/which-is-not-there/{image_name}:none"
     agent.request(image.reference, image.digest_reference, absent, backoffLimit=0)
@@ -151,7 +168,7 @@ def test_status_fits_80_columns(agent, long_names):
 
 
 def test_other_tables_fit_80_columns(agent, long_names):
-    """So do the images of the runtime, sorted by name, and what doctor found."""
+    """The images of the runtime fit as well, sorted by name, and so do the findings of doctor."""
     image, _ = long_names
     lines = _show(agent, "images")
     assert max(map(len, lines)) <= 80, lines

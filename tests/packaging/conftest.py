@@ -31,7 +31,7 @@ NATIVE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, t
 
 
 def list_files(machine):
-    """All files of the machine, but for those that change by themselves."""
+    """All files of the machine, except for those that change by themselves."""
     changing = r"/(proc|sys|dev|run|tmp|srv|root)(/|$)|/var/(log|cache|tmp|lib/(apt|dpkg|containerd|systemd))(/|$)"
     listed = machine.run("find", "/", "-xdev", "(", "-path", "/proc", "-o", "-path", "/sys", ")", "-prune",
                          "-o", "-printf", "%p\\n").splitlines()
@@ -69,7 +69,7 @@ def packages(artifacts):
 
 @pytest.fixture(scope="session")
 def package(packages):
-    """That for this machine."""
+    """The package for this machine."""
     return packages[NATIVE]
 
 
@@ -82,7 +82,7 @@ def kubectl_packages(artifacts):
 
 @pytest.fixture(scope="session")
 def newer_package(session_folder, package):
-    """The same tree as a higher version."""
+    """The same packages with a higher version."""
     folder = session_folder / "newer"
     build_artifacts("deb", folder, INPLACED_PACKAGE_VERSION=VERSION_OF_UPGRADE, INPLACED_ARCHITECTURES=NATIVE)
     return next(folder.glob("inplaced_*.deb"))
@@ -100,7 +100,7 @@ def rpm_packages(artifacts):
 
 @pytest.fixture(scope="session")
 def newer_rpm_packages(session_folder, rpm_packages):
-    """The same tree as a higher version."""
+    """The same packages with a higher version."""
     folder = session_folder / "newer-rpm"
     build_artifacts("rpm", folder, INPLACED_PACKAGE_VERSION=VERSION_OF_UPGRADE, INPLACED_ARCHITECTURES=NATIVE)
     return _find_rpms(folder)
@@ -108,12 +108,16 @@ def newer_rpm_packages(session_folder, rpm_packages):
 
 @pytest.fixture(scope="session")
 def machine_archive(package):
-    """For lab.machine, with all that the packages depend on."""
+    """machine_archive(release): for lab.machine, a Debian with all that the packages depend on."""
     depends = subprocess.run(["dpkg-deb", "--field", package, "Depends"], capture_output=True, text=True, check=True)
     names = [entry.split()[0] for entry in depends.stdout.split(",")]
-    made = subprocess.run([REPOSITORY / "tests/packaging/make-root", *_MACHINE, *names],
-                          stdout=subprocess.PIPE, text=True, check=True)
-    return Path(made.stdout.strip())
+
+    def make(release):
+        made = subprocess.run([REPOSITORY / "tests/packaging/make-root", release, *_MACHINE, *names],
+                              stdout=subprocess.PIPE, text=True, check=True)
+        return Path(made.stdout.strip())
+
+    return make
 
 
 @pytest.fixture(scope="session")

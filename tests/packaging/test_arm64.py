@@ -49,7 +49,7 @@ def test_it_starts(programs, emulator):
 
 
 def test_it_pulls(programs, emulator, make_agent, runtime, push):
-    """From a real registry into a real runtime, asked by the other machine's inplacectl."""
+    """Pulls from a real registry into a real runtime, asked by the other machine's inplacectl."""
     agent = make_agent(runtime.endpoint)
     agent.argv[:1] = [*emulator, str(programs / "inplaced")]
     agent.start(120)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in the package: it is what Debian asks for, and says the same as the programs."""
+"""The content of the package: it is what Debian asks for, and says the same as the programs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def test_lintian(packages, kubectl_packages):
 
 
 def test_dependencies(packages):
-    """Those of the loader, and the one that is loaded at run time; the same for each architecture."""
+    """The packages of the loader's libraries, and of the one that is loaded at run time; the same for each
+    architecture.
+    """
     depends = {a: run("dpkg-deb", "--field", package, "Depends") for a, package in packages.items()}
     names = {a: {entry.split()[0] for entry in said.split(",")} for a, said in depends.items()}
     assert names["amd64"] == names["arm64"]

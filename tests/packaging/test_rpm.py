@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is in the RPM packages."""
+"""The content of the RPM packages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def unpacked(packages, kubectl_packages, session_folder):
 
 
 def test_same_files(packages):
-    """Both have the same, and what the Debian package has, in the places of distributions with RPM."""
+    """Both packages have the same files, and those of the Debian package, in the places of distributions with RPM."""
     listed = {a: query(package, "--list").split() for a, package in packages.items()}
     assert set(listed) == set(MACHINES)
     assert listed["x86_64"] == listed["aarch64"]
@@ -61,6 +61,7 @@ def test_same_files(packages):
         "/usr/lib/systemd/system/inplaced.service", "/usr/lib/systemd/system/inplaced.socket",
         "/usr/lib/systemd/catalog/inplaced.catalog", "/usr/lib/sysusers.d/inplaced.conf",
         "/usr/lib/tmpfiles.d/inplaced.conf", "/usr/share/man/man8/inplaced.8.gz",
+        "/usr/share/man/man5/inplaced.images.5.gz", "/usr/share/man/man5/inplaced.yaml.5.gz",
         "/usr/share/man/man1/inplacectl.1.gz", "/usr/share/bash-completion/completions/inplacectl",
         "/usr/share/zsh/site-functions/_inplacectl", "/usr/share/fish/vendor_completions.d/inplacectl.fish",
         "/usr/share/licenses/inplaced/LICENSE", "/usr/share/doc/inplaced/sbom.spdx.json",
@@ -138,7 +139,7 @@ def test_bill_of_materials(unpacked, program):
 
 
 def test_licences(packages, kubectl_packages, unpacked):
-    """Those in the bill of materials of the agent are the package's; the other program has no more."""
+    """The licences in the agent's bill of materials are the package's; the other program has no more."""
     for program, group in (("inplaced", packages), ("kubectl-inplace", kubectl_packages)):
         for architecture, package in group.items():
             bill = unpacked[architecture] / "usr/share/doc" / program / "sbom.spdx.json"

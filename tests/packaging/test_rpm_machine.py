@@ -23,13 +23,13 @@ pytestmark = [
 
 UNITS = AGENT, SOCKET = "inplaced.service", "inplaced.socket"
 CONFIG = "/etc/inplaced/config.yaml"
-# What the distribution's own packages have there, and Debian's do not.
+# Folders of the distribution's own packages, which Debian's do not have.
 SYSTEM_FOLDERS = "licenses", "zsh/site-functions", "fish/vendor_completions.d"
 FOLDERS = {"/etc/inplaced", "/etc/inplaced/auth.d", "/etc/inplaced/images.d", "/var/lib/inplaced"}
 
 
 class Node:
-    """The machine, and what the tests ask of it."""
+    """The machine, with the commands that tests run on it."""
 
     def __init__(self, machine):
         self.machine = machine
@@ -50,7 +50,7 @@ class Node:
 
 @pytest.fixture(scope="module")
 def node(session_folder, machine_archive, rpm_packages, newer_rpm_packages):
-    machine = Machine(session_folder / "rpm-machine", machine_archive)
+    machine = Machine(session_folder / "rpm-machine", machine_archive("12"))
     for folder in SYSTEM_FOLDERS:
         (machine.root / "usr/share" / folder).mkdir(parents=True, exist_ok=True)
     for folder, packages in ("older", rpm_packages), ("newer", newer_rpm_packages):
@@ -110,7 +110,7 @@ def test_stopped_stays_stopped(node):
 
 
 def test_erase(node):
-    """The service ends. What stays is what RPM keeps: a changed configuration, the account, and what the service wrote."""
+    """The service ends. RPM keeps the changed configuration, the account, and the files that the service wrote."""
     assert node.pid() != 0
     node.run("rpm", "--erase", "inplaced", "kubectl-inplace")
     for unit in UNITS:

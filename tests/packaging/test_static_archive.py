@@ -39,7 +39,9 @@ def manifest(artifacts):
 
 
 def test_contents(archives):
-    """Both have the same, in one folder, and nothing that another user owns or may write, nor a link: krew takes none."""
+    """Both have the same files, in one folder, and none that another user owns or may write, nor a link: krew
+    takes none.
+    """
     listed = {}
     for architecture, archive in archives.items():
         folder = archive.name.removesuffix(".tar.gz")

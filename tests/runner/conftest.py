@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of what runs the tests and the README's commands: each way in which a test can fail, and each
-way of becoming root. ctest runs them as lint/runner."""
+"""Tests of the programs that run the tests and the README's commands: each way in which a test can fail, and
+each way of becoming root. ctest runs them as lint/runner.
+"""
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,7 +18,7 @@ sys.dont_write_bytecode = True
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "tests" / "lint")]
 
-# What the tests' own surroundings say must not reach the runners under test.
+# Variables of the tests' own surroundings, which must not reach the runners under test.
 _FOREIGN = ("CI", "SUDO_UID", "SUDO_GID")
 
 
@@ -82,9 +84,10 @@ def checkout(folder: Path, write_script: Callable[[str, str], Path]) -> Path:
         "build_packages=() test_packages=() cluster_packages=() fuzz_packages=()\n"
         "install_packages() { :; }",
     )
-    (root / "CMakePresets.json").write_text(
-        '{"version": 6, "configurePresets": [{"name": "dev", "generator": "Ninja",'
-        ' "binaryDir": "${sourceDir}/build/dev"}],'
-        ' "buildPresets": [{"name": "dev", "configurePreset": "dev"}]}'
-    )
+    presets = {"version": 6, "configurePresets": [], "buildPresets": []}
+    for name in ("dev", "asan"):
+        folder = f"${{sourceDir}}/build/{name}"
+        presets["configurePresets"].append({"name": name, "generator": "Ninja", "binaryDir": folder})
+        presets["buildPresets"].append({"name": name, "configurePreset": name})
+    (root / "CMakePresets.json").write_text(json.dumps(presets))
     return root

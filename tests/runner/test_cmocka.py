@@ -94,7 +94,7 @@ def test_verdicts(lines: list[str], status: int, verdicts: list[str]) -> None:
     ],
 )
 def test_real_program(folder, run, mode, status, counts):
-    """Its own exit status is 0 but for "abort"."""
+    """A cmocka program's own exit status is 0 but for "abort"."""
     (folder / "test.c").write_text(PROGRAM)
     built = run("gcc", f'-DMODE="{mode}"', "-o", "test-it", "test.c", "-lcmocka")
     assert built.returncode == 0, built.stdout

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests/fresh-root, around a root in which nothing is: it names all parts, and says what came of each."""
+"""tests/fresh-root, around an empty root: it names all parts, and reports the outcome of each."""
 
 import os
 import re
@@ -17,6 +17,7 @@ def test_parts(run):
     done = run("tests/fresh-root", "--list", cwd=REPOSITORY)
     assert done.stdout.splitlines() == [
         "packaging/quickstart",
+        "tests/run",
         *(f"tests/run --only {stage}" for stage in STAGES),
         *("packaging/build --native --only deb", "packaging/image/build", "packaging/build"),
     ]
@@ -25,8 +26,10 @@ def test_parts(run):
 @pytest.fixture
 def run_parts(checkout, folder, write_script, run):
     """run_parts(COMMAND…): each in a folder instead of a root, and with this machine's programs."""
-    shutil.copy(REPOSITORY / "tests/fresh-root", checkout / "tests/fresh-root")
-    write_script("tools/mmdebstrap", 'while [ "$1" != bookworm ]; do shift; done; mkdir -p "$2/etc"')
+    for name in ("fresh-root", "debian.sh"):
+        shutil.copy(REPOSITORY / "tests" / name, checkout / "tests" / name)
+    write_script("tools/mmdebstrap", 'while [[ $1 == --* ]]; do shift; done\n'
+                 'mkdir -p "$2/etc" && echo "$1" >"$2/etc/name" && cat "${@:3}" | grep -qw "$1"')
     # Called with options, env, variables, a shell that enters the root, the root, and the command.
     write_script("tools/unshare", 'while [ "$1" != env ]; do shift; done; cd "${@: -2:1}/checkout" || exit 1\n'
                  'exec "${@:1:$#-5}" bash -c "${!#}"')
@@ -44,7 +47,7 @@ def run_parts(checkout, folder, write_script, run):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes roots")
 def test_table(run_parts, folder):
-    """No part sees what another has left, nor where this machine's caches are; a failure is the last word."""
+    """No part sees the files of another one, nor this machine's caches; a failure is the last word."""
     sees_nothing = '[ -f tests/run ] && [ "$GOPROXY$XDG_CACHE_HOME" = https://proxy ] && [ ! -e left ]'
     done = run_parts("touch left; echo 7 passed, 0 failed", sees_nothing, "echo 1 passed, 2 failed; exit 3")
     assert done.returncode == 1, done.stdout
@@ -59,3 +62,17 @@ def test_table(run_parts, folder):
         "FAILED  echo 1 passed, 2 failed; exit 3: 1 passed, 2 failed",
     ]
     assert not list(folder.glob("tmp.*"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes roots")
+@pytest.mark.parametrize(("arguments", "name"), [((), "bookworm"), (("--debian", "13"), "trixie")])
+def test_release(run_parts, arguments, name):
+    """The packages are those of that release, whatever this machine's is."""
+    done = run_parts(*arguments, f'[ "$(cat ../etc/name)" = {name} ]')
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("--debian",), ("--debian", "11"), ("--debian", "x"), ("--unknown",)])
+def test_bad_options(run, arguments):
+    done = run("tests/fresh-root", *arguments, cwd=REPOSITORY)
+    assert done.returncode == 2 and done.stdout.startswith("tests/fresh-root: ") and done.stdout.count("\n") == 1

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests/fuzz/run keeps what it finds, and says so; and a target without inputs has failed."""
+"""tests/fuzz/run keeps its findings, and says so; and a target without inputs has failed."""
 
 import pytest
 
 from conftest import REPOSITORY
 
-# What libFuzzer says, and how it ends.
+# Outputs of libFuzzer, with its ways to end.
 CLEAN = 'echo "stat::number_of_executed_units: 1234"; echo "stat::average_exec_per_sec:     99"'
 FINDING = """
 for word in "$@"; do [[ $word != -artifact_prefix=* ]] || prefix=${word#*=}; done
@@ -19,7 +19,7 @@ IDLE = "exit 0"
 
 @pytest.fixture
 def run_fuzz(checkout, write_script, run):
-    """run_fuzz({TARGET: script in its place}, ARGUMENT…): what tests/fuzz/run says of them."""
+    """run_fuzz({TARGET: script in its place}, ARGUMENT…): the output of tests/fuzz/run."""
 
     def run_targets(targets, *arguments):
         (checkout / "CMakeLists.txt").write_text(

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages refer to what there is: commands, other pages and their headings, the version."""
+"""The pages refer to existing things: commands, other pages and their headings, the version."""
 
 import re
 import shutil
+from xml.etree import ElementTree
 
 import pytest
 
@@ -51,3 +52,13 @@ def test_newest_entry_of_the_changelog():
     (version,) = re.findall(r"^project\(inplaced VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text(), re.M)
     newest = re.search(r"^## .*", (REPOSITORY / "CHANGELOG.md").read_text(), re.M)[0]
     assert re.fullmatch(rf"## \[{re.escape(version)}\] - (Unreleased|\d{{4}}-\d\d-\d\d)", newest)
+
+
+@pytest.mark.parametrize("picture", sorted((REPOSITORY / "docs/pictures").glob("*.svg")), ids=lambda path: path.name)
+def test_pictures(picture):
+    """A forge shows them inside a page: small, and nothing that it would take out or that would have to be fetched."""
+    text = picture.read_text()
+    parsed = ElementTree.fromstring(text)
+    assert len(text) < 150_000
+    assert parsed.find("{http://www.w3.org/2000/svg}title").text
+    assert not re.search(r"<(script|foreignObject|image|a)\b|@import|url\((?!#)|https?://(?!www\.w3\.org/)", text)

@@ -17,7 +17,7 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other
 
 @pytest.fixture
 def tools(folder, write_script):
-    """A folder for PATH with what the scripts need until they are root's, and no sudo."""
+    """A folder for PATH with the programs that the scripts need until they are root's, and no sudo."""
     made = folder / "tools"
     made.mkdir()
     for name in ("bash", "cat", "dirname", "grep", "id", "paste", "realpath"):
@@ -60,13 +60,13 @@ def test_help_needs_no_root(scripts, tools, run, script):
     [
         ("packaging/quickstart", []),
         ("packaging/quickstart", ["--runtime-endpoint", "unix:///no/socket", "a b"]),
-        ("tests/run", ["--quick", "--only", "lint"]),
+        ("tests/run", ["--only", "lint"]),
         ("tests/bench/run", ["--only", "small"]),
         ("tests/fresh-root", ["--worktree", "echo 'a b'"]),
     ],
 )
 def test_by_sudo(scripts, tools, write_script, run, script, arguments):
-    """The same script with the same arguments, and with what the environment says of the network."""
+    """The script runs again with the same arguments, and with the environment's variables about the network."""
     write_script("tools/sudo", 'printf "%s\\n" "$@"; exit 7')
     environment = {"CI": "true", "https_proxy": "http://user:secret@proxy", "OTHER": "x"}
     done = run(*NOBODY, "env", "-u", "http_proxy", f"PATH={tools}", f"./{script}", *arguments, cwd=scripts,
@@ -121,7 +121,7 @@ def test_the_control_plane_is_built_by_the_caller(scripts, folder, write_script,
     assert (built / "control-plane").read_text() == "0\n"
 
 
-# Its first download breaks off.
+# A Go whose first download breaks off.
 FAKE_MODULES = """
 sources=$GOMODCACHE/crio/pinns/src
 case "$*" in
@@ -144,6 +144,17 @@ def test_crio_is_built_from_empty_caches(scripts, folder, write_script, run):
     done = run("tests/runtimes/build", "crio", cwd=scripts, **environment)
     assert done.returncode == 0, done.stdout
     assert (Path(done.stdout.splitlines()[-1]) / "pinns").is_file()
+
+
+@pytest.mark.parametrize(("version", "is_used"), [("1.26.6", True), ("1.27.0", True), ("1.26.5", False), ("1.9.9", False)])
+def test_go_is_new_enough(scripts, folder, write_script, run, version, is_used):
+    """For the module that is to be built."""
+    module = scripts / "tests/runtimes/containerd/go.mod"
+    module.write_text("module containerd\n\ngo 1.26.6\n")
+    write_script("tools/go", f"echo go{version}")
+    environment = {"PATH": f"{folder}/tools:/usr/bin:/bin", "XDG_CACHE_HOME": str(folder / "cache")}
+    done = run("tests/runtimes/build", "containerd", "--find-go", cwd=scripts, **environment)
+    assert (f"{folder}/tools/go" in done.stdout) == is_used
 
 
 FAKE_APT = """

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tests/run itself, around tests that fail in every way."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -36,7 +37,7 @@ def run_stage(checkout, run):
 
     def run_lint(tests, *wrapper, **environment):
         (checkout / "CMakeLists.txt").write_text(CMAKE.format(tests=tests))
-        return run(*wrapper, "tests/run", "--quick", "--only", "lint", cwd=checkout, **environment)
+        return run(*wrapper, "tests/run", "--only", "lint", cwd=checkout, **environment)
 
     return run_lint
 
@@ -133,7 +134,7 @@ INSTALLED = """import os
 def test_it():
     assert os.path.exists(os.environ["INPLACED_ARTIFACTS"] + "/made")
 """
-BUILD = 'nice >build/begun; read -r _ _ pgid _ < <(cut -d ")" -f 2 /proc/self/stat); echo "$pgid" >>build/begun; '
+BUILD = 'mkdir -p build; nice >build/begun; read -r _ _ pgid _ < <(cut -d ")" -f 2 /proc/self/stat); echo "$pgid" >>build/begun; '
 
 
 @pytest.fixture
@@ -178,30 +179,86 @@ def test_what_is_built_in_the_background_ends_with_it(checkout, run_late_stages)
     begun = checkout / "build/begun"
     wait_until(lambda: begun.exists() and len(begun.read_text().split()) == 2, 60, "process in the background")
     group = int(begun.read_text().split()[1])
-    running.send_signal(signal.SIGTERM)
-    running.communicate(timeout=120)
+    # bash 5.2 may fail to parse a trap while it reads a command substitution, and goes on then.
+    for _ in range(10):
+        running.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            running.communicate(timeout=20)
+            break
     assert running.returncode == 143
     assert not list(Path("/proc").glob(f"{group}"))
 
 
-BUILT = """import os
+BUILT = """import os, pytest
+@pytest.mark.older
 def test_it():
     assert sorted(os.listdir("build/runtimes")) == ["containerd", "crio", "stargz"]
+def test_newest():
+    assert os.environ["INPLACED_CONTROL_PLANE"] == "newest"
 """
 
 
 @only_root
 def test_what_the_stage_cluster_needs_is_built(checkout, write_script, run):
-    """Alone it finds nothing that the stage node has built."""
+    """Alone it finds nothing that the stage node has built. Some of its tests run on an older Kubernetes, too."""
     (checkout / "CMakeLists.txt").write_text(CMAKE.format(tests=""))
-    for name in ("cluster/control-plane/build", "cluster/clients/build"):
+    for name in ("cluster/clients/build", "cluster/kruise/build"):
         write_script(f"checkout/tests/{name}", "true")
+    write_script("checkout/tests/cluster/control-plane/build", 'echo "${1:-newest}"')
+    (checkout / "tests/unsanitized").touch()
     write_script("checkout/tests/runtimes/build", 'mkdir -p build/runtimes && touch "build/runtimes/$1"')
     (checkout / "tests/cluster/test_x.py").write_text(BUILT)
     (checkout / "tests/cluster/conftest.py").write_text(
         "def pytest_configure(config):\n    config.addinivalue_line('markers', 'slow: x')\n")
-    done = run("tests/run", "--quick", "--only", "cluster", cwd=checkout)
+    done = run("tests/run", "--only", "cluster", cwd=checkout)
+    assert done.stdout.splitlines()[-1] == "6 passed, 0 failed", done.stdout
+    for release in ("1.34", "1.35"):
+        assert f"==> cluster on Kubernetes {release}, dev: 1 passed, 0 failed" in done.stdout
+
+
+@pytest.fixture
+def small(checkout, write_script):
+    """A checkout with a test of each language, and no control plane."""
+    (checkout / "CMakeLists.txt").write_text(
+        CMAKE.format(tests=PASS + "test(unit/x true)\ntest(unit/y true)\nadd_custom_target(test-x)\n"
+                     "foreach(name inplaced inplacectl kubectl-inplace clock-ahead failing-thread)\n"
+                     "  add_custom_target(${name})\nendforeach()\n").replace("LABELS lint", 'LABELS "lint;unit"'))
+    write_script("checkout/tests/cluster/control-plane/build", '[ -z "$INPLACED_IF_BUILT" ]')
+    for name, text in (("unit/test-x.c", "TEST(test_deep) {}\n"), ("unit/test-y.c", ""),
+                       ("node/test_x.py", "def test_pull(): pass\ndef test_other(): assert False\n")):
+        (checkout / "tests" / name).parent.mkdir(exist_ok=True)
+        (checkout / "tests" / name).write_text(text)
+    return checkout
+
+
+@only_root
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        ("test_deep", "==> C programs: 1 passed, 0 failed, 0 skipped"),
+        ("node/.*::test_pull", "==> node, dev: 1 passed, 0 failed, 0 skipped"),
+        ("^lint/", "==> C programs: 1 passed, 0 failed, 0 skipped"),
+    ],
+)
+def test_pattern(small, run, pattern, says):
+    """The name of a test in a C program, of a test of pytest and of a program."""
+    done = run("tests/run", pattern, cwd=small)
     assert done.stdout.splitlines()[-1] == "1 passed, 0 failed", done.stdout
+    assert says in done.stdout and done.returncode == 0
+
+
+@only_root
+def test_pattern_of_nothing(small, run):
+    done = run("tests/run", "no_such_test", cwd=small)
+    assert done.stdout.splitlines()[-2:] == ['no test has a name that matches "no_such_test"', "0 passed, 0 failed"]
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("arguments", [["--all", "x"], ["x", "--all"], ["--only", "x"], ["--only"], ["--quick"], [""],
+                                       ["--only", "lint", "--all"], ["["]])
+def test_bad_arguments(run, arguments):
+    done = run("tests/run", *arguments, cwd=REPOSITORY)
+    assert done.returncode == 2 and done.stdout.startswith("tests/run: ") and done.stdout.count("\n") == 1
 
 
 CACHES = ("XDG_CACHE_HOME", "GOPATH", "GOMODCACHE", "GOCACHE", "PIP_CACHE_DIR")
