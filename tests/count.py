@@ -2,21 +2,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """count.py REPORT STATUS [FOLDER]: what a test runner did, from its JUnit report and its exit status.
 
-FOLDER has reports of single tests: NAME.xml counts in place of the runner's case NAME.
+FOLDER has reports of single tests: NAME.xml counts in place of the runner's case NAME. REPORT.again, if
+there is one, is of tests that failed and ran once more: one that passed then counts as passed, but is
+"unsteady".
 
-Prints "PASSED FAILED SKIPPED", then lines of three kinds: "failed TEST: why", "skipped TEST: why" and
-"took SECONDS TEST". A runner that failed without blaming a test counts as one failure, and so does one
+Prints "PASSED FAILED SKIPPED", then lines of four kinds: "failed TEST: why", "skipped TEST: why",
+"unsteady TEST: why it failed" and "took SECONDS TEST". A runner that failed without blaming a test counts as one failure, and so does one
 that let no test pass. Where CI runs, which the variable CI says, a skip is a failure unless
 expected-skips lists it.
+
+count.py --again REPORT: of a report of pytest the failed tests that may run once more, as pytest calls
+them. None if the program ended by itself or a sanitizer found something in any, or if these are many.
 """
 
 import os
 import pathlib
+import re
 import sys
 import xml.etree.ElementTree as ET
 from typing import NamedTuple
 
 EXPECTED_SKIPS = pathlib.Path(__file__).with_name("expected-skips")
+
+# More failures than so many are no accident.
+MOST_AGAIN = 5
+
+# The lab's words about faults that may show themselves only once.
+FAULTS = ("a sanitizer found", "ended by itself")
 
 # The words of ctest about tests that are skipped on purpose. It says "skipped" also of a test whose
 # program is missing.
@@ -65,6 +77,33 @@ def read_cases(report, folder=None):
     return cases
 
 
+def plain(name):
+    """The name without the group that pytest's workers add to it."""
+    return re.sub(r"@[a-z_]+-[0-9]+$", "", name)
+
+
+def list_again(report):
+    """The failed tests, FILE::NAME, unless they must not run once more."""
+    failed, names = [], []
+    for element in ET.parse(report).iter("testcase"):
+        problems = element.findall("failure") + element.findall("error")
+        failed += [problem.text or "" for problem in problems]
+        if problems:
+            names.append(f"{element.get('classname').replace('.', '/')}.py::{plain(element.get('name'))}")
+    is_fault = any(fault in text for fault in FAULTS for text in failed)
+    names = list(dict.fromkeys(names))
+    return [] if is_fault or len(names) > MOST_AGAIN else names
+
+
+def excuse(cases, again):
+    """Makes unsteady tests of those failures that passed in the second report."""
+    failed = {plain(case.name) for case in again if case.verdict != "passed"}
+    passed = {plain(case.name) for case in again} - failed
+    for case in cases:
+        is_unsteady = case.verdict == "failed" and plain(case.name) in passed
+        yield case._replace(verdict="unsteady") if is_unsteady else case
+
+
 def read_reasons(text):
     """Maps the names to the reasons, each of which stands in an indented line below its name."""
     expected, name = {}, None
@@ -96,7 +135,7 @@ def refuse_skips(cases, expected):
 def judge(cases, status):
     """Returns the runner's own faults, as a list of cases."""
     verdicts = [case.verdict for case in cases]
-    if "failed" in verdicts:
+    if "failed" in verdicts or "unsteady" in verdicts:
         return []
     if status != 0:
         return [Case("the runner", "failed", f"status {status}, though no test failed", 0)]
@@ -107,11 +146,13 @@ def judge(cases, status):
 
 def main(report, status, folder=None):
     cases = read_cases(pathlib.Path(report), folder and pathlib.Path(folder))
+    cases = list(excuse(cases, read_cases(pathlib.Path(f"{report}.again"))))
     if os.environ.get("CI", "") not in ("", "false", "0"):
         cases = list(refuse_skips(cases, read_reasons(EXPECTED_SKIPS.read_text())))
     cases += judge(cases, status)
 
-    print(*(sum(case.verdict == v for case in cases) for v in ("passed", "failed", "skipped")))
+    for counted in (("passed", "unsteady"), ("failed",), ("skipped",)):
+        print(sum(case.verdict in counted for case in cases), end="\n" if "skipped" in counted else " ")
     for case in cases:
         if case.verdict != "passed":
             print(" ".join(f"{case.verdict} {case.name}: {case.reason}".split())[:500])
@@ -120,4 +161,7 @@ def main(report, status, folder=None):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
+    if sys.argv[1] == "--again":
+        print(*list_again(sys.argv[2]), sep="\n", end="")
+    else:
+        main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

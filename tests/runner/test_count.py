@@ -116,3 +116,40 @@ def test_listed_tests_are_there(file):
 def test_unexplained_skips(text):
     with pytest.raises(ValueError, match="reason"):
         read_reasons(text)
+
+
+AGAIN = '<testcase classname="tests.node.test_x" name="test_a[x@1]@test_x-0"><failure>{}</failure></testcase>'
+ALONE = '<testcase classname="tests.node.test_x" name="test_a[x@1]"{}'
+
+
+@pytest.mark.parametrize(
+    ("second", "lines"),
+    [
+        ("/>", ["2 0 0", "unsteady tests.node.test_x: test_a[x@1]@test_x-0: see above"]),
+        ("><failure/></testcase>", ["1 1 0", "failed tests.node.test_x: test_a[x@1]@test_x-0: see above"]),
+        ("/>" + ALONE.format("><error/></testcase>"),
+         ["1 1 0", "failed tests.node.test_x: test_a[x@1]@test_x-0: see above"]),
+    ],
+    ids=["passed", "failed again", "failed while it cleaned up"],
+)
+def test_second_try(count, folder, second, lines):
+    (folder / "report.xml.again").write_text(suite(ALONE.format(second)))
+    assert count(suite(PASS, AGAIN.format("late")), 1) == lines
+
+
+@pytest.mark.parametrize(
+    ("report", "names"),
+    [
+        (suite(PASS, AGAIN.format("late")), ["tests/node/test_x.py::test_a[x@1]"]),
+        (suite(AGAIN.format("late"), AGAIN.format("also")), ["tests/node/test_x.py::test_a[x@1]"]),
+        (suite(AGAIN.format("late"), AGAIN.format("a sanitizer found: …")), []),
+        (suite(AGAIN.format("the agent ended by itself with -11")), []),
+        (suite(*(AGAIN.format("x").replace("test_a", f"test_{n}") for n in range(6))), []),
+        (suite(PASS), []),
+    ],
+    ids=["one", "twice", "a sanitizer", "a crash", "many", "none"],
+)
+def test_which_run_once_more(folder, run, report, names):
+    (folder / "report.xml").write_text(report)
+    done = run("/usr/bin/python3", "-B", REPOSITORY / "tests/count.py", "--again", "report.xml")
+    assert (done.returncode, done.stdout.split()) == (0, names)

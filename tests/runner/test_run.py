@@ -287,3 +287,32 @@ def test_ci_begins_with_empty_caches(checkout, write_script, run, folder, caller
     caches, owner = done.stdout.split()
     assert owner == caller.get("SUDO_UID", "0")
     assert not Path(caches).exists() and (folder / "warm/module").exists()
+
+
+LATE = """import os
+def test_good(): pass
+def test_late():
+    tried = os.path.exists("build/tried")
+    open("build/tried", "w").close()
+    assert tried
+"""
+
+
+@only_root
+@pytest.mark.parametrize(
+    ("text", "last_line", "status"),
+    [
+        (LATE, "4 passed, 0 failed, 1 passed only when they ran once more", 0),
+        (LATE.replace("assert tried", "assert False"), "2 passed, 2 failed", 1),
+        (LATE.replace("assert tried", "assert tried, 'a sanitizer found: x'"), "3 passed, 1 failed", 1),
+    ],
+    ids=["late", "bad", "a finding"],
+)
+def test_second_try(small, write_script, run, text, last_line, status):
+    """A test that passes alone is named all the same; a sanitizer's finding stays a failure."""
+    (small / "tests/node/test_x.py").write_text(text)
+    (small / "tests/unsanitized").touch()
+    write_script("checkout/tests/runtimes/build", "true")
+    done = run("tests/run", "--only", "node", cwd=small)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (status, last_line), done.stdout
+    assert ("unsteady: tests.node.test_x: test_late" in done.stdout) == (status == 0)
