@@ -139,8 +139,8 @@ static int check_rights(Doctor *doctor, Error *reterr) {
         if (r < 0 || has_any)
                 return r;
 
-        return add_problem(doctor->problems, "rights", "this user may do nothing of all that",
-                           ROLE_ADVICE);
+        return add_problem(doctor->problems, "rights",
+                           "this user may use none of the commands above", ROLE_ADVICE);
 }
 
 static int on_node(json_object *node, void *userdata) {

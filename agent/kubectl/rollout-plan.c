@@ -134,7 +134,9 @@ static int step_twin(RolloutStep *step, const RolloutView *view, json_object *re
 
 static int step_template(RolloutStep *step, const RolloutView *view, json_object *record,
                          json_object *images) {
-        cleanup(json_object_put_p) json_object *patch = takeover_patch(view->workload, record);
+        bool is_before = images == record_images(record, true);
+        cleanup(json_object_put_p) json_object *patch =
+                takeover_patch_written(view->workload, record, is_before);
 
         if (!patch || takeover_add_images(patch, view->workload, images) < 0)
                 return -ENOMEM;
@@ -275,8 +277,9 @@ static int check_budgets(const RolloutView *view, json_object *pod, Error *reter
                 if (n_pods > 0 && object_is_observed(budget) && n_healthy >= n_pods &&
                     budget_covers(budget, pod))
                         return error_set(reterr, ERROR_CONFLICT,
-                                         "the PodDisruptionBudget \"%s\" never lets a pod go: it "
-                                         "wants %lld of %lld healthy; change it, or run more pods",
+                                         "the PodDisruptionBudget \"%s\" allows no pod to be "
+                                         "unavailable: it wants %lld of %lld healthy; change "
+                                         "it, or run more pods",
                                          name, (long long) n_healthy, (long long) n_pods);
         }
         return 0;
@@ -539,9 +542,10 @@ static int name_rest(const Census *census, const char *budget, char **ret) {
                 (void) fprintf(stream, "%spod \"%s\"%s", ftell(stream) > 0 ? "; " : "",
                                object_name(state->pod), is_kept || state->reason ? ": " : "");
                 if (is_kept)
-                        (void) fprintf(stream,
-                                       "the PodDisruptionBudget \"%s\" lets no further pod go",
-                                       budget);
+                        (void) fprintf(
+                                stream,
+                                "the PodDisruptionBudget \"%s\" allows no further pod to be unavailable",
+                                budget);
                 else
                         (void) fprintf(stream, "%s", state->reason ?: "");
         }

@@ -17,6 +17,7 @@
  * the spec that gives the workload back, "revision": of the pods before, or the name of their ReplicaSet,
  * "partition": of a StatefulSet after the update, where it is another one than before,
  * "first": the number of pods after which it waits,
+ * "written": "before" or "after", the images that the template of a Deployment or ReplicaSet has got,
  * "undoes": true if it undoes an update that had ended before,
  * "refused": when an attempt after the end of this update was refused}. */
 
@@ -156,6 +157,12 @@ int64_t record_partition(json_object *record) {
         return record_former_partition(record);
 }
 
+json_object *record_written(json_object *record) {
+        const char *written = json_get_text(record, "written");
+
+        return written ? record_images(record, strcmp(written, "before") == 0) : NULL;
+}
+
 static json_object *annotate(json_object *record) {
         return patch_wrap("annotations", patch_wrap(ROLLOUT_ANNOTATION,
                                                     json_object_new_string(json_to_text(record))));
@@ -169,6 +176,14 @@ json_object *takeover_patch(json_object *workload, json_object *record) {
         if (patch_add_text(metadata, "resourceVersion", version ? version : "") < 0)
                 return NULL;
         return patch_wrap("metadata", take_ptr(metadata));
+}
+
+json_object *takeover_patch_written(json_object *workload, json_object *record, bool is_before) {
+        cleanup(json_object_put_p) json_object *changed = json_copy(record);
+
+        if (patch_add_text(changed, "written", is_before ? "before" : "after") < 0)
+                return NULL;
+        return takeover_patch(workload, changed);
 }
 
 /* The part of the spec that gives the workload back: the partition that was asked for is for an update that

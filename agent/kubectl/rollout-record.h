@@ -37,8 +37,14 @@ int64_t record_partition(json_object *record);
 /* The partition before it. */
 int64_t record_former_partition(json_object *record);
 
+/* The images that this update has written into a template that follows the pods; NULL: it has not yet. */
+json_object *record_written(json_object *record);
+
 /* A patch of the workload with this record, and with the version that was seen. NULL: no memory. */
 json_object *takeover_patch(json_object *workload, json_object *record);
+/* The record of an update that writes the images before or after into the template in the same request: from then on
+ * others in there are another client's. NULL: no memory. */
+json_object *takeover_patch_written(json_object *workload, json_object *record, bool is_before);
 /* The record in another state; gives_back: and the controller may act again. */
 int takeover_patch_state(json_object *workload, json_object *record, const char *state,
                          bool gives_back, json_object **ret);

@@ -30,10 +30,12 @@ RolloutUndo rollout_record_undo(const RolloutView *view, json_object *record) {
 
 /* The template has the images as before, or as it will be. */
 static bool has_expected_images(const RolloutView *view, json_object *record) {
-        json_object *template = object_template(view->workload);
+        json_object *template = object_template(view->workload), *written = record_written(record);
 
         if (!record_sets_images(record))
                 return template_has_images(template, record_images(record, false));
+        if (written)
+                return template_has_images(template, written);
         return template_has_images(template, record_target(record)) ||
                (view_template_follows(view) &&
                 template_has_images(template, record_images(record, !record_is_undo(record))));
@@ -372,6 +374,8 @@ static int turn(const RolloutView *view, const RolloutRequest *request, json_obj
              aim(object_template(view->workload), request->images, record) < 0) ||
             (request->goes_back && patch_add_text(record, "state", "undo") < 0))
                 return -ENOMEM;
+        if (request->images)
+                json_object_object_del(record, "written");
         if (!json_object_equal(record_target(record), target))
                 json_object_object_del(record, "undoes");
         return set_first(view, request, record);
@@ -438,7 +442,8 @@ static int check_can_begin(const RolloutView *view, const RolloutRequest *reques
                 return error_set(reterr, ERROR_CONFLICT, "it is being deleted");
         if (!view_is_observed(view))
                 return error_set(reterr, ERROR_CONFLICT,
-                                 "its controller has not seen its last change yet; is it running?");
+                                 "its controller has not observed its last change yet: does "
+                                 "kube-controller-manager run?");
         r = kind->check ? kind->check(view->workload, reterr) : 0;
         if (r < 0)
                 return r;

@@ -246,9 +246,11 @@ def hold_after(proxy: ApiProxy, n: int) -> tuple[threading.Event, threading.Even
     return reached, released
 
 
-def interrupted(by_proxy: Inplace, proxy: ApiProxy, workload: Workload, image: str, n: int) -> None:
-    """Begins an update and kills its program after so many writes."""
-    reached = stop_after(proxy, n)
+def interrupted(
+    by_proxy: Inplace, proxy: ApiProxy, workload: Workload, image: str, n: int, pattern: str = WRITES
+) -> None:
+    """Begins an update and kills its program after so many writes, of requests like the pattern."""
+    reached = stop_after(proxy, n, pattern)
     with by_proxy.start("set", "image", workload.name, f"main={image}") as child:
         wait_until(reached.is_set, 60 * SLOWLY, "the write")
         child.kill()

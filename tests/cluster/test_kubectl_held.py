@@ -220,6 +220,22 @@ def test_changed_while_it_waits(cluster, make, by_proxy, proxy, inplace, images,
         assert image_of(event["object"]["spec"]["template"]) == now
 
 
+def test_reverted_after_the_template(cluster, make, by_proxy, proxy, inplace, images):
+    """A Deployment gets the new template when a pod has proven it; the old images are another client's from then on."""
+    workload = make("deployment")
+    interrupted(by_proxy, proxy, workload, images[1], 2, rf"^PATCH .*/deployments/{workload.app}(\?|$)")
+    assert image_of(workload.get()["spec"]["template"]) == images[1]
+    cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+    version = workload.get()["metadata"]["resourceVersion"]
+    ran = inplace.run("rollout", workload.name)
+    assert ran.code == 3 and "another client has changed its template" in ran.stderr, ran.stderr
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    workload.assert_runs(images[0])
+    query = {"fieldSelector": f"metadata.name={workload.app}", "resourceVersion": version, "timeoutSeconds": "2"}
+    for event in workload.kube.watch(workload.path.rpartition("/")[0], 60 * SLOWLY, **query):
+        assert image_of(event["object"]["spec"]["template"]) == images[0]
+
+
 def test_abandoned_record_stays_dead(cluster, make, by_proxy, proxy, inplace, images):
     """kubectl rollout undo brings no record back that its ReplicaSet had a copy of while the update was open."""
     workload = make("deployment")

@@ -334,7 +334,7 @@ def test_doctor_without_rights(inplace, control_plane, kube, folder):
     ran = inplace.run("doctor", "-o", "json", KUBECONFIG=path)
     assert ran.code == 3, ran.stderr
     found = problems(ran)
-    assert found == {"rights": "this user may do nothing of all that"}
+    assert found == {"rights": "this user may use none of the commands above"}
     facts = {fact["subject"]: fact["value"] for fact in json.loads(ran.stdout)["facts"]}
     assert facts["restart"] == (
         "this user lacks get, patch pods; list, watch pods; list, watch poddisruptionbudgets.policy"

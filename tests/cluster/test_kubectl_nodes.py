@@ -187,7 +187,7 @@ def test_budget_spent_by_a_lost_pod(cluster, make, inplace, images):
             ran = inplace.run("set", "image", workload.name, f"main={images[1]}", timeout=150 * SLOWLY)
         assert ran.code == 3, ran.stdout + ran.stderr
         assert f'pod "{name}": its node "{node}" does not answer' in ran.stderr
-        assert f'pod "{well}": the PodDisruptionBudget "{workload.app}" lets no further pod go' in ran.stderr
+        assert f'pod "{well}": the PodDisruptionBudget "{workload.app}" allows no further pod to be unavailable' in ran.stderr
         assert {pod["metadata"]["name"]: image_of(pod) for pod in workload.pods()} == {
             well: images[0],
             name: images[1],

@@ -36,7 +36,8 @@ typedef struct TestPod {
 
 typedef struct TestState {
         WorkloadKind kind;
-        const char *record;   /* "state mode" of a record from A to B; NULL: there is none */
+        const char *
+                record; /* "state mode written" of a record from A to B, or less; NULL: there is none */
         const char *template; /* image of the template; NULL: A */
         const char *source;   /* image of the ReplicaSet; NULL: A */
         const char *older;    /* image of another ReplicaSet, without pods; NULL: there is none */
@@ -85,13 +86,13 @@ static const char *const records[_WORKLOAD_KIND_MAX] = {
 
 static json_object *make_record(const TestState *state) {
         json_object *record = parse("%s", records[state->kind]);
-        char word[16] = "", mode[16] = "set-image";
+        char word[16] = "", mode[16] = "set-image", written[16] = "";
 
         if (!state->record) {
                 json_object_put(record);
                 return NULL;
         }
-        (void) sscanf(state->record, "%15s %15s", word, mode);
+        (void) sscanf(state->record, "%15s %15s %15s", word, mode, written);
         json_object_object_add(record, "state", json_object_new_string(word));
         json_object_object_add(record, "mode", json_object_new_string(mode));
         json_object_object_add(record, "by", json_object_new_string("alice"));
@@ -99,6 +100,8 @@ static json_object *make_record(const TestState *state) {
         json_object_object_add(record, "revision", json_object_new_string("old"));
         json_object_object_add(record, "before", parse("{'app': 'A'}"));
         json_object_object_add(record, "after", parse("{'app': 'B'}"));
+        if (*written)
+                json_object_object_add(record, "written", json_object_new_string(written));
         if (state->first > 0)
                 json_object_object_add(record, "first", json_object_new_int(state->first));
         if (state->kind == WORKLOAD_STATEFUL_SET)
@@ -434,7 +437,7 @@ static const PlanCase plan_rows[] = {
         /* A budget that pods have spent which will not return ends it for the others. */
         { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 1, .budget = 1, .budget_of = 2,
             .noted_sec = 99, .pods = { OLD, STILL_ILL } }, ROLLOUT_HAND_BACK,
-          "pod \"web-0\": the PodDisruptionBudget \"pdb\" lets no further pod go", NULL },
+          "pod \"web-0\": the PodDisruptionBudget \"pdb\" allows no further pod to be unavailable", NULL },
         { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 1, .budget = 1, .budget_of = 2,
             .pods = { OLD, STILL_ILL } }, ROLLOUT_WAIT, NULL, NULL },
         /* Not while its status may lack what has just become ready, and not where others than those keep it spent. */
@@ -669,6 +672,11 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .is_released = true, .template = "B", .source = "B", .pods = { NEW, OLD } }, ROLLOUT_STOP,
           "has resumed it", NULL },
         { { DEPLOYMENT, .template = "C", .pods = { OLD } }, ROLLOUT_ABANDON, "changed its template", "\"paused\":false" },
+        /* The images before, which the update had replaced, and those after, on the way back. */
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "forward set-image after", .source = "B", .pods = { NEW } },
+          ROLLOUT_ABANDON, "changed its template", "\"paused\":false" },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo set-image before", .template = "B", .pods = { OLD } },
+          ROLLOUT_ABANDON, "changed its template", "\"paused\":false" },
         { { DEPLOYMENT, .env = "x", .pods = { OLD } }, ROLLOUT_ABANDON, "env", "\"paused\":false" },
         { { STATEFUL, .env = "x", .pods = { OLD } }, ROLLOUT_ABANDON, "env", "\"partition\":0" },
         { { DAEMON, .template = "C", .pods = { OLD } }, ROLLOUT_ABANDON, "changed its template", "RollingUpdate" },
@@ -799,7 +807,7 @@ static const BeginCase begin_rows[] = {
         { { .record = "done", FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\"spec\":{\"paused\":true}" },
         { { FREE, .pods = { OLD } }, 0, "none", 0, "no container \"none\"", NULL },
         { { FREE, .pods = { OLD } }, 0, "init", 0, NULL, "\\\"after\\\":{\\\"init\\\":\\\"B\\\"}" },
-        { { FREE, .pods = { OLD }, .is_behind = true }, 0, NULL, 0, "not seen its last change", NULL },
+        { { FREE, .pods = { OLD }, .is_behind = true }, 0, NULL, 0, "not observed its last change", NULL },
         { { FREE, .pods = { OLD }, .env = "x" }, 0, NULL, 0,
           "in spec.containers[0].env: only images change in place; let its controller replace the pods first", NULL },
         { { FREE, .pods = { OLD }, .template = "C" }, 0, NULL, 0, "do not have the images", NULL },
