@@ -21,6 +21,19 @@
 #define PARTITION ROLLING_UPDATE ".partition"
 #define MAX_UNAVAILABLE ROLLING_UPDATE ".maxUnavailable"
 
+bool workload_is_declared(json_object *workload) {
+        json_object *annotations = object_at(workload, "metadata.annotations");
+
+        return json_is(annotations, UPDATE_ANNOTATION, UPDATE_IF_POSSIBLE) ||
+               json_is(annotations, UPDATE_ANNOTATION, UPDATE_ONLY);
+}
+
+const char *workload_held(json_object *workload) {
+        json_object *annotations = object_at(workload, "metadata.annotations");
+
+        return annotations ? json_get_text(annotations, HELD_ANNOTATION) : NULL;
+}
+
 /* Deployments */
 
 static bool is_paused(json_object *workload) {
@@ -33,6 +46,11 @@ static int pause_controller(json_object *workload, json_object **ret_hold,
         *ret_hold = patch_wrap("paused", json_object_new_boolean(true));
         *ret_former = patch_wrap("paused", json_object_new_boolean(false));
         return *ret_hold && *ret_former ? 0 : -ENOMEM;
+}
+
+static json_object *resume_controller(const char *text) {
+        (void) text;
+        return patch_wrap("paused", json_object_new_boolean(false));
 }
 
 /* The Deployment's controller counts the pods of the ReplicaSet whose template is its own. */
@@ -81,8 +99,19 @@ static int raise_partition(json_object *workload, json_object **ret_hold,
         return *ret_hold && *ret_former ? 0 : -ENOMEM;
 }
 
+/* Any user who may write the workload may have written the text. */
+static int64_t read_partition(const char *text) {
+        int64_t partition = strtoll(text, NULL, 10);
+
+        return partition > 0 && partition < PARTITION_ABOVE_ALL ? partition : 0;
+}
+
+static json_object *lower_partition(const char *text) {
+        return wrap_partition(read_partition(text));
+}
+
 static int refuse_lost_partition(json_object *workload, Error *reterr) {
-        return !workload_is_rolling(workload) || !is_above_all(workload)
+        return !workload_is_rolling(workload) || !is_above_all(workload) || workload_held(workload)
                        ? 0
                        : error_set(reterr, ERROR_CONFLICT,
                                    "its partition is that of an update in place whose record is "
@@ -110,6 +139,12 @@ static int wait_for_deletion(json_object *workload, json_object **ret_hold,
                 "{\"updateStrategy\":{\"type\":\"OnDelete\",\"rollingUpdate\":null}}");
         *ret_former = wrap_rolling(rolling ? json_copy(rolling) : json_object_new_object());
         return *ret_hold && *ret_former ? 0 : -ENOMEM;
+}
+
+static json_object *roll_again(const char *text) {
+        (void) text;
+        return patch_wrap("updateStrategy",
+                          patch_wrap("type", json_object_new_string("RollingUpdate")));
 }
 
 /* The status counts no revision of pods on nodes where none should be, such as tainted ones. */
@@ -145,6 +180,7 @@ static const RolloutKind kinds[_WORKLOAD_KIND_MAX] = {
                                   .rounding = SHARE_ROUNDED_DOWN,
                                   .is_held = is_paused,
                                   .hold = pause_controller,
+                                  .give_back = resume_controller,
                                   .has_counted = has_counted_replica_set },
         [WORKLOAD_REPLICA_SET] = { .desired = "spec.replicas" },
         [WORKLOAD_STATEFUL_SET] = { .has_ordinals = true,
@@ -155,6 +191,7 @@ static const RolloutKind kinds[_WORKLOAD_KIND_MAX] = {
                                     .max_unavailable = MAX_UNAVAILABLE,
                                     .is_held = is_above_all,
                                     .hold = raise_partition,
+                                    .give_back = lower_partition,
                                     .check = refuse_lost_partition,
                                     .has_counted = has_counted_replicas },
         [WORKLOAD_DAEMON_SET] = { .has_revisions = true,
@@ -164,6 +201,7 @@ static const RolloutKind kinds[_WORKLOAD_KIND_MAX] = {
                                   .max_unavailable = MAX_UNAVAILABLE,
                                   .is_held = is_on_delete,
                                   .hold = wait_for_deletion,
+                                  .give_back = roll_again,
                                   .has_counted = has_counted_scheduled },
         [WORKLOAD_POD] = { .is_pod = true, .check = refuse_ended },
         [WORKLOAD_CLONE_SET] = { .desired = "spec.replicas" },
@@ -177,8 +215,16 @@ const RolloutKind *view_kind(const RolloutView *view) {
         return &kinds[view->kind];
 }
 
+bool workload_is_held(WorkloadKind kind, json_object *workload) {
+        return !kinds[kind].is_held || kinds[kind].is_held(workload);
+}
+
+json_object *workload_give_back(WorkloadKind kind, json_object *workload) {
+        return kinds[kind].give_back(workload_held(workload) ?: "");
+}
+
 bool view_is_held(const RolloutView *view) {
-        return !view_kind(view)->is_held || view_kind(view)->is_held(view->workload);
+        return workload_is_held(view->kind, view->workload);
 }
 
 bool view_is_observed(const RolloutView *view) {
@@ -258,10 +304,17 @@ int64_t view_desired_pods(const RolloutView *view) {
         return path ? object_integer(view->workload, path) : 1;
 }
 
+int64_t workload_partition(json_object *workload) {
+        const char *held = workload_held(workload);
+
+        return held && is_above_all(workload) ? read_partition(held)
+                                              : object_integer(workload, PARTITION);
+}
+
 int64_t view_kept_below(const RolloutView *view) {
         if (!view_kind(view)->has_ordinals || !workload_is_rolling(view->workload))
                 return 0;
-        return object_integer(view->workload, PARTITION) +
+        return workload_partition(view->workload) +
                object_integer(view->workload, "spec.ordinals.start");
 }
 

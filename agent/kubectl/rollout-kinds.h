@@ -15,6 +15,10 @@
 #include "agent/base/error.h"
 #include "agent/kubectl/workload.h"
 
+/* Annotation of a workload that admission holds because its template declares other images. Its text is the part of the
+ * strategy to restore: the partition of a StatefulSet, "RollingUpdate" of a DaemonSet, "paused" of a Deployment. */
+#define HELD_ANNOTATION "inplaced.io/held"
+
 #define REVISION_LABEL \
         "controller-revision-hash" /* label of pods, and of a DaemonSet's ControllerRevisions */
 
@@ -49,6 +53,8 @@ typedef struct RolloutKind {
         bool (*is_held)(json_object *workload);
         /* The part of the spec that holds the controller, and the one that lets it go on as before. */
         int (*hold)(json_object *workload, json_object **ret_hold, json_object **ret_former);
+        /* The part of the spec that lets the controller of a declared update go on: text is that of HELD_ANNOTATION. */
+        json_object *(*give_back)(const char *text);
         /* Refuses a workload that cannot be taken over for a reason of this kind; NULL: there is none. */
         int (*check)(json_object *workload, Error *reterr);
         /* The controller's status has counted the pods that name the template's revision; NULL: it counts none. base: the
@@ -63,6 +69,17 @@ const RolloutKind *view_kind(const RolloutView *view);
 bool workload_is_rolling(json_object *workload);
 /* The controller leaves the pods alone while the template changes. */
 bool view_is_held(const RolloutView *view);
+/* Annotation of a workload whose template declares the images of its pods: they are updated in place when it changes. */
+#define UPDATE_ANNOTATION "inplaced.io/update"
+#define UPDATE_IF_POSSIBLE "InPlaceIfPossible"
+#define UPDATE_ONLY "InPlaceOnly"
+
+bool workload_is_declared(json_object *workload);
+/* The text of its HELD_ANNOTATION; NULL: there is none. */
+const char *workload_held(json_object *workload);
+/* Makes the part of the spec that lets its controller go on after a hold by admission; NULL: no memory. */
+json_object *workload_give_back(WorkloadKind kind, json_object *workload);
+bool workload_is_held(WorkloadKind kind, json_object *workload);
 /* The controller, if there is one, has seen the workload as it is. */
 bool view_is_observed(const RolloutView *view);
 /* The template gets the images after the first pod, and not with the record. */
@@ -86,6 +103,8 @@ const char *view_target_revision(const RolloutView *view, json_object *record);
 
 /* The number of pods that it should have. */
 int64_t view_desired_pods(const RolloutView *view);
+/* The partition of a StatefulSet's own strategy, also while admission holds it. */
+int64_t workload_partition(json_object *workload);
 /* The first ordinal whose pod the StatefulSet's own strategy would bring to the template; 0: all. */
 int64_t view_kept_below(const RolloutView *view);
 /* Pods of a StatefulSet with lower ordinals stay as they are. */

@@ -560,7 +560,7 @@ static int name_rest(const Census *census, const char *budget, char **ret) {
 /* Another client has changed what only we should change now. */
 static int check_unchanged(const RolloutView *view, json_object *record, RolloutStep *step) {
         cleanup(free_p) char *difference = NULL;
-        bool is_changed, is_resumed;
+        bool is_changed, is_resumed, is_retargeted;
         int r;
 
         if (object_is_deleted(view->workload))
@@ -587,6 +587,11 @@ static int check_unchanged(const RolloutView *view, json_object *record, Rollout
                                                 "its ReplicaSet \"%s\" is gone; its controller "
                                                 "makes one of its template now",
                                                 json_get_text(record, "revision"));
+        }
+        r = view_is_retargeted(view, record, &is_retargeted);
+        if (r < 0 || is_retargeted) {
+                step->action = is_retargeted ? ROLLOUT_RETARGET : ROLLOUT_WAIT;
+                return r;
         }
         r = view_find_change(view, record, &is_changed, &difference);
         if (r < 0 || !is_changed)

@@ -37,6 +37,7 @@ typedef enum RolloutAction {
         ROLLOUT_PAUSE, /* the first pods are updated, but for those in `message`; the others wait */
         ROLLOUT_HAND_BACK, /* to the controller: all is done, but for the pods in `message` */
         ROLLOUT_ABANDON,   /* the same, but it is not, because of `message` */
+        ROLLOUT_RETARGET,  /* goes on to the images that the template has by now */
         ROLLOUT_STOP,      /* nothing is written any more, because of `message` */
         ROLLOUT_DONE,
         _ROLLOUT_ACTION_MAX,

@@ -52,6 +52,7 @@ typedef struct Rollout {
         char *trouble;       /* reason to wait before the next write; NULL: none */
         uint64_t pause_usec; /* the last one before a write was tried again; 0: none */
         Error refusal;       /* why the update cannot go on */
+        char *reason;        /* reason why it ended before all was done; NULL: none is known */
         const char *outcome; /* for -o json; NULL: it has not begun */
 } Rollout;
 
@@ -64,6 +65,7 @@ static void rollout_done(Rollout *rollout) {
         json_object_put(rollout->writer.written);
         free(rollout->rest);
         free(rollout->trouble);
+        free(rollout->reason);
         error_done(&rollout->refusal);
 }
 
@@ -76,14 +78,21 @@ static bool is_of_kruise(const Rollout *rollout) {
         return workload_is_of_kruise(rollout->watch.view.kind);
 }
 
+/* Says why it ends before all is done. */
+static void give_reason(Rollout *rollout, const char *reason) {
+        rollout_explain(&rollout->watch, "%s", reason);
+        (void) text_set(&rollout->reason, reason);
+}
+
 /* Progress */
 
 /* Nothing has changed for as long as Kubernetes gives a Deployment, and a pod by its own spec. */
 static bool is_late(const Rollout *rollout) {
         json_object *workload = rollout->watch.view.workload;
+        int64_t limit_sec = object_integer(workload, "spec.progressDeadlineSeconds");
 
         return rollout_show_still_sec(&rollout->show) >
-               ROLLOUT_PROGRESS_SEC + rollout->limits.grace_sec +
+               (limit_sec > 0 ? limit_sec : ROLLOUT_PROGRESS_SEC) + rollout->limits.grace_sec +
                        object_integer(workload, "spec.minReadySeconds") +
                        object_integer(object_template(workload),
                                       "spec.terminationGracePeriodSeconds");
@@ -244,17 +253,21 @@ static bool is_temporary(const Rollout *rollout, const Error *error) {
                 error->kind == ERROR_NOT_FOUND);
 }
 
-static int end_early(const Rollout *rollout, int r, const Error *error) {
+static int end_early(Rollout *rollout, int r, const Error *error) {
+        cleanup(free_p) char *text = NULL;
         int status;
 
         if (error->kind == ERROR_NONE)
                 return r;
         status = session_end_status(rollout->session);
-        if (status == EXIT_STATUS_TIMEOUT)
-                rollout_explain(&rollout->watch, "timed out%s%s",
-                                awaited(rollout) ? " waiting " : "", awaited(rollout) ?: "");
+        if (status == EXIT_STATUS_TIMEOUT) {
+                if (text_format(&text, "timed out%s%s", awaited(rollout) ? " waiting " : "",
+                                awaited(rollout) ?: "") < 0)
+                        return -ENOMEM;
+                give_reason(rollout, text);
+        }
         if (status == 0) {
-                rollout_explain(&rollout->watch, "%s", error_message(error));
+                give_reason(rollout, error_message(error));
                 status = EXIT_STATUS_PARTLY;
         }
         if (rollout->watch.view.workload)
@@ -270,9 +283,11 @@ static int conclude(Rollout *rollout, const char *outcome, const char *sentence)
 }
 
 /* The pods that were given up, if there are any. */
-static int end_with_rest(const Rollout *rollout, int status) {
+static int end_with_rest(Rollout *rollout, int status) {
         if (status != EXIT_STATUS_DONE || !rollout->rest)
                 return status;
+        if (text_format(&rollout->reason, "not all pods run the images: %s", rollout->rest) < 0)
+                return -ENOMEM;
         rollout_explain(&rollout->watch, "not all pods run the images:");
         complain("%s", rollout->rest);
         complain("the kubelet of each node starts them when it can; to see how far they are:");
@@ -356,7 +371,7 @@ static int end_released(Rollout *rollout) {
 static int stop(Rollout *rollout) {
         if (!rollout->step.message)
                 return end_released(rollout);
-        rollout_explain(&rollout->watch, "%s", rollout->step.message);
+        give_reason(rollout, rollout->step.message);
         if (rollout_record_is_open(rollout->record) && rollout->step.action == ROLLOUT_STOP &&
             (is_of_kruise(rollout) || is_same_user(rollout)))
                 rollout_offer_ways(&rollout->watch, rollout->record);
@@ -374,7 +389,8 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
                 free(rollout->rest);
                 rollout->rest = take_ptr(rollout->step.message);
         }
-        *ret_is_over = action == ROLLOUT_DONE || action == ROLLOUT_STOP || action == ROLLOUT_PAUSE;
+        *ret_is_over = action == ROLLOUT_DONE || action == ROLLOUT_STOP ||
+                       action == ROLLOUT_PAUSE || action == ROLLOUT_RETARGET;
         if (*ret_is_over)
                 return 0;
         r = rollout_write(&rollout->writer, &rollout->step, rollout->record, reterr);
@@ -418,6 +434,8 @@ static int pause_before_next(Rollout *rollout, const Error *error) {
         return 0;
 }
 
+static int go_on_to_template(Rollout *rollout);
+
 static int go_on(Rollout *rollout) {
         rollout->outcome = "unfinished";
         for (;;) {
@@ -438,7 +456,9 @@ static int go_on(Rollout *rollout) {
                 if (is_over && r >= 0)
                         return rollout->step.action == ROLLOUT_DONE    ? end_well(rollout)
                                : rollout->step.action == ROLLOUT_PAUSE ? end_first(rollout)
-                                                                       : stop(rollout);
+                               : rollout->step.action == ROLLOUT_RETARGET
+                                       ? go_on_to_template(rollout)
+                                       : stop(rollout);
                 if (!is_again)
                         return end_early(rollout, r, &error);
                 if (r >= 0)
@@ -450,10 +470,10 @@ static int go_on(Rollout *rollout) {
 
 /* The beginning */
 
-static int refuse(const Rollout *rollout, int r, const Error *error) {
+static int refuse(Rollout *rollout, int r, const Error *error) {
         if (error->kind == ERROR_NONE || session_is_ended(rollout->session))
                 return session_fail(rollout->session, r, error);
-        rollout_explain(&rollout->watch, "%s", error_message(error));
+        give_reason(rollout, error_message(error));
         return EXIT_STATUS_FAILED;
 }
 
@@ -685,6 +705,16 @@ static int resume(Rollout *rollout, const RolloutRequest *request, bool has_othe
         return start(rollout);
 }
 
+/* The template of a declared update has changed meanwhile. */
+static int go_on_to_template(Rollout *rollout) {
+        const RolloutRequest request = { .mode = ROLLOUT_FOLLOW,
+                                         .by = session_user(rollout->session),
+                                         .partition = -1,
+                                         .now_sec = session_server_sec(rollout->session) };
+
+        return resume(rollout, &request, /* has_other_images= */ true);
+}
+
 /* Announces what --undo will do. */
 static int announce_undo(const Rollout *rollout) {
         cleanup(free_p) char *text = NULL;
@@ -777,8 +807,11 @@ static int go_on_with(Rollout *rollout, RolloutRequest *request) {
         /* Where an update that had ended is being undone, that goes on. */
         bool goes_back = (flags->undo && !record_undoes(rollout->record)) ||
                          (has_others && json_object_equal(images, before));
-        int r = 0;
+        bool is_retargeted;
+        int r = view_is_retargeted(&rollout->watch.view, rollout->record, &is_retargeted);
 
+        if (r < 0)
+                return r;
         if (!is_same_user(rollout) && !flags->take_over)
                 return refuse_open(rollout, "");
         if (session_is_dry_run(rollout->session) && !goes_back && !has_others)
@@ -801,7 +834,7 @@ static int go_on_with(Rollout *rollout, RolloutRequest *request) {
                 request->images = NULL;
                 r = announce_undo(rollout);
         }
-        return r < 0 ? r : resume(rollout, request, has_others && !goes_back);
+        return r < 0 ? r : resume(rollout, request, (has_others || is_retargeted) && !goes_back);
 }
 
 /* {container: image} of "container=image" */
@@ -930,8 +963,10 @@ static int run(Rollout *rollout, json_object *images) {
         if (r >= 0 && images)
                 r = template_expand_images(object_template(rollout->watch.view.workload), images,
                                            &expanded);
-        if (r < 0)
+        if (r < 0) {
+                (void) text_set(&rollout->reason, error_message(&error));
                 return session_fail(rollout->session, r, &error);
+        }
         request.images = images = expanded;
         if (is_of_kruise(rollout))
                 return run_kruise(rollout, &request);
@@ -991,4 +1026,36 @@ int kubectl_rollout(Session *session, const Flags *flags) {
                 return EXIT_STATUS_USAGE;
         }
         return r < 0 ? r : report(&rollout, run(&rollout, NULL));
+}
+
+/* The template differs from the pods in more than images, or a rollout of its controller is under way. */
+static bool is_impossible(const Rollout *rollout) {
+        const RolloutView *view = &rollout->watch.view;
+        const RolloutRequest request = { .mode = ROLLOUT_FOLLOW, .by = "", .partition = -1 };
+        cleanup(json_object_put_p) json_object *record = NULL;
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        return view->workload && rollout_record_read(view->workload, &record, NULL) >= 0 &&
+               rollout_begin(view, &request, &patch, &error) < 0 && error.kind == ERROR_INVALID;
+}
+
+int kubectl_carry_out(Session *session, const Flags *flags) {
+        cleanup(rollout_done) Rollout rollout;
+        cleanup(json_object_put_p) json_object *result = json_object_new_object();
+        const char *outcome;
+        int r = init(&rollout, session, flags);
+
+        rollout.show.is_quiet = true;
+        if (r >= 0)
+                r = run(&rollout, NULL);
+        if (r < 0)
+                return r;
+        outcome = rollout.outcome ?: "failed";
+        if (r == EXIT_STATUS_FAILED && is_impossible(&rollout))
+                outcome = "impossible";
+        if (patch_add_text(result, "outcome", outcome) < 0 ||
+            patch_add_filled(result, "reason", rollout.reason) < 0)
+                return -ENOMEM;
+        return output_tree(OUTPUT_JSON, result);
 }

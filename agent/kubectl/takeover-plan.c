@@ -52,6 +52,16 @@ int view_find_change(const RolloutView *view, json_object *record, bool *ret,
         return r;
 }
 
+int view_is_retargeted(const RolloutView *view, json_object *record, bool *ret) {
+        cleanup(free_p) char *difference = NULL;
+        bool is_changed;
+        int r = view_find_change(view, record, &is_changed, &difference);
+
+        *ret = r >= 0 && is_changed && !difference && !record_sets_images(record) &&
+               !record_is_undo(record) && workload_is_declared(view->workload);
+        return r;
+}
+
 /* Before the beginning */
 
 int takeover_check_containers(json_object *template, json_object *images, Error *reterr) {
@@ -152,7 +162,7 @@ static int find_replica_set(const RolloutView *view, json_object **ret, Error *r
                 if (r < 0)
                         return r;
                 if (has_pods(candidate) && found)
-                        return error_set(reterr, ERROR_CONFLICT,
+                        return error_set(reterr, ERROR_INVALID,
                                          "it has pods of two ReplicaSets, \"%s\" and \"%s\": a "
                                          "rollout is under way; wait for its end",
                                          object_name(found), object_name(candidate));
@@ -186,7 +196,7 @@ static int find_pods_revision(const RolloutView *view, int64_t partition, const 
                     text_equal(its, view_revision(view)) || pod_ordinal(pod) < partition)
                         continue;
                 if (revision && !text_equal(revision, its))
-                        return error_set(reterr, ERROR_CONFLICT,
+                        return error_set(reterr, ERROR_INVALID,
                                          "its pods are of several revisions (\"%s\" is of \"%s\", "
                                          "others of \"%s\"): a rollout is under way; wait for its "
                                          "end",
@@ -216,7 +226,7 @@ static int find_base(const RolloutView *view, int64_t partition, json_object **r
                 return r;
         *ret = view_find_revision(view, revision);
         return *ret ? 0
-                    : error_set(reterr, ERROR_CONFLICT,
+                    : error_set(reterr, ERROR_INVALID,
                                 "the revision \"%s\" of its pods is gone: restart them", revision);
 }
 
@@ -306,18 +316,20 @@ static int continue_ended(const RolloutView *view, const RolloutRequest *request
 }
 
 /* The partition after the update; an undo brings the one before back, unless pods that have to go back are below it. */
-static int64_t partition_after(const RolloutRequest *request) {
+static int64_t partition_after(const RolloutView *view, const RolloutRequest *request) {
         int64_t now, former = record_former_partition(request->undone);
 
         if (!json_get(request->undone, "partition", json_type_int))
-                return request->partition;
+                return request->partition < 0 && workload_held(view->workload)
+                               ? workload_partition(view->workload)
+                               : request->partition;
         now = record_partition(request->undone);
         return former < now ? former : now;
 }
 
 static int take_over(const RolloutView *view, const RolloutRequest *request, json_object *record,
                      json_object **ret) {
-        int64_t partition = partition_after(request);
+        int64_t partition = partition_after(view, request);
         cleanup(json_object_put_p) json_object *held = NULL;
         cleanup(json_object_put_p) json_object *patch = NULL;
 
@@ -366,6 +378,36 @@ static int aim(json_object *template, json_object *images, json_object *record) 
         return 0;
 }
 
+/* Adds the images of the other object, or replaces those of the same containers. */
+static int add_all(json_object *images, json_object *others) {
+        json_object_object_foreach(others, container, image) {
+                if (patch_add(images, container, json_object_get(image)) < 0)
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
+/* Leads to the images of the template. On the way back, pods have the images that the update was to bring. */
+static int retarget(const RolloutView *view, json_object *record) {
+        json_object *template = object_template(view->workload), *base = view_base(view, record);
+        json_object *from = base ? object_template(base) : template;
+        json_object *old_after = record_images(record, false);
+        cleanup(json_object_put_p) json_object *after = images_changed(from, template);
+        cleanup(json_object_put_p) json_object *kept = template_images(template, old_after);
+        cleanup(json_object_put_p) json_object *before = NULL;
+
+        if (!after || !kept || add_all(after, kept) < 0)
+                return -ENOMEM;
+        before = template_images(from, after);
+        if (!before || add_all(before, record_images(record, true)) < 0 ||
+            (json_object_equal(before, after) && add_all(before, old_after) < 0))
+                return -ENOMEM;
+        json_object_object_del(record, "undoes");
+        return patch_add(record, "before", take_ptr(before)) < 0
+                       ? -ENOMEM
+                       : patch_add(record, "after", take_ptr(after));
+}
+
 /* Changes the record as the request wants it, but for the user. With other images it undoes nothing any more. */
 static int turn(const RolloutView *view, const RolloutRequest *request, json_object *record) {
         cleanup(json_object_put_p) json_object *target = json_copy(record_target(record));
@@ -388,7 +430,7 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
         cleanup(json_object_put_p) json_object *patch = NULL;
         cleanup(json_object_put_p) json_object *held = NULL;
         cleanup(free_p) char *difference = NULL;
-        bool is_changed, is_resumed = false;
+        bool is_changed, is_retargeted = false, is_resumed = false;
         int r = rollout_record_read(view->workload, &record, reterr);
 
         if (r < 0)
@@ -409,10 +451,13 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
         r = view_find_change(view, record, &is_changed, &difference);
         if (r >= 0 && !is_changed)
                 r = view_is_resumed(view, record, &is_resumed);
+        if (r >= 0)
+                r = view_is_retargeted(view, record, &is_retargeted);
         if (r < 0)
                 return r;
         changed = json_copy(record);
         if (patch_add_text(changed, "by", request->by) < 0 ||
+            (is_retargeted && retarget(view, changed) < 0) ||
             (is_resumed && hold(view, changed, &held) < 0) ||
             (!is_changed && turn(view, request, changed) < 0))
                 return -ENOMEM;

@@ -55,8 +55,8 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
 
 /* Makes the patch with which the user of the request goes on with the open update, also to other images, or
  * back, which the caller owns; NULL: nothing changes. A Deployment that was resumed is held again. Refused if
- * no update is open. Where another client has changed the template, nothing but the user changes: the plan
- * leaves it to its controller. */
+ * no update is open. Where another client has changed the template, nothing but the user changes, and the plan
+ * leaves it to its controller; but a declared update goes on to the images that its template has by now. */
 int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_object **ret,
                    Error *reterr);
 
@@ -64,6 +64,8 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
  * images, owned by the caller; NULL: none is known. */
 int view_find_change(const RolloutView *view, json_object *record, bool *ret,
                      char **ret_difference);
+/* Whether the template of a declared update has other images by now, which rollout_resume() goes on to. */
+int view_is_retargeted(const RolloutView *view, json_object *record, bool *ret);
 /* Another client has resumed the Deployment of an open update, and its controller has nothing to do: each pod stays as
  * it is, whatever its images. */
 int view_is_resumed(const RolloutView *view, json_object *record, bool *ret);

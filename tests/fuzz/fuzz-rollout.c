@@ -58,6 +58,7 @@ static void check_step(const RolloutStep *step) {
         case ROLLOUT_PATCH_WORKLOAD:
         case ROLLOUT_HAND_BACK: check(step->patch); break;
         case ROLLOUT_ABANDON: check(step->message && step->patch); break;
+        case ROLLOUT_RETARGET:
         case ROLLOUT_DONE: check(!step->message && !step->patch); break;
         case _ROLLOUT_ACTION_MAX: check(false);
         }
