@@ -29,3 +29,9 @@ int kubectl_doctor(Session *session, const Flags *flags);
 /* Updates a workload and its pods in place, and goes on with an update that did not end. */
 int kubectl_set_image(Session *session, const Flags *flags);
 int kubectl_rollout(Session *session, const Flags *flags);
+
+/* The program that the controller runs for each update: does what kubectl_rollout() does, and prints {"outcome", "reason"}.
+ * Outcomes are those of -o json, "impossible" where only the workload's own controller can do it, and "failed". */
+int kubectl_carry_out(Session *session, const Flags *flags);
+/* Carries out the updates in place that workloads declare, until it is ended. */
+int kubectl_controller(Session *session, const Flags *flags);

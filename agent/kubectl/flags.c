@@ -23,8 +23,8 @@
 
 /* clang-format off */
 const FlagSpec flag_specs[] = {
-        { "all-namespaces", 'A', FLAG_BOOL, FIELD(all_namespaces), OF(STATUS), NULL,
-          "show the pods of all namespaces" },
+        { "all-namespaces", 'A', FLAG_BOOL, FIELD(all_namespaces), OF(STATUS) | OF(CONTROLLER), NULL,
+          "all namespaces, instead of one" },
         { "annotation", 0, FLAG_TEXTS, FIELD(annotations), OF(RESTART), "KEY=VALUE|KEY-",
           "change this annotation of the pods as well; may be repeated" },
         { "containers", 0, FLAG_TEXT, FIELD(containers), OF(RESTART), "NAME,...",
@@ -52,10 +52,14 @@ const FlagSpec flag_specs[] = {
           "update without pulling the images first" },
         { "partition", 0, FLAG_NUMBER, FIELD(partition), OF(SET_IMAGE), "N",
           "leave the pods of a StatefulSet with lower ordinals as they are" },
+        { "policy", 0, FLAG_TEXT, FIELD(policy), OF(CONTROLLER), "NAME",
+          "name of the MutatingAdmissionPolicy to bind, which holds workloads" },
         { "release", 0, FLAG_BOOL, FIELD(release), OF(ROLLOUT), NULL,
           "end the update where it is, and hand the workload back to its controller" },
         { "request", 0, FLAG_BOOL, FIELD(request), OF(RESTART), NULL,
           "restart by ContainerRecreateRequests, which do not change the pods" },
+        { "release-all", 0, FLAG_BOOL, FIELD(release_all), OF(CONTROLLER), NULL,
+          "let all held workloads go, remove the binding, and end" },
         { "require-preload", 0, FLAG_BOOL, FIELD(require_preload), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
           "update only if the images are pulled on all nodes" },
         { "selector", 'l', FLAG_TEXT, FIELD(selector), OF(STATUS) | OF(PRELOAD) | OF(IMAGES) | OF(RESTART), "SELECTOR",

@@ -23,6 +23,7 @@ typedef enum CommandId {
         COMMAND_RESTART,
         COMMAND_SET_IMAGE,
         COMMAND_ROLLOUT,
+        COMMAND_CONTROLLER,
         COMMAND_DOCTOR,
         COMMAND_VERSION,
         COMMAND_HELP,
@@ -65,6 +66,8 @@ typedef struct Flags {
         const char *parallelism, *max_failures;
         int64_t ttl_sec;
         bool withdraw;
+        const char *policy; /* name of the policy that holds workloads */
+        bool release_all;
 
         char **arguments; /* with the words of the command */
         int n_arguments;

@@ -82,6 +82,12 @@ static const Command commands[] = {
           "restart web-0\n"
           "restart deployment/web/app --max-unavailable 25%\n"
           "restart web-0 --label tier=gold --annotation note-\n" },
+        { "controller", COMMAND_CONTROLLER, 0, 0, kubectl_controller, "controller [--release-all]",
+          "Carries out the updates in place that workloads declare, until it is ended.\n"
+          "A Deployment, StatefulSet or DaemonSet with the annotation inplaced.io/update gets its images in place,\n"
+          "whoever changes its template. It runs in the cluster: see docs/GITOPS.md.\n",
+          "controller -A --policy inplaced-hold\n"
+          "controller -A --policy inplaced-hold --release-all\n" },
         { "doctor", COMMAND_DOCTOR, 0, 0, kubectl_doctor, "doctor",
           "Shows what the cluster lacks for the other commands, and what to do about it.\n"
           "The exit status is 3 if there is a problem.\n",
@@ -94,6 +100,13 @@ static const Command commands[] = {
           "help set image\n" },
 };
 /* clang-format on */
+
+/* The controller runs it: it is in no help. */
+static const Command carry_out = { .words = "__carry-out",
+                                   .id = COMMAND_ROLLOUT,
+                                   .n_arguments_min = 1,
+                                   .n_arguments_max = 1,
+                                   .run = kubectl_carry_out };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -147,7 +160,7 @@ static const Command *command_find(char **arguments, int n_arguments) {
                 if (is_called(&commands[i], arguments, n_arguments))
                         return &commands[i];
 
-        return NULL;
+        return is_called(&carry_out, arguments, n_arguments) ? &carry_out : NULL;
 }
 
 /* Under the title, if there are any. */
@@ -234,7 +247,7 @@ static int print_help_of(char **arguments, int n_arguments) {
         const Command *command =
                 command_find(arguments, n_arguments) ?: command_find_begun(arguments, n_arguments);
 
-        if (!command)
+        if (!command || command == &carry_out)
                 return refuse_command(arguments, n_arguments);
 
         printf("Usage: kubectl inplace %s [FLAG...]\n\n%s", command->usage, command->help);

@@ -11,6 +11,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/kubectl/controller-plan.h"
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kubectl/rollout-text.h"
 #include "agent/kubectl/rollout-watch.h"
@@ -31,8 +32,14 @@ static int describe(const KubePath *path, const RolloutView *view, json_object *
         static const char *const copied[] = { "by", "since" };
         cleanup(json_object_put_p) json_object *item = json_object_new_object();
         cleanup(free_p) char *text = NULL;
-        int r = rollout_text_open(record, view, census, time(NULL), &text);
+        const char *status = json_get_text(object_at(view->workload, "metadata.annotations"),
+                                           UPDATE_STATUS_ANNOTATION);
+        cleanup(free_p) char *open = NULL;
+        int r = rollout_text_open(record, view, census, time(NULL), &open);
 
+        if (r >= 0)
+                r = text_format(&text, "%s%s%s", open, status ? "; it does not go on: " : "",
+                                status ?: "");
         if (r < 0 || !item ||
             patch_add_text(item, "kind", workload_kind_to_string(view->kind)) < 0 ||
             patch_add_text(item, "namespace", path->namespace) < 0 ||
@@ -80,6 +87,25 @@ static int has_pod(const RolloutWatch *watch, const char *labels, bool *ret, Err
         return r;
 }
 
+/* Admission holds the workload, and no run has begun yet. */
+static int add_held(WorkloadKind kind, const KubePath *path, json_object *workload,
+                    json_object *list) {
+        const char *status = json_get_text(object_at(workload, "metadata.annotations"),
+                                           UPDATE_STATUS_ANNOTATION);
+        cleanup(json_object_put_p) json_object *item = json_object_new_object();
+
+        if (patch_add_text(item, "kind", workload_kind_to_string(kind)) < 0 ||
+            patch_add_text(item, "namespace", path->namespace) < 0 ||
+            patch_add_text(item, "name", path->name) < 0 ||
+            patch_add_text(item, "state", "held") < 0 ||
+            patch_add_text(item, "text",
+                           status
+                                   ?: "it is held for an update in place that has not begun: does "
+                                      "kubectl inplace controller run?") < 0)
+                return -ENOMEM;
+        return patch_append(list, take_ptr(item));
+}
+
 /* A workload whose record is open is read once more, with its pods. */
 static int add_update(Session *session, WorkloadKind kind, const KubePath *path,
                       json_object *workload, const char *labels, json_object *list, Error *reterr) {
@@ -91,8 +117,11 @@ static int add_update(Session *session, WorkloadKind kind, const KubePath *path,
         bool is_chosen = true;
         int r = rollout_record_read(workload, &record, NULL);
 
-        if (r < 0 || !rollout_record_is_open(record))
+        if (r < 0)
                 return 0;
+        if (!rollout_record_is_open(record))
+                return workload_held(workload) && !labels ? add_held(kind, path, workload, list)
+                                                          : 0;
         if (kind == WORKLOAD_REPLICA_SET && object_owner(workload))
                 return 0; /* the record is a copy, which the Deployment's controller has made */
         r = rollout_watch_load_path(session, kind, path, &watch, &error);
@@ -113,7 +142,7 @@ static int add_update(Session *session, WorkloadKind kind, const KubePath *path,
 static int on_workload(json_object *workload, void *userdata) {
         json_object *annotations = object_at(workload, "metadata.annotations");
 
-        if (!annotations || !json_get_text(annotations, ROLLOUT_ANNOTATION))
+        if (!json_get_text(annotations, ROLLOUT_ANNOTATION) && !workload_held(workload))
                 return 0;
         return patch_append(userdata, json_object_get(workload));
 }

@@ -11,7 +11,8 @@
 
 #include "agent/kubectl/session.h"
 
-/* labels: a selector; only updates of workloads with such a pod; NULL: all.
+/* labels: a selector; only updates of workloads with such a pod; NULL: all. A workload that is held for an update which has
+ * not begun has the state "held", and neither user nor images.
  * Appends {"kind", "namespace", "name", "by", "since", "state", "before", "after", "updated", "pods", "text"} of
  * each workload of the namespace, NULL: of all, to the list. The last but one two are missing where this user
  * may not read the pods. */

@@ -211,6 +211,10 @@ const SessionOptions *session_options(const Session *session) {
         return &session->options;
 }
 
+sd_event *session_event(const Session *session) {
+        return session->event;
+}
+
 KubeClient *session_client(const Session *session) {
         return session->client;
 }

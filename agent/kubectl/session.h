@@ -14,6 +14,7 @@
 #include <json-c/json_types.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <systemd/sd-event.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/error.h"
@@ -55,6 +56,9 @@ const SessionOptions *session_options(const Session *session);
 const char *session_target(const Session *session);
 
 bool session_is_dry_run(const Session *session);
+
+/* The loop that runs while a function of the session waits. */
+sd_event *session_event(const Session *session);
 
 /* For requests that run while session_wait() waits. They are not sent as a dry run by themselves. */
 KubeClient *session_client(const Session *session);

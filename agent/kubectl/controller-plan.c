@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/controller-plan.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/hash.h"
+#include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/rollout-record.h"
+
+#define RETRY_SEC 10
+#define RETRY_MAX_SEC 300
+#define LATE_REASON "ProgressDeadlineExceeded"
+
+static UpdateMode read_mode(json_object *annotations) {
+        if (json_is(annotations, UPDATE_ANNOTATION, UPDATE_IF_POSSIBLE))
+                return UPDATE_IN_PLACE_IF_POSSIBLE;
+        return json_is(annotations, UPDATE_ANNOTATION, UPDATE_ONLY) ? UPDATE_IN_PLACE_ONLY
+                                                                    : UPDATE_ORDINARY;
+}
+
+int update_facts(WorkloadKind kind, json_object *workload, const char *by, UpdateFacts *ret) {
+        json_object *annotations = object_at(workload, "metadata.annotations");
+        json_object *condition =
+                json_find(object_list(workload, "status.conditions"), "type", "Progressing");
+        cleanup(json_object_put_p) json_object *record = NULL;
+        const char *template = json_to_text(object_template(workload));
+
+        if (!template)
+                return -ENOMEM;
+        /* The run names a record that cannot be read, and leaves the workload alone. */
+        (void) rollout_record_read(workload, &record, NULL);
+        *ret = (UpdateFacts){
+                .mode = read_mode(annotations),
+                .is_deleted = object_is_deleted(workload),
+                .is_held = workload_is_held(kind, workload),
+                .is_ours = workload_held(workload) != NULL,
+                .has_open_record = rollout_record_is_open(record),
+                .has_others_record = rollout_record_is_open(record) && !json_is(record, "by", by),
+                .has_status = json_get_text(annotations, UPDATE_STATUS_ANNOTATION) != NULL,
+                .has_late_condition = json_is(condition, "reason", LATE_REASON),
+                .template_hash = hash64_text(HASH64_START, template),
+        };
+        return 0;
+}
+
+int update_facts_at_removal(WorkloadKind kind, json_object *workload, UpdateFacts *ret) {
+        json_object *annotations = object_at(workload, "metadata.annotations");
+        bool has_record = json_get_text(annotations, ROLLOUT_ANNOTATION) != NULL;
+        int r = update_facts(kind, workload, /* by= */ "", ret);
+
+        if (r < 0)
+                return r;
+        /* Whoever runs this ends the controller's updates, and leaves those that a person has begun. */
+        ret->has_others_record = ret->has_open_record && !ret->is_ours;
+        ret->is_ours = ret->is_ours || ret->has_status ||
+                       (ret->mode != UPDATE_ORDINARY && has_record && !ret->has_open_record);
+        ret->mode = UPDATE_ORDINARY;
+        return 0;
+}
+
+/* 10 s, 20 s, ... */
+static int64_t pause_sec(const UpdateRun *last) {
+        int64_t pause = RETRY_SEC;
+
+        for (unsigned i = 1; i < last->n_failures && pause < RETRY_MAX_SEC; i++)
+                pause *= 2;
+        return pause < RETRY_MAX_SEC ? pause : RETRY_MAX_SEC;
+}
+
+static UpdateAction retry(const UpdateRun *last, int64_t now_sec, UpdateAction action) {
+        return last->outcome == UPDATE_FAILED && now_sec < last->ended_sec + pause_sec(last)
+                       ? UPDATE_DO_NOTHING
+                       : action;
+}
+
+/* The pods are not at the template, as far as is known, and no update is under way. */
+static UpdateAction plan_held(const UpdateFacts *facts, const UpdateRun *last, int64_t now_sec) {
+        switch (last->outcome) {
+        case UPDATE_NOT_TRIED: return UPDATE_DO_RUN;
+        case UPDATE_FAILED: return retry(last, now_sec, UPDATE_DO_RUN);
+        case UPDATE_DONE: return facts->is_ours ? UPDATE_DO_GIVE_BACK : UPDATE_DO_NOTHING;
+        case UPDATE_IMPOSSIBLE:
+                return facts->is_ours && facts->mode == UPDATE_IN_PLACE_IF_POSSIBLE
+                               ? UPDATE_DO_GIVE_BACK
+                               : UPDATE_DO_NOTHING;
+        case _UPDATE_OUTCOME_MAX: break;
+        }
+        return UPDATE_DO_NOTHING;
+}
+
+UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_t now_sec) {
+        static const UpdateRun none = { .outcome = UPDATE_NOT_TRIED };
+        const UpdateRun *run = last->template_hash == facts->template_hash ? last : &none;
+
+        if (facts->is_deleted || facts->has_others_record)
+                return UPDATE_DO_NOTHING;
+        if (facts->has_open_record)
+                return retry(run, now_sec,
+                             facts->mode == UPDATE_ORDINARY ? UPDATE_DO_RELEASE : UPDATE_DO_RUN);
+        /* The owner has taken the annotation away, or has let the controller go on. */
+        if (facts->mode == UPDATE_ORDINARY || !facts->is_held)
+                return facts->is_ours ? UPDATE_DO_GIVE_BACK : UPDATE_DO_NOTHING;
+        return plan_held(facts, run, now_sec);
+}
+
+void update_run_note(UpdateRun *run, UpdateOutcome outcome, uint64_t template_hash,
+                     int64_t now_sec) {
+        bool is_again = run->outcome == UPDATE_FAILED && run->template_hash == template_hash;
+
+        *run = (UpdateRun){ .outcome = outcome,
+                            .template_hash = template_hash,
+                            .n_failures = outcome != UPDATE_FAILED ? 0
+                                          : is_again               ? run->n_failures + 1
+                                                                   : 1,
+                            .ended_sec = now_sec };
+}
+
+int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forgets,
+                           json_object **ret) {
+        const char *version = object_text(workload, "metadata.resourceVersion");
+        cleanup(json_object_put_p) json_object *annotations = json_object_new_object();
+        cleanup(json_object_put_p) json_object *metadata = NULL;
+        cleanup(json_object_put_p) json_object *patch = NULL;
+
+        if (patch_add_null(annotations, HELD_ANNOTATION) < 0 ||
+            patch_add_null(annotations, UPDATE_STATUS_ANNOTATION) < 0 ||
+            (forgets && !workload_held(workload) &&
+             patch_add_null(annotations, ROLLOUT_ANNOTATION) < 0))
+                return -ENOMEM;
+        metadata = patch_wrap("annotations", take_ptr(annotations));
+        if (patch_add_text(metadata, "resourceVersion", version ?: "") < 0)
+                return -ENOMEM;
+        patch = patch_wrap("metadata", take_ptr(metadata));
+        if (!patch || (workload_held(workload) && workload_is_held(kind, workload) &&
+                       patch_add(patch, "spec", workload_give_back(kind, workload)) < 0))
+                return -ENOMEM;
+
+        *ret = take_ptr(patch);
+        return 0;
+}
+
+int update_status_patch(const char *reason, json_object **ret) {
+        json_object *text = reason ? json_object_new_string(reason) : NULL;
+        json_object *annotation = json_object_new_object();
+
+        if ((reason ? patch_add(annotation, UPDATE_STATUS_ANNOTATION, text)
+                    : patch_add_null(annotation, UPDATE_STATUS_ANNOTATION)) < 0) {
+                json_object_put(annotation);
+                return -ENOMEM;
+        }
+        *ret = patch_wrap("metadata", patch_wrap("annotations", annotation));
+        return *ret ? 0 : -ENOMEM;
+}
+
+int update_condition_patch(const char *reason, int64_t now_sec, json_object **ret) {
+        cleanup(json_object_put_p) json_object *condition = json_object_new_object();
+        cleanup(json_object_put_p) json_object *conditions = json_object_new_array();
+        char now[RFC3339_SIZE];
+
+        (void) rfc3339_format(now_sec, now);
+        if (patch_add_text(condition, "type", "Progressing") < 0 ||
+            patch_add_text(condition, "status", reason ? "False" : "Unknown") < 0 ||
+            patch_add_text(condition, "reason", reason ? LATE_REASON : "DeploymentPaused") < 0 ||
+            patch_add_text(condition, "message", reason ?: "It is updated in place") < 0 ||
+            patch_add_text(condition, "lastUpdateTime", now) < 0 ||
+            patch_add_text(condition, "lastTransitionTime", now) < 0 ||
+            patch_append(conditions, take_ptr(condition)) < 0)
+                return -ENOMEM;
+        *ret = patch_wrap("status", patch_wrap("conditions", take_ptr(conditions)));
+        return *ret ? 0 : -ENOMEM;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Updates that workloads declare: decides what the controller does about a workload
+ *
+ * A Deployment, StatefulSet or DaemonSet with the annotation inplaced.io/update gets its images in place, whoever writes
+ * them into its template. Admission holds its controller in the write that changes them (HELD_ANNOTATION), or its manifest
+ * does; then a run of "kubectl inplace rollout" brings the pods to the template, and the controller is let go. The
+ * next action follows from the workload and from how the last run for its template has ended. Pure.
+ */
+
+#include <json-c/json_types.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/kubectl/rollout-kinds.h"
+
+/* Annotation with the reason why a declared update does not go on. */
+#define UPDATE_STATUS_ANNOTATION "inplaced.io/update-status"
+
+typedef enum UpdateMode {
+        UPDATE_ORDINARY, /* left to its controller: there is no annotation, or one with another value */
+        UPDATE_IN_PLACE_IF_POSSIBLE,
+        UPDATE_IN_PLACE_ONLY,
+        _UPDATE_MODE_MAX,
+} UpdateMode;
+
+typedef struct UpdateFacts {
+        UpdateMode mode;
+        bool is_deleted;
+        bool is_held;            /* the pods stay as they are while the template changes */
+        bool is_ours;            /* admission holds it: it has to be given back */
+        bool has_open_record;    /* an update in place is under way */
+        bool has_others_record;  /* the same, by another user */
+        bool has_status;         /* it has UPDATE_STATUS_ANNOTATION */
+        bool has_late_condition; /* the status says that the progress deadline is exceeded */
+        uint64_t template_hash;
+} UpdateFacts;
+
+/* by: the controller's own user. -ENOMEM is the only failure. */
+int update_facts(WorkloadKind kind, json_object *workload, const char *by, UpdateFacts *ret);
+/* The same where all is to be left as if there had been no controller: no workload declares anything, and each annotation
+ * that a declared update has left has to be given back. */
+int update_facts_at_removal(WorkloadKind kind, json_object *workload, UpdateFacts *ret);
+
+typedef enum UpdateOutcome {
+        UPDATE_NOT_TRIED,
+        UPDATE_DONE,
+        UPDATE_IMPOSSIBLE, /* only its own controller can bring the pods to the template */
+        UPDATE_FAILED,     /* not now: it is tried again */
+        _UPDATE_OUTCOME_MAX,
+} UpdateOutcome;
+
+/* How the last run has ended. */
+typedef struct UpdateRun {
+        UpdateOutcome outcome;
+        uint64_t template_hash; /* hash of the template that it was for */
+        unsigned n_failures;    /* in a row, for that template */
+        int64_t ended_sec;
+} UpdateRun;
+
+typedef enum UpdateAction {
+        UPDATE_DO_NOTHING,
+        UPDATE_DO_RUN,       /* brings the pods to the template, or goes on with that */
+        UPDATE_DO_RELEASE,   /* ends the open update where it is */
+        UPDATE_DO_GIVE_BACK, /* lets the controller go on */
+        _UPDATE_ACTION_MAX,
+} UpdateAction;
+
+UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_t now_sec);
+
+/* Notes the end of a run that began with that template. */
+void update_run_note(UpdateRun *run, UpdateOutcome outcome, uint64_t template_hash,
+                     int64_t now_sec);
+
+/* A merge patch that lets the workload's controller go on, and removes what was written for the hold. Its
+ * resourceVersion is the one that was seen, so that no newer template is let go. forgets: removes the record of its last
+ * update as well, once it is not held: for the policy, a write that removes both is one of "kubectl replace". The caller
+ * owns *ret. */
+int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forgets,
+                           json_object **ret);
+/* A merge patch that shows the reason on the workload; NULL: removes it. The caller owns *ret. */
+int update_status_patch(const char *reason, json_object **ret);
+/* A strategic merge patch of a Deployment's status, whose controller leaves this condition alone while it is paused: so
+ * "kubectl rollout status" ends with a failure. reason: NULL: the update goes on. The caller owns *ret. */
+int update_condition_patch(const char *reason, int64_t now_sec, json_object **ret);

@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * kubectl inplace controller
+ *
+ * Watches the workloads that declare updates in place, and runs one program for each that has to be brought to its
+ * template, as a person would run "kubectl inplace rollout". What is known here is not needed by anyone else: after a crash
+ * the next controller begins with the workloads as they are, and so do two at once.
+ */
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/log.h"
+#include "agent/base/program.h"
+#include "agent/base/sorted.h"
+#include "agent/base/text.h"
+#include "agent/base/time-units.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/kube/event.h"
+#include "agent/kubectl/commands.h"
+#include "agent/kubectl/controller-plan.h"
+#include "agent/kubectl/leader.h"
+#include "agent/view/terminal.h"
+
+#define LEASE "inplaced-controller"
+#define COMPONENT "inplaced-controller"
+#define PROGRAM "/proc/self/exe"
+#define RUNS_MAX 16 /* at a time; each takes about 10 MB */
+#define RUN_USEC (6 * 3600 * USEC_PER_SEC)
+#define RESULT_MAX 4096
+#define ADMISSION "admissionregistration.k8s.io"
+
+static const WorkloadKind watched_kinds[] = { WORKLOAD_DEPLOYMENT, WORKLOAD_STATEFUL_SET,
+                                              WORKLOAD_DAEMON_SET };
+
+#define N_KINDS (sizeof(watched_kinds) / sizeof(watched_kinds[0]))
+
+typedef struct Controller Controller;
+
+/* A workload that declares updates in place, or that is still held for one. */
+typedef struct Declared {
+        Controller *controller;
+        WorkloadKind kind;
+        char *namespace, *name, *uid;
+        char *key; /* "KIND/NAMESPACE/NAME" */
+        UpdateFacts facts;
+        UpdateRun last;
+        Program *program;       /* the run that is under way; NULL: none */
+        uint64_t run_hash;      /* hash of the template when the run began */
+        char *outcome, *reason; /* result of a run, until it is reported; NULL: none */
+        bool is_announced;      /* an event says that the update has begun */
+        bool is_gone;
+} Declared;
+
+struct Controller {
+        Session *session;
+        const Flags *flags;
+        Log *log;
+        KubeEvents *events;
+        Leader leader;
+        SessionFollow *follow;
+        Declared **declared; /* by key */
+        size_t n_declared;
+        size_t n_running;
+        char *by;      /* user of the controller, as records name it */
+        bool is_ready; /* leads, and workloads may be held from now on */
+};
+
+/* The workloads */
+
+static Declared *declared_free(Declared *declared) {
+        if (!declared)
+                return NULL;
+        program_free(declared->program);
+        free(declared->namespace);
+        free(declared->name);
+        free(declared->uid);
+        free(declared->key);
+        free(declared->outcome);
+        free(declared->reason);
+        free(declared);
+        return NULL;
+}
+
+DEFINE_CLEANUP(Declared *, declared_free)
+
+static int compare_key(const void *item, const void *key) {
+        return strcmp(((const Declared *) item)->key, key);
+}
+
+static int declared_new(Controller *controller, WorkloadKind kind, const KubeObject *object,
+                        Declared **ret) {
+        cleanup(declared_free_p) Declared *declared = calloc(1, sizeof(*declared));
+
+        if (!declared)
+                return -ENOMEM;
+        declared->controller = controller;
+        declared->kind = kind;
+        if (text_copy(object->namespace, &declared->namespace) < 0 ||
+            text_copy(object->name, &declared->name) < 0 ||
+            text_copy(object->uid, &declared->uid) < 0 ||
+            text_format(&declared->key, "%s/%s/%s", workload_kind_to_string(kind),
+                        object->namespace, object->name) < 0)
+                return -ENOMEM;
+        *ret = take_ptr(declared);
+        return 0;
+}
+
+/* *ret: NULL: it is not known, and `at` is its place. */
+static int find(const Controller *controller, WorkloadKind kind, const KubeObject *object,
+                size_t *ret_at, Declared **ret) {
+        cleanup(free_p) char *key = NULL;
+
+        if (text_format(&key, "%s/%s/%s", workload_kind_to_string(kind), object->namespace,
+                        object->name) < 0)
+                return -ENOMEM;
+        *ret = sorted_find(controller->declared, controller->n_declared, compare_key, key, ret_at)
+                       ? controller->declared[*ret_at]
+                       : NULL;
+        return 0;
+}
+
+static int add(Controller *controller, size_t at, Declared *declared) {
+        Declared **larger =
+                reallocarray(controller->declared, controller->n_declared + 1, sizeof(*larger));
+
+        if (!larger)
+                return -ENOMEM;
+        controller->declared = larger;
+        sorted_insert(controller->declared, &controller->n_declared, at, declared);
+        return 0;
+}
+
+static int read_facts(const Controller *controller, WorkloadKind kind, json_object *workload,
+                      UpdateFacts *ret) {
+        return controller->flags->release_all ? update_facts_at_removal(kind, workload, ret)
+                                              : update_facts(kind, workload, controller->by, ret);
+}
+
+static bool is_concerned(const UpdateFacts *facts) {
+        return facts->mode != UPDATE_ORDINARY || facts->is_ours;
+}
+
+static int note(Controller *controller, WorkloadKind kind, const KubeObject *object) {
+        cleanup(declared_free_p) Declared *made = NULL;
+        Declared *declared;
+        UpdateFacts facts;
+        size_t at;
+        int r = read_facts(controller, kind, object->json, &facts);
+
+        if (r >= 0)
+                r = find(controller, kind, object, &at, &declared);
+        if (r < 0)
+                return r;
+        if (declared) {
+                if (!text_equal(declared->uid, object->uid)) {
+                        declared->last = (UpdateRun){ .outcome = UPDATE_NOT_TRIED };
+                        if (text_set(&declared->uid, object->uid) < 0)
+                                return -ENOMEM;
+                }
+                declared->facts = facts;
+                declared->is_gone = !is_concerned(&facts) && !facts.has_open_record;
+                return 0;
+        }
+        if (!is_concerned(&facts))
+                return 0;
+
+        r = declared_new(controller, kind, object, &made);
+        if (r >= 0)
+                r = add(controller, at, made);
+        if (r < 0)
+                return r;
+        made->facts = facts;
+        take_ptr(made);
+        return 0;
+}
+
+static int note_gone(Controller *controller, WorkloadKind kind, const KubeObject *object) {
+        Declared *declared;
+        size_t at;
+        int r = find(controller, kind, object, &at, &declared);
+
+        if (r >= 0 && declared)
+                declared->is_gone = true;
+        return r;
+}
+
+static int on_deployment(const KubeObject *object, void *userdata) {
+        return note(userdata, WORKLOAD_DEPLOYMENT, object);
+}
+
+static int on_deployment_gone(const KubeObject *object, void *userdata) {
+        return note_gone(userdata, WORKLOAD_DEPLOYMENT, object);
+}
+
+static int on_stateful_set(const KubeObject *object, void *userdata) {
+        return note(userdata, WORKLOAD_STATEFUL_SET, object);
+}
+
+static int on_stateful_set_gone(const KubeObject *object, void *userdata) {
+        return note_gone(userdata, WORKLOAD_STATEFUL_SET, object);
+}
+
+static int on_daemon_set(const KubeObject *object, void *userdata) {
+        return note(userdata, WORKLOAD_DAEMON_SET, object);
+}
+
+static int on_daemon_set_gone(const KubeObject *object, void *userdata) {
+        return note_gone(userdata, WORKLOAD_DAEMON_SET, object);
+}
+
+static bool is_over(const Declared *declared) {
+        return declared->is_gone && !declared->program;
+}
+
+static void forget_gone(Controller *controller) {
+        for (size_t i = controller->n_declared; i > 0; i--) {
+                Declared *declared = controller->declared[i - 1];
+
+                if (!is_over(declared))
+                        continue;
+                sorted_remove(controller->declared, &controller->n_declared, i - 1);
+                declared_free(declared);
+        }
+}
+
+/* Events, annotations and conditions */
+
+static void say(const Declared *declared, int level, const char *type, const char *reason,
+                const char *message) {
+        static const char *const kinds[_WORKLOAD_KIND_MAX] = {
+                [WORKLOAD_DEPLOYMENT] = "Deployment",
+                [WORKLOAD_STATEFUL_SET] = "StatefulSet",
+                [WORKLOAD_DAEMON_SET] = "DaemonSet",
+        };
+        const KubeReference object = { .api_version = "apps/v1",
+                                       .kind = kinds[declared->kind],
+                                       .namespace = declared->namespace,
+                                       .name = declared->name,
+                                       .uid = declared->uid };
+
+        log_write(declared->controller->log, level,
+                  LOG_FIELDS({ "WORKLOAD", declared->key }, { "REASON", reason }), "\"%s\": %s",
+                  declared->key, message);
+        (void) kube_event_send(declared->controller->events, &object, type, reason, message);
+}
+
+static KubePath path_of(const Declared *declared) {
+        return workload_path(declared->kind, declared->namespace, declared->name);
+}
+
+static int patch(const Declared *declared, const char *subresource, const char *type,
+                 json_object *body, Error *reterr) {
+        KubePath path = path_of(declared);
+
+        path.subresource = subresource;
+        return session_patch(declared->controller->session, &path, type, body, /* ret= */ NULL,
+                             reterr);
+}
+
+/* Shows on the workload why its update does not go on, or, without a reason, that it does. Best effort: the event says it, too. */
+static int show(const Declared *declared, const char *reason) {
+        Session *session = declared->controller->session;
+        cleanup(json_object_put_p) json_object *status = NULL;
+        cleanup(json_object_put_p) json_object *condition = NULL;
+
+        if (update_status_patch(reason, &status) < 0 ||
+            update_condition_patch(reason, session_server_sec(session), &condition) < 0)
+                return -ENOMEM;
+        if (reason || declared->facts.has_status)
+                (void) patch(declared, NULL, KUBE_MERGE_PATCH, status, &ERROR_INIT);
+        if (declared->kind == WORKLOAD_DEPLOYMENT && (reason || declared->facts.has_late_condition))
+                (void) patch(declared, "status", KUBE_STRATEGIC_MERGE_PATCH, condition,
+                             &ERROR_INIT);
+        return 0;
+}
+
+/* Runs */
+
+static UpdateOutcome read_outcome(const char *text) {
+        static const char *const done[] = { "updated", "undone", "unchanged", "released" };
+
+        for (size_t i = 0; i < sizeof(done) / sizeof(done[0]); i++)
+                if (text_equal(text, done[i]))
+                        return UPDATE_DONE;
+        return text_equal(text, "impossible") ? UPDATE_IMPOSSIBLE : UPDATE_FAILED;
+}
+
+static int on_run(const char *output, size_t size, const Error *error, void *userdata) {
+        Declared *declared = userdata;
+        Controller *controller = declared->controller;
+        cleanup(json_object_put_p) json_object *result = NULL;
+        cleanup(error_done) Error unreadable = ERROR_INIT;
+        const char *reason = error ? error_message(error) : NULL;
+
+        declared->program = program_free(declared->program);
+        controller->n_running--;
+        if (!error && json_parse(output, size, &result, &unreadable) < 0)
+                reason = error_message(&unreadable);
+        update_run_note(&declared->last, read_outcome(json_get_text(result, "outcome")),
+                        declared->run_hash, session_server_sec(controller->session));
+        if (text_set(&declared->outcome, json_get_text(result, "outcome") ?: "failed") < 0 ||
+            text_set(&declared->reason, json_get_text(result, "reason") ?: reason) < 0)
+                return -ENOMEM;
+        return 0;
+}
+
+/* Flags of the connection, and what is run. Texts are borrowed. */
+#define ARGUMENTS_MAX 64
+
+typedef struct Arguments {
+        const char *texts[ARGUMENTS_MAX + 1];
+        char *made[ARGUMENTS_MAX]; /* owned texts among them */
+        size_t n, n_made;
+} Arguments;
+
+static void arguments_done(Arguments *arguments) {
+        for (size_t i = 0; i < arguments->n_made; i++)
+                free(arguments->made[i]);
+}
+
+static int add_argument(Arguments *arguments, const char *start, const char *text) {
+        char *made;
+
+        if (arguments->n == ARGUMENTS_MAX || text_format(&made, "%s%s", start, text) < 0)
+                return -ENOMEM;
+        arguments->made[arguments->n_made++] = made;
+        arguments->texts[arguments->n++] = made;
+        return 0;
+}
+
+/* The same connection to the API server. */
+static int add_connection(Arguments *arguments, const Flags *flags) {
+        const struct {
+                const char *start, *text;
+        } options[] = {
+                { "--kubeconfig=", flags->kubeconfig }, { "--context=", flags->context },
+                { "--cluster=", flags->cluster },       { "--user=", flags->user },
+                { "--server=", flags->server },         { "--as=", flags->as },
+        };
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < sizeof(options) / sizeof(options[0]); i++)
+                if (options[i].text)
+                        r = add_argument(arguments, options[i].start, options[i].text);
+        return r;
+}
+
+static int run(Declared *declared, bool is_release) {
+        Controller *controller = declared->controller;
+        cleanup(arguments_done) Arguments arguments = { .n = 0 };
+        cleanup(free_p) char *workload = NULL;
+        int r;
+
+        if (text_format(&workload, "%s/%s", workload_kind_to_string(declared->kind),
+                        declared->name) < 0 ||
+            add_argument(&arguments, "", "__carry-out") < 0 ||
+            add_argument(&arguments, "", workload) < 0 ||
+            add_argument(&arguments, "--namespace=", declared->namespace) < 0 ||
+            (is_release && (add_argument(&arguments, "", "--release") < 0 ||
+                            add_argument(&arguments, "", "--take-over") < 0)) ||
+            add_connection(&arguments, controller->flags) < 0)
+                return -ENOMEM;
+        declared->run_hash = declared->facts.template_hash;
+        r = program_run(session_event(controller->session),
+                        &(ProgramOptions){ .path = PROGRAM,
+                                           .arguments = arguments.texts,
+                                           .output_max = RESULT_MAX,
+                                           .timeout_usec = RUN_USEC },
+                        on_run, declared, &declared->program);
+        if (r >= 0)
+                controller->n_running++;
+        return r;
+}
+
+/* A run has ended. */
+static int report(Declared *declared) {
+        cleanup(free_p) char *outcome = take_ptr(declared->outcome);
+        cleanup(free_p) char *reason = take_ptr(declared->reason);
+        const UpdateRun *last = &declared->last;
+
+        switch (last->outcome) {
+        case UPDATE_DONE:
+                if (text_equal(outcome, "updated") || text_equal(outcome, "undone"))
+                        say(declared, LOG_INFO, "Normal", "InPlaceUpdateSucceeded",
+                            reason ?: "all pods run the images of its template");
+                declared->is_announced = false;
+                return show(declared, NULL);
+        case UPDATE_IMPOSSIBLE:
+                say(declared, LOG_WARNING, "Warning", "InPlaceUpdateImpossible",
+                    reason ?: "it cannot be updated in place");
+                break;
+        case UPDATE_FAILED:
+                say(declared, LOG_WARNING, "Warning", "InPlaceUpdateFailed",
+                    reason ?: "the update was refused");
+                break;
+        case UPDATE_NOT_TRIED:
+        case _UPDATE_OUTCOME_MAX: break;
+        }
+        return last->outcome == UPDATE_IMPOSSIBLE &&
+                               declared->facts.mode == UPDATE_IN_PLACE_IF_POSSIBLE
+                       ? 0
+                       : show(declared, reason ?: "the update was refused");
+}
+
+/* Actions */
+
+static int note_trouble(const Declared *declared, const Error *error) {
+        if (error->kind != ERROR_CONFLICT && error->kind != ERROR_NOT_FOUND &&
+            !session_is_ended(declared->controller->session))
+                log_write(declared->controller->log, LOG_WARNING,
+                          LOG_FIELDS({ "WORKLOAD", declared->key }), "\"%s\" is tried again: %s",
+                          declared->key, error_message(error));
+        return 0;
+}
+
+/* By the workload as it is now: the next template may be there already. */
+static int give_back(Declared *declared) {
+        Session *session = declared->controller->session;
+        cleanup(json_object_put_p) json_object *workload = NULL;
+        cleanup(json_object_put_p) json_object *body = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        const KubePath path = path_of(declared);
+        int r = session_get(session, &path, &workload, &error);
+
+        if (r >= 0)
+                r = read_facts(declared->controller, declared->kind, workload, &declared->facts);
+        if (r >= 0 && update_plan(&declared->facts, &declared->last, session_server_sec(session)) !=
+                              UPDATE_DO_GIVE_BACK)
+                return 0;
+        if (r >= 0)
+                r = update_give_back_patch(declared->kind, workload,
+                                           declared->controller->flags->release_all, &body);
+        if (r >= 0)
+                r = patch(declared, NULL, KUBE_MERGE_PATCH, body, &error);
+        if (r >= 0)
+                declared->facts.is_ours = declared->facts.is_held = false;
+        return error.kind == ERROR_NONE ? r : note_trouble(declared, &error);
+}
+
+static int begin(Declared *declared) {
+        if (declared->last.template_hash != declared->facts.template_hash) {
+                int r = show(declared, NULL);
+
+                if (r < 0)
+                        return r;
+        }
+        return run(declared, /* is_release= */ false);
+}
+
+/* A run has written its record: from then on there is something to announce. */
+static void announce(Declared *declared) {
+        if (!declared->program || declared->is_announced || !declared->facts.has_open_record)
+                return;
+        declared->is_announced = true;
+        say(declared, LOG_INFO, "Normal", "InPlaceUpdateStarted",
+            "its pods get the images of its template in place");
+}
+
+static UpdateAction next_action(const Declared *declared) {
+        const Controller *controller = declared->controller;
+        UpdateAction action;
+
+        if (declared->program || declared->is_gone)
+                return UPDATE_DO_NOTHING;
+        action = update_plan(&declared->facts, &declared->last,
+                             session_server_sec(controller->session));
+        return (action == UPDATE_DO_RUN || action == UPDATE_DO_RELEASE) &&
+                               controller->n_running >= RUNS_MAX
+                       ? UPDATE_DO_NOTHING
+                       : action;
+}
+
+static int act(Declared *declared) {
+        announce(declared);
+        if (declared->outcome)
+                return report(declared);
+        switch (next_action(declared)) {
+        case UPDATE_DO_RUN: return begin(declared);
+        case UPDATE_DO_RELEASE: return run(declared, /* is_release= */ true);
+        case UPDATE_DO_GIVE_BACK: return give_back(declared);
+        case UPDATE_DO_NOTHING:
+        case _UPDATE_ACTION_MAX: break;
+        }
+        return 0;
+}
+
+static bool has_news(const Declared *declared) {
+        return declared->outcome || next_action(declared) != UPDATE_DO_NOTHING ||
+               (declared->program && !declared->is_announced && declared->facts.has_open_record);
+}
+
+static int is_due(void *userdata) {
+        const Controller *controller = userdata;
+
+        if (controller->flags->release_all ? !controller->is_ready || controller->n_declared == 0
+                                           : leader_is_due(&controller->leader))
+                return 1;
+        for (size_t i = 0; controller->is_ready && i < controller->n_declared; i++)
+                if (has_news(controller->declared[i]) || is_over(controller->declared[i]))
+                        return 1;
+        return 0;
+}
+
+static const KubePath bindings = { .group = ADMISSION,
+                                   .version = "v1",
+                                   .resource = "mutatingadmissionpolicybindings" };
+
+/* The policy holds workloads from now on. It must not do that without a controller, so no manifest has its binding. */
+static int bind_policy(Controller *controller, Error *reterr) {
+        const char *name = controller->flags->policy;
+        cleanup(json_object_put_p) json_object *binding =
+                patch_wrap("metadata", patch_wrap("name", json_object_new_string(name ?: "")));
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        if (!name)
+                return 0;
+        if (!binding ||
+            patch_add(binding, "spec", patch_wrap("policyName", json_object_new_string(name))) < 0)
+                return -ENOMEM;
+        r = session_create(controller->session, &bindings, binding, /* ret= */ NULL, &error);
+        if (error.kind == ERROR_NONE || error.kind == ERROR_CONFLICT)
+                return error.kind == ERROR_CONFLICT ? 0 : r;
+        if (error.kind != ERROR_NOT_FOUND)
+                return error_copy(reterr, &error);
+        log_write(controller->log, LOG_WARNING, NULL,
+                  "The API server has no MutatingAdmissionPolicy, which needs Kubernetes 1.36: "
+                  "workloads are updated in place while their manifests hold them");
+        return 0;
+}
+
+/* No workload is held from now on. */
+static int unbind_policy(const Controller *controller, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        KubePath path = bindings;
+        int r;
+
+        path.name = controller->flags->policy;
+        if (!path.name)
+                return 0;
+        r = session_delete(controller->session, &path, /* options= */ NULL, &error);
+        return error.kind == ERROR_NONE        ? r
+               : error.kind == ERROR_NOT_FOUND ? 0
+                                               : error_copy(reterr, &error);
+}
+
+static int lead(Controller *controller, Error *reterr) {
+        int r;
+
+        if (controller->flags->release_all) {
+                r = controller->is_ready ? 0 : unbind_policy(controller, reterr);
+                controller->is_ready = true;
+                return r;
+        }
+        r = leader_is_due(&controller->leader) ? leader_step(&controller->leader, reterr) : 0;
+
+        if (r < 0 || controller->is_ready || !controller->leader.is_leading)
+                return r;
+        r = bind_policy(controller, reterr);
+        if (r < 0)
+                return r;
+        controller->is_ready = true;
+        log_write(controller->log, LOG_INFO, NULL, "Carrying out declared updates of %zu workloads",
+                  controller->n_declared);
+        return 0;
+}
+
+static int turn(Controller *controller, Error *reterr) {
+        int r = lead(controller, reterr);
+
+        /* Others may be added meanwhile, and are due in the next turn; none is removed. */
+        for (size_t i = 0; r >= 0 && controller->is_ready && i < controller->n_declared; i++) {
+                if (has_news(controller->declared[i]))
+                        r = act(controller->declared[i]);
+                if (r >= 0 && !controller->flags->release_all && leader_is_due(&controller->leader))
+                        r = lead(controller, reterr);
+        }
+        if (r >= 0)
+                forget_gone(controller);
+        return r;
+}
+
+static int is_away(const Error *error, void *userdata) {
+        (void) error;
+        (void) userdata;
+        return 0;
+}
+
+static int follow(Controller *controller) {
+        const char *namespace =
+                controller->flags->all_namespaces ? NULL : session_namespace(controller->session);
+        SessionWatch watches[N_KINDS] = {
+                { .on_object = on_deployment, .on_gone = on_deployment_gone },
+                { .on_object = on_stateful_set, .on_gone = on_stateful_set_gone },
+                { .on_object = on_daemon_set, .on_gone = on_daemon_set_gone },
+        };
+
+        for (size_t i = 0; i < N_KINDS; i++)
+                watches[i].path = workload_path(watched_kinds[i], namespace, NULL);
+        return session_follow_new(controller->session, watches, N_KINDS, controller,
+                                  &controller->follow);
+}
+
+static void controller_done(Controller *controller) {
+        session_follow_free(controller->follow);
+        for (size_t i = 0; i < controller->n_declared; i++)
+                declared_free(controller->declared[i]);
+        free(controller->declared);
+        kube_events_free(controller->events);
+        leader_resign(&controller->leader);
+        leader_done(&controller->leader);
+        free(controller->by);
+        log_free(controller->log);
+}
+
+static int init(Controller *controller, Session *session, const Flags *flags, Error *reterr) {
+        int r;
+
+        *controller = (Controller){ .session = session, .flags = flags };
+        r = leader_init(&controller->leader, session, LEASE);
+        if (r >= 0)
+                r = text_copy(session_user(session), &controller->by);
+        /* Records name the user as the server does. */
+        if (r >= 0 && session_code(session) == 0)
+                return error_set(reterr, ERROR_UNAVAILABLE, "the API server does not answer");
+        if (r >= 0)
+                r = log_new(LOG_FORMAT_AUTO, LOG_INFO, &controller->log);
+        if (r >= 0)
+                r = kube_events_new(&(KubeEventsOptions){ .client = session_client(session),
+                                                          .log = controller->log,
+                                                          .component = COMPONENT,
+                                                          .node_name = "" },
+                                    &controller->events);
+        return r < 0 ? r : follow(controller);
+}
+
+int kubectl_controller(Session *session, const Flags *flags) {
+        cleanup(controller_done) Controller controller;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = init(&controller, session, flags, &error);
+
+        while (r >= 0) {
+                r = session_follow_wait(controller.follow, is_due, is_away, &controller, &error);
+                if (r >= 0)
+                        r = turn(&controller, &error);
+                if (r >= 0 && flags->release_all && controller.n_declared == 0)
+                        return EXIT_STATUS_DONE;
+        }
+        if (session_end_status(session) > EXIT_STATUS_SIGNAL && !flags->release_all)
+                return EXIT_STATUS_DONE; /* a signal is how it ends */
+        return session_fail(session, r, &error);
+}

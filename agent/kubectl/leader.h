@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Leadership by a Lease, as Kubernetes' own controllers have it
+ *
+ * Of several programs that take part, the one that the Lease names leads, while it renews the Lease. A program that does not
+ * see the Lease renewed for its whole duration, by its own clock, takes it. See the package leaderelection of client-go.
+ * Two may lead for a moment, for example when one was frozen: whoever leads must write so that this does no harm.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "agent/kubectl/session.h"
+
+typedef struct Leader {
+        Session *session;
+        KubePath path; /* path of the Lease; its texts are borrowed */
+        char *identity;
+        char *seen; /* holder and time of renewal as they were read; NULL: nothing was read yet */
+        uint64_t seen_usec;    /* when that was read for the first time */
+        uint64_t renewed_usec; /* when this program renewed the Lease */
+        uint64_t due_usec;     /* when the Lease is to be read again */
+        bool is_leading;
+} Leader;
+
+/* Sends nothing yet. name: name of the Lease in the session's namespace; borrowed. */
+int leader_init(Leader *leader, Session *session, const char *name);
+void leader_done(Leader *leader);
+
+bool leader_is_due(const Leader *leader);
+/* Reads the Lease, and takes or renews it. Refused when a program that leads could not renew it in time, or finds another
+ * holder: it must do nothing more. A server that is away is no refusal before that. */
+int leader_step(Leader *leader, Error *reterr);
+/* Gives the Lease up, so that the next one need not wait; also after a signal. */
+void leader_resign(Leader *leader);

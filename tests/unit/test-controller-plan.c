@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The controller's actions on a workload that declares updates in place. */
+
+#include "tests/unit/unit.h"
+
+#include "agent/kubectl/controller-plan.h"
+#include "agent/kubectl/rollout-record.h"
+#include "tests/unit/quoted-json.h"
+
+#define NOW 1000000
+#define HASH 7
+
+#define IF_POSSIBLE .mode = UPDATE_IN_PLACE_IF_POSSIBLE
+#define ONLY .mode = UPDATE_IN_PLACE_ONLY
+#define HELD .is_held = true, .is_ours = true
+#define OPEN .has_open_record = true
+#define FACTS(...) \
+        { .template_hash = HASH, __VA_ARGS__ }
+#define RUN(result, ...) \
+        { .outcome = result, .template_hash = HASH, __VA_ARGS__ }
+#define FAILED(n, seconds) RUN(UPDATE_FAILED, .n_failures = n, .ended_sec = NOW - (seconds))
+
+/* clang-format off */
+static const struct PlanRow {
+        const char *name;
+        UpdateFacts facts;
+        UpdateRun last;
+        UpdateAction action;
+} plans[] = {
+        { "nothing is held", FACTS(IF_POSSIBLE), { 0 }, UPDATE_DO_NOTHING },
+        { "its template has changed", FACTS(IF_POSSIBLE, HELD), { 0 }, UPDATE_DO_RUN },
+        { "its template has changed again", FACTS(IF_POSSIBLE, HELD), { UPDATE_DONE, .template_hash = HASH + 1 }, UPDATE_DO_RUN },
+        { "its manifest holds it", FACTS(IF_POSSIBLE, .is_held = true), { 0 }, UPDATE_DO_RUN },
+        { "all pods are at its template", FACTS(IF_POSSIBLE, HELD), RUN(UPDATE_DONE), UPDATE_DO_GIVE_BACK },
+        { "its manifest goes on holding it", FACTS(IF_POSSIBLE, .is_held = true), RUN(UPDATE_DONE), UPDATE_DO_NOTHING },
+        { "more than images has changed", FACTS(IF_POSSIBLE, HELD), RUN(UPDATE_IMPOSSIBLE), UPDATE_DO_GIVE_BACK },
+        { "more has changed, and only in place", FACTS(ONLY, HELD), RUN(UPDATE_IMPOSSIBLE), UPDATE_DO_NOTHING },
+        { "more has changed, held by its manifest", FACTS(IF_POSSIBLE, .is_held = true), RUN(UPDATE_IMPOSSIBLE), UPDATE_DO_NOTHING },
+        { "it has just failed", FACTS(IF_POSSIBLE, HELD, OPEN), FAILED(1, 9), UPDATE_DO_NOTHING },
+        { "it failed a while ago", FACTS(IF_POSSIBLE, HELD, OPEN), FAILED(1, 10), UPDATE_DO_RUN },
+        { "it failed twice", FACTS(IF_POSSIBLE, HELD), FAILED(2, 19), UPDATE_DO_NOTHING },
+        { "it failed often", FACTS(IF_POSSIBLE, HELD), FAILED(99, 299), UPDATE_DO_NOTHING },
+        { "it failed often, long ago", FACTS(IF_POSSIBLE, HELD), FAILED(99, 300), UPDATE_DO_RUN },
+        { "it failed with another template", FACTS(IF_POSSIBLE, HELD, OPEN), { UPDATE_FAILED, .template_hash = HASH + 1, .n_failures = 5, .ended_sec = NOW }, UPDATE_DO_RUN },
+        { "an update was interrupted", FACTS(ONLY, .is_held = true, OPEN), { 0 }, UPDATE_DO_RUN },
+        { "a person updates it", FACTS(IF_POSSIBLE, HELD, OPEN, .has_others_record = true), { 0 }, UPDATE_DO_NOTHING },
+        { "it was resumed by hand", FACTS(IF_POSSIBLE, .is_ours = true), { 0 }, UPDATE_DO_GIVE_BACK },
+        { "it was resumed in the middle", FACTS(IF_POSSIBLE, .is_ours = true, OPEN), { 0 }, UPDATE_DO_RUN },
+        { "it declares nothing any more", FACTS(HELD), { 0 }, UPDATE_DO_GIVE_BACK },
+        { "it declares nothing any more, in the middle", FACTS(HELD, OPEN), { 0 }, UPDATE_DO_RELEASE },
+        { "the release failed", FACTS(HELD, OPEN), FAILED(1, 0), UPDATE_DO_NOTHING },
+        { "it is being deleted", FACTS(IF_POSSIBLE, HELD, .is_deleted = true), { 0 }, UPDATE_DO_NOTHING },
+};
+
+static const struct FactsRow {
+        const char *name;
+        WorkloadKind kind;
+        const char *annotations, *spec;
+        UpdateFacts facts;
+} facts_rows[] = {
+        { "declares nothing", WORKLOAD_DEPLOYMENT, "", "", { 0 } },
+        { "another value", WORKLOAD_DEPLOYMENT, "'inplaced.io/update': 'Never'", "", { 0 } },
+        { "held by admission", WORKLOAD_DEPLOYMENT, "'inplaced.io/update': 'InPlaceOnly', 'inplaced.io/held': 'paused'",
+          "'paused': true", { ONLY, HELD } },
+        { "held by its manifest", WORKLOAD_DAEMON_SET, "'inplaced.io/update': 'InPlaceIfPossible'",
+          "'updateStrategy': {'type': 'OnDelete'}", { IF_POSSIBLE, .is_held = true } },
+        { "not held", WORKLOAD_STATEFUL_SET, "'inplaced.io/update': 'InPlaceIfPossible', 'inplaced.io/update-status': 'x'",
+          "'updateStrategy': {'rollingUpdate': {'partition': 3}}", { IF_POSSIBLE, .has_status = true } },
+        { "updated by itself", WORKLOAD_DEPLOYMENT, "'inplaced.io/rollout': '" "{\\'state\\': \\'forward\\', \\'mode\\': \\'rollout\\', "
+          "\\'by\\': \\'we\\', \\'since\\': \\'\\', \\'revision\\': \\'\\', \\'before\\': {}, \\'after\\': {}}" "'", "'paused': true",
+          { .is_held = true, .has_open_record = true } },
+        { "updated by another user", WORKLOAD_DEPLOYMENT, "'inplaced.io/rollout': '" "{\\'state\\': \\'undo\\', \\'mode\\': \\'set-image\\', "
+          "\\'by\\': \\'alice\\', \\'since\\': \\'\\', \\'revision\\': \\'\\', \\'before\\': {}, \\'after\\': {}}" "'", "'paused': true",
+          { .is_held = true, .has_open_record = true, .has_others_record = true } },
+};
+
+static const struct GivenBackRow {
+        const char *name;
+        WorkloadKind kind;
+        const char *held, *spec;
+        const char *patch; /* NULL: no spec */
+} given_back[] = {
+        { "deployment", WORKLOAD_DEPLOYMENT, "paused", "'paused': true", "{'paused': false}" },
+        { "resumed deployment", WORKLOAD_DEPLOYMENT, "paused", "'paused': false", NULL },
+        { "stateful set", WORKLOAD_STATEFUL_SET, "2", "'updateStrategy': {'rollingUpdate': {'partition': 2147483647}}",
+          "{'updateStrategy': {'type': 'RollingUpdate', 'rollingUpdate': {'partition': 2}}}" },
+        { "stateful set with nonsense", WORKLOAD_STATEFUL_SET, "x", "'updateStrategy': {'rollingUpdate': {'partition': 2147483647}}",
+          "{'updateStrategy': {'type': 'RollingUpdate', 'rollingUpdate': {'partition': 0}}}" },
+        { "daemon set", WORKLOAD_DAEMON_SET, "RollingUpdate", "'updateStrategy': {'type': 'OnDelete'}",
+          "{'updateStrategy': {'type': 'RollingUpdate'}}" },
+        { "daemon set of its manifest", WORKLOAD_DAEMON_SET, NULL, "'updateStrategy': {'type': 'OnDelete'}", NULL },
+};
+/* clang-format on */
+
+TEST_ROWS(test_plan, plans, name, const struct PlanRow *row) {
+        assert_int_equal(update_plan(&row->facts, &row->last, NOW), row->action);
+}
+
+static json_object *make_workload(const char *annotations, const char *spec) {
+        return parse("{'metadata': {'resourceVersion': '5', 'annotations': {%s}}, 'spec': {%s}}",
+                     annotations, spec);
+}
+
+TEST_ROWS(test_facts, facts_rows, name, const struct FactsRow *row) {
+        cleanup(json_object_put_p) json_object *workload =
+                make_workload(row->annotations, row->spec);
+        UpdateFacts facts;
+
+        assert_ok(update_facts(row->kind, workload, "we", &facts));
+        assert_int_equal(facts.mode, row->facts.mode);
+        assert_int_equal(facts.is_held, row->facts.is_held);
+        assert_int_equal(facts.is_ours, row->facts.is_ours);
+        assert_int_equal(facts.has_open_record, row->facts.has_open_record);
+        assert_int_equal(facts.has_others_record, row->facts.has_others_record);
+        assert_int_equal(facts.has_status, row->facts.has_status);
+}
+
+/* Another image is another template. */
+TEST(test_template_hash) {
+        static const char *const images[] = { "app:1", "app:2", "app:1" };
+        UpdateFacts facts[N_ELEMENTS(images)];
+
+        for (size_t i = 0; i < N_ELEMENTS(images); i++) {
+                cleanup(json_object_put_p) json_object *workload =
+                        parse("{'spec': {'template': {'spec': {'containers': [{'image': '%s'}]}}}}",
+                              images[i]);
+
+                assert_ok(update_facts(WORKLOAD_DEPLOYMENT, workload, "we", &facts[i]));
+        }
+        assert_int_not_equal(facts[0].template_hash, facts[1].template_hash);
+        assert_int_equal(facts[0].template_hash, facts[2].template_hash);
+}
+
+TEST_ROWS(test_give_back, given_back, name, const struct GivenBackRow *row) {
+        char annotation[64] = "";
+        cleanup(json_object_put_p) json_object *workload = NULL;
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(json_object_put_p) json_object *expected =
+                row->patch ? parse("%s", row->patch) : NULL;
+
+        if (row->held)
+                (void) snprintf(annotation, sizeof(annotation), "'inplaced.io/held': '%s'",
+                                row->held);
+        workload = make_workload(annotation, row->spec);
+        assert_ok(update_give_back_patch(row->kind, workload, /* forgets= */ false, &patch));
+        assert_true(json_object_equal(object_at(patch, "spec"), expected));
+        assert_string_equal(object_text(patch, "metadata.resourceVersion"), "5");
+        assert_true(json_object_object_get_ex(object_at(patch, "metadata.annotations"),
+                                              HELD_ANNOTATION, NULL));
+        assert_false(json_object_object_get_ex(object_at(patch, "metadata.annotations"),
+                                               ROLLOUT_ANNOTATION, NULL));
+}
+
+/* At the removal of the controller, what a person has begun stays. */
+TEST(test_removal) {
+        cleanup(json_object_put_p) json_object *mine =
+                make_workload("'inplaced.io/held': '0', 'inplaced.io/update': 'InPlaceOnly'",
+                              "'updateStrategy': {'rollingUpdate': {'partition': 2147483647}}");
+        cleanup(json_object_put_p) json_object *theirs = make_workload(
+                "'inplaced.io/update': 'InPlaceOnly', 'inplaced.io/rollout': '{\\'state\\': \\'undo\\', "
+                "\\'mode\\': \\'set-image\\', \\'by\\': \\'alice\\', \\'since\\': \\'\\', \\'revision\\': "
+                "\\'\\', \\'before\\': {}, \\'after\\': {}}'",
+                "'paused': true");
+        UpdateFacts facts;
+        const UpdateRun none = { .outcome = UPDATE_NOT_TRIED };
+
+        assert_ok(update_facts_at_removal(WORKLOAD_STATEFUL_SET, mine, &facts));
+        assert_int_equal(update_plan(&facts, &none, NOW), UPDATE_DO_GIVE_BACK);
+        assert_ok(update_facts_at_removal(WORKLOAD_DEPLOYMENT, theirs, &facts));
+        assert_int_equal(update_plan(&facts, &none, NOW), UPDATE_DO_NOTHING);
+        assert_false(facts.is_ours);
+}
