@@ -19,6 +19,7 @@ from lab.clients import HELMS, MANIFESTS, find_clients, render, run_client
 from lab.stubs import REPOSITORY
 
 CHART = MANIFESTS / "chart"
+LEASE = "inplaced-controller"  # the program knows it by this name
 
 Document = dict[str, Any]
 Documents = dict[tuple[str, str, str], Document]
@@ -29,6 +30,8 @@ _VALUES: dict[str, list[str]] = {
     "k3s": ["runtime=k3s"],
     "microk8s": ["runtime=microk8s"],
 }
+
+_OVERLAYS = (*_VALUES, "kubelet-identity", "updates", "updates-namespace")
 
 # Each key of the configuration with values that the agent takes, and with others.
 _CONFIG: dict[str, tuple[list[Any], list[Any]]] = {
@@ -75,7 +78,7 @@ def by_name(text: str) -> Documents:
 
 
 def template(
-    *values: str, namespace: str = "inplaced", version: str = "1.34", chart: Path = CHART
+    *values: str, namespace: str = "inplaced", version: str = "1.37", chart: Path = CHART
 ) -> Documents:
     """The documents that `helm install` would apply."""
     options = [part for value in values for part in ("--set", value)]
@@ -118,11 +121,13 @@ def config_name(documents: Documents) -> str:
 def comparable(documents: Documents) -> Documents:
     """Without what differs by intent.
 
-    helm installs the definitions itself. So that a change of the configuration replaces the pods, kustomize puts
+    helm installs the definitions itself, and has a Job that runs before it deletes. So that a change of the configuration replaces the pods, kustomize puts
     its hash into a name, and helm into an annotation.
     """
     same = {
-        key: document for key, document in documents.items() if key[0] != "CustomResourceDefinition"
+        key: document
+        for key, document in documents.items()
+        if key[0] not in ("CustomResourceDefinition", "Job")
     }
     name = config_name(same)
     config = same.pop(("ConfigMap", "inplaced", name))
@@ -159,17 +164,23 @@ def test_helm_and_kustomize_agree(overlay):
         ("selinux", ["podSecurityContext.seLinuxOptions.type=spc_t"]),
         ("openshift", ["openshift=true"]),
         ("network-policy", ["networkPolicy.enabled=true"]),
+        ("updates", ["updates.enabled=true"]),
+        ("updates updates-openshift openshift", ["updates.enabled=true", "openshift=true"]),
+        (
+            "updates updates-network-policy network-policy",
+            ["updates.enabled=true", "networkPolicy.enabled=true"],
+        ),
     ],
 )
 def test_components_agree(folder, component, values):
-    expected = comparable(compose(folder.path, component))
+    expected = comparable(compose(folder.path, *component.split()))
     assert expected != comparable(read_overlay("standalone"))
     assert comparable(template(*values)) == expected
 
 
 def test_each_component_is_compared():
     (mark,) = [one for one in test_components_agree.pytestmark if one.name == "parametrize"]
-    compared = {component for component, _ in mark.args[1]} | {"registration"}
+    compared = {name for component, _ in mark.args[1] for name in component.split()} | {"registration"}
     assert compared == {path.name for path in (MANIFESTS / "components").iterdir()}
 
 
@@ -218,7 +229,7 @@ def test_network_policy(folder):
 
 def test_another_namespace():
     """No object keeps the usual namespace."""
-    found = template("policy=true", namespace="team")
+    found = template("policy=true", "updates.enabled=true", namespace="team")
     text = yaml.safe_dump_all(list(found.values()))
     assert "namespace: inplaced" not in text
     subjects = [
@@ -227,7 +238,7 @@ def test_another_namespace():
     assert {subject["namespace"] for subject in subjects} == {"team"}
 
 
-@pytest.mark.parametrize("overlay", [*_VALUES, "kubelet-identity"])
+@pytest.mark.parametrize("overlay", _OVERLAYS)
 @pytest.mark.parametrize("folder_of_user", [False, True])
 def test_nothing_of_the_users_is_deleted(folder, overlay, folder_of_user):
     """No overlay has a kind whose deletion takes other objects along, whatever the namespace is."""
@@ -241,7 +252,7 @@ def test_nothing_of_the_users_is_deleted(folder, overlay, folder_of_user):
 
 @pytest.mark.parametrize(
     ("overlay", "components"),
-    [*((overlay, ()) for overlay in [*_VALUES, "kubelet-identity"]), ("standalone", ("openshift",))],
+    [*((overlay, ()) for overlay in _OVERLAYS), ("standalone", ("openshift", "updates"))],
 )
 def test_other_names(folder, overlay, components):
     """With a prefix, a suffix and another namespace each reference has the new name; no two installations
@@ -258,7 +269,7 @@ def test_other_names(folder, overlay, components):
             policy = document["spec"]["policyName"]
             assert ("ValidatingAdmissionPolicy", policy) in kinds_and_names
         for rule in document.get("rules", []):
-            found = {other for _, other in kinds_and_names}
+            found = {other for _, other in kinds_and_names} | {LEASE}
             assert set(rule.get("resourceNames", ())) <= found
         if "roleRef" in document:
             role = document["roleRef"]
@@ -266,9 +277,20 @@ def test_other_names(folder, overlay, components):
         for subject in document.get("subjects", []):
             if subject["kind"] == "ServiceAccount":
                 assert ("ServiceAccount", subject["namespace"], subject["name"]) in documents
-        if kind == "DaemonSet":
+        if kind in ("DaemonSet", "Deployment"):
             pod = document["spec"]["template"]["spec"]
             assert ("ServiceAccount", "own", pod["serviceAccountName"]) in documents
+        if kind == "Deployment" and overlay != "updates-namespace":
+            policy = pod["containers"][0]["args"][-1]
+            assert ("MutatingAdmissionPolicy", policy) in kinds_and_names
+            (bindings,) = [
+                rule["resourceNames"]
+                for one in documents.values()
+                for rule in one.get("rules", [])
+                if "mutatingadmissionpolicybindings" in rule["resources"] and "resourceNames" in rule
+            ]
+            assert bindings == [policy]
+        if kind == "DaemonSet":
             (config,) = [one["configMap"] for one in pod["volumes"] if one["name"] == "config"]
             assert ("ConfigMap", "own", config["name"]) in documents
 
@@ -318,6 +340,7 @@ def test_values():
         "podMonitor.enabled=true",
         "prometheusRule.enabled=true",
         "dashboard.enabled=true",
+        "updates.enabled=true",
     )
     assert {re.split(r"[.=\[]", value)[0] for value in effective} == set(values)
     for value in effective:
@@ -334,6 +357,8 @@ def test_values():
         "podMonitor=true",
         "networkPolicy.from={x}",
         "config.nosuch=1",
+        "updates.enabled=maybe",
+        "updates.extraArgs={x}",
     ):
         with pytest.raises(RuntimeError, match="values don't meet the specifications"):
             template(value)
@@ -367,6 +392,41 @@ def test_values_of_a_part():
     quota = template("priorityClassName=mine")["ResourceQuota", "inplaced", "inplaced"]
     assert quota["spec"]["scopeSelector"]["matchExpressions"][0]["values"] == ["mine"]
     assert ("ResourceQuota", "inplaced", "inplaced") not in template("priorityClassName=")
+
+
+def controller_of(documents: Documents) -> Document:
+    return documents["Deployment", "inplaced", "inplaced-controller"]["spec"]["template"]["spec"]
+
+
+def test_values_of_updates():
+    """Each value has its effect on the controller, and on the Job that runs before the release is deleted."""
+    usual = controller_of(template("updates.enabled=true"))
+    found = template(
+        *("updates.enabled=true", "updates.policy=false", "updates.extraArgs={--log-level=debug}"),
+        *("updates.resources.limits.memory=1Gi", "updates.priorityClassName=mine", "updates.nodeSelector.a=b"),
+        *("updates.affinity.nodeAffinity.a=b", "updates.tolerations[0].key=only", "image.tag=next"),
+        *("image.pullPolicy=Always", "image.pullSecrets={hub}"),
+        version="1.35",
+    )
+    assert not any("Mutating" in kind or name == "inplaced-in-place-only" for kind, _, name in found)
+    pod = controller_of(found)
+    (main,) = pod["containers"]
+    assert main["args"] == ["controller", "--all-namespaces", "--log-level=debug"]
+    assert (main["image"], main["imagePullPolicy"]) == ("registry.example/inplaced:next", "Always")
+    assert main["resources"]["limits"] == {"memory": "1Gi"}
+    assert pod["nodeSelector"] == usual["nodeSelector"] | {"a": "b"}
+    assert pod["affinity"] == {"nodeAffinity": {"a": "b"}}
+    assert (pod["tolerations"], pod["priorityClassName"]) == ([{"key": "only"}], "mine")
+    assert pod["imagePullSecrets"] == [{"name": "hub"}]
+    job = found["Job", "inplaced", "inplaced-release-all"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    (last,) = job["spec"]["template"]["spec"]["containers"]
+    assert last == main | {"args": [*main["args"], "--release-all"]}
+    # The Deployment does not take its pod for one of its own.
+    labels = job["spec"]["template"]["metadata"]["labels"]
+    assert labels == {"app.kubernetes.io/part-of": "inplaced"}
+    with pytest.raises(RuntimeError, match="set updates.policy=false"):
+        template("updates.enabled=true", version="1.35")
 
 
 def test_what_kube_prometheus_stack_reads():
@@ -548,6 +608,66 @@ def test_roles_hold_no_more_than_is_used():
         }
         assert not bound_everywhere & {"inplaced-secrets", "inplaced-user"}
         assert ("ClusterRole", "", "inplaced-user") in documents
+
+
+def rights(role: Document) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_controller_is_confined():
+    """Its pod meets the restricted Pod Security Standard; its account is none to which the policies apply."""
+    for overlay in ("updates", "updates-namespace"):
+        documents = read_overlay(overlay)
+        pod = controller_of(documents)
+        (main,) = pod["containers"]
+        assert not {"hostNetwork", "hostPID", "hostIPC", "volumes", "initContainers"} & pod.keys()
+        assert pod["securityContext"] == {
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        assert main["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "privileged": False,
+            "readOnlyRootFilesystem": True,
+        }
+        assert not re.fullmatch("[^:]*inplaced[^:]*", pod["serviceAccountName"])
+
+
+def test_rights_of_the_controller():
+    """It may do what people may, but request restarts; and beyond that what only it does."""
+    documents = read_overlay("updates")
+    people = rights(read_overlay("standalone")["ClusterRole", "", "inplaced-user"])
+    people = {right for right in people if right[1] != "containerrecreaterequests"}
+    found = rights(documents["ClusterRole", "", "inplaced-updates"])
+    assert found - people == {
+        ("apps", "deployments/status", "patch"),
+        ("", "events", "create"),
+        ("", "events", "patch"),
+    }
+    assert people <= found
+    admission = "admissionregistration.k8s.io"
+    assert rights(documents["ClusterRole", "", "inplaced-controller"]) == {
+        *(("apps.kruise.io", "nodeimages", verb) for verb in ("list", "watch", "patch")),
+        *((admission, "mutatingadmissionpolicybindings", verb) for verb in ("create", "get", "patch", "delete")),
+    }
+
+
+def test_the_controller_of_one_namespace():
+    """Nothing of it is outside that namespace, and it has the same rights there."""
+    documents = read_overlay("updates-namespace")
+    assert {namespace for _, namespace, _ in documents} == {"inplaced"}
+    everywhere = read_overlay("updates")["ClusterRole", "", "inplaced-updates"]
+    assert documents["Role", "inplaced", "inplaced-updates"]["rules"] == everywhere["rules"]
+    assert controller_of(documents)["containers"][0]["args"] == ["controller"]
 
 
 def build(folder: Path, *arguments: str, **environment: str) -> dict[str, Path]:

@@ -14,7 +14,7 @@ from lab.control_plane import ControlPlane
 from lab.kube import Object
 
 _KRUISE = "apps.kruise.io/v1beta1"
-_OVERLAYS = ("standalone", "openkruise", "k3s", "microk8s", "kubelet-identity")
+_OVERLAYS = ("standalone", "openkruise", "k3s", "microk8s", "kubelet-identity", "updates")
 
 
 def about(name: str, namespace: str | None = None) -> Object:

@@ -19,6 +19,26 @@
 {{- toYaml $object -}}
 {{- end -}}
 
+{{/* The image, by its digest if that is given. */}}
+{{- define "inplaced.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{- printf "%s@%s" .repository .digest -}}
+{{- else -}}
+{{- printf "%s:%s" .repository (.tag | default $.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Names of secrets as a pod has them. */}}
+{{- define "inplaced.pullSecrets" -}}
+{{- $secrets := list -}}
+{{- range .Values.image.pullSecrets -}}
+{{- $secrets = append $secrets (dict "name" .) -}}
+{{- end -}}
+{{- toYaml $secrets -}}
+{{- end -}}
+
 {{/* The folder of each runtime's socket; runtimeFolder comes first. */}}
 {{- define "inplaced.runtimeFolder" -}}
 {{- $usual := dict
@@ -33,4 +53,27 @@
 
 {{- define "inplaced.config" -}}
 {{- toYaml .Values.config -}}
+{{- end -}}
+
+{{/* The Deployment of the controller of declared updates. */}}
+{{- define "inplaced.controller" -}}
+{{- $values := .Values.updates -}}
+{{- $deployment := include "inplaced.file" (list . "updates-controller.yaml") | fromYaml -}}
+{{- $pod := $deployment.spec.template.spec -}}
+{{- $main := index $pod.containers 0 -}}
+{{- $_ := set $main "image" (include "inplaced.image" .) -}}
+{{- $_ := set $main "imagePullPolicy" .Values.image.pullPolicy -}}
+{{- $_ := set $main "resources" $values.resources -}}
+{{- $policy := ternary (list "--policy" "inplaced-hold") (list) $values.policy -}}
+{{- $_ := set $main "args" (concat (list "controller" "--all-namespaces") $policy $values.extraArgs) -}}
+{{- $_ := set $pod "nodeSelector" (merge $pod.nodeSelector $values.nodeSelector) -}}
+{{- range $key := list "affinity" "tolerations" "priorityClassName" -}}
+{{- with index $values $key -}}
+{{- $_ := set $pod $key . -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.image.pullSecrets -}}
+{{- $_ := set $pod "imagePullSecrets" (include "inplaced.pullSecrets" . | fromYamlArray) -}}
+{{- end -}}
+{{- toYaml $deployment -}}
 {{- end -}}
