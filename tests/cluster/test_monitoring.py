@@ -47,9 +47,18 @@ def _ready(name: str) -> str:
     return f'kube_daemonset_status_number_ready{{namespace="a",daemonset="{name}"}}'
 
 
+def _available(name: str) -> str:
+    return f'kube_deployment_status_replicas_available{{namespace="a",deployment="{name}"}}'
+
+
 # For each alert what makes it fire, with the time until then, and what is like it and does not. Samples are
 # those of a minute each, in Prometheus' notation.
 _ROWS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
+    "InplacedControllerAway": (
+        {_available("a-inplaced-controller"): "1 1 0x30", _available("other"): "1x30"},
+        "10m",
+        {_available("inplaced-controller"): "0 0 0 1x30", _available("other"): "0x30"},
+    ),
     "InplacedDown": (
         {'up{job="inplaced",node="n"}': "0x30"},
         "11m",
