@@ -16,6 +16,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 _LABELS = {"created", "description", "licenses", "revision", "title", "version"}
 _MEGABYTES_MAX = 16
 _BILL = "usr/share/doc/inplaced/sbom.spdx.json"
+_CONTROLLER_BILL = "usr/share/doc/kubectl-inplace/sbom.spdx.json"
+_PROGRAMS = ["usr/bin/inplaced", "usr/bin/kubectl-inplace"]
 _READER = _ROOT / "tests/image/reader/build"
 
 
@@ -58,14 +60,14 @@ def files(layer):
 
 
 def test_architectures(images):
-    """The index has both architectures; the program in each is for that machine, and asks for no loader."""
+    """The index has both architectures; the programs in each are for that machine, and ask for no loader."""
     machines = {"amd64": 62, "arm64": 183}
     assert set(images) == set(machines)
     for architecture, (_, layer) in images.items():
-        program = files(layer)["usr/bin/inplaced"]
-        assert program[:5] == b"\x7fELF\2"
-        assert int.from_bytes(program[18:20], "little") == machines[architecture]
-        assert b"/ld-linux" not in program
+        for program in map(files(layer).get, _PROGRAMS):
+            assert program[:5] == b"\x7fELF\2"
+            assert int.from_bytes(program[18:20], "little") == machines[architecture]
+            assert b"/ld-linux" not in program
 
 
 def test_contents(images, record_property):
@@ -74,7 +76,7 @@ def test_contents(images, record_property):
         with tarfile.open(fileobj=io.BytesIO(layer)) as opened:
             entries = list(opened)
         programs = [e.name for e in entries if e.isfile() and e.mode & 0o111]
-        assert programs == ["usr/bin/inplaced"]
+        assert programs == _PROGRAMS
         assert {(e.uid, e.gid) for e in entries} == {(0, 0)}
         assert [e.name for e in entries if e.mode & 0o22 and not e.issym()] == ["tmp"]
         assert files(layer)["etc/ssl/certs/ca-certificates.crt"].count(b"BEGIN CERT") > 100
@@ -112,6 +114,9 @@ def test_bill_of_materials(images, versions):
         assert {"openssl", "curl", "glibc", "grpc", "systemd"} <= set(sources)
         ids = {package["SPDXID"] for package in document["packages"]}
         assert {r["relatedSpdxElement"] for r in document["relationships"]} == ids
+        other = {p["name"]: p["versionInfo"] for p in json.loads(inside[_CONTROLLER_BILL])["packages"]}
+        assert other.items() >= {name: versions[name] for name in ("openssl", "curl", "glibc", "json-c")}.items()
+        assert all(f"usr/share/doc/{name}/copyright" in inside for name in other.keys() & versions.keys())
 
 
 @pytest.mark.timeout(900)  # the library is compiled once

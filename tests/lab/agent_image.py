@@ -42,7 +42,7 @@ def build_agent_image(label: str = "") -> Image:
     if archive is not None:
         return _read_archive(Path(archive), label)
     build = Path(os.environ["INPLACED_BUILD_DIR"])
-    programs = [build / "agent" / name for name in ("inplaced", "inplacectl")]
+    programs = [build / "agent" / name for name in ("inplaced", "inplacectl", "kubectl-inplace")]
     files: dict[str, Path | bytes] = {f"usr/bin/{program.name}": program for program in programs}
     files["etc/group"] = b"root:x:0:\ninplaced:x:999:\n"
     for program in [*programs, *(_find_library(name) for name in _MORE)]:
