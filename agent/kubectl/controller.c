@@ -33,6 +33,7 @@
 #define RUNS_MAX 16 /* at a time; each takes about 10 MB */
 #define RUN_USEC (6 * 3600 * USEC_PER_SEC)
 #define RESULT_MAX 4096
+#define WRITE_RETRY_SEC 10
 #define ADMISSION "admissionregistration.k8s.io"
 
 static const WorkloadKind watched_kinds[] = { WORKLOAD_DEPLOYMENT, WORKLOAD_STATEFUL_SET,
@@ -53,6 +54,7 @@ typedef struct Declared {
         Program *program;       /* the run that is under way; NULL: none */
         uint64_t run_hash;      /* hash of the template when the run began */
         char *outcome, *reason; /* result of a run, until it is reported; NULL: none */
+        int64_t not_before_sec; /* when a write that was refused is tried again */
         bool is_announced;      /* an event says that the update has begun */
         bool is_gone;
 } Declared;
@@ -410,12 +412,18 @@ static int report(Declared *declared) {
 
 /* Actions */
 
-static int note_trouble(const Declared *declared, const Error *error) {
-        if (error->kind != ERROR_CONFLICT && error->kind != ERROR_NOT_FOUND &&
-            !session_is_ended(declared->controller->session))
+/* A conflict is with a write that the watch shows soon. */
+static int note_trouble(Declared *declared, const Error *error) {
+        Session *session = declared->controller->session;
+        bool is_expected = error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND;
+
+        declared->not_before_sec =
+                session_server_sec(session) + (is_expected ? 1 : WRITE_RETRY_SEC);
+        if (!is_expected && !session_is_ended(session))
                 log_write(declared->controller->log, LOG_WARNING,
-                          LOG_FIELDS({ "WORKLOAD", declared->key }), "\"%s\" is tried again: %s",
-                          declared->key, error_message(error));
+                          LOG_FIELDS({ "WORKLOAD", declared->key }),
+                          "\"%s\" cannot be given back to its controller, trying again in %d s: %s",
+                          declared->key, WRITE_RETRY_SEC, error_message(error));
         return 0;
 }
 
@@ -438,8 +446,6 @@ static int give_back(Declared *declared) {
                                            declared->controller->flags->release_all, &body);
         if (r >= 0)
                 r = patch(declared, NULL, KUBE_MERGE_PATCH, body, &error);
-        if (r >= 0)
-                declared->facts.is_ours = declared->facts.is_held = false;
         return error.kind == ERROR_NONE ? r : note_trouble(declared, &error);
 }
 
@@ -454,8 +460,13 @@ static int begin(Declared *declared) {
 }
 
 /* A run has written its record: from then on there is something to announce. */
+static bool is_new(const Declared *declared) {
+        return declared->program && !declared->is_announced && declared->facts.has_open_record &&
+               declared->facts.mode != UPDATE_ORDINARY;
+}
+
 static void announce(Declared *declared) {
-        if (!declared->program || declared->is_announced || !declared->facts.has_open_record)
+        if (!is_new(declared))
                 return;
         declared->is_announced = true;
         say(declared, LOG_INFO, "Normal", "InPlaceUpdateStarted",
@@ -464,12 +475,12 @@ static void announce(Declared *declared) {
 
 static UpdateAction next_action(const Declared *declared) {
         const Controller *controller = declared->controller;
+        int64_t now_sec = session_server_sec(controller->session);
         UpdateAction action;
 
-        if (declared->program || declared->is_gone)
+        if (declared->program || declared->is_gone || now_sec < declared->not_before_sec)
                 return UPDATE_DO_NOTHING;
-        action = update_plan(&declared->facts, &declared->last,
-                             session_server_sec(controller->session));
+        action = update_plan(&declared->facts, &declared->last, now_sec);
         return (action == UPDATE_DO_RUN || action == UPDATE_DO_RELEASE) &&
                                controller->n_running >= RUNS_MAX
                        ? UPDATE_DO_NOTHING
@@ -491,8 +502,7 @@ static int act(Declared *declared) {
 }
 
 static bool has_news(const Declared *declared) {
-        return declared->outcome || next_action(declared) != UPDATE_DO_NOTHING ||
-               (declared->program && !declared->is_announced && declared->facts.has_open_record);
+        return declared->outcome || next_action(declared) != UPDATE_DO_NOTHING || is_new(declared);
 }
 
 static int is_due(void *userdata) {

@@ -19,8 +19,8 @@
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/workload.h"
 
-#define DURATION_SEC 30
-#define RENEW_USEC (10 * USEC_PER_SEC)
+#define DURATION_SEC 15
+#define RENEW_USEC (5 * USEC_PER_SEC)
 #define RENEW_MAX_USEC \
         (20 * USEC_PER_SEC) /* a leader that has not renewed for so long leads no more */
 #define RETRY_USEC (2 * USEC_PER_SEC)
