@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Updates in place that a workload declares: whoever changes its images, its pods stay."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from declared import *  # noqa: F403
+from rollouts import *  # noqa: F403
+from lab.kube import KubeError
+from lab.wait import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+@pytest.mark.parametrize("way", ["set image", "apply", "server-side apply", "replace"])
+def test_any_client(cluster, controller, make, images, folder, kind, way):
+    """No pod is replaced, whatever command changes the image."""
+    workload = make(kind, 3)
+    declare(workload)
+    before = workload.strategy()
+    if way == "apply":
+        cluster.kubectl("apply", "-f", write(folder, workload, images[0]))
+    with none_replaced(workload):
+        if way == "set image":
+            cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        else:
+            path = write(folder, workload, images[1])
+            words = {"apply": ["apply"], "replace": ["replace"],
+                     "server-side apply": ["apply", "--server-side", "--force-conflicts"]}[way]
+            cluster.kubectl(*words, "-f", path)
+        wait_updated(workload, images[1])
+    assert workload.strategy() == before
+    assert events(workload) == ["InPlaceUpdateStarted", "InPlaceUpdateSucceeded"]
+
+
+def test_partition(controller, make, images, cluster):
+    """Pods below the partition of a StatefulSet stay as they are."""
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+    workload = make("statefulset", 3, updateStrategy=strategy)
+    declare(workload)
+    with none_replaced(workload):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_until(lambda: not is_held(workload) and not rollout_is_open(workload)
+                   and workload.record() is not None, RUNS, "the update")
+        assert sorted(image_of(pod) for pod in workload.ready()) == sorted([images[0], images[1], images[1]])
+    assert workload.strategy()[1]["rollingUpdate"]["partition"] == 1
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+def test_more_than_images(cluster, controller, make, images, kind):
+    """Another change is the workload's ordinary update."""
+    workload = make(kind)
+    declare(workload)
+    uids = workload.uids()
+    workload.patch(set_template(images[1], env=[{"name": "A", "value": "1"}]))
+    assert not is_held(workload)
+    wait_until(lambda: len(workload.ready()) == workload.n_pods and not uids & workload.uids(), RUNS, "the rollout")
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+def test_more_than_images_in_the_middle(cluster, controller, make, images, kind):
+    """An update that cannot go on in place is handed to the workload's own controller."""
+    workload = make(kind, 3, minReadySeconds=2)
+    declare(workload)
+    cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+    wait_until(lambda: rollout_is_open(workload), RUNS, "the update")
+    uids = workload.uids()
+    workload.patch(set_template(images[1], env=[{"name": "A", "value": "1"}]))
+    wait_until(lambda: len(workload.ready()) == workload.n_pods and not uids & workload.uids(), RUNS, "the rollout")
+    assert not is_held(workload)
+    assert "InPlaceUpdateImpossible" in events(workload)
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+def test_bad_image(cluster, controller, make, images, kind):
+    """A single pod gets it; the workload says why, and the old image heals it."""
+    workload = make(kind)
+    declare(workload)
+    with none_replaced(workload):
+        cluster.kubectl("set", "image", workload.name, f"main={images[3]}")
+        wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the failure")
+        assert "main" in annotations_of(workload)[STATUS] and workload.app in annotations_of(workload)[STATUS]
+        assert len([pod for pod in workload.pods() if image_of(pod) == images[3]]) == 1
+        assert "InPlaceUpdateFailed" in events(workload)
+        if kind == "deployment":
+            with pytest.raises(Exception, match="exceeded its progress deadline"):
+                cluster.kubectl("rollout", "status", workload.name, "--timeout=30s")
+        cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+        wait_updated(workload, images[0])
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+def test_changed_meanwhile(cluster, controller, make, images, kind):
+    """The repository may go on to another image, and back, before an update has ended."""
+    workload = make(kind, 3, minReadySeconds=1)
+    declare(workload)
+    with none_replaced(workload):
+        for image in (images[1], images[2], images[0]):
+            cluster.kubectl("set", "image", workload.name, f"main={image}")
+            wait_until(lambda wanted=image: any(image_of(pod) == wanted for pod in workload.pods())
+                       and rollout_is_open(workload), RUNS, "the first pod", 0.02)
+        wait_updated(workload, images[0])
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+def test_self_heal(cluster, controller, make, images, folder, kind):
+    """A loop that applies the repository all the time ends in its state."""
+    workload = make(kind, 3)
+    declare(workload)
+    old, new = manifest(workload, images[0]), manifest(workload, images[1])
+    path, is_over = folder / "repository.yaml", threading.Event()
+    path.write_text(old)
+
+    def apply() -> None:
+        while not is_over.is_set():
+            cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", path)
+
+    thread = threading.Thread(target=apply)
+    with none_replaced(workload):
+        thread.start()
+        try:
+            cluster.kubectl("set", "image", workload.name, f"main={images[2]}")  # by hand: it is put back
+            wait_until(lambda: image_of(workload.get()["spec"]["template"]) == images[0], RUNS, "the repository")
+            wait_updated(workload, images[0])
+            path.write_text(new)
+            wait_updated(workload, images[1])
+        finally:
+            is_over.set()
+            thread.join()
+
+
+def test_in_place_only(cluster, controller, make, images):
+    """A change that cannot be made in place is refused at once."""
+    workload = make("deployment")
+    declare(workload, "InPlaceOnly")
+    with none_replaced(workload):
+        with pytest.raises(KubeError, match="InPlaceOnly"):
+            workload.patch(set_template(images[1], env=[{"name": "A", "value": "1"}]))
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_updated(workload, images[1])
+
+
+def test_held_by_its_manifest(cluster, make, images, robot):
+    """Without policies, the manifest holds the workload, and goes on doing so."""
+    workload = make("deployment", 3)
+    workload.patch({"metadata": {"annotations": {UPDATE: "InPlaceOnly"}}, "spec": {"paused": True}})
+    with none_replaced(workload), robot.running("controller", "-A"):
+        workload.patch(set_template(images[1]))
+        wait_until(lambda: [image_of(pod) for pod in workload.ready()] == [images[1]] * 3
+                   and not rollout_is_open(workload), RUNS, "the update")
+    assert workload.get()["spec"]["paused"] is True
+
+
+def test_budget(cluster, controller, make, images):
+    """A PodDisruptionBudget that allows nothing keeps the pods as they are, until it allows one."""
+    workload = make("deployment", 2)
+    declare(workload)
+    path = make_budget(cluster, workload, minAvailable=2)
+    with none_replaced(workload):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the refusal")
+        assert "PodDisruptionBudget" in annotations_of(workload)[STATUS]
+        assert {image_of(pod) for pod in workload.pods()} == {images[0]}
+        cluster.admin.patch(path, {"spec": {"minAvailable": 1}})
+        wait_updated(workload, images[1])

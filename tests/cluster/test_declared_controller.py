@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller of declared updates: killed, frozen, two of them, removed, and with many workloads."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from declared import *  # noqa: F403
+from rollouts import *  # noqa: F403
+from lab import sanitizers
+from lab.inplace import Inplace
+from lab.kube import Object
+from lab.kubeconfig import write_kubeconfig
+from lab.wait import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+@pytest.mark.parametrize("n", range(1, 9))
+def test_killed_after_each_write(cluster, policy, make, images, proxy, folder, kind, n):
+    """The next controller goes on where one was killed."""
+    workload = make(kind, 2)
+    declare(workload)
+    robot = Inplace(write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin"), folder)
+    with none_replaced(workload):
+        with leading(cluster, robot) as child:
+            reached = stop_after(proxy, n, f"^PATCH .*({workload.app}|replicasets)")
+            cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+            wait_until(lambda: reached.is_set() or not is_held(workload), RUNS, "the write", 0.02)
+            child.kill()
+            proxy.behave()
+        with leading(cluster, robot):
+            wait_updated(workload, images[1])
+
+
+def test_two_controllers(cluster, controller, make, images, robot):
+    """A frozen controller and the one that takes over do each other no harm."""
+    workload = make("deployment", 3)
+    declare(workload)
+    with none_replaced(workload):
+        controller.send_signal(signal.SIGSTOP)
+        with leading(cluster, robot) as other:
+            cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+            wait_until(lambda: rollout_is_open(workload), RUNS, "the update", 0.02)
+            controller.send_signal(signal.SIGCONT)
+            wait_updated(workload, images[1])
+            wait_until(lambda: controller.poll() is not None, RUNS, "the end of the one that was frozen")
+            assert other.poll() is None
+    assert "another controller leads now" in controller.communicate()[1]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+def test_no_longer_declared(cluster, policy, make, images, robot, kind):
+    """Without its annotation, a workload that is held goes back to its controller."""
+    workload = make(kind)
+    declare(workload)
+    before = workload.strategy()
+    with leading(cluster, robot) as child:
+        child.send_signal(signal.SIGSTOP)
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        assert is_held(workload)
+        cluster.kubectl("annotate", workload.name, f"{UPDATE}-")
+        child.send_signal(signal.SIGCONT)
+        wait_until(lambda: not is_held(workload), RUNS, "the end of the hold")
+    assert workload.strategy() == before
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+def test_release_all(cluster, policy, make, images, robot, kind):
+    """The removal of the controller leaves no held workload, no annotation and no binding."""
+    held, updated, failing = make(kind), make(kind), make(kind)
+    for one in (held, updated, failing):
+        declare(one)
+    before = held.strategy()
+    with leading(cluster, robot) as child:
+        cluster.kubectl("set", "image", updated.name, f"main={images[1]}")
+        wait_updated(updated, images[1])
+        cluster.kubectl("set", "image", failing.name, f"main={images[3]}")
+        wait_until(lambda: STATUS in annotations_of(failing), RUNS, "the failure")
+        child.kill()
+    cluster.kubectl("set", "image", held.name, f"main={images[1]}")
+    assert is_held(held)
+    assert_done(robot.run(*ARGUMENTS, "--release-all"))
+    assert not is_bound(cluster)
+    for one in (held, updated, failing):
+        left = [key for key in annotations_of(one) if key.startswith("inplaced.io/") and key != UPDATE]
+        assert (left, one.strategy()) == ([], before)
+
+
+def test_the_api_server_restarts(cluster, controller, make, images):
+    """An update goes on when the API server answers again. A watch of the observer would not outlive it."""
+    workload = make("statefulset", 3, minReadySeconds=1)
+    declare(workload)
+    uids = workload.uids()
+    cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+    wait_until(lambda: rollout_is_open(workload), RUNS, "the update", 0.02)
+    cluster.control_plane.apiserver.kill9()
+    cluster.control_plane.apiserver.start()
+    wait_updated(workload, images[1])
+    assert (workload.uids(), controller.poll()) == (uids, None)
+
+
+N_MANY = 500
+N_IDLE_SEC = 20
+
+
+def test_many_workloads(cluster, policy, images, proxy, folder):
+    """500 workloads take little memory, and no request while none changes."""
+    robot = Inplace(write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin"), folder)
+    for number in range(N_MANY):
+        cluster.admin.create(make_hollow(f"many-{number}", images[0]))
+    with leading(cluster, robot) as child:
+        wait_until(lambda: proxy.requests("^POST .*policybindings"), RUNS, "the binding")
+        before = len(proxy.requests())
+        time.sleep(N_IDLE_SEC)  # that nothing happens is what is to be seen
+        sent = [one.name for one in proxy.requests()[before:] if "/leases/" not in one.name]
+        resident, anonymous = memory(child.pid)
+        print(f"{N_MANY} workloads: {resident} KiB resident, {anonymous} KiB of it anonymous")
+    for number in range(N_MANY):
+        cluster.admin.delete(f"/apis/apps/v1/namespaces/default/deployments/many-{number}")
+    assert not sent
+    assert anonymous < 6000 * SLOWLY or sanitizers.SLOWNESS > 1
+
+
+def make_hollow(name: str, image: str) -> Object:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": image}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "annotations": {UPDATE: "InPlaceIfPossible"}},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+def memory(pid: int) -> tuple[int, int]:
+    """Resident memory, and the anonymous part of it, in KiB."""
+    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    return int(lines["VmRSS"].split()[0]), int(lines["RssAnon"].split()[0])
