@@ -8,6 +8,7 @@ One real runtime and one real registry serve all tests, so a test names its imag
 from __future__ import annotations
 
 import os
+import platform
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Set
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from compatibility import note
 from count import read_reasons
 from fake.registry import FakeRegistry
 from fake.runtime import FakeRuntime
@@ -46,6 +48,8 @@ StartAgent = Callable[..., Agent]
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    system = platform.freedesktop_os_release()
+    note(system["ID"].capitalize(), system.get("VERSION_ID", "0"))
     config.addinivalue_line("markers", "main: is in tests/main")
     config.addinivalue_line("markers", "older: is in tests/older")
     config.addinivalue_line("markers", "sanitized: runs with sanitizers in tests/run, and then not without")

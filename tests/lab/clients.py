@@ -12,6 +12,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from compatibility import note
 from lab.stubs import REPOSITORY
 
 MANIFESTS = REPOSITORY / "packaging" / "kubernetes"
@@ -47,7 +48,15 @@ def run_client(*argv: str | Path, kubeconfig: Path | None = None) -> str:
     )
     if ran.returncode != 0:
         raise RuntimeError(f"{' '.join([program, *arguments])}: {ran.stderr}{ran.stdout}")
+    _note_version(program)
     return ran.stdout
+
+
+@functools.cache
+def _note_version(program: str) -> None:
+    arguments = ["--client"] if program == "kubectl" else ["--template={{.Version}}"]
+    argv = [find_clients() / program, "version", *arguments]
+    note("kubectl" if program == "kubectl" else "helm", subprocess.check_output(argv, text=True))
 
 
 def render(folder: Path) -> str:

@@ -14,12 +14,14 @@ import os
 import shutil
 import socket
 import subprocess
+import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 
+from compatibility import note
 from lab.certificates import Authority, make_signing_key
 from lab.cleanup import Closing, sweep
 from lab.kube import Kube, KubeError, Object
@@ -135,6 +137,9 @@ class ControlPlane(Closing):
             part.start(wait_ready=False)
         for part in parts:
             part.wait_ready()
+        note("Kubernetes API server", self.admin.get("/version")["gitVersion"])
+        with urllib.request.urlopen(f"{self._etcd_url}/version", timeout=30) as answer:
+            note("etcd", json.load(answer)["etcdserver"])
 
     def close(self) -> None:
         """Nothing of it is kept, so nothing has to end well."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import yaml
 
+from compatibility import module_version, note
 from lab.cleanup import Closing
 from lab.cluster import Cluster
 from lab.image import Image, build_image
@@ -84,6 +85,7 @@ class Kruise(Closing):
         control_plane.write_kubeconfig(self._kubeconfig, token=token)
         self.manager.start(wait_ready=False)
         self.manager.wait_ready(60)
+        note("OpenKruise", module_version(self.manager.argv[0], "github.com/openkruise/kruise"))
 
     def close(self) -> None:
         self.manager.kill9()

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from compatibility import note
 from lab.cleanup import CONTROL_GROUP_FILE, Closing, list_hierarchies, sweep
 from lab.control_plane import ControlPlane, find_programs
 from lab.interface import Interface
@@ -65,7 +66,8 @@ class Kubelet(Closing):
         began = time.monotonic()
         self.runtime.start()
         self.kubelet.start()
-        self.control_plane.admin.wait_for(self.path, is_ready, timeout)
+        node = self.control_plane.admin.wait_for(self.path, is_ready, timeout)
+        note("kubelet", node["status"]["nodeInfo"]["kubeletVersion"])
         return time.monotonic() - began
 
     def close(self) -> None:

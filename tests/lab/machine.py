@@ -14,6 +14,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from compatibility import note
 from lab.cleanup import CONTROL_GROUP_FILE
 from lab.process import Process
 from lab.wait import wait_until
@@ -54,6 +55,9 @@ class Machine:
             {"FOLDER": str(self.folder), "NAME": name},
         )
         wait_until(self._is_up, timeout, lambda: f"booted machine:\n{self.console()[-5000:]}", 0.1)
+        note("Debian", (self.root / "etc/debian_version").read_text().partition(".")[0])
+        note("systemd", self.run("systemctl", "--version").split()[1])
+        note("containerd", self.run("containerd", "--version").split()[2])
 
     def _is_up(self) -> bool:
         assert self._process is not None

@@ -17,6 +17,7 @@ from typing import Any
 
 import grpc
 
+from compatibility import note
 from lab.cleanup import Closing, sweep
 from lab.cri import Cri, Pulled
 from lab.process import Exit, Process
@@ -72,11 +73,12 @@ class Runtime(Closing):
         process = Process(self._argv(), self.folder, self.log, self._environment())
         self._process = process
 
-        def answers() -> bool:
+        def answers() -> Any:
             process.check_alive()
-            return _speaks_cri(self.socket)
+            return _ask_version(self.socket)
 
-        wait_until(answers, timeout, f"answer at {self.socket}")
+        version = wait_until(answers, timeout, f"answer at {self.socket}")
+        note(version.runtime_name, version.runtime_version)
         self.cri.close()
         self.cri = Cri(self.socket)
 
@@ -148,18 +150,17 @@ def find_built(what: str) -> Path:
     return Path(found.stdout[:-1])
 
 
-def _speaks_cri(socket: Path) -> bool:
+def _ask_version(socket: Path) -> Any | None:
     """Asks over a new channel: a channel that was opened too early takes seconds until it tries again."""
     if not socket.exists():
-        return False
+        return None
     cri = Cri(socket)
     try:
-        cri.version(timeout=5)
+        return cri.version(timeout=5)
     except grpc.RpcError:
-        return False
+        return None
     finally:
         cri.close()
-    return True
 
 
 def _mount(kind: str, point: Path, options: str) -> None:

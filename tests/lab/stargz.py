@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from compatibility import module_version, note
 from lab.containerd import Containerd
 from lab.process import Process
 from lab.registry import Registry
@@ -75,6 +76,7 @@ class Stargz(Containerd):
             return self._stargz_socket.exists()
 
         wait_until(listens, timeout, f"snapshotter at {self._stargz_socket}")
+        note("stargz-snapshotter", module_version(program, "github.com/containerd/stargz-snapshotter"))
 
 
 def push_lazy_image(registry: Registry, name: str, sizes: list[int], folder: Path) -> str:
