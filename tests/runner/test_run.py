@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from compatibility import HEAD
 from conftest import REPOSITORY
 from lab.wait import wait_until
 
@@ -261,32 +262,14 @@ def test_bad_arguments(run, arguments):
     assert done.returncode == 2 and done.stdout.startswith("tests/run: ") and done.stdout.count("\n") == 1
 
 
-CACHES = ("XDG_CACHE_HOME", "GOPATH", "GOMODCACHE", "GOCACHE", "PIP_CACHE_DIR")
-FILLS = f"""
-[ "$CI" = true ] || exit 9
-for cache in {' '.join(f'"${name}"' for name in CACHES)}; do
-    if [ -n "$(ls -A "$cache" 2>/dev/null)" ]; then echo "$cache is not empty"; exit 9; fi
-done
-mkdir -p "$GOMODCACHE/x" "$PIP_CACHE_DIR" && touch "$GOMODCACHE/x/y" && chmod -R a-w "$GOMODCACHE"
-echo "$XDG_CACHE_HOME $(stat --format=%u "$XDG_CACHE_HOME")"
-exit """
-
-
 @only_root
-@pytest.mark.parametrize(("caller", "status"), [({}, 0), ({"SUDO_UID": "65534", "SUDO_GID": "65534"}, 7)])
-def test_ci_begins_with_empty_caches(checkout, write_script, run, folder, caller, status):
-    """They are where the caller may write, and are removed whatever comes of the tests."""
+def test_ci_runs_all_tests(checkout, write_script, run):
+    """Skips count, the caches are the usual ones, and the status is that of the tests."""
     (checkout / ".ci").mkdir()
     shutil.copy(REPOSITORY / ".ci/run", checkout / ".ci/run")
-    write_script("checkout/tests/run", FILLS + str(status))
-    (folder / "warm").mkdir()
-    (folder / "warm/module").touch()
-    warm = dict.fromkeys(CACHES, str(folder / "warm"))
-    done = run(".ci/run", cwd=checkout, **warm, **caller)
-    assert done.returncode == status, done.stdout
-    caches, owner = done.stdout.split()
-    assert owner == caller.get("SUDO_UID", "0")
-    assert not Path(caches).exists() and (folder / "warm/module").exists()
+    write_script("checkout/tests/run", 'echo "$CI $XDG_CACHE_HOME $GOCACHE $*"; exit 7')
+    done = run(checkout / ".ci/run", XDG_CACHE_HOME="/warm", GOCACHE="/warm/go")
+    assert (done.returncode, done.stdout) == (7, "true /warm /warm/go --all\n")
 
 
 LATE = """import os
@@ -316,3 +299,25 @@ def test_second_try(small, write_script, run, text, last_line, status):
     done = run("tests/run", "--only", "node", cwd=small)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (status, last_line), done.stdout
     assert ("unsteady: tests.node.test_x: test_late" in done.stdout) == (status == 0)
+
+
+NOTES = "import compatibility\ndef test_x(): compatibility.note('containerd', '9.9.9')\n"
+
+
+@only_root
+def test_tested_versions(small, run, write_script):
+    """They are those that the page names; one that differs is a failure, with the command that corrects it."""
+    write_script("checkout/tests/runtimes/build", "true")
+    (small / "tests/unsanitized").touch()
+    (small / "tests/node/test_x.py").write_text(f"import sys\nsys.path.insert(0, 'tests')\n{NOTES}")
+    shutil.copy(REPOSITORY / "tests/compatibility.py", small / "tests")
+    (small / "docs").mkdir()
+    (small / "docs/COMPATIBILITY.md").write_text(f"{HEAD}| containerd | 9.9.8 | node |\n| etcd | 1 | cluster |\n")
+    done = run("tests/run", "--only", "node", cwd=small)
+    *_, problem, last = done.stdout.splitlines()
+    assert (done.returncode, last) == (1, "2 passed, 1 failed"), done.stdout
+    assert 'lacks containerd 9.9.9 in the stage "node"' in done.stdout
+    assert 'did not run: containerd 9.9.8 in the stage "node"' in done.stdout and "etcd" not in done.stdout
+
+    assert run(*problem.split(": ")[-1].split(), cwd=small).returncode == 0
+    assert run("tests/run", "--only", "node", cwd=small).stdout.splitlines()[-1] == "2 passed, 0 failed"
