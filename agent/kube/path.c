@@ -98,6 +98,7 @@ static int write_path(FILE *to, const KubePath *path) {
                 path->resource,
                 path->name,
                 path->subresource,
+                path->proxied,
         };
         int r;
 

@@ -14,9 +14,10 @@ typedef struct KubePath {
         const char *resource;  /* plural, lower case */
         const char *name;      /* NULL: all of them */
         const char *subresource;
-        const char *fields; /* "metadata.name=web-0"; NULL: any */
-        const char *labels; /* "app=web,!active"; NULL: any */
-        const char *query;  /* more of the query, already escaped; NULL: none */
+        const char *proxied; /* path behind the subresource proxy, of one part; NULL: none */
+        const char *fields;  /* "metadata.name=web-0"; NULL: any */
+        const char *labels;  /* "app=web,!active"; NULL: any */
+        const char *query;   /* more of the query, already escaped; NULL: none */
 } KubePath;
 
 /* Escapes names and selectors. The caller owns *ret. */

@@ -156,6 +156,22 @@ int doctor_plan_nodes(json_object *nodes, const Agents *agents, DoctorGroups *re
         return 0;
 }
 
+/* An older kubelet has no policy, and verifies nothing. What the agent pulled is not in the records of the kubelet. */
+int doctor_plan_preloaded(json_object *configz, const char *node, DoctorGroups *groups) {
+        const char *policy =
+                object_text(configz, "kubeletconfig.imagePullCredentialsVerificationPolicy");
+        char *message = NULL;
+        int r;
+
+        if (!policy || text_equal(policy, "NeverVerify") ||
+            text_equal(policy, "NeverVerifyPreloadedImages"))
+                r = text_copy("any pod may run them", &message);
+        else
+                r = text_format(&message, "a pod needs pull credentials of its own (%s)", policy);
+
+        return r < 0 ? r : add_to_group(groups, message, /* advice= */ NULL, node);
+}
+
 void doctor_groups_done(DoctorGroups *groups) {
         for (size_t i = 0; i < groups->n_items; i++) {
                 free(groups->items[i].message);

@@ -50,6 +50,9 @@ typedef struct DoctorGroups {
 int doctor_plan_nodes(json_object *nodes, const Agents *agents, DoctorGroups *ret);
 void doctor_groups_done(DoctorGroups *groups);
 
+/* Adds the node to those whose pods may run preloaded private images in the same way. configz: the answer of the kubelet. */
+int doctor_plan_preloaded(json_object *configz, const char *node, DoctorGroups *groups);
+
 /* The policies that limit agents to their nodes, see packaging/kubernetes/policy. */
 typedef enum DoctorLimit {
         DOCTOR_LIMIT_RESOURCES,

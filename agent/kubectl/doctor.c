@@ -33,6 +33,7 @@
 #define ROLE_ADVICE \
         "the ClusterRole inplaced-user has these rights, see docs/OPERATING.md (\"Rights of users\")"
 #define NODES_SHOWN 5 /* by name, of those with one problem */
+#define KUBELETS_ASKED 20
 
 typedef struct Doctor {
         Session *session;
@@ -149,12 +150,18 @@ static int on_node(json_object *node, void *userdata) {
         return doctor_nodes_add(doctor->nodes, node);
 }
 
-static int report_group(Doctor *doctor, const DoctorGroup *group) {
+static int name_nodes(const DoctorGroup *group, char **ret) {
         cleanup(free_p) char *names = doctor_group_names(group, NODES_SHOWN);
+
+        return names ? text_format(ret, "%zu node%s (%s)", group->n_nodes,
+                                   group->n_nodes == 1 ? "" : "s", names)
+                     : -ENOMEM;
+}
+
+static int report_group(Doctor *doctor, const DoctorGroup *group) {
         cleanup(free_p) char *subject = NULL;
 
-        if (!names || text_format(&subject, "%zu node%s (%s)", group->n_nodes,
-                                  group->n_nodes == 1 ? "" : "s", names) < 0)
+        if (name_nodes(group, &subject) < 0)
                 return -ENOMEM;
 
         return add_problem(doctor->absences, subject, group->message, group->advice);
@@ -254,6 +261,53 @@ static int check_limits(Doctor *doctor, Error *reterr) {
                 "apply packaging/kubernetes/policy, see docs/OPERATING.md (\"InplacedNotLimited\")");
 }
 
+/* Few users may ask kubelets. One that does not answer may take a while, so it is the last one asked. */
+static int ask_kubelets(Doctor *doctor, const Agents *agents, DoctorGroups *groups, Error *reterr) {
+        KubePath path = {
+                .version = "v1", .resource = "nodes", .subresource = "proxy", .proxied = "configz"
+        };
+        int n = 0, r = 0;
+
+        json_object_object_foreach(doctor->nodes, name, none) {
+                cleanup(json_object_put_p) json_object *configz = NULL;
+                const NodeAgent *agent = agents_find(agents, name);
+
+                (void) none;
+                if (!agent || agent->is_silent || (agent->has_pod && !agent->is_ready))
+                        continue;
+                if (r < 0 || n++ >= KUBELETS_ASKED)
+                        break;
+                path.name = name;
+                r = session_get(doctor->session, &path, &configz, reterr);
+                if (r >= 0)
+                        r = doctor_plan_preloaded(configz, name, groups);
+        }
+
+        return r;
+}
+
+static int check_preloaded(Doctor *doctor, const Agents *agents) {
+        static const char subject[] = "preloaded private images";
+        cleanup(doctor_groups_done) DoctorGroups groups = DOCTOR_GROUPS_INIT;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = ask_kubelets(doctor, agents, &groups, &error);
+
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+
+        r = error.kind == ERROR_NONE ? 0 : add_fact(doctor, subject, error_message(&error));
+        for (size_t i = 0; r >= 0 && i < groups.n_items; i++) {
+                cleanup(free_p) char *nodes = NULL;
+                cleanup(free_p) char *value = NULL;
+
+                if (name_nodes(&groups.items[i], &nodes) < 0 ||
+                    text_format(&value, "%s: %s", groups.items[i].message, nodes) < 0)
+                        return -ENOMEM;
+                r = add_fact(doctor, subject, value);
+        }
+        return r;
+}
+
 static int check_nodes(Doctor *doctor, const char *node_image_version, Error *reterr) {
         static const KubePath path = { .version = "v1", .resource = "nodes" };
         cleanup(agents_done) Agents agents = AGENTS_INIT;
@@ -280,7 +334,9 @@ static int check_nodes(Doctor *doctor, const char *node_image_version, Error *re
 
         doctor->wants_agents = doctor->wants_agents || agents.n_items > 0;
         r = report_nodes(doctor, &agents);
-        return r < 0 || agents.n_items == 0 ? r : check_limits(doctor, reterr);
+        if (r >= 0 && agents.n_items > 0)
+                r = check_limits(doctor, reterr);
+        return r < 0 ? r : check_preloaded(doctor, &agents);
 }
 
 /* The plugin alone is a supported way. */

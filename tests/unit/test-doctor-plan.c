@@ -73,6 +73,32 @@ TEST(test_other_nodes) {
         assert_ok(json_object_object_length(nodes));
 }
 
+TEST(test_preloaded_private_images) {
+        static const char *const policies[][2] = {
+                { "{}", "any pod may run them" }, /* an older kubelet has no policy */
+                { "{'imagePullCredentialsVerificationPolicy':'NeverVerify'}",
+                  "any pod may run them" },
+                { "{'imagePullCredentialsVerificationPolicy':'NeverVerifyPreloadedImages'}",
+                  "any pod may run them" },
+                { "{'imagePullCredentialsVerificationPolicy':'NeverVerifyAllowlistedImages'}",
+                  "a pod needs pull credentials of its own (NeverVerifyAllowlistedImages)" },
+                { "{'imagePullCredentialsVerificationPolicy':'AlwaysVerify'}",
+                  "a pod needs pull credentials of its own (AlwaysVerify)" },
+        };
+        cleanup(doctor_groups_done) DoctorGroups groups = DOCTOR_GROUPS_INIT;
+
+        for (size_t i = 0; i < 5; i++) {
+                cleanup(json_object_put_p) json_object *configz =
+                        parse("{'kubeletconfig':%s}", policies[i][0]);
+
+                assert_ok(doctor_plan_preloaded(configz, "a", &groups));
+                assert_string_equal(groups.items[groups.n_items - 1].message, policies[i][1]);
+        }
+
+        assert_int_equal(groups.n_items, 3);
+        assert_int_equal(groups.items[0].n_nodes, 3);
+}
+
 static void add_limit(DoctorLimits *limits, const char *policy, const char *bound_to,
                       const char *action) {
         char text[256];
