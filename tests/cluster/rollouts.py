@@ -8,6 +8,7 @@ import json
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -188,15 +189,18 @@ def none_replaced(workload: Workload) -> Iterator[None]:
     paths = [PODS, f"{apps}/replicasets", f"{apps}/controllerrevisions"]
     versions = [kube.get(path)["metadata"]["resourceVersion"] for path in paths]
     yield
-    # While the first watch lasts, the others have not begun, but they show all that has happened since.
-    for path, version, seconds in zip(paths, versions, ("10", "3", "3"), strict=True):
-        query = {"labelSelector": label, "resourceVersion": version, "timeoutSeconds": seconds}
+
+    def check(path: str, version: str) -> None:
+        query = {"labelSelector": label, "resourceVersion": version, "timeoutSeconds": "10"}
         for event in kube.watch(path, 60 * SLOWLY, **query):
             one = event["object"]
             is_kept = event["type"] == "MODIFIED" and "deletionTimestamp" not in one["metadata"]
             is_new = event["type"] == "ADDED" and one["kind"] == "ControllerRevision"
             is_history = one["kind"] == "ReplicaSet" and one["spec"]["replicas"] == 0
             assert is_kept or is_new or is_history, event
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(check, paths, versions))
 
 
 def assert_done(ran: Ran) -> Ran:
