@@ -37,6 +37,7 @@ def hurry(agent, image, attempts=99, process=None):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_mistyped_name(agent, absent):
     """Without an option it ends after about a minute with exit status 1, the reason and what would try for
     ever; each attempt that failed says when the next one begins and how to limit that."""
