@@ -37,6 +37,8 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
          On five real nodes: what it takes until all pods of a Deployment and of a StatefulSet run an
          image of 300 MB from a registry with 50 MB/s, by `kubectl inplace set image`, beside
          `kubectl set image`: time, pods that are missing meanwhile, and requests to the API server.
+  peer   On a real node, with OpenKruise's manager: the agent beside kruise-daemon. Pulls by a NodeImage and by
+         an ImagePullJob, restarts for a changed label, and the costs of "idle", also with 110 pods.
   probes On a real node: the CPU time and memory of 10, 100 and 500 probes that run every second, beside
          a program that only makes them (probe-floor.c), and what is written about them.
 
@@ -108,6 +110,12 @@ def measure_probes(node: Node) -> list[Row]:
     return probing.measure(node)
 
 
+def measure_peer(node: Node) -> list[Row]:
+    import peer
+
+    return peer.measure(node)
+
+
 GROUPS: dict[str, Group] = {
     "small": pulls.measure_small,
     "large": pulls.measure_large,
@@ -122,6 +130,7 @@ GROUPS: dict[str, Group] = {
     "inplace": measure_inplace,
     "workloads": measure_workloads,
     "probes": measure_probes,
+    "peer": measure_peer,
 }
 
 
