@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/api/calls.h"
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/random.h"
@@ -142,7 +143,7 @@ static int send_more(Restarting *restarting) {
 }
 
 static int find_item(Restarting *restarting, const char *container, RestartingItem **ret) {
-        RestartingItem *items;
+        RestartingItem *item;
 
         for (size_t i = 0; i < restarting->n_items; i++)
                 if (strcmp(restarting->items[i].container, container) == 0) {
@@ -150,16 +151,16 @@ static int find_item(Restarting *restarting, const char *container, RestartingIt
                         return 0;
                 }
 
-        items = reallocarray(restarting->items, restarting->n_items + 1, sizeof(items[0]));
-        if (!items)
+        if (array_grow(&restarting->items, restarting->n_items, sizeof(*item)) < 0)
                 return -ENOMEM;
 
-        restarting->items = items;
-        items[restarting->n_items] = (RestartingItem){ .container = strdup(container) };
-        if (!items[restarting->n_items].container)
+        item = &restarting->items[restarting->n_items];
+        *item = (RestartingItem){ .container = strdup(container) };
+        if (!item->container)
                 return -ENOMEM;
 
-        *ret = &items[restarting->n_items++];
+        restarting->n_items++;
+        *ret = item;
         return 0;
 }
 

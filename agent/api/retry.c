@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/api/calls.h"
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
 #include "agent/node/owner.h"
@@ -48,14 +49,10 @@ static bool is_awaited(const ImageRequest *request, const void *userdata) {
 
 /* Takes the image's name over, also when it fails. The message is borrowed. */
 static int results_add(Results *results, char *image, bool is_retried, const char *message) {
-        ResultMessage **items =
-                reallocarray(results->items, results->n_items + 1, sizeof(items[0]));
-        ResultMessage *item;
+        ResultMessage *item = image ? malloc(sizeof(*item)) : NULL;
 
-        if (items)
-                results->items = items;
-        item = image && items ? malloc(sizeof(*item)) : NULL;
-        if (!item) {
+        if (!item || array_grow(&results->items, results->n_items, sizeof(item)) < 0) {
+                free(item);
                 free(image);
                 return -ENOMEM;
         }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/api/calls.h"
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/node/node-image.h"
 
@@ -40,24 +41,12 @@ static char *copy_plain(const char *text) {
         return copy;
 }
 
-/* Makes room for one more pointer. */
-static int grow(void *list, size_t n) {
-        void **items = *(void ***) list;
-        void **more = reallocarray(items, n + 1, sizeof(more[0]));
-
-        if (!more)
-                return -ENOMEM;
-
-        *(void ***) list = more;
-        return 0;
-}
-
 static int on_problem(const char *subject, const char *message, const char *advice,
                       void *userdata) {
         Report *report = userdata;
         ProblemMessage *problem;
 
-        if (grow(&report->problems, report->n_problems) < 0)
+        if (array_grow(&report->problems, report->n_problems, sizeof(problem)) < 0)
                 return -ENOMEM;
 
         problem = malloc(sizeof(*problem));
@@ -76,7 +65,7 @@ static int on_fact(const char *subject, const char *value, void *userdata) {
         Report *report = userdata;
         FactMessage *fact;
 
-        if (grow(&report->facts, report->n_facts) < 0)
+        if (array_grow(&report->facts, report->n_facts, sizeof(fact)) < 0)
                 return -ENOMEM;
 
         fact = malloc(sizeof(*fact));

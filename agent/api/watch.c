@@ -8,7 +8,7 @@
 
 #include "agent/api/calls.h"
 #include "agent/base/cleanup.h"
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 #include "agent/node/node-image.h"
 
 #define WATCHES_MAX 16 /* root may have twice as many */
@@ -28,7 +28,6 @@ struct Watch {
         RpcRequest *request;
         Entry **entries; /* sorted by address */
         size_t n_entries;
-        size_t n_allocated;
         char **removed; /* names of images to remove at the caller */
         size_t n_removed;
         bool is_complete; /* all images of the begin of the call were sent */
@@ -62,46 +61,34 @@ static int compare_address(const void *item, const void *key) {
 static int watch_add(Watch *watch, const Image *image, size_t at) {
         Entry *entry;
 
-        if (watch->n_entries == watch->n_allocated) {
-                size_t n = 2 * watch->n_allocated + IMAGES_MAX;
-                Entry **entries = reallocarray(watch->entries, n, sizeof(entries[0]));
-
-                if (!entries)
-                        return -ENOMEM;
-                watch->entries = entries;
-                watch->n_allocated = n;
-        }
-
         entry = malloc(sizeof(*entry));
         if (!entry)
                 return -ENOMEM;
 
         *entry = (Entry){ .image = image, .is_pending = true };
-        sorted_insert(watch->entries, &watch->n_entries, at, entry);
+        if (sorted_insert(&watch->entries, &watch->n_entries, at, entry) < 0) {
+                free(entry);
+                return -ENOMEM;
+        }
+
         return 0;
 }
 
 /* Reports only images as removed that were sent. */
 static int watch_remove(Watch *watch, size_t at) {
         cleanup(free_p) Entry *entry = watch->entries[at];
-        char **removed, *name;
         int r;
 
         sorted_remove(watch->entries, &watch->n_entries, at);
         if (entry->shown == 0)
                 return 0;
 
-        removed = reallocarray(watch->removed, watch->n_removed + 1, sizeof(removed[0]));
-        if (!removed)
-                return -ENOMEM;
-
-        watch->removed = removed;
-        r = image_ref_join(image_name(entry->image), image_tag(entry->image), &name);
-        if (r < 0)
-                return r;
-
-        watch->removed[watch->n_removed++] = name;
-        return 0;
+        r = array_grow(&watch->removed, watch->n_removed, sizeof(watch->removed[0]))
+                    ?: image_ref_join(image_name(entry->image), image_tag(entry->image),
+                                      &watch->removed[watch->n_removed]);
+        if (r >= 0)
+                watch->n_removed++;
+        return r;
 }
 
 static int watch_note(Watch *watch, const Image *image) {

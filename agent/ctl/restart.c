@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/clock.h"
 #include "agent/base/time-units.h"
 #include "agent/ctl/commands.h"
@@ -76,21 +77,17 @@ static bool is_of(const RestartItem *item, const Event *event) {
 }
 
 static int find_or_add(RestartList *list, const Event *event, RestartItem **ret) {
-        RestartItem *items;
-
         for (size_t i = 0; i < list->n_items; i++)
                 if (is_of(&list->items[i], event)) {
                         *ret = &list->items[i];
                         return 0;
                 }
 
-        items = reallocarray(list->items, list->n_items + 1, sizeof(items[0]));
-        if (!items)
+        if (array_grow(&list->items, list->n_items, sizeof(RestartItem)) < 0)
                 return -ENOMEM;
 
-        list->items = items;
-        items[list->n_items] = (RestartItem){ .event = NULL };
-        *ret = &items[list->n_items];
+        *ret = &list->items[list->n_items];
+        **ret = (RestartItem){ .event = NULL };
         return 0;
 }
 

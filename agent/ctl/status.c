@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "agent/base/loop.h"
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 #include "agent/ctl/ask.h"
 #include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
@@ -242,7 +242,6 @@ typedef struct StatusWatch {
         Live live;
         Line **lines; /* sorted by key */
         size_t n_lines;
-        size_t n_allocated;
         bool is_over;
         int result;
 } StatusWatch;
@@ -265,26 +264,14 @@ static int compare_key(const void *item, const void *key) {
 static int add_line(StatusWatch *watch, char *key, size_t at, Line **ret) {
         Line *line;
 
-        if (watch->n_lines == watch->n_allocated) {
-                size_t n = 2 * watch->n_allocated + 16;
-                Line **lines = reallocarray(watch->lines, n, sizeof(lines[0]));
-
-                if (!lines) {
-                        free(key);
-                        return -ENOMEM;
-                }
-                watch->lines = lines;
-                watch->n_allocated = n;
-        }
-
         line = calloc(1, sizeof(*line));
-        if (!line) {
+        if (!line || sorted_insert(&watch->lines, &watch->n_lines, at, line) < 0) {
+                free(line);
                 free(key);
                 return -ENOMEM;
         }
 
         line->key = key;
-        sorted_insert(watch->lines, &watch->n_lines, at, line);
         *ret = line;
         return 0;
 }

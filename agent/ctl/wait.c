@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/loop.h"
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
@@ -49,7 +50,6 @@ static int wait_end(Wait *wait, int result) {
 
 static int find_or_add(Wait *wait, const StatusRow *row, Target **ret) {
         cleanup(free_p) char *name = NULL;
-        Target *targets;
 
         if (status_row_reference(row, &name) < 0)
                 return -ENOMEM;
@@ -60,13 +60,11 @@ static int find_or_add(Wait *wait, const StatusRow *row, Target **ret) {
                         return 0;
                 }
 
-        targets = reallocarray(wait->targets, wait->n_targets + 1, sizeof(targets[0]));
-        if (!targets)
+        if (array_grow(&wait->targets, wait->n_targets, sizeof(Target)) < 0)
                 return -ENOMEM;
 
-        wait->targets = targets;
-        targets[wait->n_targets] = (Target){ .name = take_ptr(name) };
-        *ret = &targets[wait->n_targets++];
+        wait->targets[wait->n_targets] = (Target){ .name = take_ptr(name) };
+        *ret = &wait->targets[wait->n_targets++];
         return 0;
 }
 

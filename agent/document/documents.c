@@ -13,6 +13,7 @@
 #include <string.h>
 #include <yaml.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/utf8.h"
@@ -36,31 +37,18 @@
 
 /* Appends a document, which it takes over also when it fails. */
 static int take_document(Documents *documents, struct json_object *document) {
-        struct json_object **items;
-
-        items = reallocarray(documents->items, documents->n_items + 1, sizeof(*items));
-        if (!items) {
+        if (array_grow(&documents->items, documents->n_items, sizeof(document)) < 0) {
                 json_object_put(document);
                 return -ENOMEM;
         }
 
-        items[documents->n_items++] = document;
-        documents->items = items;
+        documents->items[documents->n_items++] = document;
         return 0;
 }
 
-/* The room doubles whenever the number of lines is a power of two. */
 static int add_line(Documents *documents, size_t line) {
-        size_t n = documents->n_lines;
-
-        if ((n & (n - 1)) == 0) {
-                unsigned *lines;
-
-                lines = reallocarray(documents->lines, n > 0 ? 2 * n : 1, sizeof(*lines));
-                if (!lines)
-                        return -ENOMEM;
-                documents->lines = lines;
-        }
+        if (array_grow(&documents->lines, documents->n_lines, sizeof(documents->lines[0])) < 0)
+                return -ENOMEM;
 
         documents->lines[documents->n_lines++] = (unsigned) line;
         return 0;

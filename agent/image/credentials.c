@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/slice.h"
@@ -153,14 +154,9 @@ static int compare_entries(const void *left, const void *right) {
 
 static int add_source(Keyring *keyring, const char *name) {
         cleanup(free_p) char *copy = strdup(name);
-        char **sources;
 
-        sources = reallocarray(keyring->sources, keyring->n_sources + 1, sizeof(*sources));
-        if (!sources)
-                return -ENOMEM;
-
-        keyring->sources = sources;
-        if (!copy)
+        if (!copy ||
+            array_grow(&keyring->sources, keyring->n_sources, sizeof(keyring->sources[0])) < 0)
                 return -ENOMEM;
 
         keyring->sources[keyring->n_sources++] = take_ptr(copy);
@@ -333,13 +329,9 @@ bool keyring_key_matches(const char *key, const char *canonical_name) {
 }
 
 static int append(CredentialList *list, const Credential *credential) {
-        const Credential **items;
-
-        items = reallocarray(list->items, list->n_items + 1, sizeof(*items));
-        if (!items)
+        if (array_grow(&list->items, list->n_items, sizeof(credential)) < 0)
                 return -ENOMEM;
 
-        list->items = items;
         list->items[list->n_items++] = credential;
         return 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
 
@@ -22,19 +23,6 @@ static const size_t owner_strings[] = {
 
 static char **owner_string(const OwnerRef *owner, size_t i) {
         return (char **) ((char *) owner + owner_strings[i]);
-}
-
-/* Makes room for one more item. */
-static int grow(void *items, size_t n_items, size_t item_size) {
-        void **array = items;
-        void *grown;
-
-        grown = reallocarray(*array, n_items + 1, item_size);
-        if (!grown)
-                return -ENOMEM;
-
-        *array = grown;
-        return 0;
 }
 
 static void owner_ref_done(OwnerRef *owner) {
@@ -86,7 +74,7 @@ static int key_values_put(KeyValue **items, size_t *n_items, const char *key, co
                 return 0;
         }
 
-        r = grow(items, *n_items, sizeof(**items));
+        r = array_grow(items, *n_items, sizeof(**items));
         if (r < 0)
                 return r;
 
@@ -199,7 +187,7 @@ int desired_image_add_secret(DesiredImage *desired, const char *namespace, const
         if (text_copy(namespace, &namespace_copy) < 0 || text_copy(name, &name_copy) < 0)
                 return -ENOMEM;
 
-        r = grow(&desired->secrets, desired->n_secrets, sizeof(*desired->secrets));
+        r = array_grow(&desired->secrets, desired->n_secrets, sizeof(*desired->secrets));
         if (r < 0)
                 return r;
 
@@ -230,7 +218,7 @@ int desired_image_add_owner(DesiredImage *desired, const OwnerRef *owner) {
                 if (text_copy(*owner_string(owner, i), owner_string(&copy, i)) < 0)
                         return -ENOMEM;
 
-        r = grow(&desired->owners, desired->n_owners, sizeof(*desired->owners));
+        r = array_grow(&desired->owners, desired->n_owners, sizeof(*desired->owners));
         if (r < 0)
                 return r;
 
@@ -267,27 +255,10 @@ bool desired_image_equal(const DesiredImage *a, const DesiredImage *b) {
                key_values_equal(a->annotations, b->annotations, a->n_annotations);
 }
 
-/* The list may have many thousand items, so it grows by doubling, not item by item. */
-static int desired_images_grow(DesiredImages *list) {
-        size_t n = list->n_items < 8 ? 8 : 2 * list->n_items;
-        DesiredImage *grown;
-
-        if (list->n_items < list->n_allocated)
-                return 0;
-
-        grown = reallocarray(list->items, n, sizeof(*grown));
-        if (!grown)
-                return -ENOMEM;
-
-        list->items = grown;
-        list->n_allocated = n;
-        return 0;
-}
-
 int desired_images_take(DesiredImages *list, DesiredImage *desired) {
         int r;
 
-        r = desired_images_grow(list);
+        r = array_grow(&list->items, list->n_items, sizeof(list->items[0]));
         if (r < 0) {
                 desired_image_done(desired);
                 return r;

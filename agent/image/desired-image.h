@@ -71,7 +71,6 @@ typedef struct DesiredImage {
 typedef struct DesiredImages {
         DesiredImage *items;
         size_t n_items;
-        size_t n_allocated;
 } DesiredImages;
 
 #define DESIRED_IMAGES_INIT ((DesiredImages){ .items = NULL })

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 
 typedef struct FetchedItem {
         char *digest;
@@ -30,7 +30,7 @@ static int compare_digest(const void *item, const void *key) {
 
 /* Returns the item of this blob, which may be a new one. */
 static int fetched_item(Fetched *fetched, const char *digest, FetchedItem **ret) {
-        FetchedItem **items, *item;
+        FetchedItem *item;
         size_t at;
 
         if (sorted_find(fetched->items, fetched->n_items, compare_digest, digest, &at)) {
@@ -38,22 +38,16 @@ static int fetched_item(Fetched *fetched, const char *digest, FetchedItem **ret)
                 return 0;
         }
 
-        items = reallocarray(fetched->items, fetched->n_items + 1, sizeof(items[0]));
-        if (!items)
-                return -ENOMEM;
-
-        fetched->items = items;
         item = calloc(1, sizeof(*item));
         if (!item)
                 return -ENOMEM;
 
         item->digest = strdup(digest);
-        if (!item->digest) {
+        if (!item->digest || sorted_insert(&fetched->items, &fetched->n_items, at, item) < 0) {
                 item_free(item);
                 return -ENOMEM;
         }
 
-        sorted_insert(fetched->items, &fetched->n_items, at, item);
         *ret = item;
         return 0;
 }

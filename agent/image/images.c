@@ -11,7 +11,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/image/disk.h"
@@ -28,13 +28,10 @@
 /* Time between two questions for layers on demand: as between two writes of progress. */
 #define ARRIVALS_USEC (20 * USEC_PER_SEC)
 
-#define ALLOCATED_MIN 16 /* least size of an index */
-
 /* Images in the order of their keys, borrowed. All zero: empty. */
 typedef struct ImageIndex {
         Image **items;
         size_t n_items;
-        size_t n_allocated;
 } ImageIndex;
 
 struct Images {
@@ -61,37 +58,12 @@ struct Images {
 
 DEFINE_CLEANUP(Images *, images_free)
 
-static void image_index_done(ImageIndex *index) {
-        free(index->items);
-        *index = (ImageIndex){ .items = NULL };
-}
-
 static int compare_key(const void *item, const void *key) {
         return strcmp(image_key(item), key);
 }
 
 static bool image_index_find(const ImageIndex *index, const char *key, size_t *ret_at) {
         return sorted_find(index->items, index->n_items, compare_key, key, ret_at);
-}
-
-/* Makes room for one more item, or for n_items if that is more, so that adding cannot fail. */
-static int image_index_reserve(ImageIndex *index, size_t n_items) {
-        size_t needed = n_items > index->n_items ? n_items : index->n_items + 1;
-        size_t n = index->n_allocated > 0 ? index->n_allocated : ALLOCATED_MIN;
-        Image **items;
-
-        if (needed <= index->n_allocated)
-                return 0;
-
-        while (n < needed)
-                n *= 2;
-        items = reallocarray(index->items, n, sizeof(items[0]));
-        if (!items)
-                return -ENOMEM;
-
-        index->items = items;
-        index->n_allocated = n;
-        return 0;
 }
 
 /* images_add() has made room for it. */
@@ -102,7 +74,7 @@ static void on_dirty(Image *image, void *userdata) {
                 return;
 
         image_marks(image)->is_dirty = true;
-        sorted_insert(images->dirty.items, &images->dirty.n_items, images->dirty.n_items, image);
+        images->dirty.items[images->dirty.n_items++] = image;
         (void) deferred_request(&images->pass);
 }
 
@@ -110,19 +82,18 @@ static int images_add(Images *images, const char *name, const char *tag, size_t 
         Image *image;
         int r;
 
-        r = image_index_reserve(&images->index, 0);
+        /* Each image is dirty once at most. */
+        r = array_grow(&images->dirty.items, images->index.n_items, sizeof(image))
+                    ?: image_new(name, tag, images->context.short_names, on_dirty, images, &image);
         if (r < 0)
                 return r;
 
-        r = image_index_reserve(&images->dirty, images->index.n_items + 1);
-        if (r < 0)
+        r = sorted_insert(&images->index.items, &images->index.n_items, at, image);
+        if (r < 0) {
+                image_free(image);
                 return r;
+        }
 
-        r = image_new(name, tag, images->context.short_names, on_dirty, images, &image);
-        if (r < 0)
-                return r;
-
-        sorted_insert(images->index.items, &images->index.n_items, at, image);
         *ret = image;
         return 0;
 }
@@ -349,13 +320,18 @@ static int images_reconcile_one(Images *images, Image *image) {
 
 /* An image that becomes dirty meanwhile has its turn in the next pass. */
 static int images_reconcile_dirty(Images *images) {
-        cleanup(image_index_done) ImageIndex dirty = images->dirty;
-        int r;
+        size_t n = images->dirty.n_items;
+        cleanup(free_p) Image **dirty = calloc(n + 1, sizeof(dirty[0]));
+        int r = 0;
 
-        images->dirty = (ImageIndex){ .items = NULL };
-        r = image_index_reserve(&images->dirty, images->index.n_items);
-        for (size_t i = 0; r >= 0 && i < dirty.n_items; i++)
-                r = images_reconcile_one(images, dirty.items[i]);
+        if (!dirty)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n; i++)
+                dirty[i] = images->dirty.items[i];
+        images->dirty.n_items = 0;
+        for (size_t i = 0; r >= 0 && i < n; i++)
+                r = images_reconcile_one(images, dirty[i]);
         return r;
 }
 
@@ -481,8 +457,8 @@ Images *images_free(Images *images) {
 
         for (size_t i = 0; i < images->index.n_items; i++)
                 image_free(images->index.items[i]);
-        image_index_done(&images->index);
-        image_index_done(&images->dirty);
+        free(images->index.items);
+        free(images->dirty.items);
         progress_tracker_free(images->context.progress);
         leases_free(images->context.leases);
         disk_guard_free(images->context.disk);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
@@ -74,14 +75,12 @@ void containers_meta_done(ContainersMeta *meta) {
 }
 
 int containers_meta_add(ContainersMeta *meta, const ContainersMetaEntry *entry) {
-        ContainersMetaEntry *items, *copy;
+        ContainersMetaEntry *copy;
 
-        items = reallocarray(meta->items, meta->n_items + 1, sizeof(*items));
-        if (!items)
+        if (array_grow(&meta->items, meta->n_items, sizeof(*copy)) < 0)
                 return -ENOMEM;
 
-        meta->items = items;
-        copy = &items[meta->n_items];
+        copy = &meta->items[meta->n_items];
         *copy = *entry;
         copy->name = strdup(entry->name);
         copy->container_id = strdup(entry->container_id);

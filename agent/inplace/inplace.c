@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 #include "agent/base/text.h"
 #include "agent/image/image-ref.h"
 #include "agent/inplace/inplace-pod.h"
@@ -59,22 +59,22 @@ static InPlacePod *inplace_find(const InPlace *inplace, const char *uid) {
 }
 
 static int inplace_add(InPlace *inplace, const Pod *pod) {
-        InPlacePod **pods, *added;
+        InPlacePod *added;
         size_t at;
         int r;
 
-        pods = reallocarray(inplace->pods, inplace->n_pods + 1, sizeof(*pods));
-        if (!pods)
-                return -ENOMEM;
-
-        inplace->pods = pods;
         r = inplace_pod_new(inplace, pod, &added);
         if (r < 0)
                 return r;
 
         inplace_pod_write_init(added);
-        (void) sorted_find(pods, inplace->n_pods, compare_uid, added->uid, &at);
-        sorted_insert(pods, &inplace->n_pods, at, added);
+        (void) sorted_find(inplace->pods, inplace->n_pods, compare_uid, added->uid, &at);
+        r = sorted_insert(&inplace->pods, &inplace->n_pods, at, added);
+        if (r < 0) {
+                inplace_pod_free(added);
+                return r;
+        }
+
         return inplace_pod_reconcile(added);
 }
 

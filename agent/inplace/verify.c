@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
@@ -228,18 +229,19 @@ static const char *find_reference(const Verify *verify, const RuntimePod *pod,
 }
 
 static int verify_add(Verify *verify, const RuntimePod *pod, const RuntimeContainer *container) {
-        Item *items = reallocarray(verify->items, verify->n_items + 1, sizeof(*items));
-
-        if (!items)
-                return -ENOMEM;
-
-        verify->items = items;
-        items[verify->n_items] = (Item){
+        Item item = {
                 .pod = pod,
                 .container = container,
                 .reference = strdup(find_reference(verify, pod, container)),
         };
-        return items[verify->n_items++].reference ? 0 : -ENOMEM;
+
+        if (!item.reference || array_grow(&verify->items, verify->n_items, sizeof(item)) < 0) {
+                free(item.reference);
+                return -ENOMEM;
+        }
+
+        verify->items[verify->n_items++] = item;
+        return 0;
 }
 
 static int verify_add_pod(Verify *verify, const RuntimePod *pod) {

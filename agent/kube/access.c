@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/array.h"
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
@@ -828,13 +829,9 @@ static int follow_config(KubeAccess *access) {
 }
 
 static int add_config(KubeAccess *access, const char *path) {
-        AccessFile *more =
-                reallocarray(access->configs, access->n_configs + 1, sizeof(*access->configs));
-
-        if (!more)
+        if (array_grow(&access->configs, access->n_configs, sizeof(access->configs[0])) < 0)
                 return -ENOMEM;
 
-        access->configs = more;
         return access_file_init(&access->configs[access->n_configs++], ACCESS_FILE_DOCUMENT, path);
 }
 

@@ -15,7 +15,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/kube/frames.h"
@@ -85,7 +85,6 @@ typedef struct WatchKey {
 typedef struct WatchKeys {
         WatchKey **items;
         size_t n_items;
-        size_t n_allocated;
 } WatchKeys;
 
 #define WATCH_KEYS_INIT ((WatchKeys){ .items = NULL })
@@ -172,22 +171,6 @@ static WatchKey *watch_keys_find(const WatchKeys *keys, const char *namespace, c
         return find_place(keys, namespace, name, &at) ? keys->items[at] : NULL;
 }
 
-static int reserve(WatchKeys *keys) {
-        size_t n_allocated = keys->n_allocated ? keys->n_allocated * 2 : 8;
-        WatchKey **items;
-
-        if (keys->n_items < keys->n_allocated)
-                return 0;
-
-        items = realloc(keys->items, n_allocated * sizeof(*items));
-        if (!items)
-                return -ENOMEM;
-
-        keys->items = items;
-        keys->n_allocated = n_allocated;
-        return 0;
-}
-
 static int key_new(const char *namespace, const char *name, const char *uid, const char *version,
                    WatchKey **ret) {
         cleanup(watch_key_free_p) WatchKey *key = malloc(sizeof(*key));
@@ -216,17 +199,15 @@ static int watch_keys_add(WatchKeys *keys, const char *namespace, const char *na
         size_t at;
         int r;
 
-        (void) find_place(keys, namespace, name, &at);
-        r = reserve(keys);
-        if (r < 0)
-                return r;
-
         r = key_new(namespace, name, uid, version, &key);
         if (r < 0)
                 return r;
 
-        sorted_insert(keys->items, &keys->n_items, at, key);
-        return 0;
+        (void) find_place(keys, namespace, name, &at);
+        r = sorted_insert(&keys->items, &keys->n_items, at, key);
+        if (r < 0)
+                watch_key_free(key);
+        return r;
 }
 
 /* Removes the key from the list; the caller owns it. */

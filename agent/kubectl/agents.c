@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 #include "agent/base/text.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/workload.h"
@@ -55,7 +55,6 @@ const NodeAgent *agents_find(const Agents *agents, const char *node) {
 }
 
 static int agents_obtain(Agents *agents, const char *node, NodeAgent **ret) {
-        NodeAgent **more;
         NodeAgent *agent;
         size_t at;
 
@@ -64,19 +63,16 @@ static int agents_obtain(Agents *agents, const char *node, NodeAgent **ret) {
                 return 0;
         }
 
-        more = reallocarray(agents->items, agents->n_items + 1, sizeof(*more));
-        if (!more)
-                return -ENOMEM;
-        agents->items = more;
         agent = calloc(1, sizeof(*agent));
         if (!agent)
                 return -ENOMEM;
-        if (text_copy(node, &agent->node) < 0) {
+        if (text_copy(node, &agent->node) < 0 ||
+            sorted_insert(&agents->items, &agents->n_items, at, agent) < 0) {
+                free(agent->node);
                 free(agent);
                 return -ENOMEM;
         }
 
-        sorted_insert(agents->items, &agents->n_items, at, agent);
         *ret = agent;
         return 0;
 }

@@ -15,7 +15,7 @@
 
 #include "agent/base/log.h"
 #include "agent/base/program.h"
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
@@ -127,17 +127,6 @@ static int find(const Controller *controller, WorkloadKind kind, const KubeObjec
         return 0;
 }
 
-static int add(Controller *controller, size_t at, Declared *declared) {
-        Declared **larger =
-                reallocarray(controller->declared, controller->n_declared + 1, sizeof(*larger));
-
-        if (!larger)
-                return -ENOMEM;
-        controller->declared = larger;
-        sorted_insert(controller->declared, &controller->n_declared, at, declared);
-        return 0;
-}
-
 static int read_facts(const Controller *controller, WorkloadKind kind, json_object *workload,
                       UpdateFacts *ret) {
         return controller->flags->release_all ? update_facts_at_removal(kind, workload, ret)
@@ -174,7 +163,7 @@ static int note(Controller *controller, WorkloadKind kind, const KubeObject *obj
 
         r = declared_new(controller, kind, object, &made);
         if (r >= 0)
-                r = add(controller, at, made);
+                r = sorted_insert(&controller->declared, &controller->n_declared, at, made);
         if (r < 0)
                 return r;
         made->facts = facts;

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "agent/base/loop.h"
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
@@ -109,18 +109,13 @@ static Target *find_target(const Preload *preload, const char *name) {
 }
 
 static int add_node(Preload *preload, const char *name) {
-        Target **targets, *target;
+        Target *target;
         size_t at;
         int r;
 
         if (sorted_find(preload->targets, preload->n_targets, compare_name, name, &at))
                 return 0;
 
-        targets = reallocarray(preload->targets, preload->n_targets + 1, sizeof(*targets));
-        if (!targets)
-                return -ENOMEM;
-
-        preload->targets = targets;
         target = calloc(1, sizeof(*target));
         if (!target)
                 return -ENOMEM;
@@ -128,14 +123,11 @@ static int add_node(Preload *preload, const char *name) {
         target->preload = preload;
         target->write =
                 (KubePatch){ .client = session_client(preload->session), .userdata = target };
-        r = preload_node_init(&target->node, &preload->task, name);
-        if (r < 0) {
+        r = preload_node_init(&target->node, &preload->task, name)
+                    ?: sorted_insert(&preload->targets, &preload->n_targets, at, target);
+        if (r < 0)
                 target_free(target);
-                return r;
-        }
-
-        sorted_insert(targets, &preload->n_targets, at, target);
-        return 0;
+        return r;
 }
 
 static int on_object(const KubeObject *object, void *userdata) {

@@ -16,7 +16,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/file.h"
 #include "agent/base/loop.h"
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 #include "agent/document/documents.h"
 #include "agent/image/image-spec.h"
 
@@ -363,8 +363,7 @@ static int compare_name(const void *item, const void *name) {
 }
 
 static int images_list_get_or_add(ImagesList *list, const char *name, ImagesFile **ret) {
-        cleanup(images_file_free_p) ImagesFile *file = NULL;
-        ImagesFile **files;
+        ImagesFile *file;
         size_t at;
         int r;
 
@@ -377,13 +376,13 @@ static int images_list_get_or_add(ImagesList *list, const char *name, ImagesFile
         if (r < 0)
                 return r;
 
-        files = reallocarray(list->files, list->n_files + 1, sizeof(*files));
-        if (!files)
-                return -ENOMEM;
+        r = sorted_insert(&list->files, &list->n_files, at, file);
+        if (r < 0) {
+                images_file_free(file);
+                return r;
+        }
 
-        list->files = files;
         *ret = file;
-        sorted_insert(files, &list->n_files, at, take_ptr(file));
         return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/hash.h"
 #include "agent/base/text.h"
@@ -527,18 +528,11 @@ static int64_t version_of(const OwnerRef *owner) {
  * itself. */
 static int add_request(RestoredList *list, const DesiredImage *desired, char *owner,
                        const OwnerRef *reference, int64_t version) {
-        Restored *items;
         DesiredImage copy;
         int r;
 
-        items = reallocarray(list->items, list->n_items + 1, sizeof(items[0]));
-        if (!items) {
-                free(owner);
-                return -ENOMEM;
-        }
-
-        list->items = items;
-        r = desired_image_copy(desired, &copy);
+        r = array_grow(&list->items, list->n_items, sizeof(list->items[0]))
+                    ?: desired_image_copy(desired, &copy);
         if (r < 0) {
                 free(owner);
                 return r;
@@ -560,7 +554,7 @@ static int add_request(RestoredList *list, const DesiredImage *desired, char *ow
                         return r;
                 }
         }
-        items[list->n_items++] = (Restored){ .owner = owner, .desired = copy };
+        list->items[list->n_items++] = (Restored){ .owner = owner, .desired = copy };
         return 0;
 }
 

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
 #include "agent/base/list.h"
@@ -350,14 +351,10 @@ HttpServer *http_server_free(HttpServer *server) {
 }
 
 int http_server_add(HttpServer *server, const char *path, HttpHandler handler, void *userdata) {
-        Route *routes;
-
-        routes = reallocarray(server->routes, server->n_routes + 1, sizeof(*routes));
-        if (!routes)
+        if (array_grow(&server->routes, server->n_routes, sizeof(server->routes[0])) < 0)
                 return -ENOMEM;
 
-        routes[server->n_routes++] = (Route){ path, handler, userdata };
-        server->routes = routes;
+        server->routes[server->n_routes++] = (Route){ path, handler, userdata };
         return 0;
 }
 

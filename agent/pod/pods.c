@@ -8,20 +8,18 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 #include "agent/base/text.h"
 #include "agent/kube/resource.h"
 #include "agent/pod/pod-spec.h"
 
 #define REFUSED_MAX 64
-#define ROOM_MIN 16
 
 /* Pods by namespace and name. Not by UID, since other writers' texts contain UIDs: the agent
  * compares such a UID with that of the pod of the name. */
 typedef struct PodList {
         Pod **items; /* owned, in that order */
         size_t n_items;
-        size_t n_room;
 } PodList;
 
 struct Pods {
@@ -58,22 +56,6 @@ static bool list_find(const PodList *list, const char *namespace, const char *na
         return sorted_find(list->items, list->n_items, compare, &key, ret_at);
 }
 
-static int list_make_room(PodList *list) {
-        size_t n_room = list->n_room > 0 ? 2 * list->n_room : ROOM_MIN;
-        Pod **items;
-
-        if (list->n_items < list->n_room)
-                return 0;
-
-        items = reallocarray(list->items, n_room, sizeof(*items));
-        if (!items)
-                return -ENOMEM;
-
-        list->items = items;
-        list->n_room = n_room;
-        return 0;
-}
-
 /* Takes the pod over, unless it fails. *ret_before is the former pod of the name, owned by the
  * caller; NULL: none. */
 static int pod_list_put(PodList *list, Pod **pod, Pod **ret_before) {
@@ -86,12 +68,12 @@ static int pod_list_put(PodList *list, Pod **pod, Pod **ret_before) {
                 return 0;
         }
 
-        r = list_make_room(list);
+        r = sorted_insert(&list->items, &list->n_items, at, *pod);
         if (r < 0)
                 return r;
 
+        *pod = NULL;
         *ret_before = NULL;
-        sorted_insert(list->items, &list->n_items, at, take_ptr(*pod));
         return 0;
 }
 

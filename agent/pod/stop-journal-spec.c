@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/text.h"
@@ -151,25 +152,13 @@ size_t stop_entries_find(const StopEntries *entries, const char *owner, const ch
 }
 
 int stop_entries_add(StopEntries *entries, const StopRecord *record) {
-        size_t n = entries->n_allocated ? 2 * entries->n_allocated : 16;
-        StopEntry *items;
         int r;
 
-        if (entries->n_items == entries->n_allocated) {
-                items = reallocarray(entries->items, n, sizeof(*items));
-                if (!items)
-                        return -ENOMEM;
-
-                entries->items = items;
-                entries->n_allocated = n;
-        }
-
-        r = copy_record(record, &entries->items[entries->n_items]);
-        if (r < 0)
-                return r;
-
-        entries->n_items++;
-        return 0;
+        r = array_grow(&entries->items, entries->n_items, sizeof(entries->items[0]))
+                    ?: copy_record(record, &entries->items[entries->n_items]);
+        if (r >= 0)
+                entries->n_items++;
+        return r;
 }
 
 void stop_entries_remove(StopEntries *entries, size_t i) {

@@ -60,7 +60,6 @@ typedef struct StopEntry {
 typedef struct StopEntries {
         StopEntry *items;
         size_t n_items;
-        size_t n_allocated;
 } StopEntries;
 
 /* The index, or n_items: there is none. */

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/base/array.h"
+#include "agent/base/text.h"
+
 #define SCHEMES_MAX 64
 
 uint64_t recreate_now_usec(const Recreate *recreate) {
@@ -42,18 +45,12 @@ static bool is_known_scheme(const Recreate *recreate, const char *scheme) {
 int recreate_note_runtimes(Recreate *recreate) {
         for (size_t i = 0; i < runtimes_count(recreate->context->runtimes); i++) {
                 const char *name = runtime_name(runtimes_get(recreate->context->runtimes, i));
-                char **schemes;
 
                 if (!name[0] || is_known_scheme(recreate, name) ||
                     recreate->n_schemes >= SCHEMES_MAX)
                         continue;
-                schemes = reallocarray(recreate->schemes, recreate->n_schemes + 1,
-                                       sizeof(schemes[0]));
-                if (!schemes)
-                        return -ENOMEM;
-                recreate->schemes = schemes;
-                schemes[recreate->n_schemes] = strdup(name);
-                if (!schemes[recreate->n_schemes])
+                if (array_grow(&recreate->schemes, recreate->n_schemes, sizeof(char *)) < 0 ||
+                    text_copy(name, &recreate->schemes[recreate->n_schemes]) < 0)
                         return -ENOMEM;
                 recreate->n_schemes++;
         }

@@ -59,7 +59,6 @@ struct Recreate {
 
         RecreateRequest **requests;
         size_t n_requests;
-        size_t n_allocated;
         bool has_found_remnants;
 
         RecreateUnassigned *unassigned;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/base/text.h"
@@ -64,22 +65,6 @@ static void watch_pods(Recreate *recreate) {
 
 /* All requests */
 
-static int make_place(Recreate *recreate) {
-        size_t n = recreate->n_allocated > 0 ? recreate->n_allocated * 2 : 16;
-        RecreateRequest **requests;
-
-        if (recreate->n_requests < recreate->n_allocated)
-                return 0;
-
-        requests = reallocarray(recreate->requests, n, sizeof(requests[0]));
-        if (!requests)
-                return -ENOMEM;
-
-        recreate->requests = requests;
-        recreate->n_allocated = n;
-        return 0;
-}
-
 /* Both are taken over, even on failure. *ret is NULL if there is no place. */
 static int add(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
                RecreateRequest **ret) {
@@ -94,7 +79,7 @@ static int add(Recreate *recreate, RecreateSpec *spec, struct json_object *objec
                 return 0;
         }
 
-        r = make_place(recreate);
+        r = array_grow(&recreate->requests, recreate->n_requests, sizeof(*ret));
         if (r < 0) {
                 recreate_spec_free(spec);
                 json_object_put(object);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/image/image-ref.h"
@@ -43,18 +44,14 @@ static const char *text_or_empty(json_object *object, const char *key) {
 }
 
 static StatusRow *find_or_add(StatusRows *rows, const char *image, const char *tag) {
-        StatusRow *items;
-
         for (size_t i = rows->n_items; i-- > 0;)
                 if (strcmp(rows->items[i].image, image) == 0 &&
                     strcmp(rows->items[i].tag, tag) == 0)
                         return &rows->items[i];
 
-        items = reallocarray(rows->items, rows->n_items + 1, sizeof(*items));
-        if (!items)
+        if (array_grow(&rows->items, rows->n_items, sizeof(rows->items[0])) < 0)
                 return NULL;
 
-        rows->items = items;
         rows->items[rows->n_items] = (StatusRow){
                 .image = image,
                 .tag = tag,

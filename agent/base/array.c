@@ -1,9 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+int array_grow(void *array, size_t n_items, size_t item_size) {
+        void **items = array, *grown;
+
+        if ((n_items & (n_items - 1)) != 0)
+                return 0;
+
+        grown = reallocarray(*items, n_items > 0 ? 2 * n_items : 1, item_size);
+        if (!grown)
+                return -ENOMEM;
+
+        *items = grown;
+        return 0;
+}
 
 bool sorted_find(const void *items, size_t n_items, SortedCompare compare, const void *key,
                  size_t *ret_at) {
@@ -26,14 +42,21 @@ bool sorted_find(const void *items, size_t n_items, SortedCompare compare, const
         return is_found;
 }
 
-void sorted_insert(void *items, size_t *n_items, size_t at, void *item) {
-        void **array = items;
+int sorted_insert(void *array, size_t *n_items, size_t at, void *item) {
+        void **items;
+        int r;
 
         assert(at <= *n_items);
 
-        memmove(&array[at + 1], &array[at], (*n_items - at) * sizeof(array[0]));
-        array[at] = item;
+        r = array_grow(array, *n_items, sizeof(*items));
+        if (r < 0)
+                return r;
+
+        items = *(void ***) array;
+        memmove(&items[at + 1], &items[at], (*n_items - at) * sizeof(*items));
+        items[at] = item;
         (*n_items)++;
+        return 0;
 }
 
 void sorted_remove(void *items, size_t *n_items, size_t at) {

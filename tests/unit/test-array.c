@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Sorted arrays of pointers
+ * Arrays that grow, and sorted arrays of pointers
  */
 
-#include "agent/base/sorted.h"
+#include "agent/base/array.h"
 #include "tests/unit/unit.h"
 
 static int compare(const void *item, const void *key) {
@@ -40,13 +40,13 @@ static void assert_items(char *const *items, size_t n_items, const char *expecte
 }
 
 TEST(test_insert_and_remove) {
-        char *items[4] = { NULL };
+        cleanup(free_p) char **items = NULL;
         size_t n_items = 0, at;
 
         for (const char *const *key = (const char *const[]){ "c", "a", "d", "b", NULL }; *key;
              key++) {
                 assert_false(sorted_find(items, n_items, compare, *key, &at));
-                sorted_insert(items, &n_items, at, (char *) *key);
+                assert_ok(sorted_insert(&items, &n_items, at, (char *) *key));
         }
         assert_items(items, n_items, "abcd");
         sorted_remove(items, &n_items, 1);
@@ -54,4 +54,20 @@ TEST(test_insert_and_remove) {
         sorted_remove(items, &n_items, 2);
         sorted_remove(items, &n_items, 0);
         assert_items(items, n_items, "c");
+}
+
+/* Items that are taken out meanwhile leave their room behind. */
+TEST(test_grow) {
+        cleanup(free_p) unsigned *items = NULL;
+        size_t n_items = 0;
+
+        for (unsigned i = 0; i < 100; i++) {
+                assert_ok(array_grow(&items, n_items, sizeof(items[0])));
+                items[n_items++] = i;
+                if (i % 10 == 9)
+                        n_items -= 5;
+        }
+        assert_int_equal(n_items, 50);
+        for (size_t i = 0; i < n_items; i++)
+                assert_int_equal(items[i], i / 5 * 10 + i % 5);
 }
