@@ -21,10 +21,6 @@ struct AuthDir {
 DEFINE_CLEANUP(AuthDir *, auth_dir_free)
 DEFINE_CLEANUP(Keyring *, keyring_free)
 
-static inline void free_names_p(struct dirent ***names) {
-        free(*names);
-}
-
 int auth_dir_new(const char *path, AuthDir **ret) {
         cleanup(auth_dir_free_p) AuthDir *dir = NULL;
 
@@ -149,7 +145,7 @@ static int refuse_folder(const AuthDir *dir, const Visit *visit, int number) {
 }
 
 static int visit_all(AuthDir *dir, Visit *visit) {
-        cleanup(free_names_p) struct dirent **names = NULL;
+        cleanup(free_p) struct dirent **names = NULL;
         int n, r = 0;
 
         n = scandir(dir->path, &names, is_auth_file, alphasort);
@@ -174,7 +170,7 @@ int auth_dir_add_all(AuthDir *dir, Keyring *keyring, AuthDirProblem on_problem, 
 
 /* A folder that cannot be read was reported. */
 static int report_almost(AuthDir *dir, const Visit *visit) {
-        cleanup(free_names_p) struct dirent **names = NULL;
+        cleanup(free_p) struct dirent **names = NULL;
         int n = scandir(dir->path, &names, is_almost_auth_file, alphasort), r = 0;
 
         for (int i = 0; i < n; i++) {

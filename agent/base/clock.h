@@ -2,19 +2,25 @@
 #pragma once
 
 /*
- * Clock
+ * Clocks
  *
- * The monotonic time, which sd-event counts as well. For measurements between two lines; the event loop's
- * own times come from sd_event_now(), which stands still within a turn.
+ * For measurements between two lines, and for times since 1970. The event loop's own times come from
+ * sd_event_now(), which stands still within a turn.
  */
 
 #include <stdint.h>
 #include <time.h>
 
-/* CLOCK_MONOTONIC, in microseconds. */
-static inline uint64_t clock_monotonic_usec(void) {
-        struct timespec now;
+#include "agent/base/time-units.h"
 
-        (void) clock_gettime(CLOCK_MONOTONIC, &now);
-        return (uint64_t) now.tv_sec * 1000000 + (uint64_t) now.tv_nsec / 1000;
+static inline int64_t clock_nsec(clockid_t clock) {
+        struct timespec now = { 0 };
+
+        (void) clock_gettime(clock, &now);
+        return (int64_t) now.tv_sec * NSEC_PER_SEC + now.tv_nsec;
+}
+
+/* The clock that sd-event counts as well. */
+static inline uint64_t clock_monotonic_usec(void) {
+        return (uint64_t) clock_nsec(CLOCK_MONOTONIC) / 1000;
 }

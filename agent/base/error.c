@@ -54,6 +54,10 @@ int error_copy(Error *error, const Error *source) {
         return error_set(error, source->kind, "%s", error_message(source));
 }
 
+bool error_equal(const Error *a, const Error *b) {
+        return a->kind == b->kind && strcmp(error_message(a), error_message(b)) == 0;
+}
+
 bool error_update(Error *error, const Error *source) {
         Error copy = ERROR_INIT;
         bool is_news = strcmp(error_message(error), error_message(source ?: &ERROR_INIT)) != 0;

@@ -47,6 +47,8 @@ int error_set(Error *error, ErrorKind kind, const char *format, ...)
 /* Copies another error into *error, which must be unset. */
 int error_copy(Error *error, const Error *source);
 
+bool error_equal(const Error *a, const Error *b);
+
 /* Replaces *error by a copy of another one; NULL: unset. Returns whether the text differs from
  * before, to log each reason once. */
 bool error_update(Error *error, const Error *source);

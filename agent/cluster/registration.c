@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 #include "agent/base/loop.h"
 #include "agent/cluster/registration-spec.h"
 #include "agent/document/documents.h"
@@ -275,12 +276,10 @@ static int keep_remove_tags(RegistrationKeep *keep, const TidyPlan *plan) {
 
 static int keep_tidy(RegistrationKeep *keep) {
         cleanup(json_object_put_p) json_object *patch = NULL;
-        struct timespec now;
         TidyPlan plan;
         int r;
 
-        (void) clock_gettime(CLOCK_REALTIME, &now);
-        r = tidy_spec_plan(keep->object, (int64_t) now.tv_sec, &plan);
+        r = tidy_spec_plan(keep->object, clock_nsec(CLOCK_REALTIME) / NSEC_PER_SEC, &plan);
         if (r < 0)
                 return r;
 

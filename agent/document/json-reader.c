@@ -83,11 +83,6 @@ int json_parse(const char *text, size_t size, struct json_object **ret, Error *r
         return json_parse_within(text, size, JSON_LIMITS, ret, reterr);
 }
 
-static inline void close_file_p(FILE **file) {
-        if (*file)
-                fclose(*file);
-}
-
 /* "spec", "[0]" or, if it would not be clear where the key ends, "["a.b"]". */
 static void write_path(FILE *file, const JsonPath *path) {
         static const char plain[] =

@@ -121,17 +121,14 @@ static void cut(char *text) {
         memcpy(text + utf8_cut(text, size - strlen("…")), "…", sizeof("…"));
 }
 
-static inline void close_file_p(FILE **file) {
-        if (*file)
-                (void) fclose(*file);
-}
+DEFINE_CLEANUP(FILE *, fclose)
 
 static int message_of(const ConditionContainer *containers, size_t n, ConditionReason reason,
                       char **ret) {
         cleanup(free_p) char *text = NULL;
         size_t size = 0, n_described = 0;
         /* The text is freed after the stream that writes it is closed. */
-        cleanup(close_file_p) FILE *to = open_memstream(&text, &size);
+        cleanup(fclose_p) FILE *to = open_memstream(&text, &size);
         FILE *file;
         int r;
 

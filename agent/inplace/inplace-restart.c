@@ -33,7 +33,6 @@
 #define AWAIT_USEC (20 * USEC_PER_SEC)
 
 DEFINE_CLEANUP(Pod *, pod_free)
-DEFINE_CLEANUP(KubeEnvelope *, kube_protobuf_free)
 
 /*
  * Finds the successor of a stopped container as soon as the runtime has it

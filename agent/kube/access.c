@@ -242,13 +242,6 @@ typedef struct AccessExec {
         uint64_t not_before_usec;
 } AccessExec;
 
-static int64_t today(void) {
-        struct timespec now;
-
-        (void) clock_gettime(CLOCK_REALTIME, &now);
-        return now.tv_sec;
-}
-
 /* exec is borrowed until it is freed. Runs nothing yet. */
 static int access_exec_new(sd_event *event, const KubeconfigExec *kubeconfig,
                            AccessExecChanged on_changed, void *userdata, AccessExec **ret) {
@@ -328,8 +321,9 @@ static int on_program_done(const char *output, size_t size, const Error *error, 
         if (error) {
                 exec_note_failure(exec, "", error);
         } else {
-                r = exec_credential_parse(output, size, exec->exec->api_version, today(),
-                                          &credential, &refusal);
+                r = exec_credential_parse(output, size, exec->exec->api_version,
+                                          clock_nsec(CLOCK_REALTIME) / NSEC_PER_SEC, &credential,
+                                          &refusal);
                 if (refusal.kind != ERROR_NONE)
                         exec_note_failure(exec, "gave an invalid answer: ", &refusal);
                 else if (r < 0)
@@ -396,7 +390,7 @@ static int exec_refusal(const AccessExec *exec, Error *reterr) {
 /* As kube_access_get(). The cluster is for a program that asks for it. */
 static int access_exec_get(AccessExec *exec, const ExecCredentialCluster *cluster,
                            const ExecCredential **ret, Error *reterr) {
-        int64_t now = today();
+        int64_t now = clock_nsec(CLOCK_REALTIME) / NSEC_PER_SEC;
         bool is_usable =
                 exec->has_credential && !exec->is_refused && now < exec->credential.expires_at;
         int r;

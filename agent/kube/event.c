@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
@@ -325,17 +326,14 @@ static void events_refuse(KubeEvents *events, const EventDecision *decision,
 int kube_event_send(KubeEvents *events, const KubeReference *object, const char *type,
                     const char *reason, const char *message) {
         EventDecision decision;
-        struct timespec wall;
-        uint64_t now_usec;
+        int64_t wall_nsec = clock_nsec(CLOCK_REALTIME);
         EventKeys keys;
         EventItem *item;
         int r;
 
-        now_usec = kube_client_now_usec(events->client);
-        (void) clock_gettime(CLOCK_REALTIME, &wall);
         keys = event_keys(events->seed, object, type, reason, message);
-        decision = event_plan_decide(events->plan, &keys, now_usec,
-                                     (uint64_t) wall.tv_sec * 1000000000 + (uint64_t) wall.tv_nsec);
+        decision = event_plan_decide(events->plan, &keys, kube_client_now_usec(events->client),
+                                     (uint64_t) wall_nsec);
         if (decision.action == EVENT_DROP) {
                 events->n_dropped++;
                 return 0;
@@ -355,7 +353,7 @@ int kube_event_send(KubeEvents *events, const KubeReference *object, const char 
                 events->n_waiting++;
         }
 
-        r = event_record_happen(&item->record, &decision, message, wall.tv_sec);
+        r = event_record_happen(&item->record, &decision, message, wall_nsec / NSEC_PER_SEC);
         if (r < 0)
                 return r;
 

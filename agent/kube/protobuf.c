@@ -118,16 +118,12 @@ void *kube_protobuf_free(void *message) {
         return NULL;
 }
 
-static inline void message_free_p(void *message) {
-        kube_protobuf_free(*(void **) message);
-}
-
 static bool is_set(const char *text) {
         return text && text[0];
 }
 
 int kube_protobuf_open(const uint8_t *bytes, size_t size, KubeEnvelope **ret, Error *reterr) {
-        cleanup(message_free_p) ProtobufCMessage *message = NULL;
+        cleanup(kube_protobuf_free_p) ProtobufCMessage *message = NULL;
         KubeEnvelope *envelope;
         int r;
 
@@ -151,7 +147,7 @@ int kube_protobuf_open(const uint8_t *bytes, size_t size, KubeEnvelope **ret, Er
 
 int kube_protobuf_read_status(const uint8_t *bytes, size_t size, KubeStatusMessage **ret,
                               Error *reterr) {
-        cleanup(message_free_p) KubeEnvelope *envelope = NULL;
+        cleanup(kube_protobuf_free_p) KubeEnvelope *envelope = NULL;
         ProtobufCMessage *status = NULL;
         int r;
 

@@ -36,6 +36,10 @@ int kube_protobuf_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *
 /* Frees any unpacked message; takes NULL. Returns NULL. */
 void *kube_protobuf_free(void *message);
 
+static inline void kube_protobuf_free_p(void *message) {
+        kube_protobuf_free(*(void **) message);
+}
+
 /* Opens an envelope; (*ret)->raw is its content if that is protobuf. The caller owns *ret. */
 int kube_protobuf_open(const uint8_t *bytes, size_t size, KubeEnvelope **ret, Error *reterr);
 

@@ -347,6 +347,19 @@ static int check_event(const WatchEvent *event, Error *reterr) {
         return member ? error_set(reterr, ERROR_INVALID, "metadata.%s: is missing", member) : 0;
 }
 
+/* Moves a checked event to the caller. */
+static int event_hand_over(WatchEvent *event, WatchEvent *ret, Error *reterr) {
+        int r;
+
+        r = check_event(event, reterr);
+        if (r < 0)
+                return r;
+
+        *ret = *event;
+        *event = WATCH_EVENT_INIT;
+        return 0;
+}
+
 static WatchEvent event_empty(void) {
         return (WatchEvent){
                 .object = { .namespace = "", .name = "", .uid = "", .resource_version = "" },
@@ -365,16 +378,7 @@ int watch_event_read(WatchReader *reader, Slice frame, WatchEvent *ret, Error *r
                 if (r >= 0)
                         r = watch_json_event(event.json, &event, reterr);
         }
-        if (r < 0)
-                return r;
-
-        r = check_event(&event, reterr);
-        if (r < 0)
-                return r;
-
-        *ret = event;
-        event = WATCH_EVENT_INIT;
-        return 0;
+        return r < 0 ? r : event_hand_over(&event, ret, reterr);
 }
 
 int watch_object_read(WatchReader *reader, Slice body, WatchEvent *ret, Error *reterr) {
@@ -388,14 +392,7 @@ int watch_object_read(WatchReader *reader, Slice body, WatchEvent *ret, Error *r
                 if (r >= 0)
                         r = watch_json_object(event.json, &event.object, reterr);
         }
-        if (r >= 0)
-                r = check_event(&event, reterr);
-        if (r < 0)
-                return r;
-
-        *ret = event;
-        event = WATCH_EVENT_INIT;
-        return 0;
+        return r < 0 ? r : event_hand_over(&event, ret, reterr);
 }
 
 void watch_event_done(WatchEvent *event) {
@@ -441,16 +438,7 @@ int watch_list_item(const WatchList *list, size_t i, WatchEvent *ret, Error *ret
         r = list->message ? watch_protobuf_item(list, i, &event, reterr)
                           : watch_json_object(json_object_array_get_idx(list->items, i),
                                               &event.object, reterr);
-        if (r < 0)
-                return r;
-
-        r = check_event(&event, reterr);
-        if (r < 0)
-                return r;
-
-        *ret = event;
-        event = WATCH_EVENT_INIT;
-        return 0;
+        return r < 0 ? r : event_hand_over(&event, ret, reterr);
 }
 
 void watch_reader_done(WatchReader *reader) {

@@ -276,16 +276,12 @@ static KubeWatch *watch_unref(KubeWatch *watch) {
         return NULL;
 }
 
-static bool is_same_error(const Error *a, const Error *b) {
-        return a->kind == b->kind && strcmp(error_message(a), error_message(b)) == 0;
-}
-
 /* error is NULL unless the state is KUBE_WATCH_TROUBLED. */
 static int watch_set_state(KubeWatch *watch, KubeWatchState state, const Error *error) {
         const Error none = ERROR_INIT;
 
         error = error ?: &none;
-        if (watch->state == state && is_same_error(&watch->error, error))
+        if (watch->state == state && error_equal(&watch->error, error))
                 return 0;
 
         watch->state = state;

@@ -227,10 +227,6 @@ static int load(ImagesFile *file, int folder, size_t *ret_size, uint64_t *ret_ag
         return load_fd(file, fd, ret_size, ret_again_usec, reterr);
 }
 
-static bool equal_errors(const Error *a, const Error *b) {
-        return a->kind == b->kind && strcmp(error_message(a), error_message(b)) == 0;
-}
-
 /* The file has content that was not read yet. */
 static bool images_file_is_outdated(const ImagesFile *file, int folder) {
         struct stat status;
@@ -281,7 +277,7 @@ bool images_file_commit(ImagesFile *file) {
                 return false;
 
         is_same = !file->has_new_content && file->new_error.kind != ERROR_NONE &&
-                  equal_errors(&file->new_error, &file->error);
+                  error_equal(&file->new_error, &file->error);
         if (file->has_new_content) {
                 desired_images_done(&file->desired_images);
                 file->desired_images = file->new_desired;
@@ -543,10 +539,7 @@ void images_list_done(ImagesList *list) {
 /* When to scan. */
 
 static uint64_t images_dir_now(ImagesDir *dir) {
-        uint64_t now = 0;
-
-        now = loop_now_usec(dir->event);
-        return now;
+        return loop_now_usec(dir->event);
 }
 
 /* Scans soon. Every event delays the scan a little, up to a bound; a complete file is read as soon
@@ -693,31 +686,24 @@ static int images_dir_find(ImagesDir *dir, Error *reterr) {
                          "cannot be opened: %s", strerror(r));
 }
 
-/* Returns the processor time of this thread, which is less than the elapsed time on a busy
- * machine. */
-static uint64_t processor_usec(void) {
-        struct timespec now = { 0 };
-
-        (void) clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-        return (uint64_t) now.tv_sec * SEC + (uint64_t) now.tv_nsec / 1000;
-}
-
 /* Returns 1 if anything changed. */
 static int images_dir_scan(ImagesDir *dir) {
         cleanup(error_done) Error error = ERROR_INIT;
-        uint64_t used_usec = processor_usec();
+        /* Less than the elapsed time on a busy machine. */
+        int64_t used_nsec = clock_nsec(CLOCK_THREAD_CPUTIME_ID);
         bool changed;
         int r;
 
         dir->burst_usec = 0;
         dir->is_scanning = false;
         r = images_dir_find(dir, &error);
-        used_usec = processor_usec() - used_usec;
-        dir->rest_usec = clock_monotonic_usec() + REST_FACTOR * used_usec;
+        used_nsec = clock_nsec(CLOCK_THREAD_CPUTIME_ID) - used_nsec;
+        dir->rest_usec =
+                clock_monotonic_usec() + REST_FACTOR * (uint64_t) (used_nsec / NSEC_PER_USEC);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
 
-        changed = r > 0 || !equal_errors(&error, &dir->error);
+        changed = r > 0 || !error_equal(&error, &dir->error);
         error_done(&dir->error);
         dir->error = error;
         error = ERROR_INIT;

@@ -45,14 +45,10 @@ struct StateFile {
 };
 
 DEFINE_CLEANUP(StateFile *, state_file_free)
-
-static inline void close_file_p(FILE **file) {
-        if (*file)
-                fclose(*file);
-}
+DEFINE_CLEANUP(FILE *, fclose)
 
 static int state_file_write_temporary(StateFile *file) {
-        cleanup(close_file_p) FILE *stream = NULL;
+        cleanup(fclose_p) FILE *stream = NULL;
         const NodeImageOptions options = {
                 .images = file->images,
                 .node_name = file->node_name,

@@ -28,10 +28,6 @@ typedef Kubernetes__V1__ObjectMeta__AnnotationsEntry AnnotationMessage;
 
 DEFINE_CLEANUP(Pod *, pod_free)
 
-static inline void message_free_p(void *message) {
-        kube_protobuf_free(*(void **) message);
-}
-
 /* An unset text is NULL in a message, and "" in a Pod. */
 
 static bool is_text(const char *text, const char *expected) {
@@ -618,7 +614,7 @@ static int read_pod(const KubePod *message, Pod *pod, Error *reterr) {
 }
 
 int pod_spec_parse(const uint8_t *bytes, size_t size, Pod **ret, Error *reterr) {
-        cleanup(message_free_p) ProtobufCMessage *message = NULL;
+        cleanup(kube_protobuf_free_p) ProtobufCMessage *message = NULL;
         cleanup(pod_free_p) Pod *pod = NULL;
         int r;
 

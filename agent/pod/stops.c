@@ -10,6 +10,7 @@
 
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
@@ -341,13 +342,6 @@ static RpcClient *stop_client(const Stop *stop) {
 
 /* The journal, events and the hook */
 
-static int64_t now_nsec(void) {
-        struct timespec now;
-
-        (void) clock_gettime(CLOCK_REALTIME, &now);
-        return (int64_t) now.tv_sec * NSEC_PER_SEC + now.tv_nsec;
-}
-
 /* A stop goes on without its file; only after a crash the next run would miss it. */
 static void stops_note_journal(Stops *stops, const Error *error) {
         (void) log_trouble(stops->log, LOG_ERR, &stops->journal_error,
@@ -391,7 +385,7 @@ int stops_forget(Stops *stops, const char *owner, const char *container_id) {
         const StopRecord record = {
                 .owner = (char *) owner,
                 .container_id = (char *) container_id,
-                .changed_sec = now_nsec() / NSEC_PER_SEC,
+                .changed_sec = clock_nsec(CLOCK_REALTIME) / NSEC_PER_SEC,
         };
         int r;
 
@@ -488,7 +482,7 @@ static void stop_resume(Stop *stop, const StopRecord *record) {
 
 static int stop_begin_first(Stop *stop) {
         stops_overtake_others(stop);
-        stop_set_begun(stop, now_nsec(), stop->found_grace_sec);
+        stop_set_begun(stop, clock_nsec(CLOCK_REALTIME), stop->found_grace_sec);
         return stop_announce(stop);
 }
 

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/array.h"
+#include "agent/base/clock.h"
 #include "agent/base/text.h"
 
 #define SCHEMES_MAX 64
@@ -16,18 +16,12 @@ uint64_t recreate_now_usec(const Recreate *recreate) {
         return loop_now_usec(recreate->context->event);
 }
 
-int64_t recreate_wall_usec(void) {
-        struct timespec now;
-
-        (void) clock_gettime(CLOCK_REALTIME, &now);
-        return (int64_t) now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 int64_t recreate_server_usec(const Recreate *recreate) {
         int64_t usec;
 
-        return kube_client_server_usec(recreate->context->client, &usec) ? usec
-                                                                         : recreate_wall_usec();
+        return kube_client_server_usec(recreate->context->client, &usec)
+                       ? usec
+                       : clock_nsec(CLOCK_REALTIME) / NSEC_PER_USEC;
 }
 
 int recreate_reconcile(Recreate *recreate) {

@@ -71,8 +71,6 @@ struct Recreate {
 };
 
 uint64_t recreate_now_usec(const Recreate *recreate);
-/* Microseconds since 1970, by this node's clock. */
-int64_t recreate_wall_usec(void);
 /* Microseconds since 1970, by the server's clock, which times in objects use; by this node's if
  * that is unknown. */
 int64_t recreate_server_usec(const Recreate *recreate);

@@ -10,6 +10,7 @@
 
 #include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
@@ -622,7 +623,7 @@ static int make_facts(const RecreateRequest *request, RecreateFact **ret) {
         const Recreate *recreate = request->recreate;
         const RequestContainersView view = {
                 .now_usec = recreate_now_usec(recreate),
-                .wall_usec = recreate_wall_usec(),
+                .wall_usec = clock_nsec(CLOCK_REALTIME) / NSEC_PER_USEC,
                 .server_usec = recreate_server_usec(recreate),
                 .pod = recreate_request_pod(request),
                 .are_pods_known = pods_are_synced(recreate->context->pods),

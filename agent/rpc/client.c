@@ -57,10 +57,7 @@ struct RpcCall {
 };
 
 DEFINE_CLEANUP(RpcClient *, rpc_client_free)
-
-static inline void gpr_free_p(char **p) {
-        gpr_free(*p);
-}
+DEFINE_CLEANUP(char *, gpr_free)
 
 static void message_done(ProtobufCMessage **message) {
         protobuf_c_message_free_unpacked(*message, NULL);

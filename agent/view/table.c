@@ -156,9 +156,7 @@ static int shown_init(Shown *shown, const Table *table) {
         return 0;
 }
 
-static inline void printer_unref_p(struct libscols_table **printer) {
-        scols_unref_table(*printer);
-}
+DEFINE_CLEANUP(struct libscols_table *, scols_unref_table)
 
 /* libsmartcols aligns and can cut the end of a cell, but not its beginning, so this cuts. */
 static int printer_new(const Shown *shown, FILE *file, struct libscols_table **ret) {
@@ -205,7 +203,7 @@ static int add_line(struct libscols_table *printer, const Shown *shown, char *co
 
 /* The titles are a line like the others: libsmartcols prints none where there is no row. */
 static int print_lines(const Table *table, const Shown *shown, bool has_heading, FILE *file) {
-        cleanup(printer_unref_p) struct libscols_table *printer = NULL;
+        cleanup(scols_unref_table_p) struct libscols_table *printer = NULL;
         int r;
 
         r = printer_new(shown, file, &printer);

@@ -11,7 +11,6 @@
 #include "tests/unit/fake-runtime.h"
 #include "tests/unit/unit.h"
 
-#define NSEC_PER_SEC 1000000000LL
 #define CREATED_SEC 1700000000
 
 static struct Fixture {

@@ -1086,9 +1086,9 @@ TEST_SET_UP(test_min_started) {
                 assert_true(stop_begin());
                 stop_end(STOP_STOPPED, NULL);
         }
-        node.pod.containers[0].started_at_sec = recreate_wall_usec() / 1000000 - 4;
+        node.pod.containers[0].started_at_sec = time(NULL) - 4;
         come_back(0, "a2");
-        node.pod.containers[1].started_at_sec = recreate_wall_usec() / 1000000 - 7;
+        node.pod.containers[1].started_at_sec = time(NULL) - 7;
         come_back(1, "s2");
         assert_string_equal(states(0), "Recreating! Succeeded!");
 
@@ -1330,7 +1330,7 @@ TEST_SET_UP(test_clock_ahead) {
  * successor, however late that is. */
 TEST_SET_UP(test_clock_ahead_of_container) {
         fake_kube.server_usec = (int64_t) CREATED_SEC * 1000000;
-        fake_runtime.containers[0].created_at = (recreate_wall_usec() - 10 * 1000000) * 1000;
+        fake_runtime.containers[0].created_at = (time(NULL) - 10) * 1000000000;
         create(REQUEST("r", LABELS ",'inplaced.io/managed':'true'", "", "{'name':'app'}"));
         assert_string_equal(states(0), "Pending");
         assert_int_equal(n_stops(), 1);

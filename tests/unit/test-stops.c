@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/clock.h"
 #include "agent/pod/stop-journal.h"
 #include "agent/pod/stops.h"
 #include "tests/unit/fake-clock.h"
@@ -72,17 +73,6 @@ static struct Annotations {
         const char *grace;
         const char *hook;
 } annotations;
-
-static int64_t now_sec(void) {
-        return (int64_t) time(NULL);
-}
-
-static int64_t now_nsec(void) {
-        struct timespec now;
-
-        clock_gettime(CLOCK_REALTIME, &now);
-        return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static void turn(void) {
         fake_clock_turn(fake_kube.event);
@@ -160,7 +150,7 @@ static void answer_stop(void) {
 /* The container has ended by the stop. */
 static void answer_stopped(void) {
         answer_stop();
-        answer_status(EXITED, now_nsec());
+        answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
 }
 
 static void answer_sandbox(const char *address) {
@@ -378,7 +368,7 @@ TEST_F(test_gone, Fixture *f) {
 }
 
 TEST_F(test_ended_by_itself, Fixture *f) {
-        int64_t before = now_nsec();
+        int64_t before = clock_nsec(CLOCK_REALTIME);
         Owner owner = { .says = 1 };
 
         begin(f, &owner);
@@ -482,7 +472,7 @@ TEST_F(test_hook_without_tls, Fixture *f) {
                 else
                         assert_null(strstr(events(), "LifecycleHTTPFallback"));
                 answer_stop();
-                answer_status(EXITED, now_nsec());
+                answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
                 assert_done(&owner, STOP_STOPPED, "");
                 assert_int_equal(!!owner.hook_message[0], fails);
                 assert_int_equal(stops_forget(f->stops, "metadata", "c1"), 0);
@@ -567,7 +557,7 @@ TEST_F(test_hook_address, Fixture *f) {
                 if (!cases[i].given)
                         answer_sandbox(cases[i].sandbox);
                 answer_stop();
-                answer_status(EXITED, now_nsec());
+                answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
                 assert_done(&owner, STOP_STOPPED, "");
                 assert_string_equal(owner.hook_message,
                                     cases[i].last > 0 ? ""
@@ -608,7 +598,7 @@ TEST_F(test_hook_waits, Fixture *f) {
                 (void) wait_for_call("StopContainer");
                 assert_int_equal(server.n_connections, is_given);
                 answer_stop();
-                answer_status(EXITED, now_nsec());
+                answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
                 assert_done(&owner, STOP_STOPPED, "");
                 if (is_given)
                         assert_string_equal(owner.hook_message, "");
@@ -740,7 +730,7 @@ TEST_F(test_runtime_restarts, Fixture *f) {
         assert_int_equal(wait_for_call("StopContainer")->timeout_sec, 9);
         lose_runtime(&owner);
         find_runtime(f);
-        answer_status(EXITED, now_nsec());
+        answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
         assert_done(&owner, STOP_STOPPED, "");
         assert_int_equal(fake_runtime_n_asked("ExecSync"), 1);
         assert_int_equal(owner.n_checks, 1);
@@ -748,7 +738,7 @@ TEST_F(test_runtime_restarts, Fixture *f) {
         /* A stop of a container that had ended before. */
         annotations.hook = NULL;
         owner = (Owner){ .says = 1 };
-        int64_t before = now_nsec();
+        int64_t before = clock_nsec(CLOCK_REALTIME);
         StopOptions options = options_of(&owner);
         options.container_id = "c2";
         add_with(f, &owner, &options);
@@ -765,7 +755,7 @@ TEST_F(test_asks_again, Fixture *f) {
 
         begin(f, &owner);
         refuse("StopContainer", ERROR_TIMEOUT, "Deadline Exceeded");
-        answer_status(EXITED, now_nsec());
+        answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
         assert_done(&owner, STOP_STOPPED, "");
 }
 
@@ -891,16 +881,16 @@ TEST_F(test_killed, Fixture *f) {
 
         annotations.hook = EXEC_HOOK;
         for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
-                int64_t began = now_sec() - 4;
+                int64_t began = time(NULL) - 4;
 
-                write_journal(f, cases[i].phase, now_sec() + cases[i].left_sec, began);
+                write_journal(f, cases[i].phase, time(NULL) + cases[i].left_sec, began);
                 assert_int_equal(stops_n_running(f->stops), 1);
                 answer_list(RUNNING);
                 assert_in_range(wait_for_call("StopContainer")->timeout_sec, cases[i].least,
                                 cases[i].most);
                 assert_int_equal(phase_in_file(f), STOP_PHASE_STOPPING);
                 answer_stop();
-                answer_status(EXITED, now_nsec());
+                answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
                 assert_int_equal(stops_n_running(f->stops), 0);
                 assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
                 assert_int_equal(phase_in_file(f), STOP_PHASE_STOPPED);
@@ -953,7 +943,7 @@ TEST_F(test_killed_in_each_phase, Fixture *f) {
 /* The clock was set forward or back: the remaining time is counted by another clock. */
 TEST_F(test_killed_and_clock_set, Fixture *f) {
         for (int days = -2; days <= 2; days += 4) {
-                StopRecord record = record_of(STOP_PHASE_STOPPING, 0, now_sec() + days * 86400);
+                StopRecord record = record_of(STOP_PHASE_STOPPING, 0, time(NULL) + days * 86400);
                 StopClock now;
 
                 stop_clock_read(&now);
@@ -975,7 +965,7 @@ TEST_F(test_killed_and_asked_again, Fixture *f) {
         for (size_t i = 0; i < 2; i++) {
                 Owner owner = { .says = 1, .name = names[i] };
 
-                write_journal(f, STOP_PHASE_HOOK, now_sec() + 6, now_sec() - 4);
+                write_journal(f, STOP_PHASE_HOOK, time(NULL) + 6, time(NULL) - 4);
                 add(f, &owner);
                 assert_int_equal(stops_n_running(f->stops), 2);
                 answer_list(RUNNING);
@@ -983,7 +973,7 @@ TEST_F(test_killed_and_asked_again, Fixture *f) {
                 assert_int_equal(fake_runtime_count("ListContainers"), 0);
                 assert_false(stop_has_begun(owner.stop));
                 answer_stop();
-                answer_status(EXITED, now_nsec());
+                answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
                 answer_list(EXITED);
                 assert_done(&owner, i == 0 ? STOP_STOPPED : STOP_GONE, "");
                 assert_int_equal(owner.n_checks, 0);
@@ -996,7 +986,7 @@ TEST_F(test_killed_and_runtime_away, Fixture *f) {
         Owner owner = { .says = 1 };
 
         fake_runtime.is_away = true;
-        write_journal(f, STOP_PHASE_STOPPING, now_sec() + 6, now_sec() - 4);
+        write_journal(f, STOP_PHASE_STOPPING, time(NULL) + 6, time(NULL) - 4);
         add(f, &owner);
         turn();
         find_runtime(f);
@@ -1012,7 +1002,7 @@ TEST_F(test_killed_and_runtime_away, Fixture *f) {
 
 /* A stop goes on at the runtime that the journal names. */
 TEST_F(test_killed_and_another_runtime, Fixture *f) {
-        StopRecord record = record_of(STOP_PHASE_STOPPING, now_sec() + 6, now_sec() - 4);
+        StopRecord record = record_of(STOP_PHASE_STOPPING, time(NULL) + 6, time(NULL) - 4);
 
         record.runtime = (char *) "cri-o";
         start_again_with(f, &record);
@@ -1028,23 +1018,23 @@ TEST_F(test_killed_and_another_runtime, Fixture *f) {
 
 /* A journal that could not be written may have two stops of a container: they run one after the other. */
 TEST_F(test_killed_with_two, Fixture *f) {
-        StopRecord record = record_of(STOP_PHASE_STOPPING, now_sec() + 6, now_sec() - 4);
+        StopRecord record = record_of(STOP_PHASE_STOPPING, time(NULL) + 6, time(NULL) - 4);
 
-        write_journal(f, STOP_PHASE_HOOK, now_sec() + 6, now_sec() - 4);
+        write_journal(f, STOP_PHASE_HOOK, time(NULL) + 6, time(NULL) - 4);
         record.owner = (char *) "recreate/u";
         start_again_with(f, &record);
         assert_int_equal(stops_n_running(f->stops), 2);
         answer_list(RUNNING);
         answer_stopped();
         answer_list(EXITED);
-        answer_status(EXITED, now_nsec());
+        answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
         wait_until_over(f);
 }
 
 /* It has ended unnoticed. */
 TEST_F(test_killed_and_ended, Fixture *f) {
         for (int i = 0; i < 3; i++) {
-                StopRecord record = record_of(STOP_PHASE_STOPPING, now_sec() + 5, now_sec() - 4);
+                StopRecord record = record_of(STOP_PHASE_STOPPING, time(NULL) + 5, time(NULL) - 4);
 
                 /* begin of the hook, which may have ended the container, too */
                 record.began_sec -= 2;
@@ -1053,7 +1043,7 @@ TEST_F(test_killed_and_ended, Fixture *f) {
                         answer_empty_list();
                 } else {
                         answer_list(EXITED);
-                        answer_status(EXITED, (now_sec() - (i == 0 ? 5 : 60)) * 1000000000);
+                        answer_status(EXITED, (time(NULL) - (i == 0 ? 5 : 60)) * 1000000000);
                 }
                 wait_until_over(f);
                 assert_int_equal(stops_has_stopped(f->stops, "metadata", "c1"), i != 1);
@@ -1070,7 +1060,7 @@ TEST_F(test_killed_and_has_stopped, Fixture *f) {
         for (size_t i = 0; i < 3; i++) {
                 Owner owner = { .says = 1 };
 
-                write_journal(f, phases[i], now_sec() + 5, now_sec() - 4);
+                write_journal(f, phases[i], time(NULL) + 5, time(NULL) - 4);
                 assert_true(stops_has_stopped(f->stops, "metadata", "c1"));
                 assert_false(stops_has_stopped(f->stops, "recreate/u", "c1"));
                 add(f, &owner);
@@ -1081,13 +1071,13 @@ TEST_F(test_killed_and_has_stopped, Fixture *f) {
 }
 
 TEST_F(test_find_owner, Fixture *f) {
-        write_journal(f, STOP_PHASE_STOPPED, now_sec(), now_sec());
+        write_journal(f, STOP_PHASE_STOPPED, time(NULL), time(NULL));
         assert_string_equal(stops_find_owner(f->stops, "metadata", "c1"), "metadata");
         assert_null(stops_find_owner(f->stops, "meta", "c1"));
         assert_null(stops_find_owner(f->stops, "metadata/1", "c1"));
         assert_null(stops_find_owner(f->stops, "metadata", "c2"));
 
-        write_journal_of(f, "metadata/1/2", now_sec());
+        write_journal_of(f, "metadata/1/2", time(NULL));
         assert_string_equal(stops_find_owner(f->stops, "metadata", "c1"), "metadata/1/2");
         assert_string_equal(stops_find_owner(f->stops, "metadata/1", "c1"), "metadata/1/2");
         assert_null(stops_find_owner(f->stops, "metadata/", "c1"));
@@ -1095,7 +1085,7 @@ TEST_F(test_find_owner, Fixture *f) {
 }
 
 TEST_F(test_forgotten, Fixture *f) {
-        write_journal(f, STOP_PHASE_STOPPED, now_sec(), now_sec());
+        write_journal(f, STOP_PHASE_STOPPED, time(NULL), time(NULL));
         assert_int_equal(stops_forget(f->stops, "recreate/u", "c1"), 0);
         assert_int_equal(stops_forget(f->stops, "metadata", "c2"), 0);
         assert_int_equal(stops_forget(f->stops, "not a name", "c1"), 0);
@@ -1126,7 +1116,7 @@ TEST_F(test_has_begun, Fixture *f) {
         lose_runtime(&owner);
         assert_true(stop_has_begun(owner.stop));
         find_runtime(f);
-        answer_status(EXITED, now_nsec());
+        answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
         assert_done(&owner, STOP_STOPPED, "");
 }
 
@@ -1152,7 +1142,7 @@ TEST_F(test_two_owners, Fixture *f) {
         answer_stop();
         turn();
         assert_int_equal(fake_runtime_count("ListContainers"), 0);
-        answer_status(EXITED, now_nsec());
+        answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
         assert_done(&first, STOP_STOPPED, "");
         answer_list(EXITED);
         assert_done(&second, STOP_GONE, "");
@@ -1286,7 +1276,7 @@ TEST_F(test_pace_of_the_hook, Fixture *f) {
                         end_hook(0);
                 assert_int_equal(wait_for_call("StopContainer")->timeout_sec, rows[i].left_sec);
                 answer_stop();
-                answer_status(EXITED, now_nsec());
+                answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
                 assert_done(&owner, STOP_STOPPED, "");
                 assert_int_equal(stops_forget(f->stops, "metadata", "c1"), 0);
         }
