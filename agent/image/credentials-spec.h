@@ -25,7 +25,7 @@
 #define CREDENTIALS_LIMITS ((JsonLimits){ .size = CREDENTIALS_SIZE_MAX, .depth = 16 })
 
 typedef struct CredentialsEntry {
-        char *key; /* as it is written: "https://index.docker.io/v1/", "*.example.com/team" */
+        char *key; /* key as written: "https://index.docker.io/v1/", "*.example.com/team" */
 
         /* NULL or not empty, each of them. At least one is there. */
         char *username;
@@ -35,7 +35,7 @@ typedef struct CredentialsEntry {
 } CredentialsEntry;
 
 typedef struct CredentialsSpec {
-        CredentialsEntry *entries; /* in the order of the document */
+        CredentialsEntry *entries; /* entries in the order of the document */
         size_t n_entries;
 } CredentialsSpec;
 

@@ -27,7 +27,7 @@ typedef struct Entry {
 } Entry;
 
 struct Keyring {
-        Entry **entries; /* in the order in which they are tried */
+        Entry **entries; /* entries in the order in which they are tried */
         size_t n_entries;
         char **sources;
         size_t n_sources;
@@ -36,7 +36,7 @@ struct Keyring {
 typedef struct Location {
         Slice host;
         Slice port;
-        const char *path; /* with its slash, or empty */
+        const char *path; /* path with its slash, or empty */
 } Location;
 
 static Entry *entry_free(Entry *entry) {

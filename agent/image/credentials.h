@@ -33,7 +33,7 @@ typedef struct Credential {
         const char *password;
         const char *identity_token;
         const char *registry_token;
-        const char *source; /* for messages; the others are secret */
+        const char *source; /* source, for messages; the other members are secret */
 } Credential;
 
 /* Borrowed from the keyrings, until the first of them is freed. */

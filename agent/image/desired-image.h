@@ -44,12 +44,12 @@ typedef struct KeyValue {
 } KeyValue;
 
 typedef struct DesiredImage {
-        char *name; /* as the source spells it, without the tag */
+        char *name; /* name as the source spells it, without the tag */
         char *tag;  /* a tag, or a digest such as "sha256:..." */
         bool is_hub; /* a name without a registry is Docker Hub's, whatever the runtime makes of it */
         char *fault; /* reason why the agent cannot handle it, one line; or NULL */
         int64_t version;
-        int64_t created_at; /* since the epoch, 0 if unknown */
+        int64_t created_at; /* seconds since 1970; 0: unknown */
         PullPolicy policy;
         bool is_complete;      /* needs all content, also of layers that are fetched on demand */
         int64_t timeout_sec;   /* timeout of one attempt, > 0 */

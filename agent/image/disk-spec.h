@@ -26,8 +26,8 @@ typedef struct DiskSpace {
 /* Bytes still to be downloaded: compressed, as the manifests have them. Layers take more when they are unpacked,
  * and no manifest says how much. */
 typedef struct DiskNeed {
-        uint64_t n_bytes;  /* by a pull */
-        uint64_t n_others; /* by others that run */
+        uint64_t n_bytes;  /* bytes that a pull needs */
+        uint64_t n_others; /* bytes that other running pulls need */
 } DiskNeed;
 
 typedef enum DiskRoom {

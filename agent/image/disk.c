@@ -28,7 +28,7 @@ struct DiskGuard {
         char *host_root;
         bool is_pod;
         DiskFloor floor;
-        DiskTicket *running; /* the one that began last is the first */
+        DiskTicket *running; /* running pulls, the newest first */
         DiskTicket *waiting;
         bool is_low; /* pulls cannot begin, and this was logged */
         Timer timer;

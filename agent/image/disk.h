@@ -42,7 +42,7 @@ typedef struct DiskGuardOptions {
         sd_event *event;
         Log *log;
         const Runtimes *runtimes; /* borrowed, has to outlive the guard */
-        const char *host_root;    /* where the host's files are mounted; copied; NULL: at / */
+        const char *host_root;    /* folder where the host's files are mounted; copied; NULL: / */
         bool is_pod;              /* the agent runs in a pod of the node's own runtime */
         DiskFloor floor;
 } DiskGuardOptions;

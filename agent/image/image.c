@@ -26,7 +26,7 @@ struct Image {
         Requests requests;
         bool must_restart;
         ImageMarks marks;
-        DesiredImage desired; /* all requests together; without a name if there are none */
+        DesiredImage desired; /* merged requests; without a name: there are none */
 
         Pull *pull;
         ImageStatus status; /* status of the last sync that ended */
@@ -569,7 +569,7 @@ static int image_end_sync(Image *image) {
                         continue;
 
                 request->must_repull = false;
-                if (request->is_done) /* it had its outcome before */
+                if (request->is_done) /* the request had its outcome before */
                         continue;
 
                 r = request_set_done(request, NULL);

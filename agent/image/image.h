@@ -29,7 +29,7 @@ typedef struct ImageMarks {
         bool is_dirty;             /* waits for image_reconcile() */
         bool has_outcome;          /* a sync has ended, but is not reported yet */
         bool is_unverified;        /* the success was copied, not verified */
-        uint64_t forced_usec;      /* when a caller last forced an attempt; 0: never */
+        uint64_t forced_usec;      /* time at which a caller last forced an attempt; 0: never */
         uint64_t file_fingerprint; /* fingerprint of the image in the status file; 0 at first */
 } ImageMarks;
 
@@ -47,7 +47,7 @@ int image_key_of(const char *name, const char *tag, ShortNames short_names, char
 
 const char *image_key(const Image *image);
 const char *image_name(const Image *image); /* image_ref_shown_name() */
-const char *image_tag(const Image *image);  /* or the digest */
+const char *image_tag(const Image *image);  /* tag or digest */
 
 /* Returns the status of the running sync, else of the last one. Borrowed until the next event. */
 const ImageStatus *image_status(const Image *image);

@@ -24,7 +24,7 @@ typedef struct ImagesLimits {
         unsigned max_parallel_pulls;
         uint64_t stall_usec;  /* 0: never */
         DiskFloor disk_floor; /* disk space that pulls leave free */
-        bool keeps_served; /* also for requests of REQUEST_ONCE, a removed image is pulled again */
+        bool keeps_served; /* a removed image is pulled again also for requests of REQUEST_ONCE */
 } ImagesLimits;
 
 typedef struct ImagesOptions {
@@ -33,7 +33,7 @@ typedef struct ImagesOptions {
         Metrics *metrics;   /* may be NULL */
         Runtimes *runtimes; /* borrowed, has to outlive the images */
         ImagesLimits limits;
-        const char *host_root; /* where the host's files are mounted; copied; NULL: at / */
+        const char *host_root; /* folder where the host's files are mounted; copied; NULL: / */
         bool is_pod;           /* the agent runs in a pod of the node's own runtime */
         PullCredentialsSource keys;
         ImagesOutcome on_outcome;
@@ -41,7 +41,7 @@ typedef struct ImagesOptions {
         void *outcome_userdata;
 } ImagesOptions;
 
-/* Is notified of changes; embedded in its owner. */
+/* Receives changes; embedded in its owner. */
 typedef struct ImagesWatcher ImagesWatcher;
 struct ImagesWatcher {
         LIST_LINKS(ImagesWatcher);

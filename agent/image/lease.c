@@ -18,7 +18,7 @@
 
 struct Leases {
         const Runtimes *runtimes;
-        Lease *items; /* also those that are being deleted */
+        Lease *items; /* leases, including those that are being deleted */
 };
 
 struct Lease {

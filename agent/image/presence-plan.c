@@ -14,7 +14,7 @@
 #define PAUSE_MAX_USEC (3600 * SEC)
 
 #define INTERVAL_USEC (60 * SEC)
-#define INTERVAL_WITH_EVENTS_USEC (3600 * SEC) /* in case an event was lost */
+#define INTERVAL_WITH_EVENTS_USEC (3600 * SEC) /* period that finds removals whose event was lost */
 
 /* A collector removes many images at a time. */
 #define EVENT_DELAY_USEC (SEC / 5)

@@ -18,7 +18,7 @@
 #include "cri/types.h"
 
 #define POLL_USEC ((uint64_t) 100 * 1000)
-#define DOWNLOADS_AT_ONCE 3 /* unless containerd is configured otherwise */
+#define DOWNLOADS_AT_ONCE 3 /* layers that containerd fetches at a time by default */
 
 /* Between two layers there may be an instant without an ingest, but not for so many polls. */
 #define QUIET_POLLS 5
@@ -50,8 +50,8 @@ typedef struct ProgressFind {
         RpcCall *call;
 
         char *manifest_digest; /* NULL until it is found */
-        bool has_ingests;      /* the lease refers to one: something arrives, */
-        bool had_ingests;      /* or has arrived before the manifest was found */
+        bool has_ingests;      /* the lease refers to an ingest: something arrives */
+        bool had_ingests;      /* an ingest was seen before the manifest was found */
         bool is_checked;       /* the blobs were checked at least once */
         char *text;            /* text of the manifest, as far as it was read */
         size_t text_size;
@@ -85,7 +85,7 @@ struct Progress {
         ProgressCounted on_counted; /* NULL while the pull runs */
         void *userdata;
 
-        char *lease_id; /* or NULL: the pull shows nothing */
+        char *lease_id; /* ID of the lease; NULL: the pull shows nothing */
         ProgressFind find;
         ProgressReport report;
         uint64_t arrived; /* present bytes in the store, which may go back, unlike the report */

@@ -40,7 +40,7 @@ static const struct Rule {
         { PULL_PULLING,             PULL_ON_TOO_LARGE,        PULL_DO_WAIT_FOR_ROOM,    PULL_WAITING_FOR_DISK    },
         { PULL_WAITING_FOR_DISK,    PULL_ON_TIMER,            PULL_DO_QUEUE,            PULL_QUEUED              },
 
-        /* Without the runtime no question can be asked, but a pause goes on. */
+        /* A pause goes on without the runtime, which cannot be asked. */
         { PULL_BACKING_OFF,         PULL_ON_RUNTIME_AWAY,     PULL_DO_NOTHING,          PULL_BACKING_OFF         },
         { PULL_BACKING_OFF,         PULL_ON_TIMER,            PULL_DO_QUEUE,            PULL_QUEUED              },
         { PULL_WAITING_FOR_RUNTIME, PULL_ON_RUNTIME_AWAY,     PULL_DO_NOTHING,          PULL_WAITING_FOR_RUNTIME },

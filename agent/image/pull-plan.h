@@ -54,7 +54,7 @@ typedef enum PullEvent {
         PULL_ON_TIMER,
         PULL_ON_RUNTIME_AWAY,
         PULL_ON_RUNTIME_BACK,
-        PULL_ON_RUNTIME_FLAPPING, /* it is back, but goes away again and again because of this image */
+        PULL_ON_RUNTIME_FLAPPING, /* the runtime is back, but this image makes it fail again and again */
         PULL_ON_DEADLINE,
         _PULL_EVENT_MAX,
 } PullEvent;
@@ -82,7 +82,7 @@ typedef enum PullResource {
         PULL_RESOURCE_SLOT = 1 << 1,       /* a place among those that pull, or that wait to pull */
         PULL_RESOURCE_CREDENTIALS = 1 << 2, /* a question for credentials */
         PULL_RESOURCE_CALL = 1 << 3,        /* a call to the runtime */
-        PULL_RESOURCE_REQUEST = 1 << 4,     /* with its credentials */
+        PULL_RESOURCE_REQUEST = 1 << 4,     /* the request with its credentials */
         PULL_RESOURCE_PROGRESS = 1 << 5,
         PULL_RESOURCE_RETRY = 1 << 6,    /* a timer */
         PULL_RESOURCE_DEADLINE = 1 << 7, /* the timer of all attempts together */
@@ -116,7 +116,7 @@ typedef struct PullResult {
         PullReason reason; /* reason of the last failure */
         PullFailures failures;
         bool is_held; /* the runtime has the image, though not yet all of its layers */
-        const DesiredImage *desired; /* all that the pull does, borrowed */
+        const DesiredImage *desired; /* merged requests that the pull serves; borrowed */
 } PullResult;
 
 /* A request's part in a pull. */

@@ -24,9 +24,9 @@ typedef enum PullReason {
         PULL_REASON_TLS,                  /* certificate or handshake */
         PULL_REASON_RATE_LIMITED,         /* 429 */
         PULL_REASON_REGISTRY_ERROR,       /* 5xx, or an invalid answer */
-        PULL_REASON_WRONG_CONTENT,        /* digest or size is not what was promised */
+        PULL_REASON_WRONG_CONTENT,        /* digest or size differs from the manifest */
         PULL_REASON_NO_SPACE,
-        PULL_REASON_REMOVED,       /* not by us, after it had been pulled */
+        PULL_REASON_REMOVED,       /* another program removed the pulled image */
         PULL_REASON_DISK_PRESSURE, /* less disk is free than has to stay free: pulls wait */
         PULL_REASON_NO_PROGRESS,   /* no byte arrived for a while, says the agent or the runtime */
         PULL_REASON_INCOMPLETE,    /* layers are fetched on demand, and have to be there */
@@ -49,7 +49,7 @@ PullReason pull_reason_from_string(const char *text);
 
 /* Remedies after which the same pull may succeed. */
 typedef enum PullRemedy {
-        PULL_REMEDY_TIME,    /* some time, or something that the agent does not see */
+        PULL_REMEDY_TIME,    /* time, or a change that the agent does not see */
         PULL_REMEDY_NETWORK, /* the registry can be reached, and works */
         /* Other credentials: those that were used may have been wrong, or the account's limit reached.
          * Registries that hide what they have say "not found" instead of "denied". */

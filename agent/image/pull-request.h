@@ -51,7 +51,7 @@ typedef struct PullCredentialsSource {
 typedef Runtime__V1__PodSandboxConfig__LabelsEntry SandboxLabel;
 typedef Runtime__V1__PodSandboxConfig__AnnotationsEntry SandboxAnnotation;
 
-/* All zero: not ready. Stays where it is, since its parts point to each other. */
+/* All zero: not ready. It must not be moved, since its parts point to each other. */
 typedef struct PullRequest {
         PullCredentials keys;
         CredentialList credentials;

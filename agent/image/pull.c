@@ -30,7 +30,7 @@ struct Pull {
         DesiredImage desired;
         ImageRef ref;
         char *reference; /* canonical reference, for the runtime */
-        char *shown;     /* the same in familiar form, for the log */
+        char *shown;     /* reference in familiar form, for the log */
         char *owner;
 
         PullState state;
@@ -46,7 +46,7 @@ struct Pull {
         uint64_t bytes_needed;  /* the same of the last attempt, if the disk had no room; or 0 */
         bool has_fetched;       /* the last attempt got beyond the registry's first answer */
         bool is_held;           /* the runtime has the image, though not yet all of its layers */
-        uint64_t arrived_usec;  /* when bytes of its layers were last seen to arrive */
+        uint64_t arrived_usec;  /* time at which bytes of its layers last arrived */
 
         /* Resources, see PullResource in pull-plan.h; the ticket is one as well. */
         PullCredentialsAsk *ask;

@@ -13,7 +13,7 @@ struct QueueOwner {
         Ticket *first; /* waiting tickets in the order of arrival */
         Ticket *last;
         size_t n_slots;
-        uint64_t served_at; /* in turns of the queue */
+        uint64_t served_at; /* turn of the queue that it had last */
 };
 
 struct Queue {

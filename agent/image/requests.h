@@ -19,7 +19,7 @@
 /* Lifetime of a request after it is done. */
 typedef enum RequestKind {
         REQUEST_ONCE,      /* the outcome is final, also if the image is removed */
-        REQUEST_EPHEMERAL, /* the same, and it leaves when it expires */
+        REQUEST_EPHEMERAL, /* as REQUEST_ONCE, but the request leaves when it expires */
         REQUEST_RESTORE,   /* the outcome is final, but a removed image is pulled again */
         REQUEST_DESIRED,   /* a removed image is pulled again, and changes its outcome */
 } RequestKind;
@@ -34,7 +34,7 @@ typedef struct ImageRequest {
         bool is_unreported;   /* done or refused, but not reported yet */
         bool has_own_outcome; /* a fault, or it ended before the pull */
         bool is_syncing;
-        PullJoin join;   /* when it joined the pull of the sync */
+        PullJoin join;   /* state of the sync's pull when the request joined it */
         bool is_expired; /* past its time to live; kept only to avoid doing it again */
         RequestKind kind;
         bool must_repull; /* done, but the image was removed: to be pulled again */
@@ -49,9 +49,10 @@ typedef struct Requests {
 
 typedef bool (*RequestFilter)(const ImageRequest *request);
 
-bool request_is_current(const ImageRequest *request); /* not expired */
-bool request_is_due(const ImageRequest *request);     /* nor done, or its image was removed */
-bool request_is_urgent(const ImageRequest *request);  /* has not had the image yet */
+bool request_is_current(const ImageRequest *request); /* it has not expired */
+bool request_is_due(
+        const ImageRequest *request); /* current, and not done, or the image was removed */
+bool request_is_urgent(const ImageRequest *request); /* it has not had the image yet */
 
 /* Marks the request as done, with a copy of this outcome; NULL: it is the image's status. */
 int request_set_done(ImageRequest *request, const ImageStatus *outcome);

@@ -29,7 +29,7 @@ int image_ids_new(RpcClient *client, const char *const *references, size_t n_ref
 ImageIds *image_ids_free(ImageIds *ids);
 
 typedef enum Verdict {
-        VERDICT_UNKNOWN, /* at least one ID is unknown */
+        VERDICT_UNKNOWN, /* an ID is unknown */
         VERDICT_CURRENT,
         VERDICT_STALE,
         _VERDICT_MAX,

@@ -108,7 +108,7 @@ static int fact_set(InPlaceContainer *container, const InspectionAnswer *answer)
         return text_set(&fact->running_id, "");
 }
 
-/* Fills in what was unknown. */
+/* Fills in the values that were unknown. */
 static int fact_complete(InPlaceContainer *container, const InspectionAnswer *answer) {
         InPlaceFact *fact = &container->fact;
 

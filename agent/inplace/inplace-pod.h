@@ -35,7 +35,7 @@ typedef struct InPlaceFact {
         uint64_t kubelet_hash;
         uint32_t env_hash; /* 0: unknown */
         bool knows_env;
-        bool was_running; /* it ran at the time of the inspection */
+        bool was_running; /* the container ran at the time of the inspection */
 } InPlaceFact;
 
 /* The reason of a stop. The name of the stop's owner contains it, so that the next run of the agent
@@ -121,8 +121,8 @@ typedef struct InPlaceInspection {
         InPlaceInspectionState state;
         Inspection *pending;
         uint64_t began_usec;
-        bool must_refresh;     /* resolve the references again, */
-        uint64_t refresh_usec; /* and at this time in any case */
+        bool must_refresh;     /* the references are to be resolved again */
+        uint64_t refresh_usec; /* time at which they are resolved again in any case */
         Retry retry;           /* after a failed or a fruitless inspection */
         LogOnce logged;
 } InPlaceInspection;
@@ -239,7 +239,7 @@ bool inplace_container_has_env(const InPlaceContainer *container);
 bool inplace_container_is_known(const InPlaceContainer *container);
 /* The known container is newer than the one in the pod's status. */
 bool inplace_container_is_ahead(const InPlaceContainer *container);
-/* It was stopped, and its successor is not inspected yet. */
+/* Returns whether the container was stopped and its successor is not inspected yet. */
 bool inplace_container_is_stopped(const InPlaceContainer *container);
 /* The kubelet will restart it, since its image has changed. */
 bool inplace_container_restarted_by_kubelet(const InPlaceContainer *container);
@@ -256,7 +256,7 @@ int inplace_container_check_result(InPlaceContainer *container);
 
 /* inplace-inspect.c */
 int inplace_pod_inspect(InPlacePod *pod);
-/* All that the runtime can answer about the pod is known. */
+/* Returns whether everything is known that the runtime can answer about the pod. */
 bool inplace_pod_is_settled(const InPlacePod *pod);
 
 /* inplace-write.c */

@@ -65,7 +65,7 @@ static bool container_runs(const InPlaceContainer *container) {
                inplace_container_is_ahead(container);
 }
 
-/* In the order of the statuses, which each kind numbers from 0. */
+/* Sorts by the statuses' order, in which each kind counts from 0. */
 static int describe_kind(const InPlacePod *pod, PodContainerKind kind, const ContainersMeta *old,
                          ContainersMeta *meta) {
         cleanup(free_p) const InPlaceContainer **order =

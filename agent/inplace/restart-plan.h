@@ -15,7 +15,7 @@
 
 typedef enum RestartPlan {
         RESTART_PLAN_NOTHING,
-        RESTART_PLAN_AWAIT,       /* it is being stopped, or was: wait for its successor */
+        RESTART_PLAN_AWAIT, /* the container is being stopped, or was: wait for its successor */
         RESTART_PLAN_FOR_KUBELET, /* the kubelet will restart it */
         RESTART_PLAN_FOR_SYNC,    /* wait until the kubelet has the new metadata for sure */
         RESTART_PLAN_FOR_RETRY,   /* a stop failed a while ago */
@@ -29,7 +29,7 @@ typedef enum RestartPlan {
 typedef enum RestartTarget {
         RESTART_TARGET_NONE, /* the pod is over, or the container does not run or is not known */
         RESTART_TARGET_RUNNING,
-        RESTART_TARGET_STOPPED, /* it is being stopped, or was */
+        RESTART_TARGET_STOPPED, /* the container is being stopped, or was */
         _RESTART_TARGET_MAX,
 } RestartTarget;
 

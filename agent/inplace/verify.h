@@ -20,7 +20,7 @@ typedef struct Verify Verify;
 typedef struct VerifyRow {
         const char *namespace;
         const char *pod;
-        const char *uid; /* as in the runtime's labels */
+        const char *uid; /* names and UID as in the runtime's labels */
         const char *container;
         const char *reference;    /* the pod's */
         const char *reference_id; /* image ID of the reference on the node */

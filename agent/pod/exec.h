@@ -17,11 +17,11 @@
 typedef struct Exec Exec;
 
 typedef struct ExecOptions {
-        HttpPeer *http;           /* for any server; outlives it */
+        HttpPeer *http;           /* library, for any server; outlives the exec */
         RpcClient *client;        /* connection to the runtime */
         const char *container_id; /* the runtime's ID */
         char *const *command;     /* ends with NULL */
-        int64_t timeout_sec;      /* at least 1; then the runtime ends the command */
+        int64_t timeout_sec;      /* time after which the runtime ends the command; at least 1 */
         RpcDone on_done;          /* the reply is a CriExec; see rpc/client.h */
         void *userdata;
 } ExecOptions;

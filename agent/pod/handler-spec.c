@@ -210,7 +210,7 @@ static const struct {
 };
 /* clang-format on */
 
-/* Names of ports, if there are any, are those of a hook. */
+/* Only a hook can name its port: a probe's port is a number. */
 static int read_handler(struct json_object *object, const JsonPath *parent, bool is_hook,
                         const char *ports, HandlerSpec *ret, Error *reterr) {
         cleanup(handler_spec_done) HandlerSpec spec = HANDLER_SPEC_INIT;

@@ -29,15 +29,15 @@ typedef struct HandlerHeader {
 /* Owned texts; NULL where there is nothing. */
 typedef struct HandlerSpec {
         HandlerKind kind;
-        char **command; /* for EXEC; ends with NULL */
-        char *scheme;   /* for HTTP: "http" or "https" */
-        char *host;     /* for HTTP and TCP; NULL: the pod's address */
+        char **command; /* arguments of EXEC, ended by NULL */
+        char *scheme;   /* scheme of HTTP: "http" or "https" */
+        char *host;     /* host of HTTP and TCP; NULL: the pod's address */
         uint16_t port;
-        char *path; /* for HTTP; begins with "/" */
+        char *path; /* path of HTTP; begins with "/" */
         HandlerHeader *headers;
         size_t n_headers;
-        int64_t sleep_sec; /* for SLEEP */
-        char *service;     /* for GRPC: service to check; "": the whole server */
+        int64_t sleep_sec; /* duration of SLEEP */
+        char *service;     /* service that GRPC checks; "": the whole server */
 } HandlerSpec;
 
 #define HANDLER_SPEC_INIT ((HandlerSpec){ .kind = HANDLER_NONE })

@@ -197,7 +197,7 @@ static int http_request_plainly(HandlerHttp *http) {
 typedef struct Redirect {
         const char *scheme;
         unsigned port;
-        const char *path; /* and query, maybe without the "/" at its beginning; ends before "#" */
+        const char *path; /* path and query up to "#"; the first "/" may be missing */
         size_t path_size;
 } Redirect;
 
@@ -450,7 +450,7 @@ static int on_http(int status, const Error *refusal, void *userdata) {
                                     });
 }
 
-/* The node ran out of a resource, rather than that the server does not accept. */
+/* Tells a node without free resources from a server that refuses the connection. */
 static bool is_local(int number) {
         return number == EMFILE || number == ENFILE || number == ENOBUFS || number == ENOMEM ||
                number == EADDRNOTAVAIL;

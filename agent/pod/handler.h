@@ -28,8 +28,8 @@ typedef enum HandlerOutcome {
         /* Exit status 0, an HTTP status from 200 to 399, a connection, the health SERVING, or the sleep
          * is over. */
         HANDLER_SUCCEEDED,
-        HANDLER_FAILED,  /* any other answer of the container, or none in time */
-        HANDLER_UNKNOWN, /* says nothing about the container */
+        HANDLER_FAILED,  /* the container answered otherwise, or not in time */
+        HANDLER_UNKNOWN, /* the attempt failed on the node, which says nothing about the container */
         _HANDLER_OUTCOME_MAX,
 } HandlerOutcome;
 
@@ -55,9 +55,9 @@ typedef struct HandlerOptions {
         const HandlerSpec *spec;  /* not of kind NONE */
         RpcClient *client;        /* connection to the runtime, for exec; NULL: not there */
         const char *container_id; /* the runtime's ID */
-        HttpPeer *http;           /* for any server, for exec, httpGet and grpc; outlives it */
+        HttpPeer *http;           /* library for exec, httpGet and grpc; outlives the handler */
         const char *address;      /* the pod's address, for a spec without a host; NULL: unknown */
-        const char *user_agent;   /* unless the spec has one */
+        const char *user_agent;   /* User-Agent, if the spec has none */
         /* Repeats a request without TLS, and without the header Authorization, if the https server
          * speaks plain HTTP. */
         bool allows_plain;

@@ -50,7 +50,7 @@ static int refuse_unimplemented(const char *why, Error *reterr) {
                          why);
 }
 
-/* The answer is not a gRPC server's: a web server answers 404. */
+/* A web server without gRPC answers with a status such as 404. */
 static int refuse_http(int status, Error *reterr) {
         char why[64] = "the answer has no grpc-status";
 

@@ -21,10 +21,10 @@ typedef int (*HealthDone)(const Error *error, void *userdata);
 
 typedef struct HealthOptions {
         sd_event *event;
-        HttpPeer *http;        /* for any server; outlives it */
-        int fd;                /* the connection; taken over, also on failure */
-        const char *authority; /* the server's name in requests: "10.0.0.7:8080" */
-        const char *service;   /* empty: the server as a whole */
+        HttpPeer *http;        /* library, for any server; outlives the request */
+        int fd;                /* connection to the server; taken over, also on failure */
+        const char *authority; /* name of the server in requests: "10.0.0.7:8080" */
+        const char *service;   /* service to check; empty: the server as a whole */
         const char *user_agent;
         HealthDone on_done;
         void *userdata;

@@ -19,16 +19,17 @@
 #include "agent/pod/tcp-connect.h"
 
 #define CONNECT_USEC ((uint64_t) 500 * 1000)
-#define LEASE_USEC ((uint64_t) 1400 * 1000) /* together less than 2 s */
+#define LEASE_USEC ((uint64_t) 1400 * 1000) /* with CONNECT_USEC less than 2 s */
 #define KEEP_USEC ((uint64_t) 500 * 1000)
-#define SEEK_USEC ((uint64_t) 30 * 1000 * 1000) /* until it was alive once */
+#define SEEK_USEC \
+        ((uint64_t) 30 * 1000 * 1000) /* pause before the next connect, until the first success */
 #define REPLY_SIZE_MAX 65536
 #define NEVER_SEC INT64_MIN
-#define LEASE_DURATION_SEC 40 /* for a Lease without a duration */
+#define LEASE_DURATION_SEC 40 /* validity of a Lease that names no duration */
 
 /* coordination.k8s.io/v1: a living kubelet renews it. */
 typedef struct Lease {
-        int64_t renewed_sec; /* since 1970 */
+        int64_t renewed_sec; /* seconds since 1970 */
         int64_t duration_sec;
 } Lease;
 

@@ -27,7 +27,7 @@ typedef enum KubeletState {
 typedef struct KubeletOptions {
         sd_event *event;
         const char *address;   /* "127.0.0.1:10248", "[::1]:10248"; "": do not ask. Copied */
-        KubeClient *client;    /* for the Lease; NULL: there is no API server */
+        KubeClient *client;    /* client that reads the Lease; NULL: there is no API server */
         const char *node_name; /* name of the Lease; copied */
 } KubeletOptions;
 

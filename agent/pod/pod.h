@@ -32,28 +32,28 @@ typedef struct PodContainer {
         char *image; /* the reference that the pod asks for */
         PodContainerKind kind;
         bool comes_back;      /* the kubelet starts it again, whatever its exit status */
-        bool rules_decide;    /* by its exit status, what the kubelet starts again or ends */
+        bool rules_decide;    /* restart rules decide by its exit status */
         char *restart_policy; /* the container's, or the pod's: "Always" */
         char **env_names;  /* variables made from labels or annotations, in order; ends with NULL */
         uint32_t env_hash; /* hash of the values that they would have now */
-        bool is_env_overridden; /* a later variable of the same name overrides one of them */
+        bool is_env_overridden; /* a later variable overrides one of the same name */
         uint32_t plain_hash;    /* see env-hash.h */
 
         /* Status. */
         int status_index;   /* index in containerStatuses or initContainerStatuses; -1: none yet */
         char *container_id; /* "containerd://…" */
-        char *former_id;    /* ID of the container before this one, in the same form */
+        char *former_id;    /* ID of the previous container, in the same form */
         int32_t restart_count;
         bool is_ready;
         bool is_running;
-        int64_t started_at_sec; /* since 1970; 0 unless it runs */
+        int64_t started_at_sec; /* start in seconds since 1970; 0: it does not run */
 } PodContainer;
 
 /* The condition InPlaceUpdateReady, which OpenKruise keeps. */
 typedef enum PodUpdate {
-        POD_UPDATE_NONE,    /* there is no such condition */
+        POD_UPDATE_NONE,    /* the pod has no such condition */
         POD_UPDATE_READY,   /* nothing is being updated */
-        POD_UPDATE_RUNNING, /* it is False */
+        POD_UPDATE_RUNNING, /* the condition is False */
         _POD_UPDATE_MAX,
 } PodUpdate;
 
@@ -61,9 +61,9 @@ typedef enum PodUpdate {
 typedef enum PodGate {
         POD_GATE_NONE,     /* the pod has no such gate */
         POD_GATE_UNSET,    /* nothing has opened it yet */
-        POD_GATE_CLOSED,   /* for images that the pod does not ask for */
-        POD_GATE_UPDATING, /* for images that the pod asks for now */
-        POD_GATE_OTHER,    /* it is open, or closed by something else */
+        POD_GATE_CLOSED,   /* closed for images that the pod does not request */
+        POD_GATE_UPDATING, /* closed for the images that the pod requests now */
+        POD_GATE_OTHER,    /* open, or closed for another reason */
         _POD_GATE_MAX,
 } PodGate;
 
@@ -75,11 +75,11 @@ typedef struct Pod {
         char *runtime_uid; /* the UID in the runtime's labels; another one for static pods */
         char *ip;
         int64_t grace_sec;
-        bool is_deleted;      /* it has a deletion timestamp */
+        bool is_deleted;      /* the pod has a deletion timestamp */
         bool is_finished;     /* Succeeded or Failed */
         bool is_ready;        /* the condition Ready is True */
         bool is_kruise;       /* a workload of OpenKruise owns it, or a SidecarSet is in it */
-        bool has_kruise_gate; /* it has the readiness gate KruisePodReady */
+        bool has_kruise_gate; /* the pod has the readiness gate KruisePodReady */
         char *kruise_message; /* message of that condition while it is False; or NULL */
         PodUpdate update;
         PodGate gate;
@@ -93,7 +93,7 @@ typedef struct Pod {
         char *verified_reason;
         char *verified_message;
 
-        PodContainer *containers; /* in the order of the spec, the init containers last */
+        PodContainer *containers; /* in the order of the spec, then the init containers */
         size_t n_containers;
 } Pod;
 

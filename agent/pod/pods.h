@@ -14,8 +14,7 @@
 
 typedef struct Pods Pods;
 
-/* Is notified of each change. In a callback no watcher may be taken off but the one that is called, and
- * the Pods must not be freed. */
+/* Receives each change. A callback may remove only its own watcher, and must not free the Pods. */
 typedef struct PodsWatcher {
         /* A pod was added or changed; before is its last state, or NULL. Both are borrowed; pod
          * until it changes again. */
@@ -55,7 +54,7 @@ const Error *pods_error(const Pods *pods);
 const Pod *pods_find(const Pods *pods, const char *namespace, const char *name);
 
 size_t pods_count(const Pods *pods);
-/* In no particular order; i is less than the count. */
+/* Returns the pods in no particular order; i is less than the count. */
 const Pod *pods_get(const Pods *pods, size_t i);
 
 /* Ends the watch's back-off, if it is in one. */

@@ -22,7 +22,7 @@
 typedef struct RelayEnd {
         int fd;
         sd_event_source *source;
-        size_t n_carried; /* from here to the other end */
+        size_t n_carried; /* bytes carried from this end to the other */
 } RelayEnd;
 
 struct Relay {

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <systemd/sd-event.h>
 
-#define RELAY_BYTES_MAX ((size_t) 16 * 1024) /* in each direction */
+#define RELAY_BYTES_MAX ((size_t) 16 * 1024) /* limit of bytes in each direction */
 
 typedef struct Relay Relay;
 

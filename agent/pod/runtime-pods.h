@@ -35,7 +35,7 @@ typedef struct RuntimeContainer {
         char *sandbox_id;
         bool is_running;
         bool is_exited;
-        int64_t created_at_nsec; /* since 1970 */
+        int64_t created_at_nsec; /* nanoseconds since 1970 */
         unsigned restart_count;
         uint64_t kubelet_hash; /* 0 if it cannot be read */
         char *image;     /* reference that the container was made with, if the runtime reports it */
@@ -48,12 +48,12 @@ typedef struct RuntimePod {
         char *uid;
         RuntimeContainer *containers; /* the newest of each name, by name */
         size_t n_containers;
-        RuntimeContainer *former; /* all others */
+        RuntimeContainer *former; /* all other containers of the pod */
         size_t n_former;
 } RuntimePod;
 
 typedef struct RuntimePods {
-        RuntimePod *items; /* by namespace and name */
+        RuntimePod *items; /* pods by namespace and name */
         size_t n_items;
 } RuntimePods;
 

@@ -29,17 +29,17 @@ typedef struct StopRecord {
         char *container_id;
         char *runtime; /* name of the runtime; "" or NULL: the chosen one */
         StopPhase phase;
-        int64_t began_sec;    /* begin of the hook, or of the stop if there is none */
+        int64_t began_sec;    /* when the hook began, or the stop if there is no hook */
         int64_t deadline_sec; /* end of the grace period */
         int64_t changed_sec;  /* last change of the phase */
-        int64_t uptime_sec;   /* the same by CLOCK_BOOTTIME, which cannot be set */
+        int64_t uptime_sec;   /* time of the last change by CLOCK_BOOTTIME, which cannot be set */
         char *boot_id;        /* ID of that boot; "" or NULL: not known */
 } StopRecord;
 
 typedef struct StopClock {
         int64_t wall_sec;
         int64_t uptime_sec; /* CLOCK_BOOTTIME */
-        char boot_id[64];   /* "" if it cannot be read */
+        char boot_id[64];   /* ID of this boot; "": it cannot be read */
 } StopClock;
 
 /* The hook or the stop has begun, and the end is not known. */

@@ -24,7 +24,7 @@
 struct StopJournal {
         char *path;
         char *temporary;
-        StopEntries entries; /* in the order of their last change */
+        StopEntries entries; /* records in the order of their last change */
 };
 
 DEFINE_CLEANUP(StopJournal *, stop_journal_free)

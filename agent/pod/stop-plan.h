@@ -60,7 +60,7 @@ typedef enum StopAction {
         STOP_DO_INSPECT,
         STOP_DO_PAUSE,
         STOP_DO_PARK,
-        STOP_DO_ASK, /* for the kubelet */
+        STOP_DO_ASK, /* ask whether a kubelet runs */
         STOP_DO_WAIT,
         STOP_DO_FIND_ADDRESS,
         STOP_DO_CHECK,

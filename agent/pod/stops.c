@@ -50,12 +50,12 @@ struct Stops {
         KubeEvents *events;
         Places *places;
         StopJournal *journal;
-        Error journal_error; /* why the journal cannot be written, or unset */
+        Error journal_error; /* reason why the journal cannot be written, or unset */
         Metrics *metrics;
 
-        Stop *first, *last; /* in the order in which they were added */
+        Stop *first, *last; /* stops in the order in which they were added */
         size_t n_stops;
-        size_t n_fresh; /* number of stops that hold a slot */
+        size_t n_fresh; /* stops that hold a slot */
 };
 
 struct Stop {
@@ -82,7 +82,7 @@ struct Stop {
         bool is_overtaken; /* another stop of the container has begun since the inspection */
         bool is_resumed;   /* begun by a previous run of the agent; has no owner yet */
         bool is_accepted;  /* the runtime has answered that it has stopped it */
-        unsigned n_refusals, n_silences; /* in a row */
+        unsigned n_refusals, n_silences; /* numbers in a row */
 
         /* Findings of the inspection; absent texts are NULL. */
         char *sandbox_id;
@@ -95,7 +95,7 @@ struct Stop {
         char *hook_refusal; /* why the hook cannot be run */
         int64_t found_grace_sec;
 
-        int64_t began_nsec; /* since 1970; by the node's clock, as the runtime's times are */
+        int64_t began_nsec; /* nanoseconds since 1970, by the node's clock */
         uint64_t began_usec;
         uint64_t deadline_usec; /* end of the grace period; both are monotonic */
 
@@ -118,7 +118,7 @@ struct Stop {
         StopStep reported_step;
         char *reported_message;
         bool is_check_requested;
-        bool is_wait_reported; /* by log and event */
+        bool is_wait_reported; /* the log and an event say that the stop waits */
 };
 
 static void stop_destroy(Stop *stop) {
@@ -527,7 +527,7 @@ static int stop_handle_hook_failure(Stop *stop, const char *why) {
         return r < 0 ? r : stop_report_hook_failure(stop, hook, why);
 }
 
-/* As the kubelet does, for the pod. */
+/* Reports it about the pod, as the kubelet does. */
 static int stop_report_fallback(Stop *stop, const char *host) {
         cleanup(free_p) char *message = NULL;
 
@@ -846,7 +846,7 @@ static int event_of_survivor(Stop *stop, StopEvent *ret_event) {
         return 0;
 }
 
-/* The stop ended the container if it began before the container's end. */
+/* A stop that began before the container ended has ended it. */
 static int event_of_status(Stop *stop, const CriContainerStatus *reply, StopEvent *ret_event) {
         const Runtime__V1__ContainerStatus *status = reply->status;
 
@@ -1150,7 +1150,7 @@ int stop_answer(Stop *stop, bool is_asked, const char *why_not) {
         return stop_handle_later(stop, STOP_ON_OVER);
 }
 
-/* All of them */
+/* All stops */
 
 static int stop_new(Stops *stops, const StopOptions *options, Stop **ret) {
         cleanup(stop_destroy_p) Stop *stop = NULL;

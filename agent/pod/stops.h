@@ -32,7 +32,7 @@ typedef enum StopStep {
         STOP_STEP_QUEUED,
         STOP_STEP_WAITING_FOR_RUNTIME,
         STOP_STEP_WAITING_FOR_KUBELET, /* waiting for a kubelet that would start it again */
-        STOP_STEP_INSPECTING,          /* the container, and whether the stop is still requested */
+        STOP_STEP_INSPECTING, /* asking for the container, and whether the stop is still requested */
         STOP_STEP_HOOK,
         STOP_STEP_STOPPING,
         STOP_STEP_ENDED,
@@ -41,9 +41,9 @@ typedef enum StopStep {
 
 typedef enum StopResult {
         STOP_STOPPED,       /* the stop ended it */
-        STOP_GONE,          /* it had ended by itself, or does not exist */
-        STOP_NOT_REQUESTED, /* the owner does not confirm it */
-        STOP_FAILED,        /* the runtime refused; it may still run */
+        STOP_GONE,          /* the container had ended by itself, or does not exist */
+        STOP_NOT_REQUESTED, /* the owner did not confirm the stop */
+        STOP_FAILED,        /* the runtime refused; the container may still run */
         _STOP_RESULT_MAX,
 } StopResult;
 
@@ -52,19 +52,19 @@ typedef struct StopReport {
         StopResult result;
         const char *message; /* why it failed or is no longer requested, in one line; or NULL */
         const char *hook_message; /* why the preStop hook failed; NULL: it did not */
-        uint64_t duration_usec;   /* since the hook began, or the stop if there is none */
+        uint64_t duration_usec;   /* time since the hook began, or the stop if there is no hook */
 } StopReport;
 
 typedef struct StopOptions {
         const char *runtime; /* scheme of the container's ID, "containerd"; NULL: the chosen one */
-        const char *container_id; /* the runtime's, without scheme; copied */
+        const char *container_id; /* ID from the runtime, without scheme; copied */
         const char *owner; /* "recreate/UID"; one stop for each container and owner; copied */
         const char *cause; /* "Stopping container app: its labels changed"; of the event and the
                                     * log; copied */
-        const char *pod_address; /* for hooks; NULL: as the sandbox has it. Copied */
-        int64_t grace_sec;       /* or STOP_GRACE_OF_POD */
-        bool needs_kubelet;      /* waits while no kubelet would start the container again */
-        bool is_init;            /* it is among the pod's init containers; for the events */
+        const char *pod_address; /* address that hooks connect to; NULL: the sandbox's. Copied */
+        int64_t grace_sec;       /* grace period in seconds, or STOP_GRACE_OF_POD */
+        bool needs_kubelet; /* the stop waits while no kubelet would start the container again */
+        bool is_init;       /* the container is an init container, which events say */
 
         /* Asks, right before anything is done to the container, whether the stop is still
          * requested. The owner calls stop_answer(), at once or later. NULL: it is. */
@@ -84,7 +84,7 @@ typedef struct StopsOptions {
         Kubelet *kubelet;      /* NULL: the agent assumes one */
         KubeEvents *events;    /* NULL: there is no API server */
         Places *places;        /* places for hooks; NULL: no limit */
-        const char *state_dir; /* where the journal is; copied */
+        const char *state_dir; /* folder of the journal; copied */
 } StopsOptions;
 
 /* A journal that cannot be read is begun anew, and logged. What had begun goes on. */
@@ -98,16 +98,16 @@ int stops_add(Stops *stops, const StopOptions *options, Stop **ret);
 /* The answer to on_check. why_not: one line, for the report. */
 int stop_answer(Stop *stop, bool is_asked, const char *why_not);
 
-/* The owner leaves: no callback runs any more. A stop that has not begun is dropped; one that has
- * goes on. */
+/* Ends the owner's interest: no callback runs any more. A stop that has begun continues, any
+ * other is dropped. */
 void stop_leave(Stop *stop);
 
 StopStep stop_step(const Stop *stop);
-/* The hook or the stop has begun, and is not taken back whatever it waits for now. */
+/* Returns whether the hook or the stop has begun; then the stop cannot be taken back. */
 bool stop_has_begun(const Stop *stop);
 
-/* This owner has ended that container, in this run of the agent or a previous one, and it does not
- * run any more. */
+/* Returns whether this owner ended that container, in this run of the agent or a previous one,
+ * and the container does not run any more. */
 bool stops_has_stopped(const Stops *stops, const char *owner, const char *container_id);
 
 /* Finds such an owner of that name, or of a name that continues with "/"; NULL: none. Borrowed

@@ -15,7 +15,7 @@ struct TcpConnect {
         int fd;
         int number; /* errno of connect(); 0: connected */
         sd_event_source *answer;
-        Deferred known; /* reports a result that is known at once */
+        Deferred known; /* deferred report of a result that is known at once */
         Timer timer;
         TcpConnected on_connected;
         void *userdata;

@@ -19,7 +19,7 @@ typedef enum WriteTarget {
 } WriteTarget;
 
 typedef enum WriteVerdict {
-        WRITE_VERDICT_UNKNOWN, /* there is no such object, or no conclusive answer */
+        WRITE_VERDICT_UNKNOWN, /* the object does not exist, or the answer is inconclusive */
         WRITE_VERDICT_REFUSED,
         WRITE_VERDICT_ALLOWED,
         _WRITE_VERDICT_MAX,
@@ -31,7 +31,8 @@ WriteVerdict write_check_judge(int code);
 /* Describes the writes that the agent could do, for a sentence; NULL: none is known. */
 const char *write_check_describe(const WriteVerdict verdicts[_WRITE_TARGET_MAX]);
 
-/* When to try again: the next day, or soon unless all is known and well; +- 10 %. random is any number. */
+/* Returns the pause before the next check: a day if all writes were refused, else a short time;
+ * +- 10 %. random is any number. */
 uint64_t write_check_pause_usec(const WriteVerdict verdicts[_WRITE_TARGET_MAX], uint32_t random);
 
 /* The name of another NodeImage than this node's in a list of them; *ret is NULL if there is none, or

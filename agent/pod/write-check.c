@@ -22,7 +22,7 @@
 struct WriteCheck {
         const PodContext *context;
         Timer timer;
-        KubeCall *call; /* NULL: no call is pending */
+        KubeCall *call; /* pending call; NULL: none */
         size_t version; /* index of the version of NodeImages that was served last */
         WriteVerdict verdicts[_WRITE_TARGET_MAX];
 };

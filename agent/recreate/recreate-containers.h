@@ -20,14 +20,14 @@ typedef struct RequestContainer {
         bool is_exited;
         bool was_killed;
         int64_t restart_count;
-        int64_t created_at_nsec; /* since 1970 */
+        int64_t created_at_nsec; /* nanoseconds since 1970 */
         uint64_t seen_usec;      /* time at which it was first seen running */
         char *ended_id;          /* ID of the container that a stop ended, or found ended */
         uint64_t rest_usec;      /* time of the next stop, at the earliest */
 } RequestContainer;
 
 typedef struct RequestContainers {
-        RequestContainer *items; /* in the order of the spec; NULL: not set */
+        RequestContainer *items; /* containers in the order of the spec; NULL: not set */
         size_t n_items;
 } RequestContainers;
 
@@ -50,7 +50,7 @@ int request_container_note_end(RequestContainer *container, const char *id, bool
 
 typedef struct RequestContainersView {
         uint64_t now_usec; /* monotonic */
-        int64_t wall_usec; /* since 1970, by this node's clock, and by the server's */
+        int64_t wall_usec; /* microseconds since 1970, by this node's clock and by the server's */
         int64_t server_usec;
         const Pod *pod; /* NULL: none, or unknown */
         bool are_pods_known;

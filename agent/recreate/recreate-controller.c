@@ -78,7 +78,7 @@ static int patch_gate(RecreateRequest *request, struct json_object *pod) {
         int r;
 
         if (!request->spec->pod_uid || !json_is(metadata, "uid", request->spec->pod_uid))
-                return gate_done(request); /* another pod has the name now */
+                return gate_done(request); /* a newer pod has this name */
 
         r = recreate_controller_gate(pod, request->spec, request->call == REQUEST_CALL_CLOSE_GATE,
                                      recreate_server_usec(request->recreate) / (int64_t) SEC,
@@ -191,7 +191,7 @@ static bool is_named(const RecreateRequest *request, const char *namespace, cons
                strcmp(request->spec->namespace, namespace) == 0;
 }
 
-/* Another request has the name by now, and the entry in the pod is about that one. */
+/* A newer request has the name, and the entry in the pod belongs to that request. */
 static bool has_successor(const RecreateRequest *request) {
         const Recreate *recreate = request->recreate;
         const RecreateSpec *spec = request->spec;

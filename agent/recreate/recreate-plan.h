@@ -27,17 +27,17 @@ typedef struct RecreateFact {
         /* The newest container of that name in the runtime. */
         bool is_here;
         bool is_running;
-        bool is_exited;  /* it has exited, or a stop has ended it */
-        const char *id;  /* without scheme; borrowed */
+        bool is_exited;  /* the container has exited, or a stop has ended it */
+        const char *id;  /* ID without scheme; borrowed */
         bool was_killed; /* the request has stopped it, or an older one of that name */
         int64_t restart_count;
-        int64_t created_at_sec; /* since 1970, by the server's clock */
+        int64_t created_at_sec; /* seconds since 1970, by the server's clock */
         uint64_t age_usec;      /* time that it has run, at least */
 
         /* The pod. */
         bool is_pod_known;
         bool is_in_pod;    /* the pod has such a container */
-        bool rules_decide; /* by its exit status, what the kubelet starts again or ends */
+        bool rules_decide; /* restart rules decide by its exit status */
         bool is_ready;     /* the pod's status shows this very container as running and ready */
 
         /* The agent's stop. */
@@ -48,7 +48,7 @@ typedef struct RecreateFact {
 typedef enum RecreateStepKind {
         RECREATE_STEP_WAIT,
         RECREATE_STEP_STOP,     /* stop the container at the index */
-        RECREATE_STEP_COMPLETE, /* there is nothing left to do */
+        RECREATE_STEP_COMPLETE, /* nothing is left to do */
         _RECREATE_STEP_KIND_MAX,
 } RecreateStepKind;
 
@@ -76,7 +76,7 @@ uint64_t recreate_plan_drained_usec(const RecreateSpec *spec, int64_t now_usec,
 
 /* The input of a controller's decision. */
 typedef struct RecreateView {
-        int64_t now_sec;     /* since 1970, by the server's clock */
+        int64_t now_sec;     /* seconds since 1970, by the server's clock */
         uint64_t known_sec;  /* time since the request was first shown */
         bool has_turn;       /* no other request of the pod comes first */
         bool is_stopping;    /* a stop of the request has begun and not ended */
@@ -91,7 +91,7 @@ typedef struct RecreateView {
 
 typedef enum RecreateAction {
         RECREATE_ACTION_NONE,
-        RECREATE_ACTION_COMPLETE,   /* with the message */
+        RECREATE_ACTION_COMPLETE,   /* end the request with the message */
         RECREATE_ACTION_CLOSE_GATE, /* make the pod unready */
         RECREATE_ACTION_DRAIN,      /* record in the request that the pod is unready */
         RECREATE_ACTION_OPEN_GATE,  /* make it ready again */

@@ -59,7 +59,7 @@ bool recreate_request_is_over(const RecreateRequest *request) {
                spec->status.is_completed;
 }
 
-/* Even if the decision is not written yet. */
+/* Counts a decision that is not written yet. */
 static bool is_decided(const RecreateRequest *request) {
         return recreate_request_is_over(request) || request->wanted.is_completed;
 }

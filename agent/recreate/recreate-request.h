@@ -30,7 +30,7 @@ typedef enum RequestCall {
 /* Whether the request keeps its pod unready. */
 typedef enum RequestGate {
         REQUEST_GATE_UNTOUCHED,
-        REQUEST_GATE_FOUND_CLOSED, /* by a request that may be gone; see REQUEST_CALL_PROVE */
+        REQUEST_GATE_FOUND_CLOSED, /* closed by a request that may be gone; see REQUEST_CALL_PROVE */
         REQUEST_GATE_CLOSED,       /* closed, or given up: it could not be closed */
         REQUEST_GATE_OPENED,       /* the pod is ready again */
         _REQUEST_GATE_MAX,

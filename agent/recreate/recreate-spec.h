@@ -50,7 +50,7 @@ typedef struct RecreateSpec {
         char *version;
         int64_t created_at;
         bool is_deleted;
-        bool is_active;  /* it has the label */
+        bool is_active;  /* the request has the label */
         bool is_managed; /* the agent is its controller, see RECREATE_LABEL_MANAGED */
         char *pod_uid;   /* UID in the label; NULL: none */
         char *pod_name;  /* NULL only if there is a problem */
@@ -65,8 +65,8 @@ typedef struct RecreateSpec {
         int64_t grace_sec;   /* -1: the pod's */
         int64_t unready_sec; /* time that the pod is unready before any stop; -1: not at all */
         int64_t min_started_sec;
-        int64_t deadline_sec; /* from its creation; -1: none */
-        int64_t ttl_sec;      /* from its completion; -1: it stays */
+        int64_t deadline_sec; /* limit in seconds after the creation; -1: none */
+        int64_t ttl_sec;      /* seconds after the completion until it is deleted; -1: it stays */
 
         RecreateStatus status;
         RecreateSnapshot *snapshot;

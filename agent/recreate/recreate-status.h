@@ -17,7 +17,7 @@ typedef enum RecreatePhase {
         RECREATE_NONE, /* nothing is written */
         RECREATE_PENDING,
         RECREATE_RECREATING,
-        RECREATE_SUCCEEDED, /* for containers only, as the next one */
+        RECREATE_SUCCEEDED, /* phase of a container alone, as is RECREATE_FAILED */
         RECREATE_FAILED,
         RECREATE_COMPLETED,
         _RECREATE_PHASE_MAX,
@@ -28,12 +28,12 @@ typedef struct RecreateState {
         char *name;
         RecreatePhase phase;
         char *message;
-        bool is_killed; /* it was stopped for this request */
+        bool is_killed; /* the container was stopped for this request */
 } RecreateState;
 
 typedef struct RecreateStatus {
         RecreatePhase phase;
-        bool is_completed;    /* has the phase or the time of completion */
+        bool is_completed;    /* the status has the phase or the time of completion */
         int64_t completed_at; /* seconds since 1970; 0: unknown */
         char *message;
         RecreateState *states; /* states of all containers, in the order of the spec */

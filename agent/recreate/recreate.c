@@ -65,7 +65,7 @@ static void watch_pods(Recreate *recreate) {
 
 /* All requests */
 
-/* Both are taken over, even on failure. *ret is NULL if there is no place. */
+/* Takes the spec and the object over, even on failure. *ret is NULL if there is no place. */
 static int add(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
                RecreateRequest **ret) {
         RecreateRequest *request;
@@ -117,7 +117,7 @@ static void replace(Recreate *recreate, const RecreateSpec *by) {
         }
 }
 
-/* Both are taken over, even on failure. */
+/* Takes the spec and the object over, even on failure. */
 static int show(Recreate *recreate, RecreateSpec *spec, struct json_object *object) {
         RecreateRequest *request = find(recreate, spec->uid);
 
@@ -172,7 +172,7 @@ static int on_unassigned_gone(const KubeObject *object, void *userdata) {
         return recreate_unassigned_gone(userdata, object->uid);
 }
 
-/* The watch shows none of them any more. */
+/* Notes that the watch shows no request any more. */
 static void lose_all(Recreate *recreate) {
         recreate_unassigned_drop(recreate);
         for (size_t i = 0; i < recreate->n_requests; i++)
@@ -257,8 +257,8 @@ static bool may_have_turn(const RecreateRequest *request) {
         return !recreate_request_is_over(request) && !request->spec->problem;
 }
 
-/* Chooses which request of a pod to serve: none while a stop goes on of one that is over or cannot
- * be served. */
+/* Chooses the request of a pod to serve. While a request that is over or cannot be served still
+ * stops a container, no other is served. */
 static const RecreateRequest *choose(RecreateRequest *const *requests, size_t n) {
         const RecreateRequest *chosen = NULL;
 

@@ -19,7 +19,7 @@ typedef struct RestartQuestion {
         const char *pod;
         const char *container; /* "": all that run, except init and debug containers */
         const char *reason;    /* "" if none is given */
-        int64_t grace_sec;     /* or STOP_GRACE_OF_POD */
+        int64_t grace_sec;     /* grace period in seconds, or STOP_GRACE_OF_POD */
 } RestartQuestion;
 
 /* Refuses names that no pod can have, and a reason that would not stay within its line. */
@@ -28,9 +28,9 @@ int restart_question_check(const RestartQuestion *question, Error *reterr);
 /* The result. Everything is borrowed. */
 typedef struct RestartFound {
         const RuntimePod *pod;
-        const Pod *known; /* the same pod from the API server; NULL: unknown */
+        const Pod *known; /* pod from the API server; NULL: unknown */
         const RuntimeContainer *containers[RESTART_CONTAINERS_MAX];
-        size_t n_containers; /* at least 1 */
+        size_t n_containers; /* containers to restart; at least 1 */
 } RestartFound;
 
 /* running: the runtime's pods of that name. known: NULL if there is no API server; keeps the last

@@ -32,8 +32,8 @@ typedef struct RestartItem {
         char *new_id;           /* NULL: not known yet */
         unsigned restart_count; /* restart count of the old container */
         PodContainerKind kind;  /* MAIN if unknown */
-        size_t index;           /* in the pod's spec, if that is known */
-        bool comes_back;        /* as far as known */
+        size_t index;           /* place in the pod's spec, if the pod is known */
+        bool comes_back;        /* the kubelet starts the container again, as far as is known */
         bool was_added;         /* the stop was added */
         bool is_refused;        /* restart rules forbid the stop */
         char *stays_down;       /* why the kubelet will not start it again; NULL: it will */

@@ -19,9 +19,9 @@ typedef struct Restart Restart;
 typedef enum RestartPhase {
         RESTART_WAITING,  /* the stop has not begun; the message says why */
         RESTART_STOPPING, /* hook or stop */
-        RESTART_STOPPED,  /* it has ended; final unless the caller waits for its return */
-        RESTART_RUNNING, /* another container of that name runs, and is ready as far as known; final */
-        RESTART_FAILED, /* final; see the message */
+        RESTART_STOPPED, /* the container has ended; final unless the caller waits for its return */
+        RESTART_RUNNING, /* a successor runs and, as far as is known, is ready; final */
+        RESTART_FAILED,  /* final; see the message */
         _RESTART_PHASE_MAX,
 } RestartPhase;
 
@@ -47,9 +47,9 @@ typedef struct RestartOptions {
         const char *pod;
         const char *container; /* "": all that run, except init and debug containers */
         const char *reason;    /* the caller's reason, for the event; or "" */
-        int64_t grace_sec;     /* or STOP_GRACE_OF_POD */
-        bool must_wait;        /* waits until they run again, */
-        int64_t wait_sec;      /* at most this long for each; 0: ten minutes */
+        int64_t grace_sec;     /* grace period in seconds, or STOP_GRACE_OF_POD */
+        bool must_wait;        /* the call waits until the containers run again */
+        int64_t wait_sec;      /* longest wait for each container; 0: ten minutes */
 
         int (*on_news)(const RestartNews *news, void *userdata);
         /* Runs once, and last. error: nothing was done: NOT_FOUND, INVALID (ambiguous),
