@@ -72,25 +72,6 @@ typedef struct Fixture {
         char error[512];
 } Fixture;
 
-static void write_file(const Fixture *fixture, const char *name, const char *text) {
-        char path[256];
-        FILE *file;
-
-        snprintf(path, sizeof(path), "%s/%s", fixture->folder, name);
-        file = fopen(path, "we");
-        assert_non_null(file);
-        fputs(text, file);
-        assert_ok(fclose(file));
-        assert_ok(chmod(path, 0700));
-}
-
-static void make_folder(const Fixture *fixture, const char *name) {
-        char path[256];
-
-        snprintf(path, sizeof(path), "%s/%s", fixture->folder, name);
-        assert_ok(mkdir(path, 0700));
-}
-
 /* With a plugin "tool" for r.io, which runs this. */
 static void start(Fixture *fixture, const char *tool) {
         char config[256], bin[256], home[256], dir[256];
@@ -101,13 +82,13 @@ static void start(Fixture *fixture, const char *tool) {
         snprintf(dir, sizeof(dir), "%s/auth.d", fixture->folder);
 
         if (tool) {
-                write_file(fixture, "config.yaml",
-                           "apiVersion: kubelet.config.k8s.io/v1\n"
-                           "kind: CredentialProviderConfig\n"
-                           "providers: [{name: tool, matchImages: [r.io],\n"
-                           "  apiVersion: credentialprovider.kubelet.k8s.io/v1,\n"
-                           "  defaultCacheDuration: 1h}]\n");
-                write_file(fixture, "bin/tool", tool);
+                scratch_write(fixture->folder, "config.yaml",
+                              "apiVersion: kubelet.config.k8s.io/v1\n"
+                              "kind: CredentialProviderConfig\n"
+                              "providers: [{name: tool, matchImages: [r.io],\n"
+                              "  apiVersion: credentialprovider.kubelet.k8s.io/v1,\n"
+                              "  defaultCacheDuration: 1h}]\n");
+                scratch_write(fixture->folder, "bin/tool", tool);
         }
 
         assert_ok(auth_dir_new(dir, &fixture->dir));
@@ -126,12 +107,11 @@ static void start(Fixture *fixture, const char *tool) {
 }
 
 static void open_fixture(Fixture *fixture) {
-        strcpy(fixture->folder, "/tmp/test-auth.XXXXXX");
-        assert_non_null(mkdtemp(fixture->folder));
-        make_folder(fixture, "auth.d");
-        make_folder(fixture, "home");
-        make_folder(fixture, "home/.docker");
-        make_folder(fixture, "bin");
+        scratch_make(fixture->folder);
+        scratch_folder(fixture->folder, "auth.d");
+        scratch_folder(fixture->folder, "home");
+        scratch_folder(fixture->folder, "home/.docker");
+        scratch_folder(fixture->folder, "bin");
         fake_kube_open();
         assert_ok(kube_secrets_new(&fake_kube, KEEP_USEC, &fixture->secrets));
         assert_ok(log_new(LOG_FORMAT_TEXT, LOG_DEBUG, &fixture->log));
@@ -236,13 +216,14 @@ TEST_F(test_nothing, Fixture *fixture) {
 
 /* The folder, docker's configuration, the plugins. */
 TEST_F(test_general_order, Fixture *fixture) {
-        write_file(fixture, "home/.docker/config.json", "{\"auths\":" ENTRY("docker") "}");
-        write_file(fixture, "auth.d/x.json", ENTRY("dir"));
+        scratch_write(fixture->folder, "home/.docker/config.json",
+                      "{\"auths\":" ENTRY("docker") "}");
+        scratch_write(fixture->folder, "auth.d/x.json", ENTRY("dir"));
         start(fixture, TOOL("tool"));
         ask(fixture, false);
         expect(fixture, "-", "dir docker tool");
 
-        write_file(fixture, "bin/tool", TOOL("new"));
+        scratch_write(fixture->folder, "bin/tool", TOOL("new"));
         ask(fixture, false);
         expect(fixture, "-", "dir docker tool");
         ask(fixture, true);
@@ -254,9 +235,9 @@ TEST_F(test_general_bad, Fixture *fixture) {
         const char *said;
         Stderr captured;
 
-        write_file(fixture, "home/.docker/config.json", "{\"auths\":\"" SECRET "\"}");
-        write_file(fixture, "auth.d/bad.json", "{\"r.io\":\"" SECRET "\"}");
-        write_file(fixture, "auth.d/good.json", ENTRY("good"));
+        scratch_write(fixture->folder, "home/.docker/config.json", "{\"auths\":\"" SECRET "\"}");
+        scratch_write(fixture->folder, "auth.d/bad.json", "{\"r.io\":\"" SECRET "\"}");
+        scratch_write(fixture->folder, "auth.d/good.json", ENTRY("good"));
         start(fixture, "#!/bin/sh\nexit 1\n");
         stderr_pipe(&captured);
         for (size_t i = 0; i < 3; i++) {
@@ -274,9 +255,9 @@ TEST_F(test_general_bad, Fixture *fixture) {
 
 /* Without an API server a secret is a file, whatever its namespace. */
 TEST_F(test_named_files, Fixture *fixture) {
-        write_file(fixture, "auth.d/a.json", ENTRY("a"));
-        write_file(fixture, "auth.d/b.json", ENTRY("b"));
-        write_file(fixture, "auth.d/c.json", ENTRY("c"));
+        scratch_write(fixture->folder, "auth.d/a.json", ENTRY("a"));
+        scratch_write(fixture->folder, "auth.d/b.json", ENTRY("b"));
+        scratch_write(fixture->folder, "auth.d/c.json", ENTRY("c"));
         request_secret(fixture, NULL, "c");
         request_secret(fixture, "ns", "a");
         request_secret(fixture, "", "missing");
@@ -286,7 +267,7 @@ TEST_F(test_named_files, Fixture *fixture) {
 }
 
 TEST_F(test_named_files_refused, Fixture *fixture) {
-        write_file(fixture, "auth.d/a.json", "{\"r.io\":\"" SECRET "\"}");
+        scratch_write(fixture->folder, "auth.d/a.json", "{\"r.io\":\"" SECRET "\"}");
         request_secret(fixture, NULL, "missing");
         request_secret(fixture, NULL, "a");
         start(fixture, NULL);
@@ -296,7 +277,7 @@ TEST_F(test_named_files_refused, Fixture *fixture) {
 
 /* In the order of the desired image, not of the answers. */
 TEST_F(test_server, Fixture *fixture) {
-        write_file(fixture, "auth.d/file.json", ENTRY("file"));
+        scratch_write(fixture->folder, "auth.d/file.json", ENTRY("file"));
         request_secret(fixture, "ns", "a");
         request_secret(fixture, NULL, "file");
         request_secret(fixture, "ns", "b");

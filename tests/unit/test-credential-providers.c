@@ -47,17 +47,6 @@ static void path_of(const Fixture *fixture, const char *name, char path[static 2
         assert_true(snprintf(path, 256, "%s/%s", fixture->folder, name) < 256);
 }
 
-static void write_file(const Fixture *fixture, const char *name, const char *text) {
-        char path[256];
-        FILE *file;
-
-        path_of(fixture, name, path);
-        file = fopen(path, "we");
-        assert_non_null(file);
-        fputs(text, file);
-        assert_ok(fclose(file));
-}
-
 static void read_file(const Fixture *fixture, const char *name, char *to, size_t size) {
         char path[256];
         FILE *file;
@@ -72,16 +61,14 @@ static void read_file(const Fixture *fixture, const char *name, char *to, size_t
 }
 
 static void write_plugin(const Fixture *fixture, const char *name, const char *before) {
-        char text[1024], path[256], file[64];
+        char text[1024], file[64];
 
         snprintf(file, sizeof(file), "bin/%s", name);
         snprintf(text, sizeof(text),
                  "#!/bin/sh\ncd %s\necho \"%s $* $VARIABLE\" >> runs\nexec 3>>started\n"
                  "echo >&3\ncat > %s.request\n%s\nexec cat %s\n",
                  fixture->folder, name, name, before, name);
-        write_file(fixture, file, text);
-        path_of(fixture, file, path);
-        assert_ok(chmod(path, 0700));
+        scratch_write(fixture->folder, file, text);
 }
 
 static int open_pipe(const Fixture *fixture, const char *name) {
@@ -96,12 +83,8 @@ static int open_pipe(const Fixture *fixture, const char *name) {
 }
 
 static void open_fixture(Fixture *fixture) {
-        char path[256];
-
-        strcpy(fixture->folder, "/tmp/test-providers.XXXXXX");
-        assert_non_null(mkdtemp(fixture->folder));
-        path_of(fixture, "bin", path);
-        assert_ok(mkdir(path, 0700));
+        scratch_make(fixture->folder);
+        scratch_folder(fixture->folder, "bin");
         fixture->gate = open_pipe(fixture, "gate");
         fixture->started = open_pipe(fixture, "started");
         write_plugin(fixture, "quick", "");
@@ -133,7 +116,7 @@ static int configure(Fixture *fixture, const char *plugins, Error *reterr) {
                  "apiVersion: kubelet.config.k8s.io/v1\nkind: CredentialProviderConfig\n"
                  "providers:\n%s",
                  plugins);
-        write_file(fixture, "config.yaml", text);
+        scratch_write(fixture->folder, "config.yaml", text);
         path_of(fixture, "config.yaml", config);
         path_of(fixture, "bin", bin);
         return credential_providers_new(fixture->event, fixture->log, config, bin,
@@ -251,7 +234,7 @@ TEST_F(test_bad_config, Fixture *fixture) {
 TEST_F(test_answer, Fixture *fixture) {
         char text[1024];
 
-        write_file(fixture, "quick", ANSWER("u", "Image", ""));
+        scratch_write(fixture->folder, "quick", ANSWER("u", "Image", ""));
         start(fixture, PLUGIN("quick", "r.io", "1h",
                               ", args: [one, 'two three'], env: [{name: VARIABLE, value: v}]"));
         assert_int_equal(credential_providers_count(fixture->providers), 1);
@@ -282,8 +265,8 @@ static const struct CacheRow {
 TEST_ROWS_F(test_cache, cache_rows, answer, const struct CacheRow *row, Fixture *fixture) {
         static const char *const images[] = { "r.io/a", "r.io/a", "r.io/b", "s.io/a" };
 
-        write_file(fixture, "quick", row->answer);
-        write_file(fixture, "runs", "");
+        scratch_write(fixture->folder, "quick", row->answer);
+        scratch_write(fixture->folder, "runs", "");
         start(fixture, PLUGIN("quick", "'*.io'", "1h", ""));
         for (size_t k = 0; k < 4; k++) {
                 expect(fixture, images[k], false, "u");
@@ -293,7 +276,7 @@ TEST_ROWS_F(test_cache, cache_rows, answer, const struct CacheRow *row, Fixture 
 }
 
 TEST_F(test_default_of_nothing, Fixture *fixture) {
-        write_file(fixture, "quick", ANSWER("u", "Image", ""));
+        scratch_write(fixture->folder, "quick", ANSWER("u", "Image", ""));
         start(fixture, PLUGIN("quick", "r.io", "0s", ""));
         expect(fixture, "r.io/a", false, "u");
         expect(fixture, "r.io/a", false, "u");
@@ -301,10 +284,10 @@ TEST_F(test_default_of_nothing, Fixture *fixture) {
 }
 
 TEST_F(test_fresh, Fixture *fixture) {
-        write_file(fixture, "quick", ANSWER("old", "Registry", ""));
+        scratch_write(fixture->folder, "quick", ANSWER("old", "Registry", ""));
         start(fixture, PLUGIN("quick", "r.io", "1h", ""));
         expect(fixture, "r.io/a", false, "old");
-        write_file(fixture, "quick", ANSWER("new", "Registry", ""));
+        scratch_write(fixture->folder, "quick", ANSWER("new", "Registry", ""));
         expect(fixture, "r.io/a", false, "old");
         expect(fixture, "r.io/a", true, "new");
         expect(fixture, "r.io/b", false, "new");
@@ -313,8 +296,8 @@ TEST_F(test_fresh, Fixture *fixture) {
 
 TEST_F(test_two_plugins, Fixture *fixture) {
         write_plugin(fixture, "second", "");
-        write_file(fixture, "quick", ANSWER("first", "Image", ""));
-        write_file(fixture, "second", ANSWER("second", "Image", ""));
+        scratch_write(fixture->folder, "quick", ANSWER("first", "Image", ""));
+        scratch_write(fixture->folder, "second", ANSWER("second", "Image", ""));
         start(fixture, PLUGIN("quick", "'*.io'", "1h", "") PLUGIN("missing", "other.io", "1h", "")
                                PLUGIN("second", "r.io", "1h", ""));
         expect(fixture, "r.io/a", false, "first second");
@@ -325,7 +308,7 @@ TEST_F(test_two_plugins, Fixture *fixture) {
 TEST_F(test_run_is_shared, Fixture *fixture) {
         Question questions[3] = { { .drops_itself = true }, { .n_answers = 0 } };
 
-        write_file(fixture, "slow", ANSWER("u", "Image", "\"cacheDuration\":\"0s\","));
+        scratch_write(fixture->folder, "slow", ANSWER("u", "Image", "\"cacheDuration\":\"0s\","));
         start(fixture, PLUGIN("slow", "r.io", "0s", ""));
         ask_for(fixture, "r.io/a", false, &questions[0]);
         ask_for(fixture, "r.io/a", true, &questions[1]);
@@ -348,7 +331,7 @@ TEST_F(test_at_most_four, Fixture *fixture) {
         Question questions[6] = { { .n_answers = 0 } };
         unsigned n_before = count_children();
 
-        write_file(fixture, "slow", ANSWER("u", "Image", ""));
+        scratch_write(fixture->folder, "slow", ANSWER("u", "Image", ""));
         start(fixture, PLUGIN("slow", "r.io", "1h", ""));
         for (size_t i = 0; i < 6; i++)
                 ask_for(fixture, images[i], false, &questions[i]);
@@ -379,7 +362,7 @@ TEST_F(test_drop_kills, Fixture *fixture) {
         char path[256];
         int reader;
 
-        write_file(fixture, "slow", ANSWER("u", "Image", ""));
+        scratch_write(fixture->folder, "slow", ANSWER("u", "Image", ""));
         start(fixture, PLUGIN("slow", "r.io", "1h", ""));
         ask_for(fixture, "r.io/a", false, &question);
         wait_started(fixture, 1);
@@ -422,18 +405,18 @@ TEST_F(test_failures, Fixture *fixture) {
         Stderr captured;
 
         write_plugin(fixture, "broken", "echo no token >&2; cat broken; exit 3");
-        write_file(fixture, "broken", ANSWER("b", "Image", ""));
-        write_file(fixture, "quick", ANSWER("u", "Image", ""));
+        scratch_write(fixture->folder, "broken", ANSWER("b", "Image", ""));
+        scratch_write(fixture->folder, "quick", ANSWER("u", "Image", ""));
         start(fixture, PLUGIN("broken", "r.io", "1h", "") PLUGIN("quick", "r.io", "1h", ""));
 
         stderr_pipe(&captured);
         expect_failure(fixture, "u", "credential provider broken: ended with status 3");
         expect_failure(fixture, "u", "credential provider broken: ended with status 3");
         write_plugin(fixture, "broken", "");
-        write_file(fixture, "broken", ANSWER("b", "Nothing", ""));
+        scratch_write(fixture->folder, "broken", ANSWER("b", "Nothing", ""));
         expect_failure(fixture, "u", "credential provider broken: its answer is invalid: ");
         expect_failure(fixture, "u", "cacheKeyType: expected");
-        write_file(fixture, "broken", ANSWER("b", "Image", ""));
+        scratch_write(fixture->folder, "broken", ANSWER("b", "Image", ""));
         expect(fixture, "r.io/a", false, "b u");
         said = stderr_restore(&captured);
 

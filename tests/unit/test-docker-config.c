@@ -19,31 +19,8 @@ DEFINE_CLEANUP(Keyring *, keyring_free)
 
 static char folder[64];
 
-static char *path_of(const char *name) {
-        char *path;
-
-        assert_true(asprintf(&path, "%s/%s", folder, name) > 0);
-        return path;
-}
-
-static void write_file(const char *name, const char *text) {
-        cleanup(free_p) char *path = path_of(name);
-        FILE *file = fopen(path, "we");
-
-        assert_non_null(file);
-        fputs(text, file);
-        assert_ok(fclose(file));
-}
-
-static void make_folder(const char *name) {
-        cleanup(free_p) char *path = path_of(name);
-
-        assert_ok(mkdir(path, 0700));
-}
-
 static int set_up(void **state) {
-        strcpy(folder, "/tmp/test-docker-config.XXXXXX");
-        assert_non_null(mkdtemp(folder));
+        scratch_make(folder);
         return 0;
 }
 
@@ -66,7 +43,7 @@ static void print_users(const Keyring *keyring, char *to, size_t size) {
 
 static void assert_docker(DockerConfig *config, const char *file, const char *users) {
         cleanup(keyring_free_p) Keyring *keyring = NULL;
-        cleanup(free_p) char *path = file ? path_of(file) : NULL;
+        cleanup(free_p) char *path = file ? scratch_path(folder, file) : NULL;
         char found[64];
 
         assert_ok(keyring_new(&keyring));
@@ -97,19 +74,19 @@ static void assert_docker_refused(DockerConfig *config, const char *file, const 
 /* A change of the files counts at the next call. */
 TEST_SET_UP(test_docker_places) {
         cleanup(docker_config_free_p) DockerConfig *config = NULL;
-        cleanup(free_p) char *path = path_of(".docker/config.json");
+        cleanup(free_p) char *path = scratch_path(folder, ".docker/config.json");
 
         assert_ok(docker_config_new(folder, &config));
         assert_docker(config, NULL, "");
 
-        write_file(".dockercfg", ENTRY("old"));
+        scratch_write(folder, ".dockercfg", ENTRY("old"));
         assert_docker(config, ".dockercfg", "old");
 
-        make_folder(".docker");
+        scratch_folder(folder, ".docker");
         assert_docker(config, ".dockercfg", "old");
-        write_file(".docker/config.json", "{\"auths\":" ENTRY("new") "}");
+        scratch_write(folder, ".docker/config.json", "{\"auths\":" ENTRY("new") "}");
         assert_docker(config, ".docker/config.json", "new");
-        write_file(".docker/config.json", "{\"auths\":" ENTRY("newer") "}");
+        scratch_write(folder, ".docker/config.json", "{\"auths\":" ENTRY("newer") "}");
         assert_docker(config, ".docker/config.json", "newer");
 
         assert_ok(unlink(path));
@@ -120,36 +97,38 @@ TEST_SET_UP(test_docker_places) {
 TEST_SET_UP(test_docker_without_auths) {
         cleanup(docker_config_free_p) DockerConfig *config = NULL;
 
-        make_folder(".docker");
-        write_file(".docker/config.json", "{\"psFormat\":\"table\",\"x\":" ENTRY("u") "}");
+        scratch_folder(folder, ".docker");
+        scratch_write(folder, ".docker/config.json",
+                      "{\"psFormat\":\"table\",\"x\":" ENTRY("u") "}");
         assert_ok(docker_config_new(folder, &config));
         assert_docker(config, ".docker/config.json", "");
 }
 
 TEST_SET_UP(test_docker_broken) {
         cleanup(docker_config_free_p) DockerConfig *config = NULL;
-        cleanup(free_p) char *path = path_of(".docker/config.json");
+        cleanup(free_p) char *path = scratch_path(folder, ".docker/config.json");
 
-        make_folder(".docker");
+        scratch_folder(folder, ".docker");
         assert_ok(docker_config_new(folder, &config));
-        write_file(".docker/config.json", "{\"auths\":{\"r.io\":{\"password\":\"" SECRET "\"}");
+        scratch_write(folder, ".docker/config.json",
+                      "{\"auths\":{\"r.io\":{\"password\":\"" SECRET "\"}");
         assert_docker_refused(config, path, "it ends too early");
-        write_file(".docker/config.json", "{\"auths\":{\"r.io\":\"" SECRET "\"}}");
+        scratch_write(folder, ".docker/config.json", "{\"auths\":{\"r.io\":\"" SECRET "\"}}");
         assert_docker_refused(config, path, "is not an object");
-        write_file(".docker/config.json", "{\"credsStore\":\"desktop\"}");
+        scratch_write(folder, ".docker/config.json", "{\"credsStore\":\"desktop\"}");
         assert_docker_refused(config, path, "kept by a helper program");
-        write_file(".docker/config.json", "");
+        scratch_write(folder, ".docker/config.json", "");
         assert_docker_refused(config, path, "empty");
 
         assert_ok(unlink(path));
-        make_folder(".docker/config.json");
+        scratch_folder(folder, ".docker/config.json");
         assert_docker_refused(config, path, "not a file");
 }
 
 TEST_SET_UP(test_docker_home) {
         cleanup(docker_config_free_p) DockerConfig *config = NULL;
 
-        write_file(".dockercfg", ENTRY("old"));
+        scratch_write(folder, ".dockercfg", ENTRY("old"));
         assert_ok(setenv("HOME", folder, 1));
         assert_ok(docker_config_new(NULL, &config));
         assert_ok(unsetenv("HOME"));
@@ -178,14 +157,14 @@ TEST_SET_UP(test_dir_all) {
         assert_ok(keyring_new(&keyring));
         assert_ok(auth_dir_new(folder, &dir));
         assert_string_equal(auth_dir_path(dir), folder);
-        write_file("b.json", ENTRY("b"));
-        write_file("a.json", ENTRY("a"));
-        write_file("c.json", "{");
-        write_file("d.json", "");
-        write_file(".hidden.json", ENTRY("hidden"));
-        write_file("e.yaml", ENTRY("e"));
-        write_file(".json", ENTRY("none"));
-        make_folder("f.json");
+        scratch_write(folder, "b.json", ENTRY("b"));
+        scratch_write(folder, "a.json", ENTRY("a"));
+        scratch_write(folder, "c.json", "{");
+        scratch_write(folder, "d.json", "");
+        scratch_write(folder, ".hidden.json", ENTRY("hidden"));
+        scratch_write(folder, "e.yaml", ENTRY("e"));
+        scratch_write(folder, ".json", ENTRY("none"));
+        scratch_folder(folder, "f.json");
 
         assert_ok(auth_dir_add_all(dir, keyring, count_problem, &n_problems));
         assert_int_equal(n_problems, 3);
@@ -226,9 +205,9 @@ TEST_SET_UP(test_dir_named) {
         char found[64];
 
         assert_ok(auth_dir_new(folder, &dir));
-        write_file("a.json", ENTRY("a"));
-        write_file("b.json", ENTRY("b"));
-        write_file("bad.json", "{\"r.io\":\"" SECRET "\"}");
+        scratch_write(folder, "a.json", ENTRY("a"));
+        scratch_write(folder, "b.json", ENTRY("b"));
+        scratch_write(folder, "bad.json", "{\"r.io\":\"" SECRET "\"}");
 
         assert_ok(keyring_new(&keyring));
         assert_ok(auth_dir_add_named(dir, "b", keyring, NULL));

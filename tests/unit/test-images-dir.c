@@ -79,13 +79,6 @@ static void wait_for(Fixture *fixture, const char *expected) {
         assert_string_equal(fixture->seen, expected);
 }
 
-static void write_file(const char *path, const char *text) {
-        cleanup(close_p) int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-
-        assert_true(fd >= 0);
-        assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-}
-
 static void write_fd(int fd, const char *text) {
         assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 }
@@ -106,8 +99,7 @@ static void assert_error(Fixture *fixture, const char *name, const char *message
 static int setup(void **state) {
         Fixture *fixture = calloc(1, sizeof(*fixture));
 
-        strcpy(fixture->root, "/tmp/test-images-dir-XXXXXX");
-        assert_non_null(mkdtemp(fixture->root));
+        scratch_make(fixture->root);
         assert_ok(chmod(fixture->root, 0755));
         assert_ok(chdir(fixture->root));
         assert_ok(mkdir("d", 0755));

@@ -12,6 +12,7 @@
 
 #include "agent/document/documents.h"
 #include "agent/node/images-dir.h"
+#include "tests/unit/scratch-folder.h"
 #include "tests/unit/unit.h"
 
 #define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"
@@ -26,8 +27,7 @@ typedef struct Fixture {
 static int setup(void **state) {
         Fixture *fixture = calloc(1, sizeof(*fixture));
 
-        strcpy(fixture->root, "/tmp/test-images-file-XXXXXX");
-        assert_non_null(mkdtemp(fixture->root));
+        scratch_make(fixture->root);
         assert_ok(chdir(fixture->root));
         fixture->folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
         assert_ok(images_file_new("a.yaml", &fixture->file));
@@ -39,17 +39,10 @@ static int teardown(void **state) {
         Fixture *fixture = *state;
 
         images_file_free(fixture->file);
-        (void) remove("a.yaml");
         close_p(&fixture->folder);
-        assert_ok(rmdir(fixture->root));
+        remove_tree(fixture->root);
         free(fixture);
         return 0;
-}
-
-static void write_file(const char *text) {
-        cleanup(close_p) int fd = open("a.yaml", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-
-        assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 }
 
 static void read_once(Fixture *fixture, uint64_t *ret_again_usec) {
@@ -83,12 +76,12 @@ static void assert_file(const Fixture *fixture, const char *tags, const char *me
 }
 
 TEST_WITH(test_documents, setup, teardown, Fixture *fixture) {
-        write_file(DESIRED("1") "---\n---\n" DESIRED("2"));
+        write_file("a.yaml", DESIRED("1") "---\n---\n" DESIRED("2"));
         assert_true(read_all(fixture));
         assert_file(fixture, "1 2", "none");
         assert_int_equal(fixture->file->n_documents, 2);
 
-        write_file("");
+        write_file("a.yaml", "");
         assert_true(read_all(fixture));
         assert_file(fixture, "", "none");
         assert_int_equal(fixture->file->n_documents, 0);
@@ -108,18 +101,18 @@ TEST_WITH(test_last_good_content_stays, setup, teardown, Fixture *fixture) {
                   "document 2: is a Pod, not a NodeImage (apps.kruise.io)" },
         };
 
-        write_file(DESIRED("1"));
+        write_file("a.yaml", DESIRED("1"));
         assert_true(read_all(fixture));
 
         for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
-                write_file(rows[i].text);
+                write_file("a.yaml", rows[i].text);
                 assert_true(read_all(fixture));
                 assert_file(fixture, "1", rows[i].message);
                 assert_int_equal(fixture->file->n_documents, 1);
                 assert_false(read_all(fixture));
         }
 
-        write_file(DESIRED("3"));
+        write_file("a.yaml", DESIRED("3"));
         assert_true(read_all(fixture));
         assert_file(fixture, "3", "none");
 }
@@ -170,7 +163,7 @@ TEST_WITH(test_things_that_are_no_files, setup, teardown, Fixture *fixture) {
         };
 
         for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
-                write_file(DESIRED("1"));
+                write_file("a.yaml", DESIRED("1"));
                 assert_true(read_all(fixture));
                 assert_ok(unlink("a.yaml"));
 
@@ -183,7 +176,7 @@ TEST_WITH(test_things_that_are_no_files, setup, teardown, Fixture *fixture) {
 }
 
 TEST_WITH(test_large_file, setup, teardown, Fixture *fixture) {
-        write_file(DESIRED("1"));
+        write_file("a.yaml", DESIRED("1"));
         assert_true(read_all(fixture));
 
         /* The file has more bytes than memory to read it. */
@@ -196,7 +189,7 @@ TEST_WITH(test_large_file, setup, teardown, Fixture *fixture) {
 TEST_WITH(test_same_file_is_not_read_again, setup, teardown, Fixture *fixture) {
         const struct timespec old[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
 
-        write_file(DESIRED("1"));
+        write_file("a.yaml", DESIRED("1"));
         assert_true(read_all(fixture));
         assert_false(read_all(fixture));
 
@@ -209,11 +202,11 @@ TEST_WITH(test_same_file_is_not_read_again, setup, teardown, Fixture *fixture) {
 TEST_WITH(test_results_wait, setup, teardown, Fixture *fixture) {
         uint64_t again_usec;
 
-        write_file(DESIRED("1"));
+        write_file("a.yaml", DESIRED("1"));
         assert_true(read_all(fixture));
-        write_file(DESIRED("22"));
+        write_file("a.yaml", DESIRED("22"));
         read_once(fixture, &again_usec);
-        write_file("]");
+        write_file("a.yaml", "]");
         read_once(fixture, &again_usec);
         assert_file(fixture, "1", "none");
         assert_true(images_file_commit(fixture->file));
@@ -227,9 +220,9 @@ TEST_WITH(test_quick_changes, setup, teardown, Fixture *fixture) {
         uint64_t again_usec;
 
         for (int i = 0; i < 100; i++) {
-                write_file(DESIRED("1"));
+                write_file("a.yaml", DESIRED("1"));
                 read_once(fixture, &again_usec);
-                write_file(DESIRED("2"));
+                write_file("a.yaml", DESIRED("2"));
                 (void) read_all(fixture);
                 assert_file(fixture, "2", "none");
         }
@@ -237,7 +230,7 @@ TEST_WITH(test_quick_changes, setup, teardown, Fixture *fixture) {
 
 /* Reading it once more, since it may change without a trace, is none. */
 TEST_WITH(test_touches, setup, teardown, Fixture *fixture) {
-        write_file(DESIRED("1"));
+        write_file("a.yaml", DESIRED("1"));
         for (unsigned n = 1; n < 4; n++) {
                 (void) read_all(fixture);
                 (void) read_all(fixture);

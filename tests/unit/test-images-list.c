@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/node/images-dir.h"
+#include "tests/unit/scratch-folder.h"
 #include "tests/unit/unit.h"
 
 #define NOW ((uint64_t) 1000)
@@ -26,8 +27,7 @@ typedef struct Fixture {
 static int setup(void **state) {
         Fixture *fixture = calloc(1, sizeof(*fixture));
 
-        strcpy(fixture->root, "/tmp/test-images-list-XXXXXX");
-        assert_non_null(mkdtemp(fixture->root));
+        scratch_make(fixture->root);
         assert_ok(chdir(fixture->root));
         fixture->folder = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         fixture->list = IMAGES_LIST_INIT;
@@ -39,19 +39,10 @@ static int teardown(void **state) {
         Fixture *fixture = *state;
 
         images_list_done(&fixture->list);
-        (void) remove("a.yaml");
-        (void) remove("b.yaml");
-        (void) remove("c.yaml");
         close_p(&fixture->folder);
-        assert_ok(rmdir(fixture->root));
+        remove_tree(fixture->root);
         free(fixture);
         return 0;
-}
-
-static void write_file(const char *name, const char *text) {
-        cleanup(close_p) int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-
-        assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 }
 
 static bool scan_turn(Fixture *fixture, size_t size, uint64_t *ret_again_usec) {

@@ -19,6 +19,7 @@
 #include "tests/unit/kubelet-lease.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/pod-server.h"
+#include "tests/unit/scratch-folder.h"
 #include "tests/unit/sent-events.h"
 #include "tests/unit/stderr-capture.h"
 #include "tests/unit/unit.h"
@@ -136,8 +137,7 @@ static int set_up_with(void **state, bool is_slow) {
         fake_kube_open();
         assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &fixture->log));
         fixture->metrics = metrics_for_test();
-        strcpy(fixture->folder, "/tmp/inplace-XXXXXX");
-        assert_non_null(mkdtemp(fixture->folder));
+        scratch_make(fixture->folder);
         fake_runtime.images[0] = (FakeImage){ "nginx:1", ID_A };
         fake_runtime.images[1] = (FakeImage){ "nginx:2", ID_B };
         fixture->events = events_of_agent();
@@ -155,7 +155,6 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
         Fixture *fixture = *state;
-        char path[64];
 
         end_agent(fixture);
         pods_free(fixture->pods);
@@ -166,9 +165,7 @@ static int tear_down(void **state) {
         assert_null(fake_runtime_find(NULL));
         fake_clock_done();
         fake_kube_close();
-        (void) snprintf(path, sizeof(path), "%s/stops.json", fixture->folder);
-        (void) unlink(path);
-        assert_ok(rmdir(fixture->folder));
+        scratch_remove(fixture->folder, "stops.json");
         while (fixture->n_kept > 0)
                 free(fixture->kept[--fixture->n_kept]);
         free(fixture);

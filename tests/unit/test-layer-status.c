@@ -16,33 +16,15 @@ typedef struct Fixture {
         char folder[64];
 } Fixture;
 
-static void write_file(const Fixture *fixture, const char *name, const char *text) {
-        cleanup(free_p) char *path = NULL;
-        FILE *file;
-
-        assert_true(asprintf(&path, "%s/%s", fixture->folder, name) > 0);
-        file = fopen(path, "w");
-        assert_non_null(file);
-        assert_true(fputs(text, file) >= 0);
-        assert_ok(fclose(file));
-}
-
-static void make_folder(const Fixture *fixture, const char *name) {
-        cleanup(free_p) char *path = NULL;
-
-        assert_true(asprintf(&path, "%s/%s", fixture->folder, name) > 0);
-        assert_ok(mkdir(path, 0700));
-}
-
 static void open_fixture(Fixture *fixture) {
-        strcpy(fixture->folder, "/tmp/layer-status-XXXXXX");
-        assert_non_null(mkdtemp(fixture->folder));
-        make_folder(fixture, "a b");
-        make_folder(fixture, "a b/.stargz-snapshotter");
-        write_file(fixture, "a b/.stargz-snapshotter/sha256:a.json", "{\"digest\":\n\"a\"}\n");
-        make_folder(fixture, "c");
-        make_folder(fixture, "c/.soci-snapshotter");
-        write_file(fixture, "c/.soci-snapshotter/sha256:c.json", "{\"digest\":\"c\"}");
+        scratch_make(fixture->folder);
+        scratch_folder(fixture->folder, "a b");
+        scratch_folder(fixture->folder, "a b/.stargz-snapshotter");
+        scratch_write(fixture->folder, "a b/.stargz-snapshotter/sha256:a.json",
+                      "{\"digest\":\n\"a\"}\n");
+        scratch_folder(fixture->folder, "c");
+        scratch_folder(fixture->folder, "c/.soci-snapshotter");
+        scratch_write(fixture->folder, "c/.soci-snapshotter/sha256:c.json", "{\"digest\":\"c\"}");
 }
 
 static void close_fixture(Fixture *fixture) {
@@ -58,7 +40,7 @@ static void assert_printed(Fixture *fixture, const char *mounts, const char *exp
         FILE *file;
 
         assert_true(asprintf(&text, mounts, fixture->folder) > 0);
-        write_file(fixture, "mounts", text);
+        scratch_write(fixture->folder, "mounts", text);
         assert_true(asprintf(&path, "%s/mounts", fixture->folder) > 0);
         file = open_memstream(&printed, &size);
         assert_non_null(file);

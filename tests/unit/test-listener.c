@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "agent/rpc/listener.h"
+#include "tests/unit/scratch-folder.h"
 #include "tests/unit/unit.h"
 
 #define TIMEOUT_USEC ((uint64_t) 60 * 1000000)
@@ -138,8 +139,7 @@ static void open_fixture(Fixture *fixture) {
         accept_error = 0;
         after_bind = NULL;
         may_not_change_owner = false;
-        strcpy(fixture->folder, "/tmp/listener-XXXXXX");
-        assert_non_null(mkdtemp(fixture->folder));
+        scratch_make(fixture->folder);
         assert_ok(chmod(fixture->folder, 0755));
         sprintf(fixture->path, "%s/socket", fixture->folder);
         for (size_t i = 0; i < N_PEERS; i++)

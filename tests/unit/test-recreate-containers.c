@@ -9,6 +9,7 @@
 
 #include "agent/pod/stop-journal.h"
 #include "agent/recreate/recreate-containers.h"
+#include "tests/unit/scratch-folder.h"
 #include "tests/unit/unit.h"
 
 #define WALL_USEC ((int64_t) (5000 * SEC))
@@ -56,8 +57,7 @@ static void stop(const char *id) {
 static int set_up(void **state) {
         node.stops = NULL;
         assert_true(sd_event_new(&node.event) >= 0);
-        strcpy(node.folder, "/tmp/containers-XXXXXX");
-        assert_non_null(mkdtemp(node.folder));
+        scratch_make(node.folder);
         stop(NULL);
         asked[0].context_id = NULL;
         assert_ok(request_containers_set(&containers, &spec));

@@ -22,6 +22,7 @@
 #include "tests/unit/metric-value.h"
 #include "tests/unit/pod-server.h"
 #include "tests/unit/quoted-json.h"
+#include "tests/unit/scratch-folder.h"
 #include "tests/unit/sent-events.h"
 #include "tests/unit/stderr-capture.h"
 #include "tests/unit/unit.h"
@@ -565,8 +566,7 @@ static int set_up(void **state) {
         sent_events_reset();
         fake_kube_open();
         fake_kube.server_usec = (int64_t) (CREATED_SEC + 1000) * 1000000;
-        strcpy(node.folder, "/tmp/recreate-XXXXXX");
-        assert_non_null(mkdtemp(node.folder));
+        scratch_make(node.folder);
         stderr_pipe(&node.captured);
         assert_ok(fcntl(node.captured.reader, F_SETFL, O_NONBLOCK));
         assert_ok(log_new(LOG_FORMAT_TEXT, LOG_INFO, &node.log));
@@ -589,8 +589,6 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-        char path[64];
-
         end_agent();
         kubelet_free(node.kubelet);
         kube_events_free(node.events);
@@ -604,9 +602,7 @@ static int tear_down(void **state) {
         assert_null(fake_runtime_find(NULL));
         fake_clock_done();
         fake_kube_close();
-        (void) snprintf(path, sizeof(path), "%s/stops.json", node.folder);
-        (void) unlink(path);
-        assert_ok(rmdir(node.folder));
+        scratch_remove(node.folder, "stops.json");
         return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "tests/unit/fake-runtime.h"
 #include "tests/unit/kubelet-lease.h"
 #include "tests/unit/pod-server.h"
+#include "tests/unit/scratch-folder.h"
 #include "tests/unit/sent-events.h"
 #include "tests/unit/unit.h"
 
@@ -228,8 +229,7 @@ static int set_up(void **state) {
         pod_server_reset();
         sent_events_reset();
         fake_kube_open();
-        strcpy(world.folder, "/tmp/restart-XXXXXX");
-        assert_non_null(mkdtemp(world.folder));
+        scratch_make(world.folder);
         world.kubelet = kubelet_with_lease();
         world.events = events_of_agent();
         options.event = fake_kube.event;
@@ -242,18 +242,10 @@ static int set_up(void **state) {
         return 0;
 }
 
-static void forget_stops(void) {
-        char path[64];
-
-        stops_free(world.stops);
-        (void) snprintf(path, sizeof(path), "%s/stops.json", world.folder);
-        (void) unlink(path);
-}
-
 static int tear_down(void **state) {
         reported.restart = restart_free(reported.restart);
-        forget_stops();
-        assert_ok(rmdir(world.folder));
+        stops_free(world.stops);
+        scratch_remove(world.folder, "stops.json");
         pods_free(world.pods);
         kubelet_free(world.kubelet);
         kube_events_free(world.events);

@@ -15,6 +15,7 @@
 #include "agent/rpc/server.h"
 #include "agent/rpc/wire.h"
 #include "proto/inplaced/v1/node.pb-c.h"
+#include "tests/unit/scratch-folder.h"
 #include "tests/unit/unit.h"
 
 #define TIMEOUT_USEC ((uint64_t) 60 * 1000000)
@@ -293,8 +294,7 @@ static void connect_client(Fixture *fixture) {
 
 static void open_fixture(Fixture *fixture) {
         fixture->served = -1;
-        strcpy(fixture->folder, "/tmp/rpc-XXXXXX");
-        assert_non_null(mkdtemp(fixture->folder));
+        scratch_make(fixture->folder);
         sprintf(fixture->path, "%s/socket", fixture->folder);
         listen_on_path(fixture);
 

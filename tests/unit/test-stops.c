@@ -16,6 +16,7 @@
 #include "tests/unit/kubelet-lease.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/plain-server.h"
+#include "tests/unit/scratch-folder.h"
 #include "tests/unit/sent-events.h"
 #include "tests/unit/unit.h"
 
@@ -253,14 +254,11 @@ static void open_fixture(Fixture *f) {
         fake_kube_open();
         f->kubelet = kubelet_with_lease();
         f->events = events_of_agent();
-        strcpy(f->folder, "/tmp/stops-XXXXXX");
-        assert_non_null(mkdtemp(f->folder));
+        scratch_make(f->folder);
         open_stops(f);
 }
 
 static void close_fixture(Fixture *f) {
-        char path[64];
-
         f->stops = stops_free(f->stops);
         assert_null(fake_runtime_find(NULL));
         f->kubelet = kubelet_free(f->kubelet);
@@ -269,9 +267,7 @@ static void close_fixture(Fixture *f) {
         turn();
         fake_clock_done();
         fake_kube_close();
-        snprintf(path, sizeof(path), "%s/stops.json", f->folder);
-        (void) unlink(path);
-        assert_ok(rmdir(f->folder));
+        scratch_remove(f->folder, "stops.json");
 }
 
 DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
