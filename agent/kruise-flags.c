@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/base/cleanup.h"
-
 /* clang-format off */
 static const KruiseFlag flags[] = {
         { "addr",                       "metrics-address",                   "0.0.0.0",      false },

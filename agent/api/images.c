@@ -6,7 +6,6 @@
 
 #include "agent/api/calls.h"
 #include "agent/base/cleanup.h"
-#include "agent/base/text.h"
 
 /* More than the calls of all users but root. Each holds the runtime's list of images once it
  * arrives. */

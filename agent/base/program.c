@@ -29,6 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/base/buffer.h"
 #include "agent/base/child-environment.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
@@ -41,6 +42,7 @@
 #define EXIT_MSEC 200
 
 /* Bytes that are read of stderr, and bytes that are shown. Secrets are removed in between. */
+#define PIECE_MIN 2048 /* room for each piece of the output */
 #define COMPLAINT_SIZE 4096
 #define LINE_SIZE 256
 
@@ -332,12 +334,6 @@ static int spawn(const ProgramOptions *options, Spawned *ret) {
         return 0;
 }
 
-typedef struct Buffer {
-        char *data; /* with room for a NUL */
-        size_t size;
-        size_t room;
-} Buffer;
-
 struct Program {
         sd_event *event;
         pid_t pid; /* 0: it was never started, or is reaped */
@@ -362,28 +358,6 @@ struct Program {
 };
 
 DEFINE_CLEANUP(Program *, program_free)
-
-static void buffer_done(Buffer *buffer) {
-        if (buffer->data)
-                explicit_bzero(buffer->data, buffer->room);
-        free(buffer->data);
-        *buffer = (Buffer){ .data = NULL };
-}
-
-/* Copies instead of realloc(), which might leave a copy behind. */
-static int buffer_grow(Buffer *buffer) {
-        Buffer larger = { .size = buffer->size, .room = buffer->room ? 2 * buffer->room : 4096 };
-
-        larger.data = malloc(larger.room);
-        if (!larger.data)
-                return -ENOMEM;
-
-        if (buffer->size > 0)
-                memcpy(larger.data, buffer->data, buffer->size);
-        buffer_done(buffer);
-        *buffer = larger;
-        return 0;
-}
 
 static void program_quiet(Program *program) {
         program->stdout_source = sd_event_source_disable_unref(program->stdout_source);
@@ -435,7 +409,7 @@ static int program_finish(Program *program, const Error *error) {
         if (error)
                 return program->on_done(NULL, 0, error, program->userdata);
 
-        if (!output.data && buffer_grow(&output) < 0)
+        if (buffer_reserve(&output, 0) < 0)
                 return -ENOMEM;
         output.data[output.size] = '\0';
         return program->on_done(output.data, output.size, NULL, program->userdata);
@@ -507,7 +481,7 @@ static int on_stdout(sd_event_source *source, int fd, uint32_t revents, void *us
         Buffer *output = &program->output;
         ssize_t n;
 
-        if (output->size + 1 >= output->room && buffer_grow(output) < 0)
+        if (buffer_reserve(output, PIECE_MIN) < 0)
                 return -ENOMEM;
 
         n = read(fd, output->data + output->size, output->room - output->size - 1);

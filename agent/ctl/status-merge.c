@@ -10,7 +10,6 @@
 #include "agent/base/text.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-#include "agent/view/output.h"
 
 static size_t find_tag(json_object *tags, const char *tag) {
         size_t n = json_object_array_length(tags), i = 0;

@@ -10,7 +10,6 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/redact.h"
-#include "agent/base/rfc3339.h"
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"

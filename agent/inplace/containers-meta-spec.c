@@ -8,7 +8,6 @@
 
 #include "agent/base/array.h"
 #include "agent/base/cleanup.h"
-#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"

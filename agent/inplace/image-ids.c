@@ -163,14 +163,3 @@ Verdict verdict_of(const char *reference_id, const char *running_id) {
 
         return image_id_equal(reference_id, running_id) ? VERDICT_CURRENT : VERDICT_STALE;
 }
-
-const char *verdict_to_string(Verdict verdict) {
-        switch (verdict) {
-        case VERDICT_UNKNOWN: return "Unknown";
-        case VERDICT_CURRENT: return "Current";
-        case VERDICT_STALE: return "Stale";
-        case _VERDICT_MAX: break;
-        }
-
-        return "";
-}

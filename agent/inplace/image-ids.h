@@ -37,6 +37,3 @@ typedef enum Verdict {
 
 /* NULL or "": not known. */
 Verdict verdict_of(const char *reference_id, const char *running_id);
-
-/* "Unknown", "Current", "Stale" */
-const char *verdict_to_string(Verdict verdict);

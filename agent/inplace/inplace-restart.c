@@ -12,7 +12,6 @@
 #include "agent/base/text.h"
 #include "agent/kube/protobuf.h"
 #include "agent/inplace/inplace-pod.h"
-#include "agent/inplace/pod-patch-spec.h"
 #include "agent/pod/pod-spec.h"
 #include "agent/pod/runtime-pods.h"
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/base/buffer.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
@@ -19,7 +20,6 @@
 #define REPLY_MAX ((size_t) 4 << 20)
 #define TIMEOUT_USEC ((uint64_t) 30000000)
 #define REFUSAL_MAX ((size_t) 64 << 10) /* bytes of a body that is not of status 2xx */
-#define ROOM_MIN ((size_t) 1024)
 
 struct KubeClient {
         sd_event *event;
@@ -73,9 +73,7 @@ struct KubeCall {
         unsigned n_refused;  /* the client's n_refused when the call was sent */
         int code;            /* 0: the answer has not begun */
 
-        char *body;
-        size_t body_size;
-        size_t body_room;
+        Buffer body; /* may be a secret */
 };
 
 DEFINE_CLEANUP(KubeClient *, kube_client_free)
@@ -129,17 +127,8 @@ static bool is_success(int code) {
         return code >= 200 && code < 300;
 }
 
-/* The body may be a secret. */
-static void wipe(char *text, size_t size) {
-        if (text)
-                explicit_bzero(text, size);
-        free(text);
-}
-
 static void kube_call_forget_body(KubeCall *call) {
-        wipe(call->body, call->body_size);
-        call->body = NULL;
-        call->body_size = call->body_room = 0;
+        buffer_done(&call->body);
         call->is_too_long = false;
 }
 
@@ -222,22 +211,20 @@ static int kube_call_finish(KubeCall *call, const KubeReply *reply, const Error 
         cleanup(error_done) Error named = ERROR_INIT;
         KubeClient *client = call->client;
         KubeReply complete = *reply;
-        size_t size = call->body_size;
-        char *body = take_ptr(call->body);
+        cleanup(buffer_done) Buffer body = call->body;
         int r;
 
+        call->body = (Buffer){ .data = NULL };
         if (error)
                 kube_call_set_error(call, error, &named);
         kube_call_detach(call);
-        complete.body = body ?: "";
-        complete.size = size;
+        complete.body = body.data ?: "";
+        complete.size = body.size;
 
         r = kube_client_kick(client);
-        if (r == 0)
-                r = call->request.on_replied(&complete, error ? &named : NULL,
-                                             call->request.userdata);
-        wipe(body, size);
-        return r;
+        return r == 0 ? call->request.on_replied(&complete, error ? &named : NULL,
+                                                 call->request.userdata)
+                      : r;
 }
 
 /* Returns "other" for a code that the table of metrics.c does not have. */
@@ -379,28 +366,6 @@ static int on_head(int code, void *userdata) {
         return r;
 }
 
-/* Not with realloc(), which would leave pieces of a secret behind. */
-static int kube_call_make_room(KubeCall *call, size_t size) {
-        size_t room = call->body_room > 0 ? call->body_room : ROOM_MIN;
-        char *body;
-
-        while (room <= size)
-                room *= 2;
-        if (room == call->body_room)
-                return 0;
-
-        body = malloc(room);
-        if (!body)
-                return -ENOMEM;
-
-        if (call->body)
-                memcpy(body, call->body, call->body_size);
-        wipe(call->body, call->body_size);
-        call->body = body;
-        call->body_room = room;
-        return 0;
-}
-
 static int on_data(const char *data, size_t size, void *userdata) {
         KubeCall *call = userdata;
         size_t max = is_success(call->code) ? call->request.reply_max : REFUSAL_MAX;
@@ -409,24 +374,18 @@ static int on_data(const char *data, size_t size, void *userdata) {
         if (is_success(call->code) && call->request.on_data)
                 return call->request.on_data(data, size, call->request.userdata);
 
-        call->is_too_long = size > max || call->body_size > max - size;
+        call->is_too_long = size > max || call->body.size > max - size;
         if (call->is_too_long)
                 return -EMSGSIZE;
 
-        call->failure = kube_call_make_room(call, call->body_size + size);
-        if (call->failure < 0)
-                return call->failure;
-
-        memcpy(call->body + call->body_size, data, size);
-        call->body_size += size;
-        call->body[call->body_size] = '\0';
-        return 0;
+        call->failure = buffer_add(&call->body, data, size);
+        return call->failure;
 }
 
 /* A status other than 2xx counts, even if its body is cut. */
 static void kube_call_judge(const KubeCall *call, const HttpEnd *end, Error *ret) {
         if (end->code != 0 && !is_success(end->code))
-                kube_status_error(end->code, call->body ?: "", call->body_size, ret);
+                kube_status_error(end->code, call->body.data ?: "", call->body.size, ret);
         else if (call->is_too_long)
                 (void) error_set(ret, ERROR_INVALID, "the reply is larger than %zu bytes",
                                  call->request.reply_max);

@@ -5,8 +5,6 @@
  * Paths of the API, such as /apis/apps.kruise.io/v1beta1/nodeimages/node-1/status
  */
 
-#include "agent/base/error.h"
-
 typedef struct KubePath {
         const char *group; /* NULL or "": the core */
         const char *version;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/base/buffer.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
@@ -21,7 +22,6 @@
 #define FRESH_SHARE 60  /* and a secret that was read within this part is fresh */
 
 #define BODY_MAX ((size_t) 2 << 20)
-#define BODY_MIN ((size_t) 4 << 10)
 #define RETRIES_MAX 3
 #define BUDGET_USEC ((uint64_t) 10 * 1000000)
 
@@ -84,9 +84,7 @@ typedef struct SecretRead {
         void *userdata;
 
         KubeCall *call;
-        char *body; /* collected piece by piece, to be wiped afterwards */
-        size_t body_size;
-        size_t body_room;
+        Buffer body;
         bool is_too_large;
 
         Retry retry;
@@ -94,11 +92,7 @@ typedef struct SecretRead {
 } SecretRead;
 
 static void read_forget_body(SecretRead *read) {
-        if (read->body)
-                explicit_bzero(read->body, read->body_size);
-        free(read->body);
-        read->body = NULL;
-        read->body_size = read->body_room = 0;
+        buffer_done(&read->body);
         read->is_too_large = false;
 }
 
@@ -116,46 +110,11 @@ static SecretRead *secret_read_free(SecretRead *read) {
 
 DEFINE_CLEANUP(SecretRead *, secret_read_free)
 
-/* Not realloc(), which may leave a copy behind. */
-static int read_make_room(SecretRead *read, size_t size) {
-        size_t room = read->body_room ?: BODY_MIN;
-        char *grown;
-
-        while (room < size)
-                room *= 2;
-        if (room == read->body_room)
-                return 0;
-
-        grown = malloc(room);
-        if (!grown)
-                return -ENOMEM;
-
-        if (read->body) {
-                memcpy(grown, read->body, read->body_size);
-                explicit_bzero(read->body, read->body_size);
-                free(read->body);
-        }
-        read->body = grown;
-        read->body_room = room;
-        return 0;
-}
-
 static int on_body(const char *data, size_t size, void *userdata) {
         SecretRead *read = userdata;
-        int r;
 
-        if (size > BODY_MAX - read->body_size) {
-                read->is_too_large = true;
-                return -EMSGSIZE;
-        }
-
-        r = read_make_room(read, read->body_size + size);
-        if (r < 0)
-                return r;
-
-        memcpy(read->body + read->body_size, data, size);
-        read->body_size += size;
-        return 0;
+        read->is_too_large = size > BODY_MAX - read->body.size;
+        return read->is_too_large ? -EMSGSIZE : buffer_add(&read->body, data, size);
 }
 
 static int read_finish(SecretRead *read) {
@@ -164,7 +123,7 @@ static int read_finish(SecretRead *read) {
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        r = secret_spec_parse(read->body ?: "", read->body_size, &text, &cause);
+        r = secret_spec_parse(read->body.data ?: "", read->body.size, &text, &cause);
         read_forget_body(read);
         if (r < 0 && cause.kind == ERROR_NONE)
                 return r;

@@ -160,14 +160,3 @@ uint64_t watch_plan_wait_usec(const WatchPlan *plan, WatchPlanEvent event, Error
 
         return retry_usec;
 }
-
-const char *watch_step_to_string(WatchStep step) {
-        static const char *const names[_WATCH_STEP_MAX] = {
-                [WATCH_RELISTING] = "relisting",   [WATCH_STREAMING] = "streaming",
-                [WATCH_PAGING] = "paging",         [WATCH_WATCHING] = "watching",
-                [WATCH_REWATCHING] = "rewatching",
-        };
-
-        assert(step >= 0 && step < _WATCH_STEP_MAX);
-        return names[step];
-}

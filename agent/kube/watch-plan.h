@@ -78,5 +78,3 @@ bool watch_plan_is_harmless(const WatchPlan *plan, WatchPlanEvent event);
  * kube_retry_usec() for the number in n_in_a_row, random any number. */
 uint64_t watch_plan_wait_usec(const WatchPlan *plan, WatchPlanEvent event, ErrorKind kind,
                               uint64_t retry_usec, uint32_t random);
-
-const char *watch_step_to_string(WatchStep step);

@@ -36,10 +36,6 @@ static const char *const kind_names[_HANDLER_KIND_MAX] = {
 };
 /* clang-format on */
 
-const char *probe_state_to_string(ProbeState state) {
-        return state_names[state];
-}
-
 const char *probe_kind_to_string(HandlerKind kind) {
         return kind_names[kind];
 }

@@ -60,7 +60,6 @@ int probe_spec_compare(const ProbeSpec *spec, const char *uid, const char *name)
 
 /* "exec", "httpGet", "tcpSocket", "grpc", or "none". */
 const char *probe_kind_to_string(HandlerKind kind);
-const char *probe_state_to_string(ProbeState state);
 
 /* The result of a probe. */
 typedef struct ProbeResult {

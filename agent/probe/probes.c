@@ -17,7 +17,6 @@
 #include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
-#include "agent/document/json-reader.h"
 #include "agent/kube/resource.h"
 #include "agent/kube/writer.h"
 

@@ -11,7 +11,6 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/image/image-ref.h"
-#include "agent/view/output.h"
 #include "agent/view/status-rows.h"
 
 /* An image that the user named. A short name also selects Docker Hub's image of that name, however

@@ -21,7 +21,6 @@ TEST(test_verdict) {
         assert_int_equal(verdict_of(ID_A, ID_B), VERDICT_STALE);
         assert_int_equal(verdict_of(NULL, ID_B), VERDICT_UNKNOWN);
         assert_int_equal(verdict_of("", ""), VERDICT_UNKNOWN);
-        assert_string_equal(verdict_to_string(VERDICT_STALE), "Stale");
 }
 
 /* clang-format off */

@@ -2,7 +2,6 @@
 
 #include "agent/ctl/status-merge.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/view/output.h"
 #include "tests/unit/unit.h"
 
 #define SPEC(images) "'spec':{'images':{" images "}}"

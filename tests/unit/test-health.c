@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "agent/pod/health.h"
-#include "agent/pod/relay.h"
 #include "tests/unit/unit.h"
 
 /* Frames of HTTP/2: length, type, flags, stream. */

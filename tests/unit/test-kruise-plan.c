@@ -6,7 +6,6 @@
 
 #include "tests/unit/unit.h"
 
-#include "agent/document/json-reader.h"
 #include "agent/kubectl/kruise-plan.h"
 #include "tests/unit/quoted-json.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "agent/document/json-cleanup.h"
-#include "agent/view/output.h"
 #include "agent/view/status-rows.h"
 #include "tests/unit/unit.h"
 

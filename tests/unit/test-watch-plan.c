@@ -81,7 +81,7 @@ TEST_ROWS(test_story, stories, name, const struct Story *story) {
         for (const int *event = story->happenings; *event >= 0; event++)
                 action = watch_plan_step(&plan, (WatchPlanEvent) *event);
 
-        assert_string_equal(watch_step_to_string(plan.step), watch_step_to_string(story->end));
+        assert_int_equal(plan.step, story->end);
         assert_int_equal(action, story->last_action);
 }
 
@@ -104,7 +104,7 @@ TEST(test_action_fits_the_step) {
 
                                 if (action == WATCH_DO_NOTHING ? plan.step != from
                                                                : !fits[action][plan.step])
-                                        fail_msg("%s, %d", watch_step_to_string(from), (int) on);
+                                        fail_msg("step %d, event %d", (int) from, (int) on);
                         }
 }
 
@@ -155,7 +155,7 @@ TEST(test_refusals) {
 
                 if (watch_plan_refusal(&plan, this->code, this->is_retriable) != this->of_request ||
                     watch_plan_error_event(&plan, this->code, this->is_retriable) != this->of_event)
-                        fail_msg("%s, %d", watch_step_to_string(this->step), this->code);
+                        fail_msg("step %d, status %d", (int) this->step, this->code);
         }
 }
 
