@@ -101,6 +101,7 @@ TEST(test_caller) {
         assert_string_equal(reference.uid, "1000");
         assert_ok(owner_reference_to_words(&reference, &words));
         assert_string_equal(words, "jo (uid 1000, pid 4242), request 7f3a");
+        assert_string_equal(owner_to_reference("call/other", &desired).uid, "1");
         assert_null(owner_to_reference("file/7f3a", &desired).uid);
 }
 

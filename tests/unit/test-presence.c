@@ -6,6 +6,7 @@
 
 #include "agent/image/presence.h"
 #include "tests/unit/fake-runtime.h"
+#include "tests/unit/metric-value.h"
 #include "tests/unit/unit.h"
 
 #define REFERENCE "docker.io/library/nginx:1"
@@ -14,6 +15,7 @@
 static struct Fixture {
         sd_event *event;
         Log *log;
+        Metrics *metrics;
         CompletionQueue *completions;
         Images *images;
         Presence *presence;
@@ -57,9 +59,11 @@ static int set_up(void **state) {
         fake_runtime.images[0] = (FakeImage){ .reference = REFERENCE, .id = ID };
         assert_true(sd_event_new(&f.event) >= 0);
         assert_ok(log_new(LOG_FORMAT_TEXT, -1, &f.log));
+        f.metrics = metrics_for_test();
         assert_ok(completion_queue_new(f.event, &f.completions));
         assert_ok(images_new(&(ImagesOptions){ .completions = f.completions,
                                                .log = f.log,
+                                               .metrics = f.metrics,
                                                .limits = { .max_parallel_pulls = 1 },
                                                .keys = { .ask = ask_keys, .drop = drop_keys },
                                                .on_outcome = on_outcome,
@@ -83,6 +87,7 @@ static int tear_down(void **state) {
         images_free(f.images);
         assert_int_equal(fake_runtime_n_calls(), 0);
         completion_queue_free(f.completions);
+        metrics_free(f.metrics);
         log_free(f.log);
         sd_event_unref(f.event);
         return 0;
@@ -138,6 +143,7 @@ TEST_SET_UP(test_removed) {
         assert_true(fake_runtime_serve("ImageStatus"));
         while (phase() == IMAGE_SUCCEEDED)
                 run();
+        assert_int_equal(metric_value(f.metrics, "inplaced_images_removed_total"), 1);
 }
 
 /* After a restart of the runtime its former answer does not count. */

@@ -1805,9 +1805,7 @@ TEST_SET_UP(test_many_unassigned) {
         assert_int_equal(count_warnings(), 2);
 }
 
-TEST_SET_UP(test_kind_goes) {
-        create(PREPARED("r", ""));
-        assert_true(stop_begin());
+static void remove_kind(void) {
         node.served = NULL;
         node.is_broken = true;
         for (size_t i = 0; i < 2; i++)
@@ -1816,6 +1814,20 @@ TEST_SET_UP(test_kind_goes) {
                 fake_clock_skip(fake_kube.event);
                 settle();
         }
+}
+
+/* No request is left that asks for a stop. */
+TEST_SET_UP(test_kind_goes_before_the_stop) {
+        create(PREPARED("r", ""));
+        assert_int_equal(n_stops(), 1);
+        remove_kind();
+        assert_int_equal(n_stops(), 0);
+}
+
+TEST_SET_UP(test_kind_goes) {
+        create(PREPARED("r", ""));
+        assert_true(stop_begin());
+        remove_kind();
         assert_null(watch_call(0));
         assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
         assert_int_equal(n_stops(), 1);
