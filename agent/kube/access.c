@@ -46,7 +46,7 @@
 
 typedef enum AccessFileKind {
         ACCESS_FILE_PEM,
-        ACCESS_FILE_TOKEN, /* without the white space around it */
+        ACCESS_FILE_TOKEN, /* token without the white space around it */
         ACCESS_FILE_DOCUMENT,
         _ACCESS_FILE_KIND_MAX,
 } AccessFileKind;
@@ -387,7 +387,7 @@ static int exec_refusal(const AccessExec *exec, Error *reterr) {
                          quote(exec->exec->command, quoted));
 }
 
-/* As kube_access_get(). The cluster is for a program that asks for it. */
+/* As kube_access_get(). Passes the cluster to a program that requests it. */
 static int access_exec_get(AccessExec *exec, const ExecCredentialCluster *cluster,
                            const ExecCredential **ret, Error *reterr) {
         int64_t now = clock_nsec(CLOCK_REALTIME) / NSEC_PER_SEC;
@@ -682,7 +682,7 @@ struct KubeAccess {
 
         AccessFile *configs; /* none in a pod */
         size_t n_configs;
-        char *config_name;      /* for people: the path, or all of them */
+        char *config_name;      /* path for people, or all paths */
         bool is_config_waiting; /* waiting for files that it names */
         Error trouble;          /* reason why its content is not in force */
 
@@ -974,7 +974,7 @@ int kube_access_get(KubeAccess *access, const KubeCredentials **ret, Error *rete
 
 void kube_access_refuse_token(KubeAccess *access) {
         for (size_t i = 0; i < access->n_configs; i++)
-                access->configs[i].is_known = false; /* a new file may look the same */
+                access->configs[i].is_known = false; /* a new file may look like the old one */
         credential_source_refuse_token(access->source);
 }
 

@@ -41,7 +41,7 @@ struct KubeClient {
         Error trouble;
         bool is_reachable;
         bool is_unauthorized; /* the last answer was 401 */
-        uint64_t heard_usec;  /* when anything came from the server */
+        uint64_t heard_usec;  /* time at which anything last came from the server */
         ServerClock clock;
 };
 
@@ -56,7 +56,7 @@ struct KubeCall {
         LIST_LINKS(KubeCall);
         KubeClient *client;
         KubeCallState state;
-        KubeRequest request; /* with copies of its texts */
+        KubeRequest request; /* request with copies of its texts */
         unsigned n_pins;     /* running callbacks that may drop the call */
         bool is_dropped;
         bool is_second;   /* the server has refused it with 401 once */
@@ -69,7 +69,7 @@ struct KubeCall {
         Timer timer;
         uint64_t deadline_usec;
         uint64_t sent_usec;
-        uint64_t heard_usec; /* when it was sent, and each time something came */
+        uint64_t heard_usec; /* time at which it was sent, or something last came */
         unsigned n_refused;  /* the client's n_refused when the call was sent */
         int code;            /* 0: the answer has not begun */
 
@@ -168,7 +168,7 @@ KubeCall *kube_call_unref(KubeCall *call) {
         client = call->client;
         kube_call_detach(call);
         if (client)
-                (void) kube_client_kick(client); /* another call may have its place */
+                (void) kube_client_kick(client); /* another call may have its place now */
 
         call->is_dropped = true;
         if (call->n_pins == 0)
@@ -675,7 +675,7 @@ static int kube_call_copy(KubeCall *call) {
         KubeRequest *request = &call->request;
         bool is_copied;
 
-        /* All of them, so that none is left borrowed. */
+        /* Copies all texts, so that none is left borrowed. */
         is_copied = copy(&request->verb) & copy(&request->method) & copy(&request->path) &
                     copy(&request->accept) & copy(&request->content_type) & copy(&request->body);
 

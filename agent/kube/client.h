@@ -94,10 +94,9 @@ typedef int (*KubeData)(const char *data, size_t size, void *userdata);
 typedef int (*KubeAccepted)(void *userdata);
 
 typedef struct KubeRequest {
-        const char *verb;   /* for metrics: get, list, watch, create, patch, delete; NULL: it does
-                             * not count */
+        const char *verb;   /* get, list, watch, create, patch or delete, for metrics; NULL: none */
         const char *method; /* GET, POST, PATCH, DELETE */
-        const char *path;   /* from kube_path_format() */
+        const char *path;   /* path from kube_path_format() */
         const char *accept; /* NULL: KUBE_JSON */
         const char *content_type;
         const char *body; /* NULL: none; ends with a NUL */

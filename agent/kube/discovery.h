@@ -14,7 +14,7 @@
 /* Borrowed until the end of a discovery. */
 typedef struct KubeKind {
         const char *group;
-        const char *const *versions; /* in order of preference, ended by NULL */
+        const char *const *versions; /* versions in order of preference, ended by NULL */
         const char *resource;        /* plural, lower case */
         bool needs_status;           /* only a version counts that has the subresource "status" */
 } KubeKind;
@@ -23,10 +23,9 @@ typedef struct KubeKind {
  * resources each version has. Pure. */
 typedef struct KubeQuestions {
         KubeKind kind;
-        size_t n_asked; /* 1: the group; then a version each */
-        const char *
-                version; /* the first one that serves the kind; NULL: none has, so far. Borrowed. */
-        char path[256];  /* path of the last question */
+        size_t n_asked;      /* 1: the group; then a version each */
+        const char *version; /* first with the kind; NULL: none so far. Borrowed */
+        char path[256];      /* path of the last question */
 } KubeQuestions;
 
 /* Returns the path of the next question; NULL: there is none, and the version is the result. */

@@ -28,7 +28,7 @@
 /* Common first member of all remembered items. */
 typedef struct Memory {
         uint64_t key;
-        uint64_t used_at; /* in turns of the plan; 0: nothing is remembered here */
+        uint64_t used_at; /* turn of the plan; 0: nothing is remembered here */
 } Memory;
 
 typedef struct Object {

@@ -46,8 +46,8 @@ typedef struct EventKeys {
 
 typedef enum EventAction {
         EVENT_DROP,   /* over the limit */
-        EVENT_CREATE, /* it is new */
-        EVENT_REPEAT, /* it was created already: its count has changed */
+        EVENT_CREATE, /* the event is new */
+        EVENT_REPEAT, /* the event exists: its count has changed */
         _EVENT_ACTION_MAX,
 } EventAction;
 
@@ -55,7 +55,7 @@ typedef struct EventDecision {
         EventAction action;
         bool is_combined;
         uint64_t key;     /* key of the event to be sent */
-        uint64_t stamp;   /* unique; the same for all repetitions */
+        uint64_t stamp;   /* unique number, which all repetitions share */
         uint64_t count;   /* how often it happened, this time included */
         int64_t first_at; /* seconds since the epoch */
 } EventDecision;

@@ -42,13 +42,13 @@ struct KubeEvents {
         uint64_t seed;
 
         /* For each key, at most one item waits and one is being sent. */
-        EventItem *waiting; /* in the order in which they are sent */
+        EventItem *waiting; /* items in the order in which they are sent */
         EventItem *last;
         EventItem *sending;
         size_t n_waiting; /* waiting and sending */
         size_t n_calls;
 
-        Retry retry; /* while the server does not answer */
+        Retry retry; /* runs while the server does not answer */
         uint64_t n_dropped;
         bool is_logged[_ERROR_KIND_MAX]; /* why some were dropped */
 };

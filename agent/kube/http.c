@@ -46,7 +46,7 @@
  * compared with the certificate, while the connection and the Host header go to the server's
  * address. */
 typedef struct HttpTarget {
-        char *server;     /* as people know it, such as "https://10.96.0.1:443" */
+        char *server;     /* name for people, such as "https://10.96.0.1:443" */
         char *base;       /* base of all URLs */
         char *connect_to; /* "::10.96.0.1:443", or NULL: the address in base */
         char *host;       /* "Host: 10.96.0.1:443", or NULL: the host in base */
@@ -64,7 +64,7 @@ struct HttpPeer {
         Deferred due;        /* curl has to be called in the next turn of the loop */
         bool is_initialised; /* global_init() of curl was called */
         bool is_inside;      /* curl runs, and must not be called again from its callbacks */
-        bool is_due;         /* it has to be called again at once */
+        bool is_due;         /* curl has to be called again at once */
         bool has_freed;      /* a transfer was freed inside curl: http_peer_reap() does the rest */
         HttpTransfer *transfers;
 
@@ -72,7 +72,7 @@ struct HttpPeer {
          * kernel about all that are ready again before the next one. */
         int sockets; /* epoll */
         sd_event_source *source;
-        struct epoll_event ready[READY_MAX]; /* in this turn */
+        struct epoll_event ready[READY_MAX]; /* descriptors that are ready in this turn */
         int n_ready;
 
         bool is_for_any;      /* server; else for the target */

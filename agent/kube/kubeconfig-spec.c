@@ -19,7 +19,7 @@
 
 #define EXTENSION "client.authentication.k8s.io/exec"
 
-/* All files, in the order in which they count. */
+/* The files, in the order in which they count. */
 typedef struct KubeconfigRoots {
         const KubeconfigFile *files;
         Documents *documents; /* documents of each file */

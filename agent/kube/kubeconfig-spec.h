@@ -44,7 +44,7 @@ typedef struct KubeconfigSpec {
         char *namespace; /* namespace of the context; NULL: none */
         char *user;      /* the name of its user */
 
-        char *server; /* without a slash at the end */
+        char *server; /* URL without a slash at the end */
         KubeconfigSource ca;
         bool is_unverified;
         char *tls_server_name;
@@ -67,7 +67,7 @@ typedef struct KubeconfigFile {
         const char *text;
         size_t size;
         const char *folder; /* folder of the file */
-        const char *path;   /* for errors; NULL: they do not name it */
+        const char *path;   /* path for errors; NULL: errors do not name the file */
 } KubeconfigFile;
 
 /* Values that replace those of the files. Texts are single lines; NULL: the files decide. */

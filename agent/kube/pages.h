@@ -17,7 +17,7 @@
 
 typedef struct KubePages {
         unsigned size; /* objects of a page; set by the owner */
-        char *next;    /* where the next page begins; NULL: at the first object. Owned. */
+        char *next;    /* token of the next page; NULL: the first page. Owned. */
 } KubePages;
 
 /* Makes the query of the page: "limit=500&continue=...". The caller owns *ret. */

@@ -22,7 +22,7 @@
 
 /* clang-format off */
 static const struct {
-        const char *name; /* as a role names it */
+        const char *name; /* verb as a role names it */
         const char *method;
         const char *content_type;
 } verbs[_KUBE_PATCH_VERB_MAX] = {

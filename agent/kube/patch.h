@@ -18,11 +18,11 @@
 #include "agent/kube/client.h"
 #include "agent/kube/path.h"
 
-#define KUBE_PATCH_CONFLICT_USEC ((uint64_t) 500 * 1000) /* for the watch to show the object */
+#define KUBE_PATCH_CONFLICT_USEC ((uint64_t) 500 * 1000) /* wait until the watch shows the object */
 #define KUBE_PATCH_CONFLICTS_MAX 4 /* in a row; then the watch does not, and the pauses grow */
 
 typedef enum KubePatchVerb {
-        KUBE_PATCH_GET, /* not a write, but reads the object for one */
+        KUBE_PATCH_GET, /* read of the object before a write */
         KUBE_PATCH_CREATE,
         KUBE_PATCH_MERGE,
         KUBE_PATCH_STRATEGIC,
@@ -34,7 +34,7 @@ typedef enum KubePatchVerb {
 typedef enum KubePatchOutcome {
         KUBE_PATCH_TAKEN,
         KUBE_PATCH_CONFLICT, /* the object has changed: a watch shows the new one */
-        KUBE_PATCH_GONE,     /* there is no object of that name */
+        KUBE_PATCH_GONE,     /* no object has that name */
         KUBE_PATCH_REFUSED,  /* refused again each time, until a right or an object is changed */
         KUBE_PATCH_UNKNOWN,  /* no answer, or an internal error: the write may have been taken */
         _KUBE_PATCH_OUTCOME_MAX,
@@ -73,7 +73,7 @@ typedef struct KubePatch {
         char *right; /* right that the call needs */
         uint64_t digest;
         Repeat repeat;
-        unsigned n_failures;  /* in a row; a conflict is none */
+        unsigned n_failures;  /* failures in a row, without conflicts */
         unsigned n_conflicts; /* in a row; the owner may take a newer object as the end of them, and
                                * an answer without a version as one more */
         uint64_t rest_usec;   /* nothing is sent before this time of the monotonic clock */

@@ -27,7 +27,7 @@ typedef struct KubeReport {
         uint64_t delay_usec; /* 0: KUBE_REPORT_DELAY_USEC */
 
         Timer delay;
-        uint64_t since_usec; /* when the reason began to wait */
+        uint64_t since_usec; /* time at which the reason began to wait */
         Error waiting;       /* reason to log if it lasts, or unset */
         LogOnce logged;
 } KubeReport;

@@ -35,9 +35,9 @@ typedef struct KubeResourceOptions {
         Log *log;
         Metrics *metrics;  /* counts lists and watches that begin again; may be NULL */
         const char *group; /* NULL: the core; its one version needs no discovery; borrowed */
-        const char *const *versions; /* in order of preference, ended by NULL; borrowed */
+        const char *const *versions; /* versions in order of preference, ended by NULL; borrowed */
         const char *resource;        /* plural, lower case; borrowed */
-        const char *subject;         /* for the log: "the pods of this node"; copied */
+        const char *subject;         /* subject for the log: "the pods of this node"; copied */
         bool is_optional;            /* a server may lack the kind, and is seldom asked again */
         bool speaks_for_all;         /* see KubeReport */
         bool is_protobuf;

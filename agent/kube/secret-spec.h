@@ -15,7 +15,7 @@
 #include "agent/base/error.h"
 
 typedef struct SecretText {
-        char *data; /* not ended by a NUL */
+        char *data; /* text without a NUL at its end */
         size_t size;
 } SecretText;
 

@@ -19,7 +19,7 @@
 #define KEEP_USEC_DEFAULT ((uint64_t) 60 * 1000000)
 #define KEPT_MAX 64
 #define MISSING_SHARE 6 /* a missing secret is kept for this part of the time */
-#define FRESH_SHARE 60  /* and a secret that was read within this part is fresh */
+#define FRESH_SHARE 60  /* a secret that was read within this part of the time is fresh */
 
 #define BODY_MAX ((size_t) 2 << 20)
 #define RETRIES_MAX 3

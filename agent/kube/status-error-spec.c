@@ -22,7 +22,7 @@
 #define STATUS_MESSAGE 3
 
 #define PROTOBUF_MAGIC "k8s"
-#define PROTOBUF_MAGIC_SIZE 4 /* with its NUL */
+#define PROTOBUF_MAGIC_SIZE 4 /* size with the NUL */
 
 ErrorKind kube_status_kind(int code) {
         switch (code) {

@@ -29,12 +29,12 @@ typedef enum WatchEventType {
         WATCH_EVENT_MODIFIED,
         WATCH_EVENT_DELETED,
         WATCH_EVENT_BOOKMARK, /* the object has only its version */
-        WATCH_EVENT_ERROR,    /* there is a status instead of an object */
+        WATCH_EVENT_ERROR,    /* a status stands in place of the object */
         _WATCH_EVENT_TYPE_MAX,
 } WatchEventType;
 
 typedef struct WatchStatus {
-        int code; /* as of HTTP; 0: none was given */
+        int code; /* code as in HTTP; 0: none */
         const char *message;
         uint64_t retry_after_usec; /* pause that the server requests; 0: none */
 } WatchStatus;
@@ -53,7 +53,7 @@ typedef struct WatchEvent {
 
 typedef struct WatchList {
         const char *version;
-        const char *next; /* where the next page begins; "" at the end */
+        const char *next; /* token of the next page; "": this is the last one */
         size_t n_items;
         struct json_object *json;
         struct json_object *items; /* borrowed from json */

@@ -21,14 +21,14 @@ typedef enum WatchStep {
         WATCH_RELISTING,  /* waits until it lists; also the start */
         WATCH_STREAMING,  /* lists, as the beginning of a watch */
         WATCH_PAGING,     /* lists, page by page */
-        WATCH_WATCHING,   /* all is known, and changes are coming */
+        WATCH_WATCHING,   /* all objects are known, and changes are coming */
         WATCH_REWATCHING, /* waits, then watches from the last version */
         _WATCH_STEP_MAX,
 } WatchStep;
 
 typedef enum WatchPlanEvent {
         WATCH_ON_TIMER,        /* the waiting is over */
-        WATCH_ON_PAGE,         /* there are more pages */
+        WATCH_ON_PAGE,         /* more pages follow */
         WATCH_ON_LISTED,       /* the list is complete */
         WATCH_ON_UNSTREAMABLE, /* lists cannot be streamed here */
         WATCH_ON_ENDED,        /* the server ended the watch, as agreed */
@@ -36,8 +36,8 @@ typedef enum WatchPlanEvent {
         WATCH_ON_SILENCE,      /* nothing came for so long that the connection must be dead */
         WATCH_ON_STALE,        /* the owner knows that the shown objects are outdated */
         WATCH_ON_GONE,         /* the version is too old */
-        WATCH_ON_REFUSED,      /* the same may work later */
-        WATCH_ON_DENIED,       /* the same will not work */
+        WATCH_ON_REFUSED,      /* the same request may work later */
+        WATCH_ON_DENIED,       /* the same request will not work */
         WATCH_ON_GARBAGE,      /* the answer cannot be understood */
         _WATCH_PLAN_EVENT_MAX,
 } WatchPlanEvent;
@@ -46,17 +46,17 @@ typedef enum WatchAction {
         WATCH_DO_NOTHING,
         WATCH_DO_STREAM,
         WATCH_DO_PAGE,  /* the first one, or the next */
-        WATCH_DO_SYNC,  /* report what is gone; the stream goes on */
-        WATCH_DO_WATCH, /* from the last version */
+        WATCH_DO_SYNC,  /* report the objects that are gone; the stream goes on */
+        WATCH_DO_WATCH, /* watch from the last version */
         WATCH_DO_SYNC_AND_WATCH,
-        WATCH_DO_WAIT, /* for watch_plan_wait_usec() */
+        WATCH_DO_WAIT, /* wait, for watch_plan_wait_usec() */
         _WATCH_ACTION_MAX,
 } WatchAction;
 
 typedef struct WatchPlan {
         WatchStep step;
         bool is_paged;                              /* permanent: streaming did not work */
-        unsigned n_in_a_row[_WATCH_PLAN_EVENT_MAX]; /* without a watch that worked in between */
+        unsigned n_in_a_row[_WATCH_PLAN_EVENT_MAX]; /* failures since a watch worked */
 } WatchPlan;
 
 /* Takes one step and returns the action for it. An unexpected event changes nothing. */

@@ -110,7 +110,7 @@ struct KubeWatch {
         WatchReader reader;
         Frames frames;
 
-        char *resource_version; /* from where to watch on; NULL before the first list */
+        char *resource_version; /* version from which to watch; NULL before the first list */
         KubePages pages;
         bool has_bookmarks;   /* the server sends them from time to time */
         bool lacks_bookmarks; /* a silence has shown that it does not, for now */
@@ -121,7 +121,7 @@ struct KubeWatch {
         Timer guard;          /* limit for the next sign of the server */
         uint64_t began_usec;  /* start of the call */
         uint64_t asked_usec;  /* requested duration, if it is a watch */
-        uint64_t broken_usec; /* when the watch broke, if nothing has come since; 0: it did not */
+        uint64_t broken_usec; /* time at which the watch broke; 0: something has come since */
         bool is_accepted;     /* the call */
         bool has_worked;      /* the watch has shown something */
 

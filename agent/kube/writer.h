@@ -35,7 +35,7 @@ typedef struct KubeWriterOptions {
         const char *group;
         const char *resource;
         const char *name;
-        const char *failed;    /* for the log: "Cannot write the status" */
+        const char *failed;    /* beginning of the log line: "Cannot write the status" */
         const char *recovered; /* "The status is written again" */
 
         /* Runs only while the watch is synced and shows the object. */
