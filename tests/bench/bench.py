@@ -37,6 +37,9 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
          On five real nodes: what it takes until all pods of a Deployment and of a StatefulSet run an
          image of 300 MB from a registry with 50 MB/s, by `kubectl inplace set image`, beside
          `kubectl set image`: time, pods that are missing meanwhile, and requests to the API server.
+  declared
+         On a real node: 20 Deployments of 5 pods get a new image at once, by the controller of declared
+         updates, beside `kubectl inplace set image` for each; and the controller's memory.
   peer   On a real node, with OpenKruise's manager: the agent beside kruise-daemon. Pulls by a NodeImage and by
          an ImagePullJob, restarts for a changed label, and the costs of "idle", also with 110 pods.
   probes On a real node: the CPU time and memory of 10, 100 and 500 probes that run every second, beside
@@ -104,6 +107,12 @@ def measure_workloads(node: Node) -> list[Row]:
     return workloads.measure(node)
 
 
+def measure_declared(node: Node) -> list[Row]:
+    import declaring
+
+    return declaring.measure(node)
+
+
 def measure_probes(node: Node) -> list[Row]:
     import probing
 
@@ -129,6 +138,7 @@ GROUPS: dict[str, Group] = {
     "pods": measure_pods,
     "inplace": measure_inplace,
     "workloads": measure_workloads,
+    "declared": measure_declared,
     "probes": measure_probes,
     "peer": measure_peer,
 }
