@@ -621,7 +621,7 @@ def rights(role: Document) -> set[tuple[str, str, str]]:
 
 
 def test_the_controller_is_confined():
-    """Its pod meets the restricted Pod Security Standard; its account is none to which the policies apply."""
+    """The pod meets the restricted Pod Security Standard, and no policy for agents applies to the account."""
     for overlay in ("updates", "updates-namespace"):
         documents = read_overlay(overlay)
         pod = controller_of(documents)
