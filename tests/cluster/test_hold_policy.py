@@ -407,6 +407,18 @@ def test_on_delete(world):
     assert held(world.get(document)) == (False, None)
 
 
+def test_a_type_alone(world):
+    """The server fills in no rollingUpdate beside the type of a StatefulSet."""
+    document = make("StatefulSet")
+    world.admin.create(document)
+    document["spec"]["updateStrategy"] = {"type": "RollingUpdate"}
+    world.admin.put(world.path(document), set_image(document))
+    assert held(world.get(document)) == (True, "0")
+    document["metadata"]["annotations"][HELD] = "0"
+    world.admin.put(world.path(document), set_image(document, OLD))
+    assert held(world.get(document)) == (True, "0")
+
+
 def test_the_rest_of_the_strategy(world):
     """The partition and the limits of a StatefulSet and a DaemonSet are kept for later."""
     document = make("StatefulSet")
