@@ -175,15 +175,15 @@ def by_proxy(cluster, proxy, folder) -> Inplace:
 
 
 @contextmanager
-def none_replaced(workload: Workload) -> Iterator[None]:
-    """Checks that no pod and no ReplicaSet is made or deleted inside, nor in the ten seconds after it, when
+def none_replaced(*workloads: Workload) -> Iterator[None]:
+    """Checks that no pod and no ReplicaSet of these is made or deleted inside, nor in the ten seconds after it, when
     controllers act, and no ControllerRevision is deleted. A ReplicaSet without pods may be: it is history.
     """
-    kube, label = workload.kube, f"app={workload.app}"
+    kube, label = workloads[0].kube, f"app in ({','.join(one.app for one in workloads)})"
     wait_until(
         lambda: all("deletionTimestamp" not in pod["metadata"] for pod in kube.list(PODS, labelSelector=label)),
         60 * SLOWLY,
-        f"end of the pods of {workload.name} that were deleted before",
+        f"end of the pods of {label} that were deleted before",
     )
     apps = "/apis/apps/v1/namespaces/default"
     paths = [PODS, f"{apps}/replicasets", f"{apps}/controllerrevisions"]

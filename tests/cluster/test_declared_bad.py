@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Declared updates in place, and what comes in their way: autoscalers, drains, quotas, policies, images that crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from declared import *  # noqa: F403
+from lab.kube import KubeError
+from lab.pod import until_term
+from lab.wait import stretch, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
+
+ADMISSION = "admissionregistration.k8s.io/v1"
+
+
+@contextmanager
+def in_the_middle(cluster, workload: Workload, image: str) -> Iterator[None]:
+    """Inside, at least one pod is updated, and at least one is not; afterwards the update has ended."""
+    cluster.kubectl("set", "image", workload.name, f"main={image}")
+    wait_until(lambda: image in map(image_of, workload.pods()), RUNS, "the first pod", 0.02)
+    yield
+    wait_updated(workload, image)
+
+
+def scale(cluster, workload: Workload, replicas: int) -> None:
+    cluster.kubectl("scale", workload.name, f"--replicas={replicas}")
+    assert any(image_of(pod) != image_of(workload.get()["spec"]["template"]) for pod in workload.pods())
+    workload.n_pods = replicas
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_scaled(cluster, controller, make, images, kind):
+    """The pods that come get the new image as well; those that were there stay, but for those that are too many."""
+    workload = make(kind, 3, minReadySeconds=2)
+    declare(workload)
+    before, strategy = workload.uids(), workload.strategy()
+    with in_the_middle(cluster, workload, images[1]):
+        scale(cluster, workload, 5)
+    all_pods = workload.uids()
+    assert before < all_pods
+    with in_the_middle(cluster, workload, images[2]):
+        scale(cluster, workload, 2)
+    assert workload.uids() < all_pods and workload.strategy() == strategy
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_drained(cluster, controller, make, images, kind):
+    """The successor of an evicted pod gets the new image, as soon as there is a node for it."""
+    workload = make(kind, 3, minReadySeconds=2)
+    declare(workload)
+    before, node = workload.uids(), cluster.node.name
+    with in_the_middle(cluster, workload, images[1]):
+        (evicted, *_) = (pod["metadata"] for pod in workload.pods() if image_of(pod) == images[0])
+        cluster.kubectl("cordon", node)
+        try:
+            eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": evicted["name"]}}
+            cluster.admin.post(f"{PODS}/{evicted['name']}/eviction", eviction)
+            wait_until(lambda: workload.uids() - before, RUNS, "the successor")
+        finally:
+            cluster.kubectl("uncordon", node)
+    assert before - workload.uids() == {evicted["uid"]}
+
+
+def test_quota_is_full(cluster, controller, make, images):
+    """No further pod is needed."""
+    workload = make("deployment", 3)
+    declare(workload)
+    n_pods = len([pod for pod in cluster.admin.list(PODS) if pod["status"]["phase"] not in ("Succeeded", "Failed")])
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"},
+             "spec": {"hard": {"pods": str(n_pods)}}}
+    path = cluster.admin.path_of(cluster.admin.create(quota))
+    try:
+        cluster.admin.wait_for(path, lambda one: one.get("status", {}).get("used") == {"pods": str(n_pods)}, RUNS)
+        with none_replaced(workload):
+            cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+            wait_updated(workload, images[1])
+    finally:
+        cluster.admin.delete(path)
+
+
+@pytest.fixture
+def refusal(cluster, images) -> Iterator[str]:
+    """The message of a policy that refuses pods with the second image."""
+    message = "the second image is not signed"
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["pods"]}
+    policy = {
+        "apiVersion": ADMISSION,
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "signed"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": f"object.spec.containers.all(c, c.image != '{images[1]}')",
+                             "message": message}],
+        },
+    }
+    binding = {"apiVersion": ADMISSION, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "signed"},
+               "spec": {"policyName": "signed", "validationActions": ["Deny"]}}
+    paths = [cluster.admin.path_of(cluster.admin.create(one)) for one in (policy, binding)]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "default"},
+           "spec": {"containers": [{"name": "main", "image": images[1]}]}}
+
+    def is_refused() -> bool:
+        try:
+            cluster.admin.post(PODS, pod, dryRun="All")
+        except KubeError as error:
+            return message in str(error)
+        return False
+
+    wait_until(is_refused, RUNS, "the policy in force", 0.1)
+    yield message
+    for path in reversed(paths):
+        cluster.admin.delete(path)
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_policy_refuses_image(cluster, controller, refusal, make, images, kind):
+    """No pod is touched, the workload says why, and the next image or the old one heals it."""
+    workload = make(kind)
+    declare(workload)
+    with none_replaced(workload):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_until(lambda: refusal in annotations(workload).get(STATUS, ""), RUNS, "the reason")
+        assert {image_of(pod) for pod in workload.pods()} == {images[0]}
+        assert "InPlaceUpdateFailed" in events(workload)
+        cluster.kubectl("set", "image", workload.name, f"main={images[2]}")
+        wait_updated(workload, images[2])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "daemonset"])
+def test_crashing_image(cluster, controller, make, registry, images, kind):
+    """A single pod gets it, the workload says so, and the old image heals it."""
+    crashing = registry.push_image("t/rollout", "crash", [1000], busybox=True, env={"FAULT": "yes"}).reference
+    script = until_term()[-1]
+    command = [*until_term()[:-1], f'[ -z "$FAULT" ] || exit 7\n{script}']
+    pod = {"containers": [{"name": "main", "image": images[0], "command": command}]}
+    workload = make(kind, 3, minReadySeconds=round(min(stretch(8), 30)), pod=pod)
+    declare(workload)
+    with none_replaced(workload):
+        cluster.kubectl("set", "image", workload.name, f"main={crashing}")
+        wait_until(lambda: STATUS in annotations(workload), RUNS, "the reason")
+        assert "exit code 7" in annotations(workload)[STATUS]
+        assert [image_of(pod) for pod in workload.pods()].count(crashing) == 1
+        cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+        wait_updated(workload, images[0])
