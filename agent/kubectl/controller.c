@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/log.h"
 #include "agent/base/program.h"
-#include "agent/base/array.h"
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
@@ -32,7 +32,7 @@
 #define PROGRAM "/proc/self/exe"
 #define RUNS_MAX 16 /* at a time; each takes about 10 MB */
 #define RUN_USEC (6 * 3600 * USEC_PER_SEC)
-#define RESULT_MAX 4096
+#define RESULT_MAX ((size_t) 64 * 1024)
 #define WRITE_RETRY_SEC 10
 #define ADMISSION "admissionregistration.k8s.io"
 
@@ -264,10 +264,10 @@ static int show(const Declared *declared, const char *reason) {
             update_condition_patch(reason, session_server_sec(session), &condition) < 0)
                 return -ENOMEM;
         if (reason || declared->facts.has_status)
-                (void) patch(declared, NULL, KUBE_MERGE_PATCH, status, &ERROR_INIT);
+                (void) patch(declared, NULL, KUBE_MERGE_PATCH, status, /* reterr= */ NULL);
         if (declared->kind == WORKLOAD_DEPLOYMENT && (reason || declared->facts.has_late_condition))
                 (void) patch(declared, "status", KUBE_STRATEGIC_MERGE_PATCH, condition,
-                             &ERROR_INIT);
+                             /* reterr= */ NULL);
         return 0;
 }
 
@@ -585,12 +585,6 @@ static int turn(Controller *controller, Error *reterr) {
         return r;
 }
 
-static int is_away(const Error *error, void *userdata) {
-        (void) error;
-        (void) userdata;
-        return 0;
-}
-
 static int follow(Controller *controller) {
         const char *namespace =
                 controller->flags->all_namespaces ? NULL : session_namespace(controller->session);
@@ -645,7 +639,8 @@ int kubectl_controller(Session *session, const Flags *flags) {
         int r = init(&controller, session, flags, &error);
 
         while (r >= 0) {
-                r = session_follow_wait(controller.follow, is_due, is_away, &controller, &error);
+                r = session_follow_wait(controller.follow, is_due, /* is_away= */ NULL, &controller,
+                                        &error);
                 if (r >= 0)
                         r = turn(&controller, &error);
                 if (r >= 0 && flags->release_all && controller.n_declared == 0)

@@ -606,7 +606,7 @@ static void note_refused(Rollout *rollout, const char *time) {
             takeover_patch_refused(view->workload, rollout->record, time, &patch) < 0)
                 return;
         (void) session_patch_at_end(rollout->session, &rollout->watch.path,
-                                    KUBE_STRATEGIC_MERGE_PATCH, patch, &ERROR_INIT);
+                                    KUBE_STRATEGIC_MERGE_PATCH, patch, /* reterr= */ NULL);
 }
 
 /* The update that is open keeps this user, or what this user asked for, from being done. */
