@@ -14,7 +14,7 @@ import pytest
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LABELS = {"created", "description", "licenses", "revision", "title", "version"}
-_MEGABYTES_MAX = 16
+_MEGABYTES_MAX = 20
 _BILL = "usr/share/doc/inplaced/sbom.spdx.json"
 _CONTROLLER_BILL = "usr/share/doc/kubectl-inplace/sbom.spdx.json"
 _PROGRAMS = ["usr/bin/inplaced", "usr/bin/kubectl-inplace"]
