@@ -23,8 +23,9 @@
 #include "agent/view/output.h"
 #include "agent/view/terminal.h"
 
-/* The API server takes the name before the slash as the writer's: it is not the agent's. */
-#define USER_AGENT "User-Agent: kubectl-inplace/" INPLACED_VERSION
+/* The API server takes the name before the slash as the writer's: it is not the agent's. Flux takes back what a writer whose
+ * name begins with "kubectl" has added, as the record of an update. */
+#define USER_AGENT "User-Agent: inplaced-kubectl/" INPLACED_VERSION
 
 #define PAGE_OBJECTS 100u
 #define METADATA_LIST "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
