@@ -203,7 +203,7 @@ def test_newest():
 def test_what_the_stage_cluster_needs_is_built(checkout, write_script, run):
     """Alone it finds nothing that the stage node has built. Some of its tests run on an older Kubernetes, too."""
     (checkout / "CMakeLists.txt").write_text(CMAKE.format(tests=""))
-    for name in ("cluster/clients/build", "cluster/kruise/build"):
+    for name in ("cluster/clients/build", "cluster/kruise/build", "cluster/flux/build"):
         write_script(f"checkout/tests/{name}", "true")
     write_script("checkout/tests/cluster/control-plane/build", 'echo "${1:-newest}"')
     (checkout / "tests/unsanitized").touch()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flux, as it treats a repository: by its library, from the folder that tests/cluster/flux/build prints.
+
+The environment variable INPLACED_FLUX names that folder, else the program is asked, which builds it if need be.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from lab.cleanup import Closing
+from lab.process import Process
+from lab.stubs import REPOSITORY
+from lab.wait import wait_until
+
+
+@functools.cache
+def find_flux() -> Path:
+    """The folder with flux-apply."""
+    named = os.environ.get("INPLACED_FLUX")
+    if named is not None:
+        return Path(named)
+    build = REPOSITORY / "tests" / "cluster" / "flux" / "build"
+    return Path(subprocess.run([build], stdout=subprocess.PIPE, text=True, check=True).stdout[:-1])
+
+
+class Repository(Closing):
+    """One manifest, which Flux applies every second until this is closed. `must_wait`: until it is healthy each time."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, manifest: str, *, must_wait: bool = False) -> None:
+        self.folder = folder
+        self.folder.mkdir()
+        self._kubeconfig = kubeconfig
+        self._manifest = folder / "manifest.yaml"
+        self._log = folder / "flux.log"
+        self._flags = ["--wait"] if must_wait else []
+        self._numbers = itertools.count(1)
+        self.revision = ""
+        self.commit(manifest)
+
+    def start(self) -> None:
+        argv = [str(find_flux() / "flux-apply"), str(self._manifest), *self._flags]
+        self._process = Process(argv, self.folder, self._log, {"KUBECONFIG": str(self._kubeconfig)})
+        self.wait_reconciled()
+
+    def close(self) -> None:
+        self._process.kill9()
+
+    def commit(self, manifest: str) -> None:
+        self.revision = f"# {next(self._numbers)}"
+        new = self.folder / "new"
+        new.write_text(f"{self.revision}\n{manifest}")
+        new.rename(self._manifest)
+
+    def reconciliations(self) -> list[dict[str, Any]]:
+        """Those of the last commit: "output", what became of each object, and "error"."""
+        lines = self._log.read_text().splitlines(keepends=True) if self._log.exists() else []
+        said = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
+        return [one for one in said if one["revision"] == self.revision]
+
+    def actions(self) -> list[str]:
+        """What became of the object each time."""
+        return [action for one in self.reconciliations() for action in one.get("output", {}).values()]
+
+    def wait_reconciled(self, more: int = 1) -> None:
+        """Until the last commit has been applied so many times from now on."""
+        wanted = len(self.actions()) + more
+
+        def is_reached() -> bool:
+            self._process.check_alive()
+            return len(self.actions()) >= wanted
+
+        wait_until(is_reached, 60, lambda: f"reconciliation: {self.reconciliations()}", 0.1)
