@@ -27,6 +27,7 @@ typedef struct KubeCall KubeCall;
 #define KUBE_PROTOBUF "application/vnd.kubernetes.protobuf"
 /* Instead of the whole object, which may be large, only its metadata. */
 #define KUBE_METADATA_ONLY "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+#define KUBE_METADATA_LIST "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 /* The server answers (NULL) or does not, and why; reported when that changes, or the reason does. An
  * answer that refuses one request, such as 403, is an answer. */

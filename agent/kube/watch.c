@@ -730,7 +730,9 @@ static int call_stream(KubeWatch *watch, const char *query, unsigned seconds,
                        uint64_t silence_usec) {
         KubeRequest request = {
                 .verb = "watch",
-                .accept = watch->options.is_protobuf ? STREAM_ACCEPT_PROTOBUF : KUBE_JSON,
+                .accept = watch->options.is_protobuf   ? STREAM_ACCEPT_PROTOBUF
+                          : watch->options.is_metadata ? KUBE_METADATA_ONLY
+                                                       : KUBE_JSON,
                 .timeout_usec = seconds * USEC_PER_SEC + END_SLACK_USEC,
                 .silence_usec = silence_usec,
                 .on_accepted = watch_on_accepted,
@@ -806,7 +808,9 @@ static int call_page(KubeWatch *watch, const char *query) {
         size_t object_max = watch->options.object_max + FRAME_SLACK;
         KubeRequest request = {
                 .verb = "list",
-                .accept = watch->options.is_protobuf ? KUBE_PROTOBUF : KUBE_JSON,
+                .accept = watch->options.is_protobuf   ? KUBE_PROTOBUF
+                          : watch->options.is_metadata ? KUBE_METADATA_LIST
+                                                       : KUBE_JSON,
                 .reply_max = object_max > KUBE_PAGE_BYTES_MAX ? object_max : KUBE_PAGE_BYTES_MAX,
                 .timeout_usec = PAGE_TIMEOUT_USEC,
                 .on_replied = watch_on_page,

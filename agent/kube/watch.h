@@ -31,6 +31,7 @@ typedef struct KubeWatchOptions {
         KubeClient *client;
         KubePath path;     /* group, version, namespace, resource, fields, labels; copied */
         bool is_protobuf;  /* ask for protobuf instead of JSON */
+        bool is_metadata;  /* ask for the metadata of objects alone, in JSON */
         size_t object_max; /* bytes of one object; a larger one is trouble. 0: 4 MiB */
 
         /* The object is there, or it changed. */

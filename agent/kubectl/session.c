@@ -28,7 +28,6 @@
 #define USER_AGENT "User-Agent: inplaced-kubectl/" INPLACED_VERSION
 
 #define PAGE_OBJECTS 100u
-#define METADATA_LIST "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 #define ATTEMPTS_MAX 10u /* as client-go */
 #define REDRAW_USEC USEC_PER_SEC
 #define ANSWER_USEC (2 * USEC_PER_SEC)
@@ -571,7 +570,7 @@ int session_list(Session *session, const KubePath *path, SessionItem on_item, vo
 
 int session_list_metadata(Session *session, const KubePath *path, SessionItem on_item,
                           void *userdata, Error *reterr) {
-        return list_as(session, path, METADATA_LIST, on_item, userdata, reterr);
+        return list_as(session, path, KUBE_METADATA_LIST, on_item, userdata, reterr);
 }
 
 /* Asks each question once; *ret is borrowed, and NULL if the server has no such page. */
@@ -649,6 +648,7 @@ typedef struct FollowedWatch {
         KubeWatch *watch;
         int (*on_object)(const KubeObject *object, void *userdata);
         int (*on_gone)(const KubeObject *object, void *userdata); /* may be NULL */
+        void *userdata;
         bool was_synced, is_troubled;
 } FollowedWatch;
 
@@ -721,7 +721,7 @@ static int on_object(const KubeObject *object, void *userdata) {
         FollowedWatch *followed = userdata;
         int r;
 
-        r = followed->on_object(object, followed->follow->userdata);
+        r = followed->on_object(object, followed->userdata);
         return r < 0 ? r : deferred_request(&followed->follow->check);
 }
 
@@ -730,7 +730,7 @@ static int on_gone(const KubeObject *object, void *userdata) {
         int r = 0;
 
         if (followed->on_gone)
-                r = followed->on_gone(object, followed->follow->userdata);
+                r = followed->on_gone(object, followed->userdata);
         return r < 0 ? r : deferred_request(&followed->follow->check);
 }
 
@@ -763,12 +763,14 @@ static int follow_add(SessionFollow *follow, const SessionWatch *watch) {
 
         *followed = (FollowedWatch){ .follow = follow,
                                      .on_object = watch->on_object,
-                                     .on_gone = watch->on_gone };
+                                     .on_gone = watch->on_gone,
+                                     .userdata = watch->userdata ?: follow->userdata };
         path.fields = watch->fields;
         path.labels = watch->labels;
         follow->n_watches++;
         return kube_watch_new(&(KubeWatchOptions){ .client = follow->session->client,
                                                    .path = path,
+                                                   .is_metadata = watch->is_metadata,
                                                    .on_object = on_object,
                                                    .on_gone = on_gone,
                                                    .on_state = on_state,

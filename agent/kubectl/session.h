@@ -98,8 +98,10 @@ typedef struct SessionWatch {
         KubePath path;      /* group, version, namespace, resource; borrowed */
         const char *fields; /* "metadata.name=web-0", or NULL */
         const char *labels; /* "app=web", or NULL */
+        bool is_metadata;   /* the metadata of objects alone */
         int (*on_object)(const KubeObject *object, void *userdata);
         int (*on_gone)(const KubeObject *object, void *userdata);
+        void *userdata; /* userdata of these two; NULL: that of the wait */
 } SessionWatch;
 
 typedef struct SessionWait {
@@ -112,7 +114,7 @@ typedef struct SessionWait {
         void *userdata;                                     /* userdata of all callbacks */
 } SessionWait;
 
-#define SESSION_WATCHES_MAX 4
+#define SESSION_WATCHES_MAX 6
 
 /* Goes on while the server is away. Refused when the server refuses a watch, or has no such kind. */
 int session_wait(Session *session, const SessionWait *wait, Error *reterr);
