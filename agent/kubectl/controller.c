@@ -15,9 +15,7 @@
 
 #include "agent/base/array.h"
 #include "agent/base/log.h"
-#include "agent/base/program.h"
 #include "agent/base/text.h"
-#include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
@@ -25,14 +23,12 @@
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/controller-plan.h"
 #include "agent/kubectl/leader.h"
+#include "agent/kubectl/own-run.h"
 #include "agent/view/terminal.h"
 
 #define LEASE "inplaced-controller"
 #define COMPONENT "inplaced-controller"
-#define PROGRAM "/proc/self/exe"
 #define RUNS_MAX 16 /* at a time; each takes about 10 MB */
-#define RUN_USEC (6 * 3600 * USEC_PER_SEC)
-#define RESULT_MAX ((size_t) 64 * 1024)
 #define WRITE_RETRY_SEC 10
 #define ADMISSION "admissionregistration.k8s.io"
 
@@ -301,69 +297,20 @@ static int on_run(const char *output, size_t size, const Error *error, void *use
         return 0;
 }
 
-/* Flags of the connection, and what is run. Texts are borrowed. */
-#define ARGUMENTS_MAX 64
-
-typedef struct Arguments {
-        const char *texts[ARGUMENTS_MAX + 1];
-        char *made[ARGUMENTS_MAX]; /* owned texts among them */
-        size_t n, n_made;
-} Arguments;
-
-static void arguments_done(Arguments *arguments) {
-        for (size_t i = 0; i < arguments->n_made; i++)
-                free(arguments->made[i]);
-}
-
-static int add_argument(Arguments *arguments, const char *start, const char *text) {
-        char *made;
-
-        if (arguments->n == ARGUMENTS_MAX || text_format(&made, "%s%s", start, text) < 0)
-                return -ENOMEM;
-        arguments->made[arguments->n_made++] = made;
-        arguments->texts[arguments->n++] = made;
-        return 0;
-}
-
-/* The same connection to the API server. */
-static int add_connection(Arguments *arguments, const Flags *flags) {
-        const struct {
-                const char *start, *text;
-        } options[] = {
-                { "--kubeconfig=", flags->kubeconfig }, { "--context=", flags->context },
-                { "--cluster=", flags->cluster },       { "--user=", flags->user },
-                { "--server=", flags->server },         { "--as=", flags->as },
-        };
-        int r = 0;
-
-        for (size_t i = 0; r >= 0 && i < sizeof(options) / sizeof(options[0]); i++)
-                if (options[i].text)
-                        r = add_argument(arguments, options[i].start, options[i].text);
-        return r;
-}
-
 static int run(Declared *declared, bool is_release) {
         Controller *controller = declared->controller;
-        cleanup(arguments_done) Arguments arguments = { .n = 0 };
         cleanup(free_p) char *workload = NULL;
         int r;
 
         if (text_format(&workload, "%s/%s", workload_kind_to_string(declared->kind),
-                        declared->name) < 0 ||
-            add_argument(&arguments, "", "__carry-out") < 0 ||
-            add_argument(&arguments, "", workload) < 0 ||
-            add_argument(&arguments, "--namespace=", declared->namespace) < 0 ||
-            (is_release && (add_argument(&arguments, "", "--release") < 0 ||
-                            add_argument(&arguments, "", "--take-over") < 0)) ||
-            add_connection(&arguments, controller->flags) < 0)
+                        declared->name) < 0)
                 return -ENOMEM;
         declared->run_hash = declared->facts.template_hash;
-        r = program_run(session_event(controller->session),
-                        &(ProgramOptions){ .path = PROGRAM,
-                                           .arguments = arguments.texts,
-                                           .output_max = RESULT_MAX,
-                                           .timeout_usec = RUN_USEC },
-                        on_run, declared, &declared->program);
+        r = own_run(controller->session, controller->flags,
+                    (const char *const[]){ "__carry-out", workload, "--namespace",
+                                           declared->namespace, is_release ? "--release" : NULL,
+                                           "--take-over", NULL },
+                    on_run, declared, &declared->program);
         if (r >= 0)
                 controller->n_running++;
         return r;
