@@ -33,5 +33,9 @@ int kubectl_rollout(Session *session, const Flags *flags);
 /* The program that the controller runs for each update: does what kubectl_rollout() does, and prints {"outcome", "reason"}.
  * Outcomes are those of -o json, "impossible" where only the workload's own controller can do it, and "failed". */
 int kubectl_carry_out(Session *session, const Flags *flags);
+
+/* Restarts pods of a workload, unless they have been restarted since a time in seconds, and prints {"outcome", "reason"}. The
+ * arguments are workload, time and names of pods. Ends with its parent. */
+int kubectl_restart_pods(Session *session, const Flags *flags);
 /* Carries out the updates in place that workloads declare, until it is ended. */
 int kubectl_controller(Session *session, const Flags *flags);

@@ -101,14 +101,22 @@ static const Command commands[] = {
 };
 /* clang-format on */
 
-/* The controller runs it: it is in no help. */
-static const Command carry_out = { .words = "__carry-out",
-                                   .id = COMMAND_ROLLOUT,
-                                   .n_arguments_min = 1,
-                                   .n_arguments_max = 1,
-                                   .run = kubectl_carry_out };
+/* The controller runs them: they are in no help. */
+static const Command own_commands[] = {
+        { .words = "__carry-out",
+          .id = COMMAND_ROLLOUT,
+          .n_arguments_min = 1,
+          .n_arguments_max = 1,
+          .run = kubectl_carry_out },
+        { .words = "__restart-pods",
+          .id = COMMAND_RESTART,
+          .n_arguments_min = 3,
+          .n_arguments_max = INT_MAX,
+          .run = kubectl_restart_pods },
+};
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+#define N_OWN_COMMANDS (sizeof(own_commands) / sizeof(own_commands[0]))
 
 static int count_words(const char *words) {
         int n = 1;
@@ -160,7 +168,10 @@ static const Command *command_find(char **arguments, int n_arguments) {
                 if (is_called(&commands[i], arguments, n_arguments))
                         return &commands[i];
 
-        return is_called(&carry_out, arguments, n_arguments) ? &carry_out : NULL;
+        for (size_t i = 0; i < N_OWN_COMMANDS; i++)
+                if (is_called(&own_commands[i], arguments, n_arguments))
+                        return &own_commands[i];
+        return NULL;
 }
 
 /* Under the title, if there are any. */
@@ -247,7 +258,7 @@ static int print_help_of(char **arguments, int n_arguments) {
         const Command *command =
                 command_find(arguments, n_arguments) ?: command_find_begun(arguments, n_arguments);
 
-        if (!command || command == &carry_out)
+        if (!command || !command->help)
                 return refuse_command(arguments, n_arguments);
 
         printf("Usage: kubectl inplace %s [FLAG...]\n\n%s", command->usage, command->help);

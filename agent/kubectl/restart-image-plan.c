@@ -440,6 +440,16 @@ static int add_metadata(json_object *metadata, json_object *changes, json_object
         return r;
 }
 
+int64_t restart_image_began(json_object *pod, const char *container) {
+        cleanup(json_object_put_p) json_object *annotation =
+                read_annotation(pod, RESTART_ANNOTATION);
+        json_object *starts = json_get(json_get(annotation, container, json_type_object), "starts",
+                                       json_type_object);
+        const char *image = template_image(pod, container);
+
+        return image ? json_get_time(json_get(starts, image, json_type_object), "at") : 0;
+}
+
 int restart_image_patch(json_object *pod, json_object *containers, json_object *changes,
                         int64_t now_sec, json_object **ret, int64_t *ret_delay_sec, Error *reterr) {
         cleanup(json_object_put_p) json_object *annotation =

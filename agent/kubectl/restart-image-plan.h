@@ -41,5 +41,8 @@ int restart_image_note(json_object *pod, json_object *images, int64_t now_sec,
 /* How long the kubelet will delay the first of them, as far as the annotation shows; 0: it will not. */
 int64_t restart_image_delay(json_object *pod, json_object *images, int64_t now_sec);
 
+/* When the container got the image that it has, from a restart or an update, by the annotation; 0: from neither. */
+int64_t restart_image_began(json_object *pod, const char *container);
+
 /* The patch that spells the images as before, for containers that could not be started. NULL: no memory. */
 json_object *restart_image_unpatch(json_object *before, json_object *containers);

@@ -23,6 +23,7 @@ typedef struct PodRestart {
         bool was_ready;
         json_object *before; /* the pod when it began, or was listed */
         bool has_begun;
+        bool is_needless; /* another program has restarted it */
         bool is_by_request;
         char *request; /* name of the request; NULL: there is none */
         RestartEnd end;

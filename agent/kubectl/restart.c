@@ -12,9 +12,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <json-c/json.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/random.h"
@@ -52,6 +54,10 @@ typedef struct Restarts {
         char run[17];
         PodRestart *items;
         size_t n_items;
+
+        const char *const *only; /* names of the pods that may be chosen; NULL: all */
+        size_t n_only;
+        int64_t since_sec; /* restarts since then are enough; 0: none is */
 
         /* while arguments are read */
         const char *containers; /* separated by commas; NULL: all */
@@ -119,13 +125,22 @@ static int add_pod(Restarts *restarts, json_object *pod, json_object *names) {
         return more[restarts->n_items++].pod ? 0 : -ENOMEM;
 }
 
+static bool may_choose(const Restarts *restarts, json_object *pod) {
+        for (size_t i = 0; i < restarts->n_only; i++)
+                if (text_equal(restarts->only[i], object_name(pod)))
+                        return true;
+
+        return !restarts->only;
+}
+
 /* A refusal is kept, since the list that shows the pod cannot return it. */
 static int on_pod(json_object *pod, void *userdata) {
         cleanup(json_object_put_p) json_object *names = NULL;
         Restarts *restarts = userdata;
         int r;
 
-        if (restart_plan_is_over(pod) || restarts->error.kind != ERROR_NONE)
+        if (restart_plan_is_over(pod) || restarts->error.kind != ERROR_NONE ||
+            !may_choose(restarts, pod))
                 return 0;
 
         restarts->n_chosen++;
@@ -271,6 +286,22 @@ static void announce_delay(Restarts *restarts, const PodRestart *restart, int64_
                 restart_show_say(&restarts->show, restart, text);
 }
 
+/* Another program may have restarted them. */
+static bool has_restarted(const Restarts *restarts, const PodRestart *restart) {
+        json_object *names = restart->containers;
+
+        for (size_t i = 0; i < json_object_array_length(names); i++) {
+                const char *name = json_object_get_string(json_object_array_get_idx(names, i));
+                json_object *running =
+                        object_at(container_status(restart->before, name), "state.running");
+
+                if (restart_image_began(restart->before, name) < restarts->since_sec &&
+                    json_get_time(running, "startedAt") < restarts->since_sec)
+                        return false;
+        }
+        return restarts->since_sec > 0;
+}
+
 /* The patch is for the pod as it was read: what another client writes meanwhile is read again. */
 static int patch_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
         const KubePath path = pod_path(restarts, restart);
@@ -286,6 +317,9 @@ static int patch_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
                 r = session_get(restarts->session, &path, &restart->before, reterr);
                 if (r < 0)
                         return r;
+                restart->is_needless = has_restarted(restarts, restart);
+                if (restart->is_needless)
+                        return 0;
                 r = restart_image_patch(restart->before, restart->containers, restarts->changes,
                                         session_server_sec(restarts->session), &patch, &delay_sec,
                                         reterr);
@@ -476,7 +510,7 @@ static int run_batch(Restarts *restarts, PodRestart *batch, size_t n, Error *ret
         if (r >= 0 && !is_dry_run)
                 r = wait_requests(restarts, reterr);
         for (size_t i = 0; r >= 0 && i < n; i++) {
-                if (is_dry_run)
+                if (is_dry_run || batch[i].is_needless)
                         batch[i].end = RESTART_SUCCEEDED;
                 else if (batch[i].end != RESTART_FAILED)
                         r = wait_pod(restarts, &batch[i], reterr);
@@ -706,4 +740,48 @@ int kubectl_restart(Session *session, const Flags *flags) {
         }
 
         return end_status(&restarts);
+}
+
+/* Why it has not restarted all; NULL: it has, or there is nothing to say. The caller owns *ret. */
+static int explain_failure(const Restarts *restarts, const Error *error, char **ret) {
+        if (error->kind != ERROR_NONE)
+                return text_copy(error_message(error), ret);
+        for (size_t i = 0; i < restarts->n_items; i++)
+                if (restarts->items[i].end == RESTART_FAILED)
+                        return text_format(ret, "pod/%s: %s", restarts->items[i].pod,
+                                           restarts->items[i].why ?: "no reason given");
+        return 0;
+}
+
+int kubectl_restart_pods(Session *session, const Flags *flags) {
+        Flags workload = *flags;
+        cleanup(restarts_done) Restarts restarts = {
+                .session = session,
+                .flags = &workload,
+                .since_sec = strtoll(flags->arguments[1], NULL, 10),
+                .only = (const char *const *) flags->arguments + 2,
+                .n_only = (size_t) flags->n_arguments - 2,
+        };
+        cleanup(json_object_put_p) json_object *result = json_object_new_object();
+        cleanup(error_done) Error error = ERROR_INIT;
+        cleanup(free_p) char *reason = NULL;
+        int r;
+
+        /* The next controller begins where this one has ended. */
+        (void) prctl(PR_SET_PDEATHSIG, SIGTERM);
+        workload.n_arguments = 1;
+        workload.format = OUTPUT_JSON;
+        restarts.show = restart_show_init(&workload, /* is_dry_run= */ false);
+        (void) snprintf(restarts.run, sizeof(restarts.run), "%016" PRIx64, random_id());
+        r = restart_all(&restarts, &error);
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+        if (explain_failure(&restarts, &error, &reason) < 0 ||
+            patch_add_text(result, "outcome",
+                           error.kind == ERROR_NONE && count(&restarts, false) == 0
+                                   ? "restarted"
+                                   : "failed") < 0 ||
+            patch_add_filled(result, "reason", reason) < 0)
+                return -ENOMEM;
+        return output_tree(OUTPUT_JSON, result);
 }

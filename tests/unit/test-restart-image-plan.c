@@ -390,3 +390,26 @@ TEST(test_selector) {
                 assert_string_equal(object_text(pod, "metadata.labels.app"), "web");
         }
 }
+
+/* The time of a restart counts for the image that it has left. */
+TEST(test_began) {
+        static const struct {
+                const char *image, *annotation;
+                int64_t began_sec;
+        } cases[] = {
+                { "r/app:1", NULL, 0 },
+                { "r/app:1", "{'a':{'starts':{'r/app:1':{'n':1,'at':'1970-01-01T00:01:00Z'}}}}",
+                  60 },
+                { "r/app:2", "{'a':{'starts':{'r/app:1':{'n':1,'at':'1970-01-01T00:01:00Z'}}}}",
+                  0 },
+                { "r/app:1", "{'b':{'starts':{'r/app:1':{'n':1,'at':'1970-01-01T00:01:00Z'}}}}",
+                  0 },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
+                cleanup(json_object_put_p) json_object *pod =
+                        make_pod(cases[i].image, "", "", "Always", cases[i].annotation);
+
+                assert_int_equal(restart_image_began(pod, "a"), cases[i].began_sec);
+        }
+}
