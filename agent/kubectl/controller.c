@@ -21,6 +21,7 @@
 #include "agent/document/json-reader.h"
 #include "agent/kube/event.h"
 #include "agent/kubectl/commands.h"
+#include "agent/kubectl/config-restarts.h"
 #include "agent/kubectl/controller-plan.h"
 #include "agent/kubectl/leader.h"
 #include "agent/kubectl/own-run.h"
@@ -61,6 +62,7 @@ struct Controller {
         Log *log;
         KubeEvents *events;
         Leader leader;
+        ConfigRestarts *config; /* NULL: restarts for changed configuration are not asked for */
         SessionFollow *follow;
         Declared **declared; /* by key */
         size_t n_declared;
@@ -450,7 +452,7 @@ static int is_due(void *userdata) {
         for (size_t i = 0; controller->is_ready && i < controller->n_declared; i++)
                 if (has_news(controller->declared[i]) || is_over(controller->declared[i]))
                         return 1;
-        return 0;
+        return controller->is_ready && config_restarts_is_due(controller->config);
 }
 
 static const KubePath bindings = { .group = ADMISSION,
@@ -529,13 +531,15 @@ static int turn(Controller *controller, Error *reterr) {
         }
         if (r >= 0)
                 forget_gone(controller);
+        if (r >= 0 && controller->is_ready && config_restarts_is_due(controller->config))
+                r = config_restarts_turn(controller->config, reterr);
         return r;
 }
 
 static int follow(Controller *controller) {
         const char *namespace =
                 controller->flags->all_namespaces ? NULL : session_namespace(controller->session);
-        SessionWatch watches[N_KINDS] = {
+        SessionWatch watches[N_KINDS + CONFIG_WATCHES] = {
                 { .on_object = on_deployment, .on_gone = on_deployment_gone },
                 { .on_object = on_stateful_set, .on_gone = on_stateful_set_gone },
                 { .on_object = on_daemon_set, .on_gone = on_daemon_set_gone },
@@ -543,12 +547,16 @@ static int follow(Controller *controller) {
 
         for (size_t i = 0; i < N_KINDS; i++)
                 watches[i].path = workload_path(watched_kinds[i], namespace, NULL);
-        return session_follow_new(controller->session, watches, N_KINDS, controller,
+        if (controller->config)
+                config_restarts_watches(controller->config, namespace, &watches[N_KINDS]);
+        return session_follow_new(controller->session, watches,
+                                  N_KINDS + (controller->config ? CONFIG_WATCHES : 0), controller,
                                   &controller->follow);
 }
 
 static void controller_done(Controller *controller) {
         session_follow_free(controller->follow);
+        config_restarts_free(controller->config);
         for (size_t i = 0; i < controller->n_declared; i++)
                 declared_free(controller->declared[i]);
         free(controller->declared);
@@ -577,6 +585,12 @@ static int init(Controller *controller, Session *session, const Flags *flags, Er
                                                           .component = COMPONENT,
                                                           .node_name = "" },
                                     &controller->events);
+        if (r >= 0 && flags->restart_on_config_change && !flags->release_all)
+                r = config_restarts_new(&(ConfigRestartsOptions){ .session = session,
+                                                                  .flags = flags,
+                                                                  .log = controller->log,
+                                                                  .events = controller->events },
+                                        &controller->config);
         return r < 0 ? r : follow(controller);
 }
 

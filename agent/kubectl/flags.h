@@ -68,6 +68,8 @@ typedef struct Flags {
         bool withdraw;
         const char *policy; /* name of the policy that holds workloads */
         bool release_all;
+        bool restart_on_config_change;
+        int64_t config_delay_sec;
 
         char **arguments; /* with the words of the command */
         int n_arguments;

@@ -1,0 +1,704 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/kubectl/config-restarts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <netinet/in.h>
+#include <resolv.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "agent/base/array.h"
+#include "agent/base/clock.h"
+#include "agent/base/text.h"
+#include "agent/base/time-units.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/config-plan.h"
+#include "agent/kubectl/own-run.h"
+#include "agent/kubectl/workload.h"
+
+#define LEDGER "inplaced-config-versions"
+#define DELAY_SEC \
+        10 /* kubelets watch what their pods use, and know a change in well under a second */
+#define RUNS_MAX 4    /* at a time; each takes about 10 MB */
+#define READS_MAX 100 /* in a turn, so that the Lease is renewed meanwhile */
+#define RETRY_MIN_SEC 30
+#define RETRY_MAX_SEC 600
+#define PACE_USEC USEC_PER_SEC
+#define TROUBLE_USEC (10 * USEC_PER_SEC)
+
+/* A ConfigMap or Secret that pods use, or have used. */
+typedef struct ConfigObject {
+        char *of; /* key in the ledger */
+        char *version;
+        size_t n_users;
+        bool is_unread; /* it has another version than the ledger knows */
+} ConfigObject;
+
+/* Restarts in the pods of a workload. */
+typedef struct ConfigRun {
+        ConfigRestarts *restarts;
+        char *key;           /* key of the group */
+        json_object *group;  /* group of a ConfigPlan */
+        json_object *object; /* the workload, for events; NULL: it could not be read */
+        Program *program;    /* NULL: it has failed, and waits */
+        unsigned n_failures; /* in a row */
+        int64_t ended_sec;
+} ConfigRun;
+
+struct ConfigRestarts {
+        ConfigRestartsOptions options;
+        int64_t delay_sec;
+        ConfigPod **pods; /* by key */
+        size_t n_pods;
+        ConfigObject **objects; /* by key in the ledger */
+        size_t n_objects;
+        ConfigRun **runs; /* by key of the group */
+        size_t n_runs;
+
+        json_object *ledger; /* NULL: not read yet */
+        char *ledger_version;
+        uint8_t secret[SIPHASH_KEY_SIZE];
+        bool is_dirty;    /* the ledger is not written yet */
+        bool has_changes; /* the ledger has changes that are not carried out */
+        size_t n_unread;
+        uint64_t due_usec;
+};
+
+DEFINE_CLEANUP(ConfigPod *, config_pod_free)
+
+static ConfigObject *config_object_free(ConfigObject *object) {
+        if (object) {
+                free(object->of);
+                free(object->version);
+                free(object);
+        }
+        return NULL;
+}
+
+DEFINE_CLEANUP(ConfigObject *, config_object_free)
+
+static ConfigRun *config_run_free(ConfigRun *run) {
+        if (run) {
+                program_free(run->program);
+                free(run->key);
+                json_object_put(run->group);
+                json_object_put(run->object);
+                free(run);
+        }
+        return NULL;
+}
+
+DEFINE_CLEANUP(ConfigRun *, config_run_free)
+
+int config_restarts_new(const ConfigRestartsOptions *options, ConfigRestarts **ret) {
+        ConfigRestarts *restarts = calloc(1, sizeof(*restarts));
+
+        if (!restarts)
+                return -ENOMEM;
+        restarts->options = *options;
+        restarts->delay_sec = options->flags->config_delay_sec ?: DELAY_SEC;
+        *ret = restarts;
+        return 0;
+}
+
+ConfigRestarts *config_restarts_free(ConfigRestarts *restarts) {
+        if (!restarts)
+                return NULL;
+        for (size_t i = 0; i < restarts->n_pods; i++)
+                config_pod_free(restarts->pods[i]);
+        for (size_t i = 0; i < restarts->n_objects; i++)
+                config_object_free(restarts->objects[i]);
+        for (size_t i = 0; i < restarts->n_runs; i++)
+                config_run_free(restarts->runs[i]);
+        free(restarts->pods);
+        free(restarts->objects);
+        free(restarts->runs);
+        json_object_put(restarts->ledger);
+        free(restarts->ledger_version);
+        explicit_bzero(restarts->secret, sizeof(restarts->secret));
+        free(restarts);
+        return NULL;
+}
+
+/* Watches */
+
+static int compare_pod(const void *item, const void *key) {
+        return strcmp(((const ConfigPod *) item)->key, key);
+}
+
+static int compare_object(const void *item, const void *of) {
+        return strcmp(((const ConfigObject *) item)->of, of);
+}
+
+static int compare_run(const void *item, const void *key) {
+        return strcmp(((const ConfigRun *) item)->key, key);
+}
+
+static void set_unread(ConfigRestarts *restarts, ConfigObject *object, bool is_unread) {
+        restarts->n_unread += (size_t) is_unread - (size_t) object->is_unread;
+        object->is_unread = is_unread;
+}
+
+static int add_user(const char *of, void *userdata) {
+        cleanup(config_object_free_p) ConfigObject *made = NULL;
+        ConfigRestarts *restarts = userdata;
+        size_t at;
+
+        if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at)) {
+                if (restarts->objects[at]->n_users++ == 0)
+                        set_unread(restarts, restarts->objects[at], true);
+                return 0;
+        }
+        made = calloc(1, sizeof(*made));
+        if (!made || text_copy(of, &made->of) < 0 ||
+            sorted_insert(&restarts->objects, &restarts->n_objects, at, made) < 0)
+                return -ENOMEM;
+        made->n_users = 1;
+        set_unread(restarts, take_ptr(made), true);
+        return 0;
+}
+
+static int remove_user(const char *of, void *userdata) {
+        ConfigRestarts *restarts = userdata;
+        size_t at;
+
+        if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at) &&
+            --restarts->objects[at]->n_users == 0)
+                set_unread(restarts, restarts->objects[at], false);
+        return 0;
+}
+
+/* pod: NULL: it is gone. */
+static int replace_pod(ConfigRestarts *restarts, const char *key, ConfigPod *pod) {
+        cleanup(config_pod_free_p) ConfigPod *made = pod;
+        size_t at;
+        int r = made ? config_pod_objects(made, add_user, restarts) : 0;
+
+        if (r < 0)
+                return r;
+        if (sorted_find(restarts->pods, restarts->n_pods, compare_pod, key, &at)) {
+                ConfigPod *old = restarts->pods[at];
+
+                (void) config_pod_objects(old, remove_user, restarts);
+                sorted_remove(restarts->pods, &restarts->n_pods, at);
+                if (made && text_equal(made->uid, old->uid)) {
+                        json_object_put(made->served);
+                        made->served = json_object_get(old->served);
+                }
+                config_pod_free(old);
+        }
+        if (!made)
+                return 0;
+        r = sorted_insert(&restarts->pods, &restarts->n_pods, at, made);
+        if (r >= 0)
+                take_ptr(made);
+        return r;
+}
+
+static int note_pod(const KubeObject *object, bool is_gone, ConfigRestarts *restarts) {
+        cleanup(free_p) char *key = NULL;
+        ConfigPod *pod = NULL;
+
+        if (text_format(&key, "%s/%s", object->namespace, object->name) < 0 ||
+            (!is_gone && config_pod_new(object->json, &pod) < 0))
+                return -ENOMEM;
+        return replace_pod(restarts, key, pod);
+}
+
+static int on_pod(const KubeObject *object, void *userdata) {
+        return note_pod(object, /* is_gone= */ false, userdata);
+}
+
+static int on_pod_gone(const KubeObject *object, void *userdata) {
+        return note_pod(object, /* is_gone= */ true, userdata);
+}
+
+/* version: NULL: the object is gone. */
+static int note_version(ConfigRestarts *restarts, const char *kind, const KubeObject *object,
+                        const char *version) {
+        cleanup(free_p) char *of = NULL;
+        size_t at;
+
+        if (text_format(&of, "%s/%s/%s", kind, object->namespace, object->name) < 0)
+                return -ENOMEM;
+        if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at) &&
+            restarts->objects[at]->n_users > 0 &&
+            (!version || !text_equal(version, restarts->objects[at]->version)))
+                set_unread(restarts, restarts->objects[at], true);
+        return 0;
+}
+
+static int on_config_map(const KubeObject *object, void *userdata) {
+        return note_version(userdata, "configmap", object, object->resource_version);
+}
+
+static int on_config_map_gone(const KubeObject *object, void *userdata) {
+        return note_version(userdata, "configmap", object, NULL);
+}
+
+static int on_secret(const KubeObject *object, void *userdata) {
+        return note_version(userdata, "secret", object, object->resource_version);
+}
+
+static int on_secret_gone(const KubeObject *object, void *userdata) {
+        return note_version(userdata, "secret", object, NULL);
+}
+
+void config_restarts_watches(ConfigRestarts *restarts, const char *namespace, SessionWatch *ret) {
+        const SessionWatch watches[CONFIG_WATCHES] = {
+                { .path = workload_path(WORKLOAD_POD, namespace, NULL),
+                  .fields = "spec.restartPolicy=Always",
+                  .on_object = on_pod,
+                  .on_gone = on_pod_gone },
+                { .path = { .version = "v1", .namespace = namespace, .resource = "configmaps" },
+                  .on_object = on_config_map,
+                  .on_gone = on_config_map_gone },
+                { .path = { .version = "v1", .namespace = namespace, .resource = "secrets" },
+                  .on_object = on_secret,
+                  .on_gone = on_secret_gone },
+        };
+
+        for (size_t i = 0; i < CONFIG_WATCHES; i++) {
+                ret[i] = watches[i];
+                ret[i].is_metadata = i > 0;
+                ret[i].userdata = restarts;
+        }
+}
+
+/* The ledger */
+
+static KubePath ledger_path(const ConfigRestarts *restarts, const char *name) {
+        return (KubePath){ .version = "v1",
+                           .namespace = session_namespace(restarts->options.session),
+                           .resource = "secrets",
+                           .name = name };
+}
+
+static int create_ledger(ConfigRestarts *restarts, Error *reterr) {
+        const KubePath path = ledger_path(restarts, NULL);
+        cleanup(json_object_wipe_p) json_object *body =
+                patch_wrap("metadata", patch_wrap("name", json_object_new_string(LEDGER)));
+        cleanup(text_wipe) char *key = NULL;
+        uint64_t words[2];
+        json_object *texts;
+
+        if (getrandom(words, sizeof(words), 0) != sizeof(words))
+                return -errno;
+        if (text_format(&key, "%016" PRIx64 "%016" PRIx64, words[0], words[1]) < 0 ||
+            patch_add_text(body, "apiVersion", "v1") < 0 ||
+            patch_add_text(body, "kind", "Secret") < 0 ||
+            patch_add(body, "stringData", texts = json_object_new_object()) < 0 ||
+            patch_add_text(texts, "key", key) < 0 || patch_add_text(texts, "versions", "{}") < 0)
+                return -ENOMEM;
+        return session_create(restarts->options.session, &path, body, /* ret= */ NULL, reterr);
+}
+
+/* The text of a Secret's key, which ends with a NUL; the caller owns *ret, which is NULL if it is not there. */
+static int read_text(json_object *secret, const char *key, char **ret) {
+        const char *text = json_get_text(json_get(secret, "data", json_type_object), key);
+        size_t size = text ? strlen(text) + 1 : 0;
+        cleanup(text_wipe) char *decoded = NULL;
+
+        *ret = NULL;
+        if (!text)
+                return 0;
+        decoded = calloc(1, size);
+        if (!decoded)
+                return -ENOMEM;
+        if (b64_pton(text, (unsigned char *) decoded, size) >= 0)
+                *ret = take_ptr(decoded);
+        return 0;
+}
+
+static bool read_secret(const char *text, uint8_t ret[static SIPHASH_KEY_SIZE]) {
+        for (size_t i = 0; i < SIPHASH_KEY_SIZE; i++) {
+                const char byte[3] = { text[2 * i], text[2 * i] ? text[2 * i + 1] : '\0', '\0' };
+                char *end;
+
+                ret[i] = (uint8_t) strtoul(byte, &end, 16);
+                if (end != byte + 2)
+                        return false;
+        }
+        return text[2 * SIPHASH_KEY_SIZE] == '\0';
+}
+
+static int take_ledger(ConfigRestarts *restarts, json_object *secret, Error *reterr) {
+        cleanup(text_wipe) char *key = NULL;
+        cleanup(text_wipe) char *versions = NULL;
+        cleanup(json_object_put_p) json_object *ledger = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        if (read_text(secret, "key", &key) < 0 || read_text(secret, "versions", &versions) < 0)
+                return -ENOMEM;
+        r = key && versions && read_secret(key, restarts->secret)
+                    ? json_parse(versions, strlen(versions), &ledger, &error)
+                    : 0;
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+        if (!config_is_ledger(ledger))
+                return error_set(reterr, ERROR_INVALID,
+                                 "the Secret " LEDGER " is damaged: delete it, which forgets what "
+                                 "has changed since");
+        if (text_set(&restarts->ledger_version, object_text(secret, "metadata.resourceVersion")) <
+            0)
+                return -ENOMEM;
+        restarts->ledger = take_ptr(ledger);
+        restarts->has_changes = config_has_changes(restarts->ledger);
+        return 0;
+}
+
+static int load(ConfigRestarts *restarts, Error *reterr) {
+        const KubePath path = ledger_path(restarts, LEDGER);
+        cleanup(json_object_wipe_p) json_object *secret = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = session_get(restarts->options.session, &path, &secret, &error);
+
+        if (error.kind == ERROR_NOT_FOUND) {
+                r = create_ledger(restarts, reterr);
+                if (r >= 0)
+                        r = session_get(restarts->options.session, &path, &secret, reterr);
+        } else if (error.kind != ERROR_NONE)
+                return error_copy(reterr, &error);
+        return r < 0 ? r : take_ledger(restarts, secret, reterr);
+}
+
+/* Forgets objects that no pod uses any more. */
+static void forget_unused(ConfigRestarts *restarts) {
+        cleanup(json_object_put_p) json_object *kept = json_object_new_object();
+
+        for (size_t i = restarts->n_objects; i > 0; i--) {
+                ConfigObject *object = restarts->objects[i - 1];
+                json_object *entry = json_get(restarts->ledger, object->of, json_type_object);
+
+                if (object->n_users == 0) {
+                        set_unread(restarts, object, false);
+                        sorted_remove(restarts->objects, &restarts->n_objects, i - 1);
+                        config_object_free(object);
+                } else if (entry && patch_add(kept, object->of, json_object_get(entry)) < 0)
+                        return;
+        }
+        if (!kept)
+                return;
+        json_object_put(restarts->ledger);
+        restarts->ledger = take_ptr(kept);
+}
+
+/* Another controller may have written meanwhile: then all is read again. */
+static int save(ConfigRestarts *restarts, Error *reterr) {
+        const KubePath path = ledger_path(restarts, LEDGER);
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(json_object_wipe_p) json_object *written = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        const char *text;
+        int r;
+
+        forget_unused(restarts);
+        text = json_to_text(restarts->ledger);
+        patch = patch_wrap("stringData",
+                           patch_wrap("versions", text ? json_object_new_string(text) : NULL));
+        if (patch_add(patch, "metadata",
+                      patch_wrap("resourceVersion",
+                                 json_object_new_string(restarts->ledger_version ?: ""))) < 0)
+                return -ENOMEM;
+        r = session_patch(restarts->options.session, &path, KUBE_MERGE_PATCH, patch, &written,
+                          &error);
+        if (error.kind == ERROR_CONFLICT || error.kind == ERROR_NOT_FOUND) {
+                json_object_put(restarts->ledger);
+                restarts->ledger = NULL;
+                for (size_t i = 0; i < restarts->n_objects; i++)
+                        set_unread(restarts, restarts->objects[i], true);
+        }
+        if (error.kind != ERROR_NONE)
+                return error_copy(reterr, &error);
+        restarts->is_dirty = false;
+        return r < 0 ? r
+                     : text_set(&restarts->ledger_version,
+                                object_text(written, "metadata.resourceVersion"));
+}
+
+/* Only names are ever shown. */
+static int read_object(ConfigRestarts *restarts, ConfigObject *object, Error *reterr) {
+        cleanup(free_p) char *copy = NULL;
+        cleanup(json_object_wipe_p) json_object *json = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        KubePath path = { .version = "v1" };
+        char *namespace, *name;
+        int r = text_copy(object->of, &copy);
+
+        if (r < 0)
+                return r;
+        namespace = strchr(copy, '/') + 1;
+        name = strchr(namespace, '/') + 1;
+        name[-1] = namespace[-1] = '\0';
+        path.resource = text_equal(copy, "secret") ? "secrets" : "configmaps";
+        path.namespace = namespace;
+        path.name = name;
+        set_unread(restarts, object, false);
+        r = session_get(restarts->options.session, &path, &json, &error);
+        if (error.kind != ERROR_NONE && error.kind != ERROR_NOT_FOUND) {
+                set_unread(restarts, object, true);
+                return error_copy(reterr, &error);
+        }
+        if ((r < 0 && error.kind == ERROR_NONE) ||
+            text_set(&object->version, object_text(json, "metadata.resourceVersion")) < 0)
+                return r < 0 ? r : -ENOMEM;
+        r = config_note(restarts->ledger, object->of, json, restarts->secret,
+                        session_server_sec(restarts->options.session));
+        restarts->is_dirty = restarts->is_dirty || r > 0;
+        return r < 0 ? r : 0;
+}
+
+/* Objects may be added meanwhile, and none is removed. */
+static int read_objects(ConfigRestarts *restarts, Error *reterr) {
+        size_t n_read = 0;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && n_read < READS_MAX && i < restarts->n_objects; i++)
+                if (restarts->objects[i]->is_unread) {
+                        r = read_object(restarts, restarts->objects[i], reterr);
+                        n_read++;
+                }
+        restarts->has_changes = config_has_changes(restarts->ledger);
+        return r;
+}
+
+/* Runs */
+
+static void say(const ConfigRun *run, bool is_warning, const char *reason, const char *message) {
+        const ConfigRestartsOptions *options = &run->restarts->options;
+        const KubeReference object = { .api_version = json_get_text(run->object, "apiVersion"),
+                                       .kind = json_get_text(run->object, "kind"),
+                                       .namespace = json_get_text(run->group, "namespace"),
+                                       .name = object_name(run->object),
+                                       .uid = object_text(run->object, "metadata.uid") };
+
+        log_write(options->log, is_warning ? LOG_WARNING : LOG_INFO,
+                  LOG_FIELDS({ "WORKLOAD", run->key }, { "REASON", reason }), "\"%s\": %s",
+                  run->key, message);
+        if (run->object)
+                (void) kube_event_send(options->events, &object, is_warning ? "Warning" : "Normal",
+                                       reason, message);
+}
+
+/* Whatever the clock of the node says, the container has the change. */
+static int note_served(const ConfigRun *run) {
+        json_object *names = object_list(run->group, "pods");
+        int64_t changed_sec = json_get_integer(run->group, "changed");
+
+        for (size_t i = 0; i < json_object_array_length(names); i++) {
+                cleanup(free_p) char *key = NULL;
+                size_t at;
+
+                if (text_format(&key, "%s/%s", json_get_text(run->group, "namespace"),
+                                json_object_get_string(json_object_array_get_idx(names, i))) < 0)
+                        return -ENOMEM;
+                if (!sorted_find(run->restarts->pods, run->restarts->n_pods, compare_pod, key, &at))
+                        continue;
+                json_object_object_foreach(run->restarts->pods[at]->uses, container, unused) {
+                        (void) unused;
+                        if (patch_add_nonzero(run->restarts->pods[at]->served, container,
+                                              changed_sec) < 0)
+                                return -ENOMEM;
+                }
+        }
+        return 0;
+}
+
+static int on_run(const char *output, size_t size, const Error *error, void *userdata) {
+        ConfigRun *run = userdata;
+        cleanup(json_object_put_p) json_object *result = NULL;
+        cleanup(free_p) char *message = NULL;
+        cleanup(error_done) Error unreadable = ERROR_INIT;
+        const char *reason = error ? error_message(error) : NULL;
+
+        run->program = program_free(run->program);
+        run->ended_sec = session_server_sec(run->restarts->options.session);
+        if (!error && json_parse(output, size, &result, &unreadable) < 0)
+                reason = error_message(&unreadable);
+        if (json_is(result, "outcome", "restarted")) {
+                run->n_failures = 0;
+                if (text_format(&message, "%zu pods have restarted with the changed %s",
+                                json_object_array_length(object_list(run->group, "pods")),
+                                json_get_text(run->group, "cause")) < 0)
+                        return -ENOMEM;
+                say(run, false, "InPlaceRestartSucceeded", message);
+                return note_served(run);
+        }
+        run->n_failures++;
+        if (text_format(&message, "for the changed %s: %s", json_get_text(run->group, "cause"),
+                        json_get_text(result, "reason") ?: reason ?: "it was refused") < 0)
+                return -ENOMEM;
+        say(run, true, "InPlaceRestartFailed", message);
+        return 0;
+}
+
+/* For events; without it there are none. */
+static void read_workload(ConfigRun *run) {
+        const char *name;
+        WorkloadKind kind;
+        KubePath path;
+
+        if (workload_name_parse(json_get_text(run->group, "workload"), &kind, &name,
+                                /* reterr= */ NULL) < 0)
+                return;
+        path = workload_path(kind, json_get_text(run->group, "namespace"), name);
+        if (path.version)
+                (void) session_get(run->restarts->options.session, &path, &run->object,
+                                   /* reterr= */ NULL);
+}
+
+static int start(ConfigRun *run) {
+        const ConfigRestartsOptions *options = &run->restarts->options;
+        json_object *pods = object_list(run->group, "pods");
+        size_t n_pods = json_object_array_length(pods), n = 0;
+        cleanup(free_p) const char **words = calloc(n_pods + 8, sizeof(*words));
+        cleanup(free_p) char *message = NULL;
+        cleanup(free_p) char *since = NULL;
+        int r;
+
+        if (!words ||
+            text_format(&since, "%" PRId64,
+                        json_get_integer(run->group, "changed") + run->restarts->delay_sec) < 0 ||
+            text_format(&message, "%s of %zu pods restarts for the changed %s",
+                        json_get_text(run->group, "containers"), n_pods,
+                        json_get_text(run->group, "cause")) < 0)
+                return -ENOMEM;
+        words[n++] = "__restart-pods";
+        words[n++] = json_get_text(run->group, "workload");
+        words[n++] = since;
+        for (size_t i = 0; i < n_pods; i++)
+                words[n++] = json_object_get_string(json_object_array_get_idx(pods, i));
+        words[n++] = "--containers";
+        words[n++] = json_get_text(run->group, "containers");
+        words[n++] = "--namespace";
+        words[n++] = json_get_text(run->group, "namespace");
+        r = own_run(options->session, options->flags, words, on_run, run, &run->program);
+        if (r >= 0)
+                say(run, false, "InPlaceRestartStarted", message);
+        return r;
+}
+
+static size_t count_running(const ConfigRestarts *restarts) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < restarts->n_runs; i++)
+                n += restarts->runs[i]->program != NULL;
+        return n;
+}
+
+static bool must_wait(const ConfigRun *run, int64_t now_sec) {
+        int64_t pause_sec = RETRY_MIN_SEC << (run->n_failures < 6 ? run->n_failures : 6);
+
+        return run->program ||
+               (run->n_failures > 0 &&
+                now_sec < run->ended_sec + (pause_sec < RETRY_MAX_SEC ? pause_sec : RETRY_MAX_SEC));
+}
+
+static int find_run(ConfigRestarts *restarts, const char *key, ConfigRun **ret) {
+        cleanup(config_run_free_p) ConfigRun *made = NULL;
+        size_t at;
+
+        if (sorted_find(restarts->runs, restarts->n_runs, compare_run, key, &at)) {
+                *ret = restarts->runs[at];
+                return 0;
+        }
+        made = calloc(1, sizeof(*made));
+        if (!made || text_copy(key, &made->key) < 0 ||
+            sorted_insert(&restarts->runs, &restarts->n_runs, at, made) < 0)
+                return -ENOMEM;
+        made->restarts = restarts;
+        *ret = take_ptr(made);
+        return 0;
+}
+
+static int begin(ConfigRestarts *restarts, const char *key, json_object *group) {
+        int64_t now_sec = session_server_sec(restarts->options.session);
+        ConfigRun *run;
+        int r = 0;
+
+        if (json_object_array_length(object_list(group, "pods")) == 0 ||
+            json_get(group, "waits", json_type_boolean) || count_running(restarts) >= RUNS_MAX)
+                return 0;
+        r = find_run(restarts, key, &run);
+        if (r < 0)
+                return r;
+        /* A newer change may be what heals. */
+        if (!run->program &&
+            json_get_integer(group, "changed") > json_get_integer(run->group, "changed"))
+                run->n_failures = 0;
+        if (must_wait(run, now_sec))
+                return 0;
+        json_object_put(run->group);
+        json_object_put(run->object);
+        run->object = NULL;
+        run->group = json_object_get(group);
+        read_workload(run);
+        return start(run);
+}
+
+/* Runs that have ended, of groups that have nothing to restart any more. */
+static void forget_runs(ConfigRestarts *restarts, json_object *groups) {
+        for (size_t i = restarts->n_runs; i > 0; i--) {
+                ConfigRun *run = restarts->runs[i - 1];
+
+                if (run->program || json_object_object_get_ex(groups, run->key, NULL))
+                        continue;
+                sorted_remove(restarts->runs, &restarts->n_runs, i - 1);
+                config_run_free(run);
+        }
+}
+
+static int act(ConfigRestarts *restarts) {
+        int64_t now_sec = session_server_sec(restarts->options.session);
+        cleanup(config_plan_done) ConfigPlan plan;
+        int r = config_plan(restarts->pods, restarts->n_pods, restarts->ledger, restarts->delay_sec,
+                            now_sec, &plan);
+
+        if (r < 0)
+                return r;
+        forget_runs(restarts, plan.groups);
+        json_object_object_foreach(plan.groups, key, group) {
+                r = begin(restarts, key, group);
+                if (r < 0)
+                        return r;
+        }
+        r = config_settle(restarts->ledger, plan.pending, restarts->delay_sec, now_sec);
+        restarts->is_dirty = restarts->is_dirty || r > 0;
+        restarts->has_changes = config_has_changes(restarts->ledger);
+        return 0;
+}
+
+bool config_restarts_is_due(const ConfigRestarts *restarts) {
+        return restarts &&
+               (!restarts->ledger || restarts->is_dirty || restarts->has_changes ||
+                restarts->n_unread > 0) &&
+               clock_monotonic_usec() >= restarts->due_usec;
+}
+
+int config_restarts_turn(ConfigRestarts *restarts, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = restarts->ledger ? 0 : load(restarts, &error);
+
+        if (r >= 0)
+                r = read_objects(restarts, &error);
+        if (r >= 0 && restarts->is_dirty)
+                r = save(restarts, &error);
+        if (r >= 0 && restarts->has_changes)
+                r = act(restarts);
+        restarts->due_usec =
+                clock_monotonic_usec() + (error.kind == ERROR_NONE ? PACE_USEC : TROUBLE_USEC);
+        if (error.kind == ERROR_NONE)
+                return r;
+        if (session_is_ended(restarts->options.session))
+                return error_copy(reterr, &error);
+        log_write(restarts->options.log, LOG_WARNING, NULL,
+                  "Restarts for changed configuration wait: %s", error_message(&error));
+        return 0;
+}

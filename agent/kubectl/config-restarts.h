@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * Restarts for changed configuration: what the controller reads and does, see config-plan.h
+ *
+ * Pods are watched, and of ConfigMaps and Secrets the metadata alone; one that a pod uses is read when its version changes, and
+ * only keyed hashes of its values are kept. The ledger, and the key of the hashes, are in a Secret in the namespace of the
+ * session, so that the next controller knows what has changed meanwhile. No container is restarted for a change that is
+ * not written there.
+ */
+
+#include "agent/base/log.h"
+#include "agent/kube/event.h"
+#include "agent/kubectl/flags.h"
+#include "agent/kubectl/session.h"
+
+#define CONFIG_WATCHES 3
+
+typedef struct ConfigRestarts ConfigRestarts;
+
+/* All are borrowed. */
+typedef struct ConfigRestartsOptions {
+        Session *session;
+        const Flags *flags;
+        Log *log;
+        KubeEvents *events;
+} ConfigRestartsOptions;
+
+int config_restarts_new(const ConfigRestartsOptions *options, ConfigRestarts **ret);
+/* Ends the runs; what they have begun is not taken back. */
+ConfigRestarts *config_restarts_free(ConfigRestarts *restarts);
+
+/* Fills CONFIG_WATCHES watches. namespace: NULL: all; borrowed. */
+void config_restarts_watches(ConfigRestarts *restarts, const char *namespace, SessionWatch *ret);
+
+/* restarts: may be NULL. */
+bool config_restarts_is_due(const ConfigRestarts *restarts);
+/* Only while all that is watched was shown, and by a controller that leads. What the server refuses is tried again. */
+int config_restarts_turn(ConfigRestarts *restarts, Error *reterr);
