@@ -165,6 +165,7 @@ def test_helm_and_kustomize_agree(overlay):
         ("openshift", ["openshift=true"]),
         ("network-policy", ["networkPolicy.enabled=true"]),
         ("updates", ["updates.enabled=true"]),
+        ("updates updates-config", ["updates.enabled=true", "updates.restartOnConfigChange=true"]),
         ("updates updates-openshift openshift", ["updates.enabled=true", "openshift=true"]),
         (
             "updates updates-network-policy network-policy",

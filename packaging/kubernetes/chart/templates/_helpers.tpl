@@ -65,7 +65,8 @@
 {{- $_ := set $main "imagePullPolicy" .Values.image.pullPolicy -}}
 {{- $_ := set $main "resources" $values.resources -}}
 {{- $policy := ternary (list "--policy" "inplaced-hold") (list) $values.policy -}}
-{{- $_ := set $main "args" (concat (list "controller" "--all-namespaces") $policy $values.extraArgs) -}}
+{{- $config := ternary (list "--restart-on-config-change") (list) $values.restartOnConfigChange -}}
+{{- $_ := set $main "args" (concat (list "controller" "--all-namespaces") $policy $config $values.extraArgs) -}}
 {{- $_ := set $pod "nodeSelector" (merge $pod.nodeSelector $values.nodeSelector) -}}
 {{- range $key := list "affinity" "tolerations" "priorityClassName" -}}
 {{- with index $values $key -}}
