@@ -50,7 +50,10 @@ class Workload:
         self.n_pods = 1 if kind == "daemonset" else replicas
         self.path = f"/apis/apps/v1/namespaces/default/{KINDS[kind][1]}/{self.app}"
         template = {
-            "metadata": {"labels": {"app": self.app, **spec.pop("labels", {})}},
+            "metadata": {
+                "labels": {"app": self.app, **spec.pop("labels", {})},
+                "annotations": spec.pop("annotations", {}),
+            },
             "spec": {
                 "terminationGracePeriodSeconds": 1,
                 "automountServiceAccountToken": False,
