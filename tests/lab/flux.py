@@ -31,7 +31,7 @@ def find_flux() -> Path:
 
 
 class Repository(Closing):
-    """One manifest, which Flux applies every second until this is closed. `must_wait`: until it is healthy each time."""
+    """A manifest, which Flux applies every second until this is closed. `must_wait`: until it is healthy each time."""
 
     def __init__(self, folder: Path, kubeconfig: Path, manifest: str, *, must_wait: bool = False) -> None:
         self.folder = folder
@@ -59,13 +59,13 @@ class Repository(Closing):
         new.rename(self._manifest)
 
     def reconciliations(self) -> list[dict[str, Any]]:
-        """Those of the last commit: "output", what became of each object, and "error"."""
+        """Returns the log lines of the last commit: "output" has the action on each object; and "error"."""
         lines = self._log.read_text().splitlines(keepends=True) if self._log.exists() else []
         said = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
         return [one for one in said if one["revision"] == self.revision]
 
     def actions(self) -> list[str]:
-        """What became of the object each time."""
+        """Returns Flux's action on the object in each reconciliation."""
         return [action for one in self.reconciliations() for action in one.get("output", {}).values()]
 
     def wait_reconciled(self, more: int = 1) -> None:
