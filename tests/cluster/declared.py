@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 import yaml
@@ -104,15 +105,14 @@ def events(workload: Workload) -> list[str]:
             and one["reason"].startswith("InPlaceUpdate")]
 
 
-def manifest(workload: Workload, image: str) -> str:
-    """As a repository has it: without what servers add, and with a strategy of its own."""
+def manifest(workload: Workload, image: str, **container: Any) -> str:
+    """As a repository has it: without what servers add, and with a strategy of its own; `container`: more of main."""
     whole = workload.get()
     template = whole["spec"]["template"]
-    kept = ("replicas", "selector", "serviceName")
+    kept = ("replicas", "selector", "serviceName", "minReadySeconds")
     spec = {key: whole["spec"][key] for key in kept if key in whole["spec"]}
-    containers = [{**one, "image": image} for one in template["spec"]["containers"]]
-    if workload.kind != "deployment":
-        spec["updateStrategy"] = {"type": "RollingUpdate"}
+    containers = [{**one, "image": image, **container} for one in template["spec"]["containers"]]
+    spec["strategy" if workload.kind == "deployment" else "updateStrategy"] = {"type": "RollingUpdate"}
     return yaml.safe_dump({
         "apiVersion": "apps/v1",
         "kind": whole["kind"],
