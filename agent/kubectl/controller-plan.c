@@ -102,9 +102,13 @@ UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_
 
         if (facts->is_deleted || facts->has_others_record)
                 return UPDATE_DO_NOTHING;
+        /* A pod with an image that does not start would keep it, below the template of the older ReplicaSet. */
         if (facts->has_open_record)
                 return retry(run, now_sec,
-                             facts->mode == UPDATE_ORDINARY ? UPDATE_DO_RELEASE : UPDATE_DO_RUN);
+                             facts->mode != UPDATE_ORDINARY ? UPDATE_DO_RUN
+                             : facts->has_status && run->outcome == UPDATE_NOT_TRIED
+                                     ? UPDATE_DO_UNDO
+                                     : UPDATE_DO_RELEASE);
         /* The owner has taken the annotation away, or has let the controller go on. */
         if (facts->mode == UPDATE_ORDINARY || !facts->is_held)
                 return facts->is_ours ? UPDATE_DO_GIVE_BACK : UPDATE_DO_NOTHING;

@@ -63,6 +63,7 @@ typedef struct UpdateRun {
 typedef enum UpdateAction {
         UPDATE_DO_NOTHING,
         UPDATE_DO_RUN,       /* brings the pods to the template, or goes on with that */
+        UPDATE_DO_UNDO,      /* brings the pods back, since one of them does not start */
         UPDATE_DO_RELEASE,   /* ends the open update where it is */
         UPDATE_DO_GIVE_BACK, /* lets the controller go on */
         _UPDATE_ACTION_MAX,

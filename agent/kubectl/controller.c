@@ -299,7 +299,8 @@ static int on_run(const char *output, size_t size, const Error *error, void *use
         return 0;
 }
 
-static int run(Declared *declared, bool is_release) {
+/* way: "--undo" or "--release"; NULL: to the template. */
+static int run(Declared *declared, const char *way) {
         Controller *controller = declared->controller;
         cleanup(free_p) char *workload = NULL;
         int r;
@@ -310,8 +311,7 @@ static int run(Declared *declared, bool is_release) {
         declared->run_hash = declared->facts.template_hash;
         r = own_run(controller->session, controller->flags,
                     (const char *const[]){ "__carry-out", workload, "--namespace",
-                                           declared->namespace, is_release ? "--release" : NULL,
-                                           "--take-over", NULL },
+                                           declared->namespace, way, "--take-over", NULL },
                     on_run, declared, &declared->program);
         if (r >= 0)
                 controller->n_running++;
@@ -326,7 +326,7 @@ static int report(Declared *declared) {
 
         switch (last->outcome) {
         case UPDATE_DONE:
-                if (text_equal(outcome, "updated") || text_equal(outcome, "undone"))
+                if (declared->facts.mode != UPDATE_ORDINARY && !text_equal(outcome, "unchanged"))
                         say(declared, LOG_INFO, "Normal", "InPlaceUpdateSucceeded",
                             reason ?: "all pods run the images of its template");
                 declared->is_announced = false;
@@ -394,7 +394,7 @@ static int begin(Declared *declared) {
                 if (r < 0)
                         return r;
         }
-        return run(declared, /* is_release= */ false);
+        return run(declared, /* way= */ NULL);
 }
 
 /* A run has written its record: from then on there is something to announce. */
@@ -419,8 +419,7 @@ static UpdateAction next_action(const Declared *declared) {
         if (declared->program || declared->is_gone || now_sec < declared->not_before_sec)
                 return UPDATE_DO_NOTHING;
         action = update_plan(&declared->facts, &declared->last, now_sec);
-        return (action == UPDATE_DO_RUN || action == UPDATE_DO_RELEASE) &&
-                               controller->n_running >= RUNS_MAX
+        return action != UPDATE_DO_GIVE_BACK && controller->n_running >= RUNS_MAX
                        ? UPDATE_DO_NOTHING
                        : action;
 }
@@ -431,7 +430,8 @@ static int act(Declared *declared) {
                 return report(declared);
         switch (next_action(declared)) {
         case UPDATE_DO_RUN: return begin(declared);
-        case UPDATE_DO_RELEASE: return run(declared, /* is_release= */ true);
+        case UPDATE_DO_UNDO: return run(declared, "--undo");
+        case UPDATE_DO_RELEASE: return run(declared, "--release");
         case UPDATE_DO_GIVE_BACK: return give_back(declared);
         case UPDATE_DO_NOTHING:
         case _UPDATE_ACTION_MAX: break;

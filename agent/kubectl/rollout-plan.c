@@ -713,8 +713,18 @@ static int step_release(const Turn *turn, const char *budget, RolloutStep *ret) 
         return r < 0 || !rest ? r : rollout_step_set(ret, ROLLOUT_ABANDON, "handed back: %s", rest);
 }
 
+/* A Deployment's status counts the pods of the ReplicaSet that has its template as updated, and "kubectl rollout status" ends
+ * when all are: where the template of the Deployment comes first, that of the ReplicaSet comes last. */
+static bool comes_last(const Turn *turn) {
+        return view_kind(turn->view)->has_replica_sets && !record_sets_images(turn->record) &&
+               workload_is_declared(turn->view->workload) &&
+               (turn->next || turn->census->n_in_flight > 0);
+}
+
 /* The images that pods which are made anew should get; NULL: as it is. */
 static json_object *source_images(const Turn *turn) {
+        if (comes_last(turn))
+                return NULL;
         if (is_limited(turn))
                 return record_images(turn->record, true);
         return is_proven(turn) ? record_target(turn->record) : NULL;

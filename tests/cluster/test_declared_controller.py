@@ -95,6 +95,8 @@ def test_release_all(cluster, policy, make, images, robot, kind):
     for one in (held, updated, failing):
         left = [key for key in annotations_of(one) if key.startswith("inplaced.io/") and key != UPDATE]
         assert (left, one.strategy()) == ([], before)
+    failing.patch(set_template(images[0]))
+    wait_until(lambda: [image_of(pod) for pod in failing.ready()] == [images[0]] * failing.n_pods, RUNS, "the old image")
 
 
 def test_the_api_server_restarts(cluster, controller, make, images):

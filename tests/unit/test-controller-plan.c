@@ -49,6 +49,8 @@ static const struct PlanRow {
         { "it was resumed in the middle", FACTS(IF_POSSIBLE, .is_ours = true, OPEN), { 0 }, UPDATE_DO_RUN },
         { "it declares nothing any more", FACTS(HELD), { 0 }, UPDATE_DO_GIVE_BACK },
         { "it declares nothing any more, in the middle", FACTS(HELD, OPEN), { 0 }, UPDATE_DO_RELEASE },
+        { "it declares nothing any more, and a pod fails", FACTS(HELD, OPEN, .has_status = true), { 0 }, UPDATE_DO_UNDO },
+        { "the way back failed, too", FACTS(HELD, OPEN, .has_status = true), FAILED(1, 10), UPDATE_DO_RELEASE },
         { "the release failed", FACTS(HELD, OPEN), FAILED(1, 0), UPDATE_DO_NOTHING },
         { "it is being deleted", FACTS(IF_POSSIBLE, HELD, .is_deleted = true), { 0 }, UPDATE_DO_NOTHING },
 };

@@ -44,6 +44,7 @@ typedef struct TestState {
         const char *env;      /* variables in the workload's template alone */
         bool has_history;
         bool is_released; /* the controller may act */
+        bool is_declared;
         bool is_behind, is_source_behind, is_older_behind;
         bool is_copied; /* the open record, to the other ReplicaSet */
         int n_updated;  /* by the controller's count */
@@ -160,6 +161,9 @@ static json_object *make_workload(const TestState *state, json_object *record) {
         json_object_object_add(spec, "template",
                                make_template(or_else(state->template, "A"), state->env));
         json_object_object_add(workload, "spec", spec);
+        if (state->is_declared)
+                json_object_object_add(object_at(workload, "metadata.annotations"),
+                                       UPDATE_ANNOTATION, json_object_new_string(UPDATE_ONLY));
         if (record)
                 json_object_object_add(object_at(workload, "metadata.annotations"),
                                        ROLLOUT_ANNOTATION,
@@ -345,6 +349,7 @@ static void view_done(TestView *made) {
         { .image = "B", .hash = "new", .id = "2", .former = FROM_A }
 #define FREE .is_released = true
 #define HISTORY .has_history = true
+#define DECLARED .is_declared = true, .record = "forward rollout"
 #define DEPLOYMENT .kind = WORKLOAD_DEPLOYMENT, .record = "forward"
 #define STATEFUL .kind = WORKLOAD_STATEFUL_SET, .record = "forward"
 #define DAEMON .kind = WORKLOAD_DAEMON_SET, .record = "forward"
@@ -433,6 +438,15 @@ static const PlanCase plan_rows[] = {
             .n_updated = 1, .pods = { NEW } }, ROLLOUT_CREATE_REPLICA_SET, "web-", "\"replicas\":0" },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", HISTORY, .pods = { OLD, OLD }, .n_updated = 2 },
           ROLLOUT_HAND_BACK, NULL, "\\\"undone\\\"" },
+        /* A declared update: the Deployment counts no pod as updated before all are. */
+        { { DECLARED, .template = "B", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
+        { { DECLARED, .template = "B", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, NEW } }, ROLLOUT_PATCH_REPLICA_SET, "old", "\"image\":\"B\"" },
+        { { .record = "forward rollout", .template = "B", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } },
+          ROLLOUT_PATCH_REPLICA_SET, "old", NULL },
+        /* The template has yet other images by now. */
+        { { DECLARED, .template = "C", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_RETARGET, NULL, NULL },
+        { { DECLARED, .template = "A", .kind = WORKLOAD_STATEFUL_SET, .pods = { NEW, OLD } }, ROLLOUT_RETARGET, NULL, NULL },
+        { { DECLARED, .template = "B", .env = "1", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_ABANDON, NULL, NULL },
 
         /* A budget that pods have spent which will not return ends it for the others. */
         { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 1, .budget = 1, .budget_of = 2,
