@@ -107,10 +107,14 @@ def wait_restarted(workload: Workload, n: int = 1) -> None:
                RUNS, f"{n} restarts of {workload.name}", 0.05)
 
 
-def values(workload: Workload) -> set[str]:
-    """The values that their containers show."""
-    names = [pod["metadata"]["name"] for pod in workload.pods()]
-    return {workload.cluster.kubectl("logs", name, "-c", "main").strip() for name in names}
+def wait_values(workload: Workload, value: str) -> None:
+    """Until all its containers show that they were started with it."""
+
+    def values() -> set[str]:
+        names = [pod["metadata"]["name"] for pod in workload.pods()]
+        return {workload.cluster.kubectl("logs", name, "-c", "main").strip() for name in names}
+
+    wait_until(lambda: values() == {value}, RUNS, f"{value} in {workload.name}", 0.2)
 
 
 def wait_old(workload: Workload) -> None:
@@ -157,7 +161,7 @@ def test_changed_key(cluster, restarter, make_user, images, kind):
     with none_replaced(workload), none_restarts(other):
         change(cluster, path, LEVEL="debug")
         wait_restarted(workload)
-        assert values(workload) == {"debug"}
+        wait_values(workload, "debug")
     assert restarts(workload) == [1] * workload.n_pods
     assert restarts(workload, "side") == [0] * workload.n_pods
     wait_said(workload, "InPlaceRestartStarted", "InPlaceRestartSucceeded")
@@ -172,7 +176,7 @@ def test_secret(cluster, restarter, make_user):
     wait_known(cluster, path)
     change(cluster, path, VALUE=VALUE)
     wait_restarted(workload)
-    assert values(workload) == {VALUE}
+    wait_values(workload, VALUE)
     wait_said(workload, "InPlaceRestartStarted", "InPlaceRestartSucceeded")
     restarter.terminate()
     shown = json.dumps([said(workload), ledger(cluster), workload.pods(), workload.get()])
@@ -185,7 +189,7 @@ def test_secret(cluster, restarter, make_user):
 def test_mounted_file(cluster, restarter, make_user):
     """A file that is mounted by itself is not refreshed, while a whole volume is."""
     path = make_config(cluster, "files", one="1", two="2")
-    command = shell("trap exit TERM; cat /one; while :; do sleep 3600 & wait; done")
+    command = shell("trap exit TERM; read VALUE </one; echo $VALUE; while :; do sleep 3600 & wait; done")
     volume = {"name": "files", "configMap": {"name": "files"}}
     mounts = [{"name": "files", "mountPath": "/one", "subPath": "one"}, {"name": "files", "mountPath": "/all"}]
     workload = make_user(pod={"volumes": [volume]}, command=command, volumeMounts=mounts)
@@ -195,7 +199,7 @@ def test_mounted_file(cluster, restarter, make_user):
     change(cluster, path, one="4")
     # The kubelet may need two attempts to mount a file that has changed.
     wait_until(lambda: 0 not in restarts(workload) and len(workload.ready()) == 2, RUNS, "the restarts")
-    assert values(workload) == {"4"}
+    wait_values(workload, "4")
 
 
 def test_deleted_object(cluster, restarter, make_user):
@@ -210,7 +214,7 @@ def test_deleted_object(cluster, restarter, make_user):
     cluster.admin.delete(path)
     make_config(cluster, "gone", VALUE="2")
     wait_restarted(workload)
-    assert values(workload) == {"2"}
+    wait_values(workload, "2")
 
 
 def test_optional_key(cluster, restarter, make_user):
@@ -219,7 +223,7 @@ def test_optional_key(cluster, restarter, make_user):
     wait_known(cluster, f"{CORE}/configmaps/later")
     make_config(cluster, "later", VALUE="1")
     wait_restarted(workload)
-    assert values(workload) == {"1"}
+    wait_values(workload, "1")
 
 
 def test_there_and_back(cluster, restarter, make_user):
@@ -245,7 +249,7 @@ def test_bad_value(cluster, restarter, make_user):
         assert restarts(workload)[:2] == [0, 0]
         change(cluster, path, VALUE="good")
         wait_until(lambda: len(workload.ready()) == 3, RUNS, "its pods")
-    assert values(workload) == {"good"}
+    wait_values(workload, "good")
     assert restarts(workload)[:2] == [0, 0]
 
 
@@ -276,7 +280,7 @@ def test_next_controller(cluster, robot, make_user):
         change(cluster, path, VALUE="3")
     with restarting(cluster, robot):
         wait_restarted(workload, 2)
-        assert values(workload) == {"3"}
+        wait_values(workload, "3")
 
 
 def test_killed_controller(cluster, robot, make_user):
@@ -426,7 +430,7 @@ def test_late_kubelet(cluster, robot, registry, make_user, folder):
             assert "VALUE=1\0" in environment(node, containers()[-1].id)
             line.thaw()
             wait_restarted(workload, 2)
-            assert values(workload) == {"2"}
+            wait_values(workload, "2")
         workload.delete()
         wait_until(lambda: not workload.pods(), RUNS, "the end of its pod")
     cluster.admin.delete(node.path)
