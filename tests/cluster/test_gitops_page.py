@@ -147,6 +147,7 @@ def test_helm_lets_go(reader):
     left = {name for name in reader.annotations() if name.startswith("inplaced.io/")}
     assert left == {"inplaced.io/update"}
     assert "paused" not in reader.workload()["spec"]
+    reader.run("kubectl", "delete", "deployment/web", "--cascade=foreground")
 
 
 def test_the_page(reader):
@@ -173,7 +174,9 @@ def test_the_page(reader):
     assert "the update has failed" in failed and "container app: " in failed
     assert reader.pods().keys() == before.keys()
     assert {image for image, _ in reader.pods().values()} == {"2"}
-    assert not {"inplaced.io/update-status", "inplaced.io/held"} & reader.annotations()
+    wait_until(
+        lambda: not {"inplaced.io/update-status", "inplaced.io/held"} & reader.annotations(), 20 * SLOWLY, "end of the hold"
+    )
 
     (rolled, refused) = reader.follow("Other changes")
     assert not reader.pods().keys() & before.keys()
