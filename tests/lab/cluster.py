@@ -19,7 +19,7 @@ from lab.agent_image import build_agent_image
 from lab.cleanup import Closing
 from lab.clients import MANIFESTS, run_client
 from lab.control_plane import ControlPlane
-from lab.interface import find_free_network
+from lab.interface import free_network
 from lab.kube import Object
 from lab.kubelet import Kubelet
 from lab.registry import Registry
@@ -51,19 +51,19 @@ class Cluster(Closing):
         self.folder = folder
         self.folder.mkdir(parents=True)
         networks = list(_SERVICES.subnets(new_prefix=28))
-        services = find_free_network(random.sample(networks, len(networks)))
-        self.control_plane = ControlPlane(
-            folder / "cp",
-            controllers=True,
-            scheduler=True,
-            services=str(services),
-            apiserver_flags=_ADMISSION,
-        )
-        self.admin = self.control_plane.admin
-        kubelet = {**(_HASTY if hasty else {}), **(config or {})}
-        self.node = Kubelet(folder / "node", self.control_plane, registry, "lab", config=kubelet)
-        _share(self.node.runtime.folder)
-        self.node.interface.add(self.control_plane.service_address)
+        with free_network(random.sample(networks, len(networks))) as services:
+            self.control_plane = ControlPlane(
+                folder / "cp",
+                controllers=True,
+                scheduler=True,
+                services=str(services),
+                apiserver_flags=_ADMISSION,
+            )
+            self.admin = self.control_plane.admin
+            kubelet = {**(_HASTY if hasty else {}), **(config or {})}
+            self.node = Kubelet(folder / "node", self.control_plane, registry, "lab", config=kubelet)
+            _share(self.node.runtime.folder)
+            self.node.interface.add(self.control_plane.service_address)
         self._service = TcpProxy(
             ("127.0.0.1", self.control_plane.port), (self.control_plane.service_address, 443)
         )

@@ -11,7 +11,8 @@ import itertools
 import json
 import secrets
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -54,15 +55,19 @@ class Interface:
         _run("ip", "address", "add", f"{address}/32", "dev", self.name)
 
 
-def find_free_network(networks: Iterable[IPv4Network]) -> IPv4Network:
-    """The first of which this machine has no address, and that no other call returns."""
+@contextmanager
+def free_network(networks: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
+    """The first of which this machine has no address. No other test gets it inside; whoever keeps it gives an interface an
+    address of it there.
+    """
     for network in networks:
         reservation = reserve(f"network-{network}")
         if reservation is None:
             continue
-        if not json.loads(_run("ip", "-json", "address", "show", "to", str(network))):
-            return network
-        reservation.close()
+        with reservation:
+            if not json.loads(_run("ip", "-json", "address", "show", "to", str(network))):
+                yield network
+                return
     raise RuntimeError("this machine has addresses of all networks for tests")
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from lab.cri import Cri, describe_error
 from lab.folder import LabFolder
-from lab.interface import find_free_network
+from lab.interface import free_network
 from lab.layers import random_layer
 from lab.registry import Registry
 from lab.wait import wait_until
@@ -40,9 +40,12 @@ def test_networks_are_given_once():
     reserved = IPv4Network("240.0.0.0/4")  # a part of the internet in which nothing has an address
     first = random.randrange(int(reserved[0]), int(reserved[-2]))
     networks = [IPv4Network(first), IPv4Network(first + 1)]
-    assert [find_free_network(networks), find_free_network(networks)] == networks
-    with pytest.raises(RuntimeError):
-        find_free_network(networks)
+    with free_network(networks) as one, free_network(networks) as other:
+        assert [one, other] == networks
+        with pytest.raises(RuntimeError), free_network(networks):
+            pass
+    with free_network(networks) as again:
+        assert again == networks[0]
 
 
 @pytest.mark.parametrize("image_format", ["docker", "oci"])
