@@ -124,7 +124,7 @@ def test_policy_refuses_image(cluster, controller, refusal, make, images, kind):
     declare(workload)
     with none_replaced(workload):
         cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
-        wait_until(lambda: refusal in annotations(workload).get(STATUS, ""), RUNS, "the reason")
+        wait_until(lambda: refusal in annotations_of(workload).get(STATUS, ""), RUNS, "the reason")
         assert {image_of(pod) for pod in workload.pods()} == {images[0]}
         assert "InPlaceUpdateFailed" in events(workload)
         cluster.kubectl("set", "image", workload.name, f"main={images[2]}")
@@ -142,8 +142,8 @@ def test_crashing_image(cluster, controller, make, registry, images, kind):
     declare(workload)
     with none_replaced(workload):
         cluster.kubectl("set", "image", workload.name, f"main={crashing}")
-        wait_until(lambda: STATUS in annotations(workload), RUNS, "the reason")
-        assert "exit code 7" in annotations(workload)[STATUS]
+        wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the reason")
+        assert "exit code 7" in annotations_of(workload)[STATUS]
         assert [image_of(pod) for pod in workload.pods()].count(crashing) == 1
         cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
         wait_updated(workload, images[0])

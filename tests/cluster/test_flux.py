@@ -30,7 +30,7 @@ def publish(cluster, controller, folder) -> Iterator[Callable[..., Repository]]:
         one.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
 def test_commit(publish, make, images, kind):
     """No pod is replaced, and Flux finds no drift, neither during the update nor after it."""
     workload = make(kind, 3, minReadySeconds=3)
@@ -48,7 +48,7 @@ def test_commit(publish, make, images, kind):
     assert events(workload) == ["InPlaceUpdateStarted", "InPlaceUpdateSucceeded"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
 def test_put_back(cluster, publish, make, images, kind):
     """A change by hand is put back in place, and so is a commit that is reverted in the middle of its update."""
     workload = make(kind, 3, minReadySeconds=1)
@@ -66,7 +66,7 @@ def test_put_back(cluster, publish, make, images, kind):
     assert set(repository.actions()[1:]) == {"unchanged"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
 def test_more_than_images(publish, make, images, kind):
     """An ordinary rollout, as soon as Flux has applied the commit."""
     workload = make(kind)
@@ -79,14 +79,14 @@ def test_more_than_images(publish, make, images, kind):
     assert not uids & workload.uids()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
 def test_bad_image(publish, make, images, kind):
     """It stops after one pod, which Flux learns of a Deployment; the next commit heals the workload."""
     workload = make(kind)
     repository = publish(workload, images[0], must_wait=kind == "deployment")
     with none_replaced(workload):
         repository.commit(manifest(workload, images[3]))
-        wait_until(lambda: STATUS in annotations(workload), RUNS, "the reason")
+        wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the reason")
         if kind == "deployment":
             wait_until(lambda: any("status: 'Failed'" in one.get("error", "") for one in repository.reconciliations()),
                        RUNS, "Flux's verdict")

@@ -79,7 +79,7 @@ def wait_as_documented(cluster: Cluster, workload: Workload) -> None:
 
 def test_upgrade_and_rollback(cluster, install, images):
     """No pod is replaced. Helm takes a held workload for ready, so that kubectl waits for the end."""
-    release = install(*KINDS)
+    release = install(*KINDS_OF_CONTROLLERS)
     with none_replaced(*release.workloads):
         for change, image in ((lambda: release.upgrade(images[1], "--wait"), images[1]),
                               (lambda: release.rollback("--wait"), images[0])):

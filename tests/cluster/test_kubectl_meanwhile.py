@@ -403,6 +403,20 @@ def test_scaled_and_deleted_meanwhile(cluster, make, by_proxy, proxy, inplace, i
     assert uid in workload.uids()
 
 
+def wait_followed(workload: Workload, image: str) -> None:
+    """Until the controller of the ReplicaSet makes pods with the image."""
+
+    def has_followed() -> bool:
+        sets = workload.kube.list("/apis/apps/v1/namespaces/default/replicasets", labelSelector=f"app={workload.app}")
+        return any(
+            image_of(one["spec"]["template"]) == image
+            and one["status"]["observedGeneration"] == one["metadata"]["generation"]
+            for one in sets
+        )
+
+    wait_until(has_followed, 60 * SLOWLY, f"ReplicaSet with {image}")
+
+
 @pytest.mark.parametrize("kind", ["deployment", "statefulset"])
 def test_autoscaler(cluster, make, by_proxy, proxy, images, kind):
     """An autoscaler adds pods in the middle of an update, and removes some in the middle of the next one."""
@@ -430,6 +444,8 @@ def test_autoscaler(cluster, make, by_proxy, proxy, images, kind):
 
     update = ["set", "image", workload.name]
     with in_the_middle(by_proxy, proxy, *update, f"main={images[1]}") as middle:
+        if kind == "deployment":
+            wait_followed(workload, images[1])
         scale(4, minReplicas=4)
         added = [pod for pod in workload.pods() if pod["metadata"]["uid"] not in before]
         if kind == "deployment":
