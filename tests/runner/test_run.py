@@ -306,7 +306,7 @@ NOTES = "import compatibility\ndef test_x(): compatibility.note('containerd', '9
 
 @only_root
 def test_tested_versions(small, run, write_script):
-    """They are those that the page names; one that differs is a failure, with the command that corrects it."""
+    """They are those that the page names; one that differs is named, with the command that corrects it."""
     write_script("checkout/tests/runtimes/build", "true")
     (small / "tests/unsanitized").touch()
     (small / "tests/node/test_x.py").write_text(f"import sys\nsys.path.insert(0, 'tests')\n{NOTES}")
@@ -315,9 +315,9 @@ def test_tested_versions(small, run, write_script):
     (small / "docs/COMPATIBILITY.md").write_text(f"{HEAD}| containerd | 9.9.8 | node |\n| etcd | 1 | cluster |\n")
     done = run("tests/run", "--only", "node", cwd=small)
     *_, problem, last = done.stdout.splitlines()
-    assert (done.returncode, last) == (1, "2 passed, 1 failed"), done.stdout
+    assert (done.returncode, last) == (0, "2 passed, 0 failed"), done.stdout
     assert 'lacks containerd 9.9.9 in the stage "node"' in done.stdout
     assert 'did not run: containerd 9.9.8 in the stage "node"' in done.stdout and "etcd" not in done.stdout
 
     assert run(*problem.split(": ")[-1].split(), cwd=small).returncode == 0
-    assert run("tests/run", "--only", "node", cwd=small).stdout.splitlines()[-1] == "2 passed, 0 failed"
+    assert "differs" not in run("tests/run", "--only", "node", cwd=small).stdout
