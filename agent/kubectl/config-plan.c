@@ -563,7 +563,7 @@ static bool has_later(json_object *uses, size_t from, json_object *ledger, const
         return false;
 }
 
-/* As a variable the key matters to nobody. */
+/* No container uses the key as a variable. */
 static bool is_overridden(json_object *uses, size_t i, json_object *ledger, const char *key) {
         json_object *use = json_object_array_get_idx(uses, i);
         json_object *hidden = object_list(use, "hidden");

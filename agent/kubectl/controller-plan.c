@@ -58,7 +58,7 @@ int update_facts_at_removal(WorkloadKind kind, json_object *workload, UpdateFact
 
         if (r < 0)
                 return r;
-        /* Whoever runs this ends the controller's updates, and leaves those that a person has begun. */
+        /* The removal ends the updates of the controller, and leaves those that a person has begun. */
         ret->has_others_record = ret->has_open_record && !ret->is_ours;
         ret->is_ours = ret->is_ours || ret->has_status ||
                        (ret->mode != UPDATE_ORDINARY && has_record && !ret->has_open_record);

@@ -4,8 +4,8 @@
 /*
  * Updates that workloads declare: decides what the controller does about a workload
  *
- * A Deployment, StatefulSet or DaemonSet with the annotation inplaced.io/update gets its images in place, whoever writes
- * them into its template. Admission holds its controller in the write that changes them (HELD_ANNOTATION), or its manifest
+ * A Deployment, StatefulSet or DaemonSet with the annotation inplaced.io/update gets its images in place when any client
+ * writes them into its template. Admission holds its controller in the write that changes them (HELD_ANNOTATION), or its manifest
  * does; then a run of "kubectl inplace rollout" brings the pods to the template, and the controller is let go. The
  * next action follows from the workload and from how the last run for its template has ended. Pure.
  */

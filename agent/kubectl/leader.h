@@ -6,7 +6,7 @@
  *
  * Of several programs that take part, the one that the Lease names leads, while it renews the Lease. A program that does not
  * see the Lease renewed for its whole duration, by its own clock, takes it. See the package leaderelection of client-go.
- * Two may lead for a moment, for example when one was frozen: whoever leads must write so that this does no harm.
+ * Two may lead for a moment, for example when one was frozen: what a leader writes must do no harm then.
  */
 
 #include <stdbool.h>

@@ -85,7 +85,7 @@ static const Command commands[] = {
         { "controller", COMMAND_CONTROLLER, 0, 0, kubectl_controller, "controller [--release-all]",
           "Carries out the updates in place that workloads declare, until it is ended.\n"
           "A Deployment, StatefulSet or DaemonSet with the annotation inplaced.io/update gets its images in place,\n"
-          "whoever changes its template. It runs in the cluster: see docs/GITOPS.md.\n",
+          "by any client that changes its template. It runs in the cluster: see docs/GITOPS.md.\n",
           "controller -A --policy inplaced-hold\n"
           "controller -A --policy inplaced-hold --release-all\n" },
         { "doctor", COMMAND_DOCTOR, 0, 0, kubectl_doctor, "doctor",

@@ -79,7 +79,7 @@ class Peers:
         node_image = NodeImage(self.kube, self.cluster.node.name)
         self.kube.wait_for(node_image.path, timeout=_LIMIT)
         began = time.monotonic()
-        node_image.request(image)
+        node_image.request(image, ttlSecondsAfterFinished=3600)
         self.kube.wait_for(node_image.path, lambda found: has_succeeded(found, image), _LIMIT)
         return time.monotonic() - began
 

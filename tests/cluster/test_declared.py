@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates in place that a workload declares: whoever changes its images, its pods stay."""
+"""Updates in place that a workload declares: its pods stay when any client changes its images."""
 
 from __future__ import annotations
 

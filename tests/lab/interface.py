@@ -57,8 +57,8 @@ class Interface:
 
 @contextmanager
 def free_network(networks: Iterable[IPv4Network]) -> Iterator[IPv4Network]:
-    """The first of which this machine has no address. No other test gets it inside; whoever keeps it gives an interface an
-    address of it there.
+    """The first of which this machine has no address. No other test gets it inside; to keep it, give an interface an address of
+    it there.
     """
     for network in networks:
         reservation = reserve(f"network-{network}")
