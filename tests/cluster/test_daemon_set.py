@@ -101,14 +101,27 @@ def repaired(cluster, images) -> Iterator[None]:
 
 
 def agent_pod(cluster: Cluster) -> Object | None:
-    """The newest pod of the agent; None while there is none."""
-    found = cluster.admin.list("/api/v1/namespaces/inplaced/pods")
-    alive = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
-    return alive[-1] if alive else None
+    """The pod of the DaemonSet and its present template; None while there is none. One of an earlier template ends meanwhile."""
+    daemon_set = cluster.admin.find("/apis/apps/v1/namespaces/inplaced/daemonsets/inplaced")
+    if daemon_set is None:
+        return None
+    meta = daemon_set["metadata"]
+    generation = meta["annotations"]["deprecated.daemonset.template.generation"]
+    for pod in cluster.admin.list("/api/v1/namespaces/inplaced/pods"):
+        if (
+            "deletionTimestamp" not in pod["metadata"]
+            and pod["metadata"]["labels"]["pod-template-generation"] == generation
+            and pod["metadata"]["ownerReferences"][0]["uid"] == meta["uid"]
+        ):
+            return pod
+    return None
 
 
 def describe(cluster: Cluster) -> str:
-    return cluster.kubectl("--namespace=inplaced", "describe", "pods")
+    pod = agent_pod(cluster)
+    if pod is None:
+        return ""
+    return cluster.kubectl("--namespace=inplaced", "describe", "pod", pod["metadata"]["name"])
 
 
 def inplacectl(cluster: Cluster, *arguments: str) -> str:

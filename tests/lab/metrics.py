@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 import urllib.request
 
+from . import sanitizers
+
 _SAMPLE = re.compile(
     r"(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)(?:\s+-?\d+)?"
 )
@@ -51,6 +53,7 @@ def parse_metrics(text: str) -> Metrics:
 
 
 def fetch_metrics(address: str, timeout: float = 5) -> Metrics:
+    timeout *= sanitizers.SLOWNESS
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=timeout) as answer:
         return parse_metrics(answer.read().decode())
 
