@@ -38,7 +38,9 @@ COMMAND = shell('trap exit TERM; echo "$VALUE"; [ "$VALUE" != bad ] && while :; 
 
 
 def make_config(cluster, name: str, kind: str = "ConfigMap", **values: str) -> str:
-    """Makes an object that was not there before, or with other values, and returns its path."""
+    """Makes an object that was not there before, or with other values, and returns its path. To the controller the latter is a
+    change, and a pod that starts soon after it may have the values before.
+    """
     field = "stringData" if kind == "Secret" else "data"
     path = f"{CORE}/{kind.lower()}s/{name}"
     cluster.admin.delete(path)
@@ -153,10 +155,11 @@ def none_restarts(*workloads: Workload, seconds: int = 8) -> Iterator[None]:
 @pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
 def test_changed_key(cluster, restarter, make_user, images, kind):
     """The users of a key restart in place with the new value; other containers and users of other keys do not."""
-    path = make_config(cluster, "level", LEVEL="info", OTHER="1")
+    name = f"level-{kind}"
+    path = make_config(cluster, name, LEVEL="info", OTHER="1")
     side = {"name": "side", "image": images[0], "imagePullPolicy": "IfNotPresent", "command": COMMAND}
-    workload = make_user(kind, pod={"containers": [side]}, env=from_key("level", "LEVEL"))
-    other = make_user(env=from_key("level", "OTHER"))
+    workload = make_user(kind, pod={"containers": [side]}, env=from_key(name, "LEVEL"))
+    other = make_user(env=from_key(name, "OTHER"))
     wait_known(cluster, path)
     with none_replaced(workload), none_restarts(other):
         change(cluster, path, LEVEL="debug")
@@ -165,7 +168,7 @@ def test_changed_key(cluster, restarter, make_user, images, kind):
     assert restarts(workload) == [1] * workload.n_pods
     assert restarts(workload, "side") == [0] * workload.n_pods
     wait_said(workload, "InPlaceRestartStarted", "InPlaceRestartSucceeded")
-    assert all('key "LEVEL" of ConfigMap "level"' in message for _, message in said(workload))
+    assert all(f'key "LEVEL" of ConfigMap "{name}"' in message for _, message in said(workload))
     assert said(other) == []
 
 

@@ -287,7 +287,9 @@ def test_the_disk_of_the_images(cluster, images, node_image, push, repaired):
     cluster.wait_rolled_out("inplaced", "inplaced")
     reference = push()
     node_image.request(reference)
-    message = node_image.wait_status(reference, "Waiting", 60 * SLOWLY)["message"]
+    message = wait_until(
+        lambda: (node_image.tag_status(reference) or {}).get("message"), 60 * SLOWLY, "reason to wait", 0.1
+    )
     print(message)
     assert message.startswith("DiskPressure: ") and "minFreeDisk" in message
     assert runtime.image_status(reference) is None
