@@ -40,6 +40,8 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
   declared
          On a real node: 20 Deployments of 5 pods get a new image at once, by the controller of declared
          updates, beside `kubectl inplace set image` for each; and the controller's memory.
+  peer   On a real node, with OpenKruise's manager: the agent beside kruise-daemon. Pulls by a NodeImage and by
+         an ImagePullJob, restarts for a changed label, and the costs of "idle", also with 110 pods.
   probes On a real node: the CPU time and memory of 10, 100 and 500 probes that run every second, beside
          a program that only makes them (probe-floor.c), and what is written about them.
 
@@ -117,6 +119,12 @@ def measure_probes(node: Node) -> list[Row]:
     return probing.measure(node)
 
 
+def measure_peer(node: Node) -> list[Row]:
+    import peer
+
+    return peer.measure(node)
+
+
 GROUPS: dict[str, Group] = {
     "small": pulls.measure_small,
     "large": pulls.measure_large,
@@ -132,6 +140,7 @@ GROUPS: dict[str, Group] = {
     "workloads": measure_workloads,
     "declared": measure_declared,
     "probes": measure_probes,
+    "peer": measure_peer,
 }
 
 

@@ -44,8 +44,10 @@ IMAGE = "registry.example/inplaced"  # as the manifests call it
 class Cluster(Closing):
     """Until closed. There is no kube-proxy; one address stands for the service of the API server."""
 
-    def __init__(self, folder: Path, registry: Registry, *, hasty: bool = True) -> None:
-        """`hasty`: the kubelet starts containers again without its back-off."""
+    def __init__(
+        self, folder: Path, registry: Registry, *, hasty: bool = True, config: Mapping[str, Any] | None = None
+    ) -> None:
+        """`hasty`: the kubelet starts containers again without its back-off. `config`: more of its configuration."""
         self.folder = folder
         self.folder.mkdir(parents=True)
         networks = list(_SERVICES.subnets(new_prefix=28))
@@ -58,7 +60,8 @@ class Cluster(Closing):
                 apiserver_flags=_ADMISSION,
             )
             self.admin = self.control_plane.admin
-            self.node = Kubelet(folder / "node", self.control_plane, registry, "lab", config=_HASTY if hasty else None)
+            kubelet = {**(_HASTY if hasty else {}), **(config or {})}
+            self.node = Kubelet(folder / "node", self.control_plane, registry, "lab", config=kubelet)
             _share(self.node.runtime.folder)
             self.node.interface.add(self.control_plane.service_address)
         self._service = TcpProxy(
