@@ -40,7 +40,8 @@ _NOT_HERE = set(read_reasons(_ELSEWHERE.read_text())) if _ELSEWHERE.exists() els
 _RUNTIME_FIXTURES = {"runtime", "new_runtime", "node"}
 _TIMEOUT_SECONDS = 60
 _PATIENCE = 3
-_PART_SECONDS = 1200  # the tests of a long file that one worker runs together
+# The tests of a long file that one worker runs together. On further runtimes no file has a cluster of its own.
+_PART_SECONDS = 1200 if runtimes.NAME == runtimes.DEFAULT else 60
 _AGENTS = pytest.StashKey[list[Agent]]()
 
 PushImage = Callable[..., PushedImage]
