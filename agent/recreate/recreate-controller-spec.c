@@ -106,18 +106,17 @@ static int add_containers(struct json_object *spec, struct json_object *old, con
                 return -ENOMEM;
 
         for (size_t i = 0; i < json_object_array_length(old); i++) {
-                struct json_object *item = json_object_array_get_idx(old, i), *made;
+                struct json_object *item = json_object_array_get_idx(old, i), *made = NULL;
 
-                if (!json_object_is_type(item, json_type_object)) {
-                        made = json_object_get(item);
-                } else {
-                        r = make_container(item, pod, &made);
-                        if (r < 0)
-                                return r;
-                }
-                r = patch_append(list, made);
+                r = json_object_is_type(item, json_type_object) ? make_container(item, pod, &made)
+                                                                : 0;
                 if (r < 0)
                         return r;
+                /* An item that is no container stays as it is, even null. */
+                if (json_object_array_add(list, made ?: json_object_get(item)) < 0) {
+                        json_object_put(made ?: item);
+                        return -ENOMEM;
+                }
         }
 
         return patch_add(spec, "containers", take_ptr(list));

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * A workload that declares its updates in place, from an attacker
+ *
+ * Whatever its annotations say, there is one next action, none for a workload that is deleted, and once a workload is given
+ * back nothing is left to give back, neither now nor when the controller is removed.
+ */
+
+#include <json-c/json.h>
+#include <stdlib.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/controller-plan.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/unit/merge-patch.h"
+
+#define NOW_SEC 1769904000
+#define ROBOT "robot"
+
+static void check(bool is_right) {
+        if (!is_right)
+                abort();
+}
+
+static void check_facts(const UpdateFacts *facts) {
+        check(facts->mode < _UPDATE_MODE_MAX);
+        for (UpdateOutcome outcome = 0; outcome < _UPDATE_OUTCOME_MAX; outcome++) {
+                UpdateRun run = { .outcome = UPDATE_NOT_TRIED };
+                UpdateAction action;
+
+                update_run_note(&run, outcome, facts->template_hash, NOW_SEC);
+                action = update_plan(facts, &run, NOW_SEC + 1);
+                check(action < _UPDATE_ACTION_MAX);
+                check(!facts->is_deleted || action == UPDATE_DO_NOTHING);
+                check(facts->is_ours || action != UPDATE_DO_GIVE_BACK);
+        }
+}
+
+static void check_given_back(WorkloadKind kind, json_object *workload, bool forgets) {
+        cleanup(json_object_put_p) json_object *patch = NULL, *given = NULL, *again = NULL;
+        UpdateFacts facts;
+
+        check(update_give_back_patch(kind, workload, forgets, &patch) == 0 && patch);
+        given = apply_merge_patch(copy_json(workload), patch);
+        check(update_facts(kind, given, ROBOT, &facts) == 0);
+        check(!facts.is_ours);
+        check(update_facts_at_removal(kind, given, &facts) == 0);
+        check(!facts.is_ours);
+        check(update_give_back_patch(kind, given, forgets, &again) == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+        static const WorkloadKind kinds[] = { WORKLOAD_DEPLOYMENT, WORKLOAD_STATEFUL_SET,
+                                              WORKLOAD_DAEMON_SET };
+        cleanup(json_object_put_p) json_object *workload = NULL;
+        UpdateFacts facts;
+
+        if (json_parse((const char *) data, size, &workload, NULL) < 0)
+                return 0;
+        for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+                check(update_facts(kinds[i], workload, ROBOT, &facts) == 0);
+                check_facts(&facts);
+                if (facts.is_ours) {
+                        check_given_back(kinds[i], workload, /* forgets= */ false);
+                        check_given_back(kinds[i], workload, /* forgets= */ true);
+                }
+                check(update_facts_at_removal(kinds[i], workload, &facts) == 0);
+                check_facts(&facts);
+        }
+        return 0;
+}
