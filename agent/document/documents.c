@@ -193,7 +193,9 @@ static int read_values(const char *text, size_t size, Documents *documents, size
                         return 0;
 
                 json_tokener_reset(tokener);
-                value = json_tokener_parse_ex(tokener, text + i, (int) (size - i));
+                r = json_parse_next(tokener, text + i, size - i, &value);
+                if (r < 0)
+                        return r;
                 if (json_tokener_get_error(tokener) != json_tokener_success)
                         return 0;
 

@@ -19,7 +19,7 @@ int patch_add(struct json_object *object, const char *key, struct json_object *v
 }
 
 int patch_add_text(struct json_object *object, const char *key, const char *text) {
-        return patch_add(object, key, json_object_new_string(text));
+        return patch_add(object, key, text ? json_object_new_string(text) : NULL);
 }
 
 int patch_add_number(struct json_object *object, const char *key, uint64_t number) {

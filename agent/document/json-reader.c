@@ -39,6 +39,21 @@ int json_reading_flags(const char *text, size_t size) {
         return i < size ? 0 : JSON_TOKENER_STRICT;
 }
 
+int json_parse_next(struct json_tokener *tokener, const char *text, size_t size,
+                    struct json_object **ret) {
+        json_object *json;
+
+        errno = 0;
+        json = json_tokener_parse_ex(tokener, text, (int) size);
+        if (errno == ENOMEM) {
+                json_object_put(json);
+                return -ENOMEM;
+        }
+
+        *ret = json;
+        return 0;
+}
+
 /* The error may repeat json-c's words, which are constant and quote nothing. */
 int json_parse_within(const char *text, size_t size, JsonLimits limits, struct json_object **ret,
                       Error *reterr) {
@@ -46,6 +61,7 @@ int json_parse_within(const char *text, size_t size, JsonLimits limits, struct j
         json_object *json;
         enum json_tokener_error error;
         size_t n_valid;
+        int r;
 
         if (size > limits.size)
                 return error_set(reterr, ERROR_INVALID, "larger than %zu bytes", limits.size);
@@ -62,7 +78,9 @@ int json_parse_within(const char *text, size_t size, JsonLimits limits, struct j
                 return -ENOMEM;
 
         json_tokener_set_flags(tokener, json_reading_flags(text, size));
-        json = json_tokener_parse_ex(tokener, text, (int) size);
+        r = json_parse_next(tokener, text, size, &json);
+        if (r < 0)
+                return r;
         error = json_tokener_get_error(tokener);
         if (error == json_tokener_success && json_tokener_get_parse_end(tokener) < size) {
                 json_object_put(json);
@@ -296,9 +314,17 @@ struct json_object *json_find(struct json_object *list, const char *key, const c
         return NULL;
 }
 
+/* Without memory, json-c cuts the text off. */
+const char *json_to_text_with(struct json_object *value, int flags) {
+        const char *text;
+
+        errno = 0;
+        text = json_object_to_json_string_ext(value, flags);
+        return errno == ENOMEM ? NULL : text;
+}
+
 const char *json_to_text(struct json_object *value) {
-        return json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN |
-                                                             JSON_C_TO_STRING_NOSLASHESCAPE);
+        return json_to_text_with(value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
 }
 
 int json_copy_text(struct json_object *value, char **ret) {

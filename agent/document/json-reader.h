@@ -17,6 +17,8 @@
 
 #include "agent/base/error.h"
 
+struct json_tokener;
+
 #define JSON_STRING_SIZE_MAX 4096 /* longer ones are refused, except by json_read_text() */
 
 /* Path of an object: a chain of these on the stack, up to the root, which is NULL. */
@@ -45,6 +47,11 @@ int json_reading_flags(const char *text, size_t size);
 /* The same within narrower limits. */
 int json_parse_within(const char *text, size_t size, JsonLimits limits, struct json_object **ret,
                       Error *reterr);
+
+/* As json_tokener_parse_ex(), which takes a lack of memory for bad JSON, or leaves a member out then.
+ * Returns 0, also for bad JSON, or -ENOMEM. */
+int json_parse_next(struct json_tokener *tokener, const char *text, size_t size,
+                    struct json_object **ret);
 
 /* Refuses the value at the path, or the whole object if the path is NULL. */
 int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...)
@@ -88,6 +95,7 @@ int64_t json_get_time(struct json_object *object, const char *key);
 
 /* Returns the text to send; borrowed from the value. NULL: no memory. */
 const char *json_to_text(struct json_object *value);
+const char *json_to_text_with(struct json_object *value, int flags); /* JSON_C_TO_STRING_... */
 
 /* The same, for the caller to own; value: NULL is no memory, too. */
 int json_copy_text(struct json_object *value, char **ret);

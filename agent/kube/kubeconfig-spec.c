@@ -129,7 +129,7 @@ static int read_exec(struct json_object *exec, const JsonPath *path, void *ret, 
 }
 
 static int copy_json(struct json_object *value, char **ret) {
-        const char *text = json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
+        const char *text = json_to_text_with(value, JSON_C_TO_STRING_PLAIN);
 
         *ret = text ? strdup(text) : NULL;
         return *ret ? 0 : -ENOMEM;

@@ -320,7 +320,9 @@ static int parse_json(WatchReader *reader, Slice text, struct json_object **ret,
                 return r;
 
         json_tokener_set_flags(reader->tokener, json_reading_flags(text.data, text.size));
-        json = json_tokener_parse_ex(reader->tokener, text.data, (int) text.size);
+        r = json_parse_next(reader->tokener, text.data, text.size, &json);
+        if (r < 0)
+                return r;
         if (!json || json_tokener_get_parse_end(reader->tokener) != text.size) {
                 json_object_put(json);
                 return refuse_json(reader, reterr);

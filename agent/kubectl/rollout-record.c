@@ -164,8 +164,10 @@ json_object *record_written(json_object *record) {
 }
 
 static json_object *annotate(json_object *record) {
+        const char *text = json_to_text(record);
+
         return patch_wrap("annotations", patch_wrap(ROLLOUT_ANNOTATION,
-                                                    json_object_new_string(json_to_text(record))));
+                                                    text ? json_object_new_string(text) : NULL));
 }
 
 /* With the version that was seen, so that nothing is written over what another client has. */

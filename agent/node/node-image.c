@@ -141,10 +141,10 @@ static json_object *sandbox_to_json(const DesiredImage *desired) {
 /* Appends ", KEY: VALUE" and releases the value. */
 static int print_member(char **text, const char *key, json_object *value) {
         cleanup(json_object_put_p) json_object *owned = value;
+        const char *shown = owned ? json_to_text(owned) : NULL;
         char *longer;
 
-        if (!owned ||
-            asprintf(&longer, "%s, \"%s\": %s", *text ?: "", key, json_to_text(owned)) < 0)
+        if (!shown || asprintf(&longer, "%s, \"%s\": %s", *text ?: "", key, shown) < 0)
                 return -ENOMEM;
 
         free(*text);
@@ -210,7 +210,7 @@ static int print_json(FILE *file, json_object *value) {
 }
 
 static int print_string(FILE *file, const char *text) {
-        return print_json(file, json_object_new_string(text));
+        return print_json(file, text ? json_object_new_string(text) : NULL);
 }
 
 /* An expired request must not run again after a restart. */

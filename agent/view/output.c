@@ -11,6 +11,7 @@
 #include <yaml.h>
 
 #include "agent/base/utf8.h"
+#include "agent/document/json-reader.h"
 #include "agent/view/terminal.h"
 
 /* json-c escapes what JSON demands, which is less than what a terminal obeys. Such characters can
@@ -39,9 +40,8 @@ char *output_json(json_object *tree) {
         size_t size;
         FILE *file;
 
-        text = json_object_to_json_string_ext(tree, JSON_C_TO_STRING_PRETTY |
-                                                            JSON_C_TO_STRING_SPACED |
-                                                            JSON_C_TO_STRING_NOSLASHESCAPE);
+        text = json_to_text_with(tree, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
+                                               JSON_C_TO_STRING_NOSLASHESCAPE);
         file = text ? open_memstream(&copy, &size) : NULL;
         if (!file)
                 return NULL;
@@ -72,7 +72,8 @@ static bool is_plain(const char *text) {
 static bool emit_scalar(yaml_emitter_t *emitter, const char *text, yaml_scalar_style_t style) {
         yaml_event_t event;
 
-        return yaml_scalar_event_initialize(&event, NULL, NULL, (yaml_char_t *) text,
+        return text &&
+               yaml_scalar_event_initialize(&event, NULL, NULL, (yaml_char_t *) text,
                                             (int) strlen(text), 1, 1, style) &&
                yaml_emitter_emit(emitter, &event);
 }
@@ -130,8 +131,7 @@ static bool emit_value(yaml_emitter_t *emitter, json_object *value) {
         case json_type_boolean:
         case json_type_double:
         case json_type_int:
-                return emit_scalar(emitter, json_object_to_json_string(value),
-                                   YAML_PLAIN_SCALAR_STYLE);
+                return emit_scalar(emitter, json_to_text(value), YAML_PLAIN_SCALAR_STYLE);
         }
 
         return false;
