@@ -250,11 +250,14 @@ int state_file_new(const StateFileOptions *options, StateFile **ret) {
 }
 
 StateFile *state_file_free(StateFile *file) {
+        int r;
+
         if (!file)
                 return NULL;
 
-        if (file->is_due)
-                (void) state_file_replace(file);
+        r = file->is_due ? state_file_replace(file) : 0;
+        if (r < 0)
+                log_error(file->log, NULL, "Cannot write \"%s\": %s.", file->path, strerror(-r));
         images_unwatch(file->images, &file->watcher);
         timer_done(&file->timer);
         error_done(&file->error);
