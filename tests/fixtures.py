@@ -23,6 +23,7 @@ from fake.registry import FakeRegistry
 from fake.runtime import FakeRuntime
 from lab import runtimes, sanitizers
 from lab.agent import Agent
+from lab.failing_call import FailingCall
 from lab.folder import LabFolder
 from lab.image import build_image
 from lab.layers import random_layer
@@ -274,6 +275,16 @@ def start_agent(make_agent: StartAgent) -> StartAgent:
         return agent
 
     return start
+
+
+@pytest.fixture
+def failing(folder: LabFolder, capsys: pytest.CaptureFixture[str]) -> Iterator[FailingCall]:
+    """Makes calls of an agent fail that has its environment, and shows how many."""
+    made = FailingCall(folder / "failing", "inplaced")
+    yield made
+    with capsys.disabled():
+        print(f"\n{made}")
+    made.close()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import signal
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -118,6 +119,24 @@ class Sandbox(Closing):
         request = self._messages.StartContainerRequest(container_id=made)
         self._call("StartContainer", request, "Empty")
         return made
+
+    def run_heeding(self, name: str, command: Sequence[str], **more: Any) -> str:
+        """As run(), until the container heeds SIGTERM, which the kernel would drop before its trap."""
+        made = self.run(name, command, **more)
+        process = self.process(made)
+
+        def heeds() -> bool:
+            lines = (process / "status").read_text().splitlines()
+            (caught,) = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
+            return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
+
+        wait_until(heeds, 10, f"trap of {name}")
+        return made
+
+    def process(self, container_id: str) -> Path:
+        """The folder of its first process in /proc."""
+        _, about = self.runtime.cri.container_status(container_id)
+        return Path(f"/proc/{about['pid']}")
 
     def state(self, container_id: str) -> str:
         """ "RUNNING", "EXITED"..."""

@@ -110,23 +110,8 @@ class Restart:
             self.error = error
 
 
-def _process(pod, container_id) -> Path:
-    _, about = pod.runtime.cri.container_status(container_id)
-    return Path(f"/proc/{about['pid']}")
-
-
 def _run_heeding(pod, name, command=_HEEDS, **more):
-    """Runs a container until it heeds SIGTERM, which the kernel would drop before its trap."""
-    made = pod.run(name, command, **more)
-    process = _process(pod, made)
-
-    def heeds() -> bool:
-        lines = (process / "status").read_text().splitlines()
-        (caught,) = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
-        return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
-
-    wait_until(heeds, 10, f"trap of {name}")
-    return made
+    return pod.run_heeding(name, command, **more)
 
 
 def _refusal(agent, pod, **fields):
@@ -236,7 +221,7 @@ def test_agent_is_killed_during_a_stop(agent, make_pod, name, hook, sign):
     grace = 12
     pod = make_pod(name, grace=grace)
     app = _run_heeding(pod, "app", _DEFIES, pre_stop=hook)
-    root = _process(pod, app) / "root"
+    root = pod.process(app) / "root"
     began = time.time()
     restart = Restart(agent, name)
     wait_until((root / sign).exists, 10, sign)
@@ -255,7 +240,7 @@ def test_agent_is_killed_during_a_stop(agent, make_pod, name, hook, sign):
 def test_agent_is_killed_and_the_stop_ends(agent, pod, name):
     """A container that ended while no agent ran is known to have been stopped, and left alone."""
     app = _run_heeding(pod, "app", _DEFIES)
-    process = _process(pod, app)
+    process = pod.process(app)
     restart = Restart(agent, name)
     wait_until((process / "root/term").exists, 10, "SIGTERM")
     agent.kill9()

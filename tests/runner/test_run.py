@@ -222,7 +222,7 @@ def small(checkout, write_script):
     """A checkout with a test of each language, and no control plane."""
     (checkout / "CMakeLists.txt").write_text(
         CMAKE.format(tests=PASS + "test(unit/x true)\ntest(unit/y true)\nadd_custom_target(test-x)\n"
-                     "foreach(name inplaced inplacectl kubectl-inplace clock-ahead failing-thread)\n"
+                     "foreach(name inplaced inplacectl kubectl-inplace clock-ahead failing-thread failing-call)\n"
                      "  add_custom_target(${name})\nendforeach()\n").replace("LABELS lint", 'LABELS "lint;unit"'))
     write_script("checkout/tests/cluster/control-plane/build", '[ -z "$INPLACED_IF_BUILT" ]')
     for name, text in (("unit/test-x.c", "TEST(test_deep) {}\n"), ("unit/test-y.c", ""),

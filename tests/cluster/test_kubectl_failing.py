@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that any allocation and any system call of `kubectl inplace` may fail during an update in place: the same command
+ends the update well, and no pod is lost.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from rollouts import *  # noqa: F403
+from lab.failing_call import FailingCall
+
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(900 * SLOWLY)]
+
+
+def test_update(make, inplace, images, folder, capsys):
+    """It is done, or the tool says why not and the next call does the rest."""
+    failing = FailingCall(folder / "failing", "kubectl-inplace")
+    workload = make("deployment")
+    uids, strategy = workload.uids(), workload.strategy()
+    targets = itertools.cycle(images[1::-1])
+
+    def run():
+        image = next(targets)
+        command = ["set", "image", workload.name, f"main={image}"]
+        ran = inplace.run(*command, **failing.environment)
+        failing.disarm()
+        assert ran.code in (0, 1) and (ran.code == 0 or ran.stderr), ran
+        if ran.code != 0:
+            assert_done(inplace.run(*command))
+        workload.assert_runs(image)
+        assert workload.uids() == uids and workload.strategy() == strategy
+
+    with none_replaced(workload):
+        for point in failing.points(run):
+            with failing.at(point):
+                run()
+    with capsys.disabled():
+        print(f"\n{failing}")
+    failing.close()
