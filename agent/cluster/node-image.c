@@ -174,8 +174,13 @@ static int set_done(ClusterNodeImage *node_image) {
                                                           desired->tag, desired->version);
                 int r;
 
-                if (!image || !entry ||
-                    image_status_from_json(entry, desired->name, &status, NULL) < 0)
+                if (!image || !entry)
+                        continue;
+
+                r = image_status_read_final(entry, desired->name, &status);
+                if (r < 0)
+                        return r;
+                if (r == 0)
                         continue;
 
                 r = image_set_done(image, node_image->owner, desired->name, desired->version,

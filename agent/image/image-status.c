@@ -263,6 +263,17 @@ int image_status_from_json(json_object *entry, const char *name, ImageStatus *re
         return 0;
 }
 
+int image_status_read_final(json_object *entry, const char *name, ImageStatus *ret) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        r = image_status_from_json(entry, name, ret, &error);
+        if (r < 0)
+                return error.kind == ERROR_NONE ? r : 0;
+
+        return image_phase_is_final(ret->phase);
+}
+
 #define TEXT_SIZE_MAX 600 /* a runtime's nested errors repeat themselves beyond that */
 
 /* Copies the text as one printable line. A long text loses its middle: the name is at its

@@ -94,6 +94,9 @@ json_object *image_status_to_own_json(const ImageStatus *status, const char *nam
 /* The reverse of both, for a status that was written earlier. name is the key above the entry. */
 int image_status_from_json(json_object *entry, const char *name, ImageStatus *ret, Error *reterr);
 
+/* Reads the status of an attempt that has ended: returns 1, 0 if it is none, or a local failure. */
+int image_status_read_final(json_object *entry, const char *name, ImageStatus *ret);
+
 /* The following functions describe a failure in one line, which begins with its class, because a
  * NodeImage has no other place for it: "NotFound: <text>; <what to do> (attempt 2 of 4)".
  * n_attempts 0: there is no limit. The text is cleaned and shortened. */

@@ -603,8 +603,11 @@ static int restore_tag(Images *images, json_object *root, const DesiredImage *de
         bool is_finished;
         int r;
 
-        is_finished = entry && image_status_from_json(entry, desired->name, &status, NULL) >= 0 &&
-                      image_phase_is_final(status.phase) && status.completed_at > 0;
+        r = entry ? image_status_read_final(entry, desired->name, &status) : false;
+        if (r < 0)
+                return r;
+
+        is_finished = r > 0 && status.completed_at > 0;
         if (is_finished) {
                 r = images_restore(images, desired->name, desired->tag, &status);
                 if (r < 0)
@@ -626,12 +629,14 @@ static int restore_done(Images *images, json_object *item) {
         const char *owner = json_get_text(item, "owner");
         cleanup(image_status_done) ImageStatus outcome = { 0 };
         json_object *status = json_get(item, "status", json_type_object);
+        int r = true;
 
         if (!name || !tag || !owner || !owner_kind(owner))
                 return 0;
-        if (status && (image_status_from_json(status, name, &outcome, NULL) < 0 ||
-                       !image_phase_is_final(outcome.phase)))
-                return 0;
+        if (status)
+                r = image_status_read_final(status, name, &outcome);
+        if (r <= 0)
+                return r;
 
         return images_restore_done(images, name, tag, owner, json_get_integer(item, "version"),
                                    !status, status ? &outcome : NULL);
