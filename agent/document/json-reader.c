@@ -39,9 +39,27 @@ int json_reading_flags(const char *text, size_t size) {
         return i < size ? 0 : JSON_TOKENER_STRICT;
 }
 
+/* Makes room for the longest string: before 0.17, json-c goes on with the beginning of one for which it has no memory. */
+static int make_room(json_tokener *tokener, const char *text, size_t size) {
+        size_t longest = 0, n = 0;
+
+        for (size_t i = 0; i < size; i++) {
+                n = text[i] == '"' ? 0 : n + 1;
+                if (n > longest)
+                        longest = n;
+        }
+
+        return printbuf_memset(tokener->pb, 0, '\0', (int) longest + 1) < 0 ? -ENOMEM : 0;
+}
+
 int json_parse_next(struct json_tokener *tokener, const char *text, size_t size,
                     struct json_object **ret) {
         json_object *json;
+        int r;
+
+        r = make_room(tokener, text, size);
+        if (r < 0)
+                return r;
 
         errno = 0;
         json = json_tokener_parse_ex(tokener, text, (int) size);
