@@ -47,6 +47,14 @@ static void program_done(Program *program) {
         options_done(&program->options);
 }
 
+static void notify(const Program *program, const char *state) {
+        int r = sd_notify(false, state);
+
+        if (r < 0)
+                log_error(program->log, NULL, "Cannot send \"%s\" to the service manager: %s.",
+                          state, strerror(-r));
+}
+
 static void notify_reloading(void) {
         (void) sd_notifyf(false, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_monotonic_usec());
 }
@@ -104,7 +112,7 @@ static int on_reload(sd_event_source *source, const struct signalfd_siginfo *inf
         else if (r >= 0)
                 r = program_apply(program, &options);
 
-        (void) sd_notify(false, "READY=1");
+        notify(program, "READY=1");
         return r;
 }
 
@@ -192,7 +200,7 @@ static void on_ready(void *userdata) {
 
         log_info(program->log, NULL, "inplaced " INPLACED_VERSION " is ready on node \"%s\".",
                  program->options.node_name);
-        (void) sd_notify(false, "READY=1");
+        notify(program, "READY=1");
 }
 
 static int visit_configuration(const void *source, const DiagnosisVisitor *visitor) {
