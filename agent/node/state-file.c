@@ -250,12 +250,14 @@ int state_file_new(const StateFileOptions *options, StateFile **ret) {
 }
 
 StateFile *state_file_free(StateFile *file) {
-        int r;
+        int r = 0;
 
         if (!file)
                 return NULL;
 
-        r = file->is_due ? state_file_replace(file) : 0;
+        /* What was restored is incomplete if the agent could not start. */
+        if (file->is_due && sd_event_get_state(file->event) != SD_EVENT_INITIAL)
+                r = state_file_replace(file);
         if (r < 0)
                 log_error(file->log, NULL, "Cannot write \"%s\": %s.", file->path, strerror(-r));
         images_unwatch(file->images, &file->watcher);
