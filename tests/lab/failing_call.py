@@ -161,7 +161,11 @@ def begin(agent: Agent) -> None:
     agent.log_path.write_text("")
     agent.start(wait_ready=False)
     began = agent.process.began_at
-    is_ready = lambda: any(said.at >= began for said in agent.notify.notices("READY"))  # noqa: E731
+
+    def is_ready() -> bool:
+        said = any(notice.at >= began for notice in agent.notify.notices("READY"))
+        return said or "is ready on node" in agent.log_text()  # each of them may be what fails
+
     wait_until(lambda: agent.process.code is not None or is_ready(), 15 * sanitizers.SLOWNESS, "start")
 
 
