@@ -255,7 +255,7 @@ StateFile *state_file_free(StateFile *file) {
         if (!file)
                 return NULL;
 
-        /* What was restored is incomplete if the agent could not start. */
+        /* The restored state is incomplete if the agent could not start. */
         if (file->is_due && sd_event_get_state(file->event) != SD_EVENT_INITIAL)
                 r = state_file_replace(file);
         if (r < 0)

@@ -6,7 +6,10 @@ import pytest
 from conftest import REPOSITORY
 
 # Outputs of libFuzzer, with its ways to end.
-CLEAN = 'echo "stat::number_of_executed_units: 1234"; echo "stat::average_exec_per_sec:     99"'
+CLEAN = """
+echo "INFO: Loaded 1 modules   (1811 inline 8-bit counters): 1811 [0x1, 0x2),"
+echo "#7	NEW    cov: 12 ft: 3"; echo "#1234	DONE   cov: 195 ft: 300 corp: 5/10b lim: 4096"
+echo "stat::number_of_executed_units: 1234"; echo "stat::average_exec_per_sec:     99\""""
 FINDING = """
 for word in "$@"; do [[ $word != -artifact_prefix=* ]] || prefix=${word#*=}; done
 echo x >"${prefix}crash-1"
@@ -43,7 +46,7 @@ def run_fuzz(checkout, write_script, run):
 @pytest.mark.parametrize(
     ("script", "status", "words"),
     [
-        (CLEAN, 0, "1234 executions       99/s  nothing found"),
+        (CLEAN, 0, "1234 executions       99/s     195 of 1811 edges  nothing found"),
         (FINDING, 1, "FOUND tests/corpus/bad/found-crash-1"),
         (CRASH, 1, "FAILED with status 139"),
         (IDLE, 1, "FAILED with status 0"),

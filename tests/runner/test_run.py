@@ -144,12 +144,13 @@ def run_late_stages(checkout, write_script):
 
     def begin(script):
         (checkout / "CMakeLists.txt").write_text(CMAKE.format(tests=""))
-        for folder, text in (("node", ""), ("cluster", "_metadata_restart"), ("packaging", "")):
+        for folder in ("node", "cluster", "packaging"):
             (checkout / "tests" / folder).mkdir()
-            test = INSTALLED if folder == "packaging" else WAITS.replace("kubelet", f"kubelet{text}")
-            (checkout / f"tests/{folder}/test_x.py").write_text(test)
+            (checkout / f"tests/{folder}/test_x.py").write_text(INSTALLED if folder == "packaging" else WAITS)
             (checkout / f"tests/{folder}/conftest.py").write_text(
                 "def pytest_configure(config):\n    config.addinivalue_line('markers', 'slow: x')\n")
+        for name in ("metadata_restart", "metadata_restart_bad", "recreate", "verify"):
+            (checkout / f"tests/cluster/test_{name}.py").write_text(WAITS if name == "recreate" else "")
         for name in ("cluster/control-plane/build", "cluster/clients/build", "runtimes/build"):
             write_script(f"checkout/tests/{name}", "true")
         write_script("checkout/packaging/build", BUILD + script)
