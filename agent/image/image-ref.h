@@ -30,6 +30,9 @@
 
 #include "agent/base/error.h"
 
+/* First words of a status that says what a short name or a tag stands for; full references follow, after commas. */
+#define IMAGE_RESOLVED "resolved to "
+
 #define IMAGE_NAME_SIZE 256 /* registry, slash and repository together, and the NUL */
 #define IMAGE_TAG_SIZE 129
 #define IMAGE_DIGEST_SIZE 136 /* "sha512:" and 128 digits */

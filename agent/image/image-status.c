@@ -14,9 +14,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-
-/* First words about a short name. */
-#define RESOLVED "resolved to "
+#include "agent/image/image-ref.h"
 
 static const char *const phase_names[_IMAGE_PHASE_MAX] = {
         [IMAGE_WAITING] = "Waiting",     [IMAGE_PULLING] = "Pulling",
@@ -201,7 +199,7 @@ static PullReason reason_of_message(const char *message) {
 static int read_texts(json_object *entry, const char *name, ImageStatus *status) {
         const char *image_id = json_get_text(entry, "imageID");
         const char *message = json_get_text(entry, "message");
-        bool is_resolved = message && strncmp(message, RESOLVED, strlen(RESOLVED)) == 0;
+        bool is_resolved = message && strncmp(message, IMAGE_RESOLVED, strlen(IMAGE_RESOLVED)) == 0;
         char **text = is_resolved ? &status->resolved : &status->message;
         size_t prefix = strlen(name);
         int r;
@@ -307,7 +305,7 @@ int image_status_set_resolved(ImageStatus *status, const char *reference) {
                 r = clean_line(reference, &line);
                 if (r < 0)
                         return r;
-                if (asprintf(&text, RESOLVED "%s", line) < 0)
+                if (asprintf(&text, IMAGE_RESOLVED "%s", line) < 0)
                         return -ENOMEM;
         }
 

@@ -56,9 +56,9 @@ typedef struct ImageStatus {
         bool was_present;
         ImageOnDemand on_demand; /* state at its success, or a little later */
         PullReason reason;
-        char *message;       /* owned; one line, or NULL */
-        char *resolved;      /* owned; full reference of a short name, as one line, or NULL */
-        char *image_id;      /* owned; ID that the runtime has under the reference, or NULL */
+        char *message;  /* owned; one line, or NULL */
+        char *resolved; /* owned; what a short name or a tag stands for, as one line, or NULL */
+        char *image_id; /* owned; ID that the runtime has under the reference, or NULL */
         char **repo_digests; /* owned, as are the strings; ended by NULL; or NULL */
 } ImageStatus;
 
@@ -74,7 +74,7 @@ int image_status_set_digests(ImageStatus *status, const char *const *digests, si
 bool image_phase_is_final(ImagePhase phase);
 const char *image_phase_to_string(ImagePhase phase);
 
-/* Sets the reference that a short name was resolved to; NULL: none, or not known. The text is
+/* Sets the references that a short name or a tag was resolved to; NULL: none, or not known. The text is
  * cleaned and shortened. */
 int image_status_set_resolved(ImageStatus *status, const char *reference);
 

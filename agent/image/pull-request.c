@@ -222,26 +222,49 @@ static bool is_same_repository(const ImageRef *a, const ImageRef *b) {
         return strcmp(a->registry, b->registry) == 0 && strcmp(a->repository, b->repository) == 0;
 }
 
-/* Appends the names that the searched one may stand for, after commas. answered: only names of that
- * repository; or NULL. */
+/* Appends the name after a comma. */
+static int add_name(char **text, const char *name) {
+        char *longer;
+
+        if (asprintf(&longer, "%s%s%s", *text ?: "", *text ? ", " : "", name) < 0)
+                return -ENOMEM;
+
+        free(*text);
+        *text = longer;
+        return 0;
+}
+
+/* Appends the names that the searched one may stand for. answered: only names of that repository; or NULL. */
 static int add_candidates(const ImageRef *searched, const ImageRef *answered, char *const *names,
                           size_t n_names, char **text) {
-        for (size_t i = 0; i < n_names; i++) {
-                char *longer;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < n_names; i++) {
                 ImageRef ref;
 
-                if (!is_full_reference(names[i], &ref) ||
-                    !image_ref_may_resolve_to(searched, &ref) ||
-                    (answered && !is_same_repository(answered, &ref)))
-                        continue;
-                if (asprintf(&longer, "%s%s%s", *text ?: "", *text ? ", " : "", names[i]) < 0)
-                        return -ENOMEM;
-
-                free(*text);
-                *text = longer;
+                if (is_full_reference(names[i], &ref) && image_ref_may_resolve_to(searched, &ref) &&
+                    (!answered || is_same_repository(answered, &ref)))
+                        r = add_name(text, names[i]);
         }
 
-        return 0;
+        return r;
+}
+
+/* Finds the digests of the image in the repository of this tag; *ret is NULL if there is none. */
+static int find_digests(const CriImage *image, const ImageRef *tag, char **ret) {
+        cleanup(free_p) char *text = NULL;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < image->n_repo_digests; i++) {
+                ImageRef ref;
+
+                if (is_full_reference(image->repo_digests[i], &ref) &&
+                    is_same_repository(tag, &ref))
+                        r = add_name(&text, image->repo_digests[i]);
+        }
+
+        *ret = take_ptr(text);
+        return r;
 }
 
 /* Finds the reference that a short name was resolved to; *ret is NULL if nothing shows it. */
@@ -266,8 +289,8 @@ static int find_resolved(const CriImage *image, const ImageRef *searched, const 
         return 0;
 }
 
-int pull_verify_take(const CriImage *image, const ImageRef *ref, const char *answer,
-                     ImageStatus *status, Error *reterr) {
+int pull_verify_take(const CriImage *image, const ImageRef *ref, PullPolicy policy,
+                     const char *answer, ImageStatus *status, Error *reterr) {
         cleanup(free_p) char *id = NULL;
         cleanup(free_p) char *resolved = NULL;
         int r;
@@ -279,6 +302,8 @@ int pull_verify_take(const CriImage *image, const ImageRef *ref, const char *ans
         r = image_id_normalize(image->id, &id);
         if (r >= 0 && image_ref_is_searched(ref))
                 r = find_resolved(image, ref, answer, &resolved);
+        else if (r >= 0 && policy == PULL_POLICY_ALWAYS && !ref->digest[0])
+                r = find_digests(image, ref, &resolved);
         if (r >= 0)
                 r = image_status_set_resolved(status, resolved);
         if (r < 0)

@@ -160,7 +160,8 @@ static int on_image_status(const void *reply, const Error *error, void *userdata
         if (!found->image)
                 return pull_found_nothing(pull);
 
-        r = pull_verify_take(found->image, &pull->ref, pull->answered_id, &pull->status, &refusal);
+        r = pull_verify_take(found->image, &pull->ref, pull->desired.policy, pull->answered_id,
+                             &pull->status, &refusal);
         if (refusal.kind != ERROR_NONE)
                 return pull_refused(pull, PULL_REASON_WRONG_CONTENT, error_message(&refusal));
         if (r < 0)

@@ -70,16 +70,21 @@ static const struct Resolved {
         const char *tags[3];
         const char *digests[3];
         const char *resolved;
+        PullPolicy policy;
 } resolutions[] = {
-        { "foo/evil:1",           "evil.example/foo/evil@" OTHER, { "docker.io/foo/evil:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1" },
-        { "ubi",                  "reg.example/ubi9@" OTHER, { "reg.example/ubi9:latest" }, { NULL }, "resolved to reg.example/ubi9@" OTHER },
-        { "foo/evil:1",           NULL, { "a.io/other:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1" },
-        { "foo/evil:1",           ID,   { "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1" },
-        { "foo/evil:1",           NULL, { "docker.io/foo/evil:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to docker.io/foo/evil:1, evil.example/foo/evil:1" },
-        { "nginx:1",              NULL, { "docker.io/library/nginx:2" }, { "docker.io/library/nginx@" OTHER }, "resolved to docker.io/library/nginx@" OTHER },
-        { "nginx@" OTHER,         NULL, { NULL }, { "docker.io/library/nginx@" OTHER }, "resolved to docker.io/library/nginx@" OTHER },
-        { "nginx:1",              NULL, { NULL }, { NULL }, NULL },
-        { "docker.io/foo/evil:1", "docker.io/foo/evil@" OTHER, { "docker.io/foo/evil:1" }, { NULL }, NULL },
+        { "foo/evil:1",           "evil.example/foo/evil@" OTHER, { "docker.io/foo/evil:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1", PULL_POLICY_ALWAYS },
+        { "ubi",                  "reg.example/ubi9@" OTHER, { "reg.example/ubi9:latest" }, { NULL }, "resolved to reg.example/ubi9@" OTHER, PULL_POLICY_ALWAYS },
+        { "foo/evil:1",           NULL, { "a.io/other:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1", PULL_POLICY_ALWAYS },
+        { "foo/evil:1",           ID,   { "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1", PULL_POLICY_ALWAYS },
+        { "foo/evil:1",           NULL, { "docker.io/foo/evil:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to docker.io/foo/evil:1, evil.example/foo/evil:1", PULL_POLICY_ALWAYS },
+        { "nginx:1",              NULL, { "docker.io/library/nginx:2" }, { "docker.io/library/nginx@" OTHER }, "resolved to docker.io/library/nginx@" OTHER, PULL_POLICY_ALWAYS },
+        { "nginx@" OTHER,         NULL, { NULL }, { "docker.io/library/nginx@" OTHER }, "resolved to docker.io/library/nginx@" OTHER, PULL_POLICY_ALWAYS },
+        { "nginx:1",              NULL, { NULL }, { NULL }, NULL, PULL_POLICY_ALWAYS },
+        { "docker.io/foo/evil:1", "docker.io/foo/evil@" OTHER, { "docker.io/foo/evil:1" }, { NULL }, NULL, PULL_POLICY_ALWAYS },
+        { "r.io/a:1",             ID,   { "r.io/a:1" }, { "r.io/b@" ID, "r.io/a@" OTHER }, "resolved to r.io/a@" OTHER, PULL_POLICY_ALWAYS },
+        { "r.io/a:2",             ID,   { "r.io/a:1" }, { "r.io/a@" ID, "r.io/a@" OTHER }, "resolved to r.io/a@" ID ", r.io/a@" OTHER, PULL_POLICY_ALWAYS },
+        { "r.io/a:3",             ID,   { "r.io/a:1" }, { "r.io/a@" OTHER }, NULL, PULL_POLICY_IF_NOT_PRESENT },
+        { "r.io/a@" OTHER,        ID,   { NULL }, { "r.io/a@" OTHER }, NULL, PULL_POLICY_ALWAYS },
 };
 /* clang-format on */
 
@@ -102,7 +107,7 @@ TEST_ROWS(test_resolved, resolutions, asked, const struct Resolved *row) {
         image.repo_digests = (char **) row->digests;
         image.n_repo_digests = count(row->digests);
         assert_ok(image_ref_parse(row->asked, SHORT_NAMES_SEARCHED, &ref, NULL));
-        assert_ok(pull_verify_take(&image, &ref, row->answer, &status, NULL));
+        assert_ok(pull_verify_take(&image, &ref, row->policy, row->answer, &status, NULL));
         assert_string_equal(status.image_id, ID);
         if (row->resolved)
                 assert_string_equal(image_status_message(&status), row->resolved);
