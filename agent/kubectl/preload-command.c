@@ -44,19 +44,10 @@ static int split_names(json_object *names, const char *text) {
 static int add_pod(json_object *pod, void *userdata) {
         Likeness *likeness = userdata;
         json_object *spec = json_get(pod, "spec", json_type_object);
-        json_object *secrets = json_get(spec, "imagePullSecrets", json_type_array);
         const char *node = json_get_filled(spec, "nodeName");
-        int r;
+        int r = node ? patch_add_null(likeness->nodes, node) : 0;
 
-        r = node ? patch_add_null(likeness->nodes, node) : 0;
-        for (size_t i = 0; r >= 0 && secrets && i < json_object_array_length(secrets); i++) {
-                const char *name = json_get_filled(json_object_array_get_idx(secrets, i), "name");
-
-                if (name)
-                        r = patch_add_null(likeness->secrets, name);
-        }
-
-        return r;
+        return r < 0 ? r : pod_spec_add_secrets(spec, likeness->secrets);
 }
 
 static int find_likeness(Session *session, const char *name, Likeness *ret, Error *reterr) {

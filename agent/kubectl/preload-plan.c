@@ -196,10 +196,10 @@ int preload_node_read(PreloadNode *node, json_object *node_image) {
         return r;
 }
 
-/* It can be waited for as it is. */
-static bool is_under_way(const PreloadPull *pull) {
+/* It can be waited for as it is. A tag that is to be resolved may have moved since that pull began. */
+static bool is_under_way(const PreloadTask *task, const PreloadPull *pull) {
         return (pull->phase == PRELOAD_WAITING || pull->phase == PRELOAD_PULLING) &&
-               !pull->lacks_secrets;
+               !pull->lacks_secrets && !task->resolves;
 }
 
 int preload_node_expect(PreloadNode *node) {
@@ -208,7 +208,7 @@ int preload_node_expect(PreloadNode *node) {
         for (size_t i = 0; r >= 0 && i < node->task->n_images; i++) {
                 PreloadPull *pull = &node->pulls[i];
 
-                pull->awaited = is_under_way(pull) ? pull->version : pull->next_version;
+                pull->awaited = is_under_way(node->task, pull) ? pull->version : pull->next_version;
                 r = pull_take(pull);
         }
 
@@ -230,6 +230,10 @@ static json_object *obtain_list(json_object *image, const char *key) {
         return list;
 }
 
+static const char *policy_of(const PreloadTask *task) {
+        return task->resolves ? "Always" : "IfNotPresent";
+}
+
 static json_object *new_tag(const PreloadTask *task, const char *tag, int64_t version) {
         cleanup(json_object_put_p) json_object *entry = json_object_new_object();
         char now[RFC3339_SIZE];
@@ -237,7 +241,7 @@ static json_object *new_tag(const PreloadTask *task, const char *tag, int64_t ve
         if (patch_add_text(entry, "tag", tag) < 0 ||
             patch_add_text(entry, "createdAt", rfc3339_format(task->now_sec, now)) < 0 ||
             patch_add(entry, "version", json_object_new_int64(version)) < 0 ||
-            patch_add_text(entry, "imagePullPolicy", "IfNotPresent") < 0 ||
+            patch_add_text(entry, "imagePullPolicy", policy_of(task)) < 0 ||
             patch_add(entry, "pullPolicy",
                       patch_wrap("ttlSecondsAfterFinished", json_object_new_int64(task->ttl_sec))) <
                     0)
@@ -262,12 +266,14 @@ static int add_secrets(const PreloadTask *task, json_object *image) {
         return 0;
 }
 
-/* An entry that is there keeps what its authors said of it. */
+/* An entry that is there keeps what its authors said of it, but for a policy by which no node asks the registry. */
 static int add_request(const PreloadTask *task, const char *tag, const PreloadPull *pull,
                        json_object *image) {
         json_object *known = find_tag(image, tag);
 
-        if (add_secrets(task, image) < 0)
+        if (add_secrets(task, image) < 0 ||
+            (known && task->resolves &&
+             patch_add_text(known, "imagePullPolicy", policy_of(task)) < 0))
                 return -ENOMEM;
 
         return known ? patch_add(known, "version", json_object_new_int64(pull->next_version))
@@ -307,7 +313,8 @@ static int patch_image(const PreloadNode *node, size_t i, json_object *images) {
         json_object *image;
         int r;
 
-        if (task->mode == PRELOAD_WITHDRAW ? pull->phase == PRELOAD_ABSENT : is_under_way(pull))
+        if (task->mode == PRELOAD_WITHDRAW ? pull->phase == PRELOAD_ABSENT
+                                           : is_under_way(task, pull))
                 return 0;
 
         r = obtain_image(images, name, pull, &image);
@@ -542,6 +549,7 @@ json_object *preload_job_make(const char *version, const char *image, const Prel
         if (patch_add(spec, "selector", patch_wrap("names", names)) < 0 ||
             patch_add_text(job, "apiVersion", group_version) < 0 ||
             patch_add_text(spec, "image", image) < 0 ||
+            (task->resolves && patch_add_text(spec, "imagePullPolicy", policy_of(task)) < 0) ||
             patch_add_number(spec, "parallelism", parallelism) < 0 ||
             patch_add(object_at(spec, "completionPolicy"), "ttlSecondsAfterFinished",
                       json_object_new_int64(task->ttl_sec)) < 0 ||
@@ -655,6 +663,17 @@ void preload_reasons_done(PreloadReasons *reasons) {
         *reasons = PRELOAD_REASONS_INIT;
 }
 
+/* The agent's message about each image that is there. */
+static json_object *list_resolved(const PreloadNode *node) {
+        cleanup(json_object_put_p) json_object *list = json_object_new_array();
+
+        for (size_t i = 0; list && i < node->task->n_images; i++)
+                if (patch_append(list, json_object_new_string(node->pulls[i].reason ?: "")) < 0)
+                        return NULL;
+
+        return take_ptr(list);
+}
+
 int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const PreloadNode *node) {
         PreloadNodeState state = preload_node_state(node);
         const char *message = state == PRELOAD_NODE_DONE ? NULL : preload_node_message(node);
@@ -670,7 +689,9 @@ int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const Pre
         item = patch_wrap("name", json_object_new_string(node->name));
         if (patch_append(result->nodes, item) < 0 ||
             patch_add_text(item, "phase", preload_node_state_to_string(state)) < 0 ||
-            (message && patch_add_text(item, "message", message) < 0))
+            (message && patch_add_text(item, "message", message) < 0) ||
+            (node->task->resolves && state == PRELOAD_NODE_DONE &&
+             patch_add(item, "resolved", list_resolved(node)) < 0))
                 return -ENOMEM;
 
         return state == PRELOAD_NODE_FAILED || state == PRELOAD_NODE_SILENT

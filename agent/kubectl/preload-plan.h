@@ -68,6 +68,7 @@ typedef struct PreloadTask {
         int64_t ttl_sec;
         int64_t now_sec;
         const PreloadJob *jobs; /* a job for each image; NULL: there are none */
+        bool resolves;          /* each node asks the registry, also for an image that it has */
         bool is_dry_run;
         bool is_stalled; /* PRELOAD_PROGRESS_USEC have passed since preload_node_progress() grew */
 } PreloadTask;
@@ -192,7 +193,9 @@ void preload_reasons_done(PreloadReasons *reasons);
 typedef struct PreloadResult {
         size_t n_nodes, n_done, n_failed, n_silent; /* a silent node has failed as well */
         char *reasons; /* why nodes failed, one line for each reason; "" if none has. Owned. */
-        struct json_object *nodes; /* [{"name", "phase", "message"}], owned */
+        struct json_object *
+                nodes; /* [{"name", "phase", "message"}], owned; of a task that resolves also "resolved", what
+                        * the agent says of each image */
 } PreloadResult;
 
 /* Counts a node, unless it is unconcerned, with the reason of its failure. nodes is to be there. */

@@ -777,11 +777,15 @@ static int run(Preload *preload, PreloadResult *result, Error *reterr) {
         bool has_jobs = preload->job_version;
         int r = 0;
 
+        if (has_jobs && preload->request->resolves && session_is_dry_run(preload->session))
+                return error_set(reterr, ERROR_UNSUPPORTED,
+                                 "a dry run creates no ImagePullJobs, by which OpenKruise's nodes "
+                                 "resolve tags");
         if (has_jobs && preload->request->mode == PRELOAD_WITHDRAW)
                 return withdraw_jobs(preload, result, reterr);
         if (has_jobs && preload->request->mode == PRELOAD_PULL)
                 r = create_jobs(preload, reterr);
-        if (r < 0 || (has_jobs && session_is_dry_run(preload->session)))
+        if (r < 0 || (has_jobs && preload->task.is_dry_run))
                 return r;
 
         r = wait_for_nodes(preload, reterr);
@@ -796,7 +800,8 @@ int preload_run(Session *session, const PreloadRequest *request, PreloadResult *
                 .session = session,
                 .request = request,
                 .task = { .mode = request->mode,
-                          .is_dry_run = session_is_dry_run(session),
+                          .resolves = request->resolves,
+                          .is_dry_run = session_is_dry_run(session) && !request->resolves,
                           .namespace = request->namespace ?: session_namespace(session),
                           .secrets = request->secrets,
                           .ttl_sec = request->ttl_sec ?: PRELOAD_TTL_SEC,

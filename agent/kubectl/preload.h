@@ -33,6 +33,7 @@ typedef struct PreloadRequest {
         const char *max_failures; /* no more nodes begin after more failures; NULL: all may fail */
         int64_t ttl_sec;          /* how long the request stays after its end; 0: PRELOAD_TTL_SEC */
         PreloadMode mode;
+        bool resolves; /* tags anew, also in a dry run; each node says to which digest */
         bool is_shown; /* on stdout, while it goes on */
 } PreloadRequest;
 

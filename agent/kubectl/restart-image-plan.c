@@ -97,17 +97,6 @@ int restart_changes_check(json_object *changes, json_object *pod, json_object *s
                 object_name(pod));
 }
 
-/* The size of "host:5000/app" in "host:5000/app:1" and "host:5000/app@sha256:...". */
-static size_t name_size(const char *image) {
-        size_t size = strcspn(image, "@");
-
-        for (size_t i = size; i > 0 && image[i - 1] != '/'; i--)
-                if (image[i - 1] == ':')
-                        return i - 1;
-
-        return size;
-}
-
 static bool is_same_image(const char *one, const char *other) {
         ImageRef a, b;
 
@@ -203,13 +192,10 @@ static int check_status(json_object *pod, const char *container, const char *ima
 /* The digest of the image that runs, in the repository of this image. */
 static int read_digest(json_object *pod, const char *container, const char *image, ImageRef *ref,
                        Error *reterr) {
-        static const char scheme[] = "docker-pullable://"; /* cri-dockerd has it */
-        const char *id = json_get_text(container_status(pod, container), "imageID") ?: "";
+        json_object *status = container_status(pod, container);
         ImageRef running;
 
-        if (strncmp(id, scheme, strlen(scheme)) == 0)
-                id += strlen(scheme);
-        if (image_ref_parse(id, SHORT_NAMES_HUB, &running, NULL) < 0 || !running.digest[0] ||
+        if (!container_running_image(status, &running) ||
             strcmp(running.registry, ref->registry) != 0 ||
             strcmp(running.repository, ref->repository) != 0)
                 return error_set(
@@ -217,7 +203,7 @@ static int read_digest(json_object *pod, const char *container, const char *imag
                         "pod/%s: container %s cannot be restarted by its digest: its node has the image as "
                         "\"%s\", which is no digest of the repository of %s (it was loaded, "
                         "or pulled by another name)",
-                        object_name(pod), container, id, image);
+                        object_name(pod), container, json_get_text(status, "imageID") ?: "", image);
 
         strcpy(ref->digest, running.digest);
         return 0;
@@ -265,7 +251,7 @@ static void spelling_done(Spelling *spelling) {
 /* As it was written, if that is sure to be the same, and the digest with and without the tag. */
 static int list_spellings(json_object *pod, const char *container, const char *written,
                           Spelling *ret, Error *reterr) {
-        int size = (int) name_size(written);
+        int size = (int) image_name_size(written);
         ImageRef ref;
         int r = find_digest(pod, container, written, &ref, reterr);
 

@@ -114,8 +114,6 @@ static int judge(const PreloadResult *result, bool is_required, Error *reterr) {
 /* Has the images pulled before the first container ends. */
 static int preload_on(const RolloutWatch *watch, json_object *record, json_object *nodes,
                       bool is_required, bool is_shown, Error *reterr) {
-        json_object *secrets =
-                object_at(object_template(watch->view.workload), "spec.imagePullSecrets");
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *names = json_object_new_object();
         cleanup(preload_result_done) PreloadResult result = { .n_nodes = 0 };
@@ -123,18 +121,14 @@ static int preload_on(const RolloutWatch *watch, json_object *record, json_objec
         size_t n = 0;
         int r;
 
-        if (!images || !names)
+        if (!images || !names ||
+            pod_spec_add_secrets(object_at(object_template(watch->view.workload), "spec"), names) <
+                    0)
                 return -ENOMEM;
 
         json_object_object_foreach(record_images(record, false), container, image) {
                 (void) container;
                 if (patch_add_null(images, json_object_get_string(image)) < 0)
-                        return -ENOMEM;
-        }
-        for (size_t i = 0; secrets && i < json_object_array_length(secrets); i++) {
-                const char *name = json_get_filled(json_object_array_get_idx(secrets, i), "name");
-
-                if (name && patch_add_null(names, name) < 0)
                         return -ENOMEM;
         }
         texts = calloc((size_t) json_object_object_length(images) + 1, sizeof(*texts));

@@ -353,6 +353,37 @@ const char *image_short(const char *image) {
         return slash ? slash + 1 : image;
 }
 
+bool container_running_image(json_object *status, ImageRef *ret) {
+        static const char scheme[] = "docker-pullable://"; /* cri-dockerd has it */
+        const char *id = json_get_text(status, "imageID") ?: "";
+
+        if (strncmp(id, scheme, strlen(scheme)) == 0)
+                id += strlen(scheme);
+        return image_ref_parse(id, SHORT_NAMES_HUB, ret, NULL) >= 0 && ret->digest[0];
+}
+
+size_t image_name_size(const char *image) {
+        size_t size = strcspn(image, "@");
+
+        for (size_t i = size; i > 0 && image[i - 1] != '/'; i--)
+                if (image[i - 1] == ':')
+                        return i - 1;
+
+        return size;
+}
+
+int pod_spec_add_secrets(json_object *spec, json_object *names) {
+        json_object *secrets = json_get(spec, "imagePullSecrets", json_type_array);
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && secrets && i < json_object_array_length(secrets); i++) {
+                const char *name = json_get_filled(json_object_array_get_idx(secrets, i), "name");
+
+                r = name ? patch_add_null(names, name) : 0;
+        }
+        return r;
+}
+
 bool template_ends(json_object *template, const char *container) {
         json_object *found =
                 json_find(object_at(template, "spec.initContainers"), "name", container);

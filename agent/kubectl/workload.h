@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "agent/base/error.h"
+#include "agent/image/image-ref.h"
 #include "agent/kube/path.h"
 
 typedef enum WorkloadKind {
@@ -79,6 +80,8 @@ json_object *template_container(json_object *template, size_t i);
 json_object *template_find_container(json_object *template, const char *name);
 /* The status of a container or init container; NULL: there is none. */
 json_object *container_status(json_object *pod, const char *container);
+/* The image that it was started from, by its digest; false: none is known. */
+bool container_running_image(json_object *status, ImageRef *ret);
 /* The kubelet's whole back-off before it starts the container again; 0: its status does not say. */
 int64_t container_backoff_sec(json_object *status);
 /* NULL: it has no such container or init container. */
@@ -93,6 +96,12 @@ bool template_ends(json_object *template, const char *container);
 
 /* "web:2" of "registry.internal/shop/web:2": what fits into a table. Borrowed from it. */
 const char *image_short(const char *image);
+
+/* The size of "host:5000/app" in "host:5000/app:1" and "host:5000/app@sha256:...". */
+size_t image_name_size(const char *image);
+
+/* Adds the names of the pull secrets, {name: null}. */
+int pod_spec_add_secrets(json_object *spec, json_object *names);
 
 /* {container: image}, where "*" stands for all containers and init containers, as for kubectl. The caller owns
  * *ret. */

@@ -6,6 +6,7 @@
 #include <json-c/json.h>
 
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
 #include "agent/kubectl/preload-plan.h"
 
 static PreloadImage images[] = { { (char *) "r.io/app", (char *) "2" },
@@ -384,6 +385,36 @@ TEST(test_pulls) {
                 if (node.pulls[0].outcome != pulls_shown[i].outcome)
                         fail_msg("row %zu: %d", i, node.pulls[0].outcome);
         }
+}
+
+/* A tag that is to be resolved is requested anew, also while a pull is under way, and by whatever policy. */
+TEST(test_resolves) {
+        static const char ended[] = "{" SPEC("{'tag':'2','version':6,'imagePullPolicy':'Always'}") STATUS(
+                "{'tag':'2','version':6,'phase':'Succeeded','completionTime':'x','message':'resolved to a'}") "}";
+        PreloadTask task = { .images = images, .n_images = 1, .namespace = "ns", .resolves = true };
+        cleanup(json_object_put_p) json_object *object = parse(ended);
+        cleanup(json_object_put_p) json_object *job = NULL;
+        cleanup(preload_reasons_done) PreloadReasons reasons = PRELOAD_REASONS_INIT;
+        cleanup(preload_result_done) PreloadResult result = { .nodes = json_object_new_array() };
+        cleanup(preload_node_done) PreloadNode node;
+
+        task.secrets = no_secrets;
+        read_node(&node, &task,
+                  "{" SPEC("{'tag':'2','version':5,'imagePullPolicy':'IfNotPresent'}")
+                          STATUS("{'tag':'2','version':5,'phase':'Pulling'}") "}");
+        assert_patch("pulling", &node, PRELOAD_PULL,
+                     TAGS("{'tag':'2','version':6,'imagePullPolicy':'Always'}"));
+        assert_ok(preload_node_expect(&node));
+        assert_int_equal(node.pulls[0].awaited, 6);
+        assert_ok(preload_node_read(&node, object));
+        assert_int_equal(preload_node_state(&node), PRELOAD_NODE_DONE);
+        assert_ok(preload_result_add(&result, &reasons, &node));
+        assert_json("result", result.nodes,
+                    "[{'name':'node-1','phase':'Succeeded','resolved':['resolved to a']}]");
+        job = preload_job_make("v1beta1", "r.io/app:2", &task, 1, json_object_new_array());
+        assert_string_equal(json_get_text(json_get(job, "spec", json_type_object),
+                                          "imagePullPolicy"),
+                            "Always");
 }
 
 TEST(test_job) {
