@@ -28,6 +28,8 @@ int kubectl_doctor(Session *session, const Flags *flags);
 
 /* Updates a workload and its pods in place, and goes on with an update that did not end. */
 int kubectl_set_image(Session *session, const Flags *flags);
+/* Resolves the tags of a workload again, and updates it in place to what they are now. */
+int kubectl_refresh(Session *session, const Flags *flags);
 int kubectl_rollout(Session *session, const Flags *flags);
 
 /* The program that the controller runs for each update: does what kubectl_rollout() does, and prints {"outcome", "reason"}.

@@ -19,6 +19,7 @@
 #define FLAGS_MAX 64
 
 #define OF(command) (1u << COMMAND_##command)
+#define OF_UPDATES (OF(SET_IMAGE) | OF(REFRESH) | OF(ROLLOUT))
 #define FIELD(name) offsetof(Flags, name)
 
 /* clang-format off */
@@ -31,11 +32,11 @@ const FlagSpec flag_specs[] = {
           "how long kubelets may not know changed configuration; default 10s" },
         { "containers", 0, FLAG_TEXT, FIELD(containers), OF(RESTART), "NAME,...",
           "restart only these containers of each pod" },
-        { "dry-run", 0, FLAG_DRY_RUN, FIELD(is_dry_run), OF(RESTART) | OF(PRELOAD) | OF(SET_IMAGE) | OF(ROLLOUT), "none|server|client",
+        { "dry-run", 0, FLAG_DRY_RUN, FIELD(is_dry_run), OF(RESTART) | OF(PRELOAD) | OF_UPDATES, "none|server|client",
           "let the API server check all writes and keep none" },
-        { "first", 0, FLAG_COUNT, FIELD(first), OF(SET_IMAGE) | OF(ROLLOUT), "N",
+        { "first", 0, FLAG_COUNT, FIELD(first), OF_UPDATES, "N",
           "update only this many pods for now; rollout continues" },
-        { "grace", 0, FLAG_DURATION, FIELD(grace_sec), OF(SET_IMAGE) | OF(ROLLOUT), "SECONDS",
+        { "grace", 0, FLAG_DURATION, FIELD(grace_sec), OF_UPDATES, "SECONDS",
           "time between the end of a pod's readiness and its update" },
         { "label", 0, FLAG_TEXTS, FIELD(labels), OF(RESTART), "KEY=VALUE|KEY-",
           "change this label of the pods as well; may be repeated" },
@@ -44,7 +45,7 @@ const FlagSpec flag_specs[] = {
         { "max-failures", 0, FLAG_SHARE, FIELD(max_failures), OF(PRELOAD), "N|%",
           "begin on no further node after more failures; default: no limit" },
         { "max-unavailable", 0, FLAG_PART, FIELD(max_unavailable),
-          OF(RESTART) | OF(SET_IMAGE) | OF(ROLLOUT), "N|%",
+          OF(RESTART) | OF_UPDATES, "N|%",
           "how many pods at a time; default 1, or the workload's own" },
         { "nodes", 0, FLAG_TEXT, FIELD(nodes), OF(IMAGES) | OF(PRELOAD), "NAME,...",
           "only these nodes" },
@@ -52,7 +53,7 @@ const FlagSpec flag_specs[] = {
           "pull on this many nodes at a time; default 10" },
         { "no-preload", 0, FLAG_BOOL, FIELD(no_preload), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
           "update without pulling the images first" },
-        { "partition", 0, FLAG_NUMBER, FIELD(partition), OF(SET_IMAGE), "N",
+        { "partition", 0, FLAG_NUMBER, FIELD(partition), OF(SET_IMAGE) | OF(REFRESH), "N",
           "leave the pods of a StatefulSet with lower ordinals as they are" },
         { "policy", 0, FLAG_TEXT, FIELD(policy), OF(CONTROLLER), "NAME",
           "name of the MutatingAdmissionPolicy to bind, which holds workloads" },
@@ -68,7 +69,7 @@ const FlagSpec flag_specs[] = {
           "restart containers whose ConfigMap or Secret has changed, where asked for" },
         { "selector", 'l', FLAG_TEXT, FIELD(selector), OF(STATUS) | OF(PRELOAD) | OF(IMAGES) | OF(RESTART), "SELECTOR",
           "select by labels, such as app=web,tier!=test" },
-        { "take-over", 0, FLAG_BOOL, FIELD(take_over), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
+        { "take-over", 0, FLAG_BOOL, FIELD(take_over), OF_UPDATES, NULL,
           "continue an update that another user began" },
         { "ttl", 0, FLAG_DURATION, FIELD(ttl_sec), OF(PRELOAD), "DURATION",
           "keep the finished request for this time; default 1h" },

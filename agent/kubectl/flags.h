@@ -22,6 +22,7 @@ typedef enum CommandId {
         COMMAND_IMAGES,
         COMMAND_RESTART,
         COMMAND_SET_IMAGE,
+        COMMAND_REFRESH,
         COMMAND_ROLLOUT,
         COMMAND_CONTROLLER,
         COMMAND_DOCTOR,

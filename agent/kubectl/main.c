@@ -55,6 +55,12 @@ static const Command commands[] = {
           "set image deployment/web app=registry.internal/app:2\n"
           "set image sts/db db=registry.internal/db:7 --partition 2\n"
           "set image deployment/web app=registry.internal/app:2 --dry-run=server -o yaml\n" },
+        { "refresh", COMMAND_REFRESH, 1, 1, kubectl_refresh, "refresh WORKLOAD",
+          "Resolves the tags of a workload again, and updates its pods in place if one has moved.\n"
+          "The nodes of the pods pull the tags, and their agents report the digests. Pods that do not run them get\n"
+          "NAME:TAG@DIGEST, as set image does it, and so does the template. The nodes pull in a dry run as well.\n",
+          "refresh deployment/web\n"
+          "refresh deployment/web --dry-run\n" },
         { "rollout", COMMAND_ROLLOUT, 1, 1, kubectl_rollout, "rollout WORKLOAD [--undo|--release]",
           "Continues an update in place, undoes it, or ends it where it is.\n"
           "Without such an update, it brings the pods to a template that the controller does not roll out: the\n"
@@ -399,7 +405,7 @@ static int complete(char **words, int n_words) {
 /* Commands whose first arguments are workloads. */
 #define TAKES_WORKLOADS                                                           \
         (1u << COMMAND_STATUS | 1u << COMMAND_RESTART | 1u << COMMAND_SET_IMAGE | \
-         1u << COMMAND_ROLLOUT)
+         1u << COMMAND_REFRESH | 1u << COMMAND_ROLLOUT)
 
 /* kubectl's users write "deployment web" as well, which becomes "deployment/web". The caller owns *ret, where
  * such arguments are. */
@@ -433,7 +439,8 @@ static int join_names(const Command *command, Flags *flags, char **ret) {
 
 /* An update is of one workload; status takes the names of pods as well. */
 static int check_workloads(const Command *command, const Flags *flags, Error *reterr) {
-        bool is_update = command->id == COMMAND_SET_IMAGE || command->id == COMMAND_ROLLOUT;
+        bool is_update = command->id == COMMAND_SET_IMAGE || command->id == COMMAND_REFRESH ||
+                         command->id == COMMAND_ROLLOUT;
         WorkloadKind kind;
         const char *name;
         int r = 0;

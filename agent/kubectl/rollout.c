@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * kubectl inplace set image, and kubectl inplace rollout
+ * kubectl inplace set image, refresh and rollout
  *
  * Watches the workload, its pods and what is between them until the plan has something to write, writes
  * it, and plans again; what is written next is decided in rollout-plan.c.
@@ -22,6 +22,7 @@
 #include "agent/kubectl/admission-plan.h"
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/kruise-plan.h"
+#include "agent/kubectl/refresh.h"
 #include "agent/kubectl/rights.h"
 #include "agent/kubectl/rollout-advice.h"
 #include "agent/kubectl/rollout-plan.h"
@@ -53,6 +54,7 @@ typedef struct Rollout {
         uint64_t pause_usec; /* the last one before a write was tried again; 0: none */
         Error refusal;       /* why the update cannot go on */
         char *reason;        /* reason why it ended before all was done; NULL: none is known */
+        bool refreshes; /* the images are those of the template, whose tags are resolved again */
         const char *outcome; /* for -o json; NULL: it has not begun */
 } Rollout;
 
@@ -337,7 +339,9 @@ static int end_before(Rollout *rollout, json_object *images) {
         if (take_census(rollout) < 0)
                 return -ENOMEM;
         if (!is_kept)
-                return conclude(rollout, "unchanged", "has these images already");
+                return conclude(rollout, "unchanged",
+                                rollout->refreshes ? "already up to date"
+                                                   : "has these images already");
 
         if (text_format(&sentence,
                         "has these images already; pods with ordinals below %lld keep theirs, "
@@ -948,11 +952,41 @@ static int run_kruise(Rollout *rollout, const RolloutRequest *request) {
                                                               : go_on(rollout);
 }
 
+/* Says what the tags are now. */
+static int show_refreshed(const Rollout *rollout, json_object *images) {
+        int r = 0;
+
+        json_object_object_foreach(images, container, image) {
+                if (r >= 0 && !rollout->show.is_quiet)
+                        r = print_safe("%s: %s", container, json_object_get_string(image));
+        }
+        return r;
+}
+
+/* images: NULL: those of the template. *ret, and *ret_before of a refresh, belong to the caller. */
+static int find_images(Rollout *rollout, json_object *images, json_object **ret,
+                       json_object **ret_before, Error *reterr) {
+        int r = 0;
+
+        if (rollout->refreshes) {
+                r = refresh_resolve(&rollout->watch, !rollout->show.is_quiet, ret, ret_before,
+                                    reterr);
+                if (r >= 0)
+                        r = show_refreshed(rollout, *ret);
+        } else if (images) {
+                r = template_expand_images(object_template(rollout->watch.view.workload), images,
+                                           ret);
+        }
+        return r;
+}
+
 static int run(Rollout *rollout, json_object *images) {
         const Flags *flags = rollout->flags;
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *expanded = NULL;
-        RolloutRequest request = { .mode = images ? ROLLOUT_SET_IMAGE : ROLLOUT_FOLLOW,
+        cleanup(json_object_put_p) json_object *before = NULL;
+        bool sets_images = images || rollout->refreshes;
+        RolloutRequest request = { .mode = sets_images ? ROLLOUT_SET_IMAGE : ROLLOUT_FOLLOW,
                                    .now_sec = session_server_sec(rollout->session) };
         int r = parse_partition(flags->partition, &request.partition, &error);
 
@@ -960,14 +994,17 @@ static int run(Rollout *rollout, json_object *images) {
                 r = share_parse(flags->first, 0, SHARE_ROUNDED_UP, &request.first, &error);
         if (r >= 0)
                 r = load(rollout, flags->arguments[0], &error);
-        if (r >= 0 && images)
-                r = template_expand_images(object_template(rollout->watch.view.workload), images,
-                                           &expanded);
+        if (r >= 0)
+                r = find_images(rollout, images, &expanded, &before, &error);
         if (r < 0) {
                 (void) text_set(&rollout->reason, error_message(&error));
                 return session_fail(rollout->session, r, &error);
         }
-        request.images = images = expanded;
+        request.images = expanded;
+        request.before = before;
+        if (rollout->refreshes && json_object_object_length(expanded) == 0 &&
+            !rollout_record_is_open(rollout->record))
+                return end_before(rollout, expanded);
         if (is_of_kruise(rollout))
                 return run_kruise(rollout, &request);
 
@@ -1015,6 +1052,14 @@ int kubectl_set_image(Session *session, const Flags *flags) {
                 return EXIT_STATUS_USAGE;
         }
         return r < 0 ? r : report(&rollout, run(&rollout, images));
+}
+
+int kubectl_refresh(Session *session, const Flags *flags) {
+        cleanup(rollout_done) Rollout rollout;
+        int r = init(&rollout, session, flags);
+
+        rollout.refreshes = true;
+        return r < 0 ? r : report(&rollout, run(&rollout, NULL));
 }
 
 int kubectl_rollout(Session *session, const Flags *flags) {

@@ -230,6 +230,15 @@ static int find_base(const RolloutView *view, int64_t partition, json_object **r
                                 "the revision \"%s\" of its pods is gone: restart them", revision);
 }
 
+/* Adds the images of the other object, or replaces those of the same containers. */
+static int add_all(json_object *images, json_object *others) {
+        json_object_object_foreach(others, container, image) {
+                if (patch_add(images, container, json_object_get(image)) < 0)
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
 static int make_record(const RolloutView *view, const RolloutRequest *request, json_object *base,
                        json_object *before, json_object *after, json_object **ret) {
         cleanup(json_object_put_p) json_object *record = json_object_new_object();
@@ -268,11 +277,17 @@ static int check_no_record(const RolloutView *view, Error *reterr) {
 }
 
 /* A StatefulSet's or DaemonSet's controller makes pods of the newest revision alone. Its template is written
- * with the record, so that each later change of it is another client's. */
-static int add_template(const RolloutView *view, json_object *record, json_object *patch) {
-        if (!record_sets_images(record) || !view_kind(view)->has_revisions)
+ * with the record, so that each later change of it is another client's. Any other template has the images before until a pod
+ * runs the new ones, also where the record spells them otherwise. */
+static int add_template(const RolloutView *view, const RolloutRequest *request, json_object *record,
+                        json_object *patch) {
+        if (!record_sets_images(record))
                 return 0;
-        return takeover_add_images(patch, view->workload, record_target(record));
+        if (view_kind(view)->has_revisions)
+                return takeover_add_images(patch, view->workload, record_target(record));
+        if (!request->before || !view_template_follows(view))
+                return 0;
+        return takeover_add_images(patch, view->workload, record_images(record, true));
 }
 
 /* Each run says how far it goes. The way back is for all pods, and so is an update of as many as there are. */
@@ -343,7 +358,7 @@ static int take_over(const RolloutView *view, const RolloutRequest *request, jso
                 return -ENOMEM;
         patch = takeover_patch(view->workload, record);
         if (!patch || (held && patch_add(patch, "spec", take_ptr(held)) < 0) ||
-            add_template(view, record, patch) < 0)
+            add_template(view, request, record, patch) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(patch);
@@ -373,15 +388,6 @@ static int aim(json_object *template, json_object *images, json_object *record) 
                 if ((!json_get_text(before, container) &&
                      patch_add_text(before, container, now ? now : "") < 0) ||
                     patch_add(after, container, json_object_get(image)) < 0)
-                        return -ENOMEM;
-        }
-        return 0;
-}
-
-/* Adds the images of the other object, or replaces those of the same containers. */
-static int add_all(json_object *images, json_object *others) {
-        json_object_object_foreach(others, container, image) {
-                if (patch_add(images, container, json_object_get(image)) < 0)
                         return -ENOMEM;
         }
         return 0;
@@ -467,7 +473,7 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
         }
         patch = takeover_patch(view->workload, changed);
         if (!patch || (held && patch_add(patch, "spec", take_ptr(held)) < 0) ||
-            (!is_changed && (add_template(view, changed, patch) < 0 ||
+            (!is_changed && (add_template(view, request, changed, patch) < 0 ||
                              reset_template(view, record, changed, patch) < 0)))
                 return -ENOMEM;
 
@@ -598,6 +604,8 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
                 if (r < 0 || !before)
                         return r;
         }
+        if (request->before && add_all(before, request->before) < 0)
+                return -ENOMEM;
         r = make_record(view, request, base, before, after, &record);
         return r < 0 ? r : take_over(view, request, record, ret);
 }

@@ -28,6 +28,9 @@ typedef struct RolloutRequest {
         bool takes_over;     /* an update that another user has begun */
         bool goes_back;      /* with the update that is open */
         json_object *images; /* {container: image}; only for ROLLOUT_SET_IMAGE; NULL: none */
+        json_object *
+                before; /* {container: image}, in place of what the template says of the images before, whose tags have
+                              * moved; NULL: none */
         int64_t partition;   /* partition of a StatefulSet, from now on; negative: as it is */
         int64_t first;       /* number of pods that are updated before it waits; 0: all */
         json_object *undone; /* record of the ended update that is undone; NULL: none */

@@ -164,6 +164,19 @@ def make(cluster, images) -> Iterator[Callable[..., Workload]]:
 
 
 @pytest.fixture
+def agent(cluster, start_agent, folder):
+    """The agent of the node, as a service."""
+    cluster.control_plane.install()
+    path = cluster.control_plane.write_agent_kubeconfig(folder / "agent.conf", node=cluster.node.name)
+    return start_agent(
+        cluster.node.runtime.endpoint,
+        kubeconfig=path,
+        node_name=cluster.node.name,
+        flags=[f"--kubelet-health-address={cluster.node.health_address}"],
+    )
+
+
+@pytest.fixture
 def proxy(cluster, folder) -> Iterator[ApiProxy]:
     authority = cluster.control_plane.authority.certificate
     with ApiProxy(folder / "proxy", cluster.control_plane.url, authority) as made:

@@ -226,19 +226,6 @@ def test_tainted_node(cluster, make, inplace, images):
         cluster.kubectl("taint", "node", cluster.node.name, "maint-")
 
 
-@pytest.fixture
-def agent(cluster, start_agent, folder):
-    """The agent of the node, as a service."""
-    cluster.control_plane.install()
-    path = cluster.control_plane.write_agent_kubeconfig(folder / "agent.conf", node=cluster.node.name)
-    return start_agent(
-        cluster.node.runtime.endpoint,
-        kubeconfig=path,
-        node_name=cluster.node.name,
-        flags=[f"--kubelet-health-address={cluster.node.health_address}"],
-    )
-
-
 def condition(pod: Object, kind: str) -> Object:
     found = pod["status"].get("conditions", [])
     return next((one for one in found if one["type"] == kind), {})

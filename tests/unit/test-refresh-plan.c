@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Tests which tags a refresh has resolved again, what nodes' answers say of them, and which images follow. */
+
+#include "tests/unit/unit.h"
+#include <json-c/json.h>
+#include <stdio.h>
+
+#include "agent/document/json-cleanup.h"
+#include "agent/kubectl/refresh-plan.h"
+#include "agent/kubectl/workload.h"
+
+#define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"
+#define A "sha256:a" DIGITS
+#define B "sha256:b" DIGITS
+#define C "sha256:c" DIGITS
+
+/* With ' for ". NULL: none. */
+static json_object *parse(const char *text) {
+        cleanup(free_p) char *copy = strdup(text);
+        json_object *json;
+
+        for (char *at = copy; *at; at++)
+                if (*at == '\'')
+                        *at = '"';
+        json = json_tokener_parse(copy);
+        if (!json)
+                fail_msg("not JSON: %s", copy);
+        return json;
+}
+
+static void assert_json(const char *name, json_object *json, const char *expected) {
+        cleanup(json_object_put_p) json_object *other = parse(expected);
+
+        if (!json_object_equal(json, other))
+                fail_msg("%s: %s", name,
+                         json_object_to_json_string_ext(json, JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
+#define TWO(main, side)                                                                           \
+        "{'spec':{'containers':[{'name':'main','image':'" main "'},{'name':'side','image':'" side \
+        "'}]}}"
+
+/* clang-format off */
+static const struct TagsRow {
+        const char *name, *template, *tags, *fixed;
+} tags_rows[] = {
+        { "tags", TWO("r.io:5/a:1", "b"), "{'main':'r.io:5/a:1','side':'b:latest'}", "" },
+        { "a tag and a digest", TWO("r.io/a:1@" A, "r.io/b@" A), "{'main':'r.io/a:1'}", "side" },
+        { "digests", TWO("a@" A, "b@" A), "{}", "main, side" },
+        { "an init container", "{'spec':{'containers':[{'name':'main','image':'a:1'}],'initContainers':[{'name':'init','image':'c:3'}]}}",
+          "{'main':'a:1','init':'c:3'}", "" },
+        { "a restart's spelling", "{'metadata':{'annotations':{'inplaced.io/restarted':'{\\\"main\\\":{\\\"image\\\":\\\"a:1\\\",\\\"as\\\":\\\"a@" A "\\\"}}'}},"
+          "'spec':{'containers':[{'name':'main','image':'a@" A "'}]}}", "{'main':'a:1'}", "" },
+};
+/* clang-format on */
+
+TEST_ROWS(test_tags, tags_rows, name, const struct TagsRow *row) {
+        cleanup(json_object_put_p) json_object *object = parse(row->template);
+        cleanup(json_object_put_p) json_object *tags = NULL;
+        cleanup(free_p) char *fixed = NULL;
+
+        assert_ok(refresh_find_tags(object, &tags, &fixed, NULL));
+        assert_json(row->name, tags, row->tags);
+        assert_string_equal(fixed, row->fixed);
+}
+
+#define SAYS(node, text) "{'name':'" node "','resolved':['" text "']}"
+
+/* clang-format off */
+static const struct DigestsRow {
+        const char *name, *nodes;
+        const char *digests; /* NULL: it is refused */
+        const char *refusal;
+} digests_rows[] = {
+        { "one node", "[" SAYS("n1", "resolved to r.io/a@" A) "]", "{'r.io/a:1':['" A "']}", NULL },
+        { "two that agree", "[" SAYS("n1", "resolved to r.io/a@" A) "," SAYS("n2", "resolved to r.io/a@" A) "]", "{'r.io/a:1':['" A "']}", NULL },
+        { "two forms on one", "[" SAYS("n1", "resolved to r.io/a@" A ", r.io/a@" B) "," SAYS("n2", "resolved to r.io/a@" B) "]", "{'r.io/a:1':['" B "']}", NULL },
+        { "another repository", "[" SAYS("n1", "resolved to r.io/b@" B ", r.io/a@" A) "]", "{'r.io/a:1':['" A "']}", NULL },
+        { "two that disagree", "[" SAYS("n1", "resolved to r.io/a@" A) "," SAYS("n2", "resolved to r.io/a@" B) "]", NULL, "disagree on r.io/a:1: on node n2 it is " B ", which node n1" },
+        { "nothing said", "[" SAYS("n1", "resolved to r.io/a@" A) "," SAYS("n2", "") "]", NULL, "node n2 does not report" },
+        { "other words", "[" SAYS("n1", "2 of 2 layers are fetched on demand") "]", NULL, "node n1 does not report" },
+        { "a tag", "[" SAYS("n1", "resolved to r.io/a:1") "]", NULL, "node n1 does not report" },
+        { "no answer", "[{'name':'n1'}]", NULL, "node n1 does not report" },
+        { "no node", "[]", NULL, "no node" },
+};
+/* clang-format on */
+
+TEST_ROWS(test_digests, digests_rows, name, const struct DigestsRow *row) {
+        cleanup(json_object_put_p) json_object *nodes = parse(row->nodes);
+        cleanup(json_object_put_p) json_object *digests = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = refresh_read_digests((const char *const[]){ "r.io/a:1" }, 1, nodes, &digests,
+                                     &error);
+
+        if (row->digests) {
+                assert_ok(r);
+                assert_json(row->name, digests, row->digests);
+                return;
+        }
+        assert_true(r < 0);
+        assert_contains(error_message(&error), row->refusal);
+}
+
+#define IMAGE(image) "{'spec':{'containers':[{'name':'main','image':'" image "'}]}}"
+#define ENDS(image) "{'spec':{'initContainers':[{'name':'main','image':'" image "'}]}}"
+#define RUNS(id) "{'status':{'containerStatuses':[{'name':'main','imageID':'" id "'}]}}"
+#define RAN(id) "{'status':{'initContainerStatuses':[{'name':'main','imageID':'" id "'}]}}"
+
+/* clang-format off */
+static const struct PlanRow {
+        const char *name, *template, *pods, *digests, *images, *before;
+} plans[] = {
+        { "a new digest", IMAGE("r.io/a:1"), "{'p':" RUNS("r.io/a@" A) "}", "['" B "']", "{'main':'r.io/a:1@" B "'}", "{'main':'r.io/a:1@" A "'}" },
+        { "the same", IMAGE("r.io/a:1"), "{'p':" RUNS("r.io/a@" A) "}", "['" A "']", "{}", "{}" },
+        { "the same in another form", IMAGE("r.io/a:1"), "{'p':" RUNS("r.io/a@" A) "}", "['" B "','" A "']", "{}", "{}" },
+        { "the same content by another name", IMAGE("r.io/a:1"), "{'p':" RUNS("docker-pullable://other/a@" A) "}", "['" A "']", "{}", "{}" },
+        { "one pod of two", IMAGE("r.io/a:1"), "{'p':" RUNS("r.io/a@" B) ",'q':" RUNS("r.io/a@" A) "}", "['" B "']", "{'main':'r.io/a:1@" B "'}", "{'main':'r.io/a:1@" A "'}" },
+        { "a pod that has started nothing yet", IMAGE("r.io/a:1"), "{'p':" RUNS("r.io/a@" A) ",'q':{}}", "['" A "']", "{}", "{}" },
+        { "none has started", IMAGE("r.io/a:1"), "{'q':{}}", "['" A "']", "{'main':'r.io/a:1@" A "'}", "{}" },
+        { "a pod that ends", IMAGE("r.io/a:1"), "{'p':" RUNS("r.io/a@" A) ",'q':{'metadata':{'deletionTimestamp':'x'},'status':{'containerStatuses':[{'name':'main','imageID':'r.io/a@" B "'}]}}}", "['" A "']", "{}", "{}" },
+        { "an image that was loaded", IMAGE("r.io/a:1"), "{'p':" RUNS(A) "}", "['" B "']", "{'main':'r.io/a:1@" B "'}", "{}" },
+        { "another repository runs", IMAGE("r.io/a:1"), "{'p':" RUNS("r.io/b@" A) "}", "['" B "']", "{'main':'r.io/a:1@" B "'}", "{'main':'r.io/a:1@" A "'}" },
+        { "pinned, and moved", IMAGE("r.io/a:1@" A), "{'p':" RUNS("r.io/a@" A) "}", "['" B "']", "{'main':'r.io/a:1@" B "'}", "{}" },
+        { "pinned, and not moved", IMAGE("r.io/a:1@" A), "{'p':" RUNS("r.io/a@" A) "}", "['" B "','" A "']", "{}", "{}" },
+        { "pinned, and a pod is behind", IMAGE("r.io/a:1@" B), "{'p':" RUNS("r.io/a@" A) "}", "['" A "','" B "']", "{}", "{}" },
+        { "pinned otherwise than what runs", IMAGE("r.io/a:1@" C), "{'p':" RUNS("r.io/a@" A) "}", "['" A "']", "{'main':'r.io/a:1@" A "'}", "{}" },
+        { "pinned, none has started", IMAGE("r.io/a:1@" A), "{'q':{}}", "['" A "']", "{}", "{}" },
+        { "an init container that has ended", ENDS("r.io/a:1@" B), "{'p':" RAN("r.io/a@" A) "}", "['" B "']", "{}", "{}" },
+        { "an init container to be updated", ENDS("r.io/a:1"), "{'p':" RAN("r.io/a@" A) "}", "['" B "']", "{'main':'r.io/a:1@" B "'}", "{'main':'r.io/a:1@" A "'}" },
+};
+/* clang-format on */
+
+TEST_ROWS(test_plan, plans, name, const struct PlanRow *row) {
+        cleanup(json_object_put_p) json_object *object = parse(row->template);
+        cleanup(json_object_put_p) json_object *pods = parse(row->pods);
+        cleanup(json_object_put_p) json_object *tags = parse("{'main':'r.io/a:1'}");
+        cleanup(json_object_put_p) json_object *digests = json_object_new_object();
+        cleanup(json_object_put_p) json_object *images = NULL;
+        cleanup(json_object_put_p) json_object *before = NULL;
+
+        json_object_object_add(digests, "r.io/a:1", parse(row->digests));
+        assert_ok(refresh_plan(object, pods, tags, digests, &images, &before));
+        assert_json(row->name, images, row->images);
+        assert_json(row->name, before, row->before);
+}
