@@ -130,6 +130,20 @@ static int append_part(FILE *to, const Containers *containers, Part part) {
         return r;
 }
 
+/* The kubelet does not report what it has mounted. */
+static void append_volumes(FILE *to, json_object *pod, Part part) {
+        json_object *volumes = object_list(pod, "spec.volumes");
+
+        for (size_t i = 0; i < length(volumes); i++) {
+                const char *image = volume_image(json_object_array_get_idx(volumes, i));
+
+                if (image)
+                        append(to, part == PART_IMAGE         ? image
+                                   : part == PART_SHORT_IMAGE ? image_short(image)
+                                                              : "-");
+        }
+}
+
 static int join(json_object *pod, Part part, char **ret) {
         Containers containers = { .pod = pod };
         char *text = NULL;
@@ -142,6 +156,7 @@ static int join(json_object *pod, Part part, char **ret) {
 
         while (containers_next(&containers))
                 has_failed = append_part(to, &containers, part) < 0 || has_failed;
+        append_volumes(to, pod, part);
         has_failed = ferror(to) != 0 || has_failed;
         if (fclose(to) != 0 || has_failed) {
                 free(text);
@@ -234,6 +249,27 @@ static json_object *container_json(const Containers *containers) {
         return take_ptr(object);
 }
 
+static int add_volumes(json_object *object, json_object *pod) {
+        json_object *volumes = object_list(pod, "spec.volumes"), *list = NULL;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < length(volumes); i++) {
+                json_object *volume = json_object_array_get_idx(volumes, i), *item;
+                const char *image = volume_image(volume);
+
+                if (!image)
+                        continue;
+                if (!list)
+                        r = patch_add(object, "imageVolumes", list = json_object_new_array());
+                item = patch_wrap("name",
+                                  json_object_new_string(json_get_text(volume, "name") ?: ""));
+                if (r < 0 || patch_append(list, item) < 0)
+                        return -ENOMEM;
+                r = patch_add_text(item, "image", image);
+        }
+        return r;
+}
+
 json_object *pod_report_json(json_object *pod, const PodReport *report) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
         json_object *list = json_object_new_array();
@@ -255,6 +291,8 @@ json_object *pod_report_json(json_object *pod, const PodReport *report) {
         while (containers_next(&containers))
                 if (patch_append(list, container_json(&containers)) < 0)
                         return NULL;
+        if (add_volumes(object, pod) < 0)
+                return NULL;
 
         return take_ptr(object);
 }

@@ -5,7 +5,7 @@
  * Report of a pod: the images it should run, those that run, and the verdict
  *
  * Made from the pod as the API server has it; what is missing there, or of another type, is "-" here.
- * Main containers and native sidecars count, in the order of the pod. Pure.
+ * Main containers and native sidecars count, in the order of the pod, and after them images that are mounted as volumes. Pure.
  */
 
 #include <json-c/json_types.h>

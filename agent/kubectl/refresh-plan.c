@@ -15,6 +15,14 @@
 #include "agent/image/image-ref.h"
 #include "agent/kubectl/workload.h"
 
+/* Appends the name after a comma. */
+static int add_name(char **names, const char *name) {
+        cleanup(free_p) char *text = NULL;
+
+        return text_format(&text, "%s%s%s", *names, (*names)[0] ? ", " : "", name)
+                       ?: text_set(names, text);
+}
+
 static int add_tag(json_object *tags, const char *container, const char *image, char **fixed,
                    Error *reterr) {
         cleanup(free_p) char *text = NULL;
@@ -24,10 +32,8 @@ static int add_tag(json_object *tags, const char *container, const char *image, 
         if (r >= 0 && ref.tag[0])
                 r = text_format(&text, "%.*s:%s", (int) image_name_size(image), image, ref.tag)
                             ?: patch_add_text(tags, container, text);
-        else if (r >= 0) {
-                r = text_format(&text, "%s%s%s", *fixed, (*fixed)[0] ? ", " : "", container)
-                            ?: text_set(fixed, text);
-        }
+        else if (r >= 0)
+                r = add_name(fixed, container);
         return r;
 }
 
@@ -51,6 +57,22 @@ int refresh_find_tags(json_object *template, json_object **ret, char **ret_fixed
         *ret = take_ptr(tags);
         *ret_fixed = take_ptr(fixed);
         return 0;
+}
+
+int refresh_name_volumes(json_object *template, char **ret) {
+        json_object *volumes = object_list(template, "spec.volumes");
+        cleanup(free_p) char *names = strdup("");
+        int r = names ? 0 : -ENOMEM;
+
+        for (size_t i = 0; r >= 0 && volumes && i < json_object_array_length(volumes); i++) {
+                json_object *volume = json_object_array_get_idx(volumes, i);
+
+                if (volume_image(volume))
+                        r = add_name(&names, json_get_text(volume, "name") ?: "");
+        }
+        if (r >= 0)
+                *ret = take_ptr(names);
+        return r;
 }
 
 static bool is_same_repository(const ImageRef *a, const ImageRef *b) {

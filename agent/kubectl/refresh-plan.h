@@ -17,6 +17,9 @@
  * there are none. The caller owns both. */
 int refresh_find_tags(json_object *template, json_object **ret, char **ret_fixed, Error *reterr);
 
+/* "a, b": volumes that are images, which cannot change in a pod; "": there are none. The caller owns *ret. */
+int refresh_name_volumes(json_object *template, char **ret);
+
 /* nodes: those of a PreloadResult of these images. *ret: {image: [digest]}, those that all nodes have for it: more than one
  * where the same content was pushed in several forms. Refused if a node reports none, or nodes have different
  * ones. The caller owns *ret. */

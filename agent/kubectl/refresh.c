@@ -109,10 +109,19 @@ int refresh_resolve(const RolloutWatch *watch, bool is_shown, json_object **ret,
         cleanup(json_object_put_p) json_object *digests = NULL;
         cleanup(free_p) char *fixed = NULL;
         cleanup(free_p) char *fixed_now = NULL;
-        int r = refresh_find_tags(object_template(watch->view.workload), &tags, &fixed, reterr);
+        cleanup(free_p) char *volumes = NULL;
+        json_object *template = object_template(watch->view.workload);
+        int r = refresh_find_tags(template, &tags, &fixed, reterr);
 
+        if (r >= 0)
+                r = refresh_name_volumes(template, &volumes);
         if (r < 0)
                 return r;
+        if (volumes[0])
+                rollout_explain(
+                        watch,
+                        "the images of volumes stay, since the volumes of a pod cannot change: %s",
+                        volumes);
         if (fixed[0])
                 rollout_explain(watch, "written with a digest alone, without a tag to resolve: %s",
                                 fixed);

@@ -114,6 +114,7 @@ static int judge(const PreloadResult *result, bool is_required, Error *reterr) {
 /* Has the images pulled before the first container ends. */
 static int preload_on(const RolloutWatch *watch, json_object *record, json_object *nodes,
                       bool is_required, bool is_shown, Error *reterr) {
+        json_object *spec = object_at(object_template(watch->view.workload), "spec");
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *names = json_object_new_object();
         cleanup(preload_result_done) PreloadResult result = { .n_nodes = 0 };
@@ -121,9 +122,9 @@ static int preload_on(const RolloutWatch *watch, json_object *record, json_objec
         size_t n = 0;
         int r;
 
-        if (!images || !names ||
-            pod_spec_add_secrets(object_at(object_template(watch->view.workload), "spec"), names) <
-                    0)
+        /* A container that starts again mounts the images of its volumes anew. */
+        if (!images || !names || pod_spec_add_secrets(spec, names) < 0 ||
+            pod_spec_add_volume_images(spec, images) < 0)
                 return -ENOMEM;
 
         json_object_object_foreach(record_images(record, false), container, image) {

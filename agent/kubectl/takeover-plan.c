@@ -576,11 +576,12 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
         if (r < 0)
                 return r;
         if (difference)
-                return error_set(reterr, ERROR_INVALID,
-                                 "its template differs from its pods in %s: only images change in "
-                                 "place; let its controller replace the pods first, or put that "
-                                 "back",
-                                 difference);
+                return error_set(
+                        reterr, ERROR_INVALID,
+                        "its template differs from its pods in %s: only images of containers "
+                        "change in place; let its controller replace the pods first, or put that "
+                        "back",
+                        difference);
 
         after = request->images ? json_object_get(request->images)
                                 : images_changed(object_template(base), template);

@@ -338,11 +338,22 @@ int template_name_containers(json_object *template, char **ret) {
         return fclose(stream) == 0 ? 0 : -ENOMEM;
 }
 
+const char *volume_image(json_object *volume) {
+        return json_get_filled(json_get(volume, "image", json_type_object), "reference");
+}
+
 int template_refuse_container(json_object *template, const char *container, Error *reterr) {
+        json_object *volume = json_find(object_list(template, "spec.volumes"), "name", container);
         cleanup(free_p) char *names = NULL;
 
         if (template_name_containers(template, &names) < 0)
                 return -ENOMEM;
+        if (volume_image(volume))
+                return error_set(reterr, ERROR_INVALID,
+                                 "\"%s\" is a volume with the image %s: the volumes of a pod "
+                                 "cannot change; change the template, and let its controller "
+                                 "replace the pods",
+                                 container, volume_image(volume));
         return error_set(reterr, ERROR_NOT_FOUND,
                          "there is no container \"%s\"; the workload has %s", container, names);
 }
@@ -380,6 +391,18 @@ int pod_spec_add_secrets(json_object *spec, json_object *names) {
                 const char *name = json_get_filled(json_object_array_get_idx(secrets, i), "name");
 
                 r = name ? patch_add_null(names, name) : 0;
+        }
+        return r;
+}
+
+int pod_spec_add_volume_images(json_object *spec, json_object *images) {
+        json_object *volumes = json_get(spec, "volumes", json_type_array);
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && volumes && i < json_object_array_length(volumes); i++) {
+                const char *image = volume_image(json_object_array_get_idx(volumes, i));
+
+                r = image ? patch_add_null(images, image) : 0;
         }
         return r;
 }

@@ -103,6 +103,11 @@ size_t image_name_size(const char *image);
 /* Adds the names of the pull secrets, {name: null}. */
 int pod_spec_add_secrets(json_object *spec, json_object *names);
 
+/* The image that is mounted as this volume; NULL: it is no such volume. Borrowed. */
+const char *volume_image(json_object *volume);
+/* Adds the images of the volumes, {image: null}. */
+int pod_spec_add_volume_images(json_object *spec, json_object *images);
+
 /* {container: image}, where "*" stands for all containers and init containers, as for kubectl. The caller owns
  * *ret. */
 int template_expand_images(json_object *template, json_object *images, json_object **ret);

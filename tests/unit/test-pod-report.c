@@ -59,6 +59,10 @@ static const Case cases[] = {
           "{'name':'s','image':'side','restartPolicy':'Always'}],'containers':[{'name':'a','image':'app:1'}]},"
           "'status':{'initContainerStatuses':[" STATUS("i", "1") "," STATUS("s", "2") "]}}",
           "side,app:1", "0123456789ab,-", "-", "-", 2, 2, "" },
+        { "a volume that is an image", "{'spec':{'containers':[{'name':'a','image':'app:1'}],"
+          "'volumes':[1,{'name':'tmp','emptyDir':{}},{'name':'data','image':{'reference':'r.io/data:3'}}]},"
+          "'status':{'containerStatuses':[" STATUS("a", "1") "]}}",
+          "app:1,r.io/data:3", "0123456789ab,-", "-", "-", 1, 1, "" },
         { "no image to pull: the ID is of one that does not run any more",
           "{'spec':{'containers':[{'name':'a','image':'app:2'},{'name':'b','image':'db'}]},"
           "'status':{'containerStatuses':[" ENDED("a", "waiting", "ImagePullBackOff") "," STATUS("b", "1") "]}}",

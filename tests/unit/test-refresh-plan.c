@@ -65,6 +65,20 @@ TEST_ROWS(test_tags, tags_rows, name, const struct TagsRow *row) {
         assert_string_equal(fixed, row->fixed);
 }
 
+TEST(test_volumes) {
+        cleanup(json_object_put_p) json_object *object = parse(
+                "{'spec':{'volumes':[{'name':'tmp','emptyDir':{}},{'name':'data','image':{'reference':'a:1'}},"
+                "{'name':'more','image':{'reference':'b@" A "'}}]}}");
+        cleanup(json_object_put_p) json_object *none = parse("{'spec':{}}");
+        cleanup(free_p) char *names = NULL;
+        cleanup(free_p) char *no_names = NULL;
+
+        assert_ok(refresh_name_volumes(object, &names));
+        assert_string_equal(names, "data, more");
+        assert_ok(refresh_name_volumes(none, &no_names));
+        assert_string_equal(no_names, "");
+}
+
 #define SAYS(node, text) "{'name':'" node "','resolved':['" text "']}"
 
 /* clang-format off */

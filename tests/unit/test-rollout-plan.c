@@ -823,7 +823,7 @@ static const BeginCase begin_rows[] = {
         { { FREE, .pods = { OLD } }, 0, "init", 0, NULL, "\\\"after\\\":{\\\"init\\\":\\\"B\\\"}" },
         { { FREE, .pods = { OLD }, .is_behind = true }, 0, NULL, 0, "not observed its last change", NULL },
         { { FREE, .pods = { OLD }, .env = "x" }, 0, NULL, 0,
-          "in spec.containers[0].env: only images change in place; let its controller replace the pods first", NULL },
+          "in spec.containers[0].env: only images of containers change in place; let its controller replace the pods first", NULL },
         { { FREE, .pods = { OLD }, .template = "C" }, 0, NULL, 0, "do not have the images", NULL },
         { { FREE, .pods = { OLD } }, 0, NULL, 1, "--first updates some pods", NULL },
         { { FREE, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, "\"set image\" begins an update", NULL },
