@@ -122,9 +122,7 @@ static int preload_on(const RolloutWatch *watch, json_object *record, json_objec
         size_t n = 0;
         int r;
 
-        /* A container that starts again mounts the images of its volumes anew. */
-        if (!images || !names || pod_spec_add_secrets(spec, names) < 0 ||
-            pod_spec_add_volume_images(spec, images) < 0)
+        if (!images || !names || pod_spec_add_secrets(spec, names) < 0)
                 return -ENOMEM;
 
         json_object_object_foreach(record_images(record, false), container, image) {
@@ -132,6 +130,9 @@ static int preload_on(const RolloutWatch *watch, json_object *record, json_objec
                 if (patch_add_null(images, json_object_get_string(image)) < 0)
                         return -ENOMEM;
         }
+        /* A container that starts again mounts the images of its volumes anew. */
+        if (pod_spec_add_volume_images(spec, images) < 0)
+                return -ENOMEM;
         texts = calloc((size_t) json_object_object_length(images) + 1, sizeof(*texts));
         if (!texts)
                 return -ENOMEM;

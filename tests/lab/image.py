@@ -107,6 +107,23 @@ def build_index(image: Image, architecture: str) -> Image:
     return Image((), image.config, manifest, _INDEX)
 
 
+def build_artifact(blob: Layer, title: str) -> Image:
+    """An OCI artifact: no image, but one file of that name."""
+    media_type = _MEDIA_TYPES["oci"]["manifest"]
+    empty = "application/vnd.oci.empty.v1+json"
+    file = _descriptor("application/octet-stream", blob.digest, blob.size)
+    manifest = _json_bytes(
+        {
+            "schemaVersion": 2,
+            "mediaType": media_type,
+            "artifactType": "application/vnd.example.model",
+            "config": _descriptor(empty, digest_of(b"{}"), 2),
+            "layers": [{**file, "annotations": {"org.opencontainers.image.title": title}}],
+        }
+    )
+    return Image((blob,), b"{}", manifest, media_type)
+
+
 def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 

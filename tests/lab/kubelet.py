@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from compatibility import note
+from lab import runtimes
 from lab.cleanup import CONTROL_GROUP_FILE, Closing, list_hierarchies, sweep
 from lab.control_plane import ControlPlane, find_programs
 from lab.interface import Interface
 from lab.kube import Object
 from lab.part import Part, says_ok
 from lab.registry import Registry
-from lab.runtimes import make_runtime
 from lab.wait import free_port
 
 _PAUSE = ("/bin/sh", "-c", "trap exit TERM; while :; do sleep 3600 & wait; done")
@@ -42,6 +42,7 @@ class Kubelet(Closing):
         *,
         config: Mapping[str, Any] | None = None,
         server: str | None = None,
+        runtime: str = runtimes.NAME,
     ) -> None:
         """`registry` holds the image of pods' sandboxes; `config` is more of KubeletConfiguration.
 
@@ -55,7 +56,7 @@ class Kubelet(Closing):
         self.control_plane = control_plane
         self.path = f"/api/v1/nodes/{name}"
         pause = registry.push_image("lab/pause", "1", busybox=True, command=_PAUSE)
-        self.runtime = make_runtime(folder / "runtime", sandbox_image=pause.reference)
+        self.runtime = runtimes.make_runtime(folder / "runtime", runtime, sandbox_image=pause.reference)
         self.interface = Interface(folder)
         self._write_network()
         self.health_address = f"127.0.0.1:{free_port()}"
