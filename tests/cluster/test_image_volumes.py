@@ -66,7 +66,7 @@ def mounting(reference: str, image: str) -> dict[str, Any]:
     indirect=["node"],
 )
 def test_a_volume(cluster, make, inplace, registry, images, image_name, node_image, content: Image, files):
-    """Its image is pulled before the update, shown, and mounted again; it cannot change in a pod."""
+    """The image of a volume is pulled before the update, shown, and mounted again; it cannot change in a pod."""
     data = registry.push(image_name, "1", content).reference
     assert_done(inplace.run("preload", data, "--nodes=mounting"))
     workload = make("deployment", 1, pod=mounting(data, images[0]))
