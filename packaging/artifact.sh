@@ -36,7 +36,7 @@ export SOURCE_DATE_EPOCH
 architectures=${INPLACED_ARCHITECTURES:-amd64 arm64}
 
 # shellcheck disable=SC2034 # likewise
-version=$(sed -n 's/^project(inplaced VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+version=$(<VERSION)
 
 # What CMake is to know for each package; an empty one is the default in packaging/CMakeLists.txt.
 package_options=(-DCMAKE_INSTALL_PREFIX=/usr "-DINPLACED_MAINTAINER=${INPLACED_MAINTAINER-}")

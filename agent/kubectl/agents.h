@@ -44,5 +44,5 @@ void agents_done(Agents *agents);
 /* NULL: the node has none that is known. */
 const NodeAgent *agents_find(const Agents *agents, const char *node);
 
-/* "0.1.0", "0.1.0 (not ready)", "yes", "-"; borrowed, or from the buffer. */
+/* "1.0.0", "1.0.0 (not ready)", "yes", "-"; borrowed, or from the buffer. */
 const char *node_agent_describe(const NodeAgent *agent, char *buffer, size_t size);

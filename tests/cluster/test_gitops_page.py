@@ -23,6 +23,7 @@ from lab.kube import Object
 from lab.layers import busybox_layer
 from lab.pod import until_term
 from lab.stubs import REPOSITORY
+from lab.version import VERSION
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -119,7 +120,7 @@ class Reader:
 
 @pytest.fixture(scope="module")
 def reader(session_folder, registry) -> Iterator[Reader]:
-    registry.push("inplaced", "0.1.0", build_agent_image())
+    registry.push("inplaced", VERSION, build_agent_image())
     for tag in ("1", "2"):
         image = build_image([busybox_layer()], command=until_term(), labels={"version": tag})
         registry.push("team/web", tag, image)

@@ -13,6 +13,7 @@ import pytest
 from fake.api_server import Call, FakeApiServer
 from lab import sanitizers
 from lab.kubeconfig import write_kubeconfig
+from lab.version import VERSION
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -152,10 +153,10 @@ def agents(kube):
             kube.patch(f"{path}/status", {"status": status}, "strategic")
 
     for name, version, ready in (
-        ("good-1", "0.1.0", "True"),
-        ("good-2", "0.1.0", "True"),
+        ("good-1", VERSION, "True"),
+        ("good-2", VERSION, "True"),
         ("older", "0.0.9", "True"),
-        ("broken", "0.1.0", "False"),
+        ("broken", VERSION, "False"),
         ("bare", None, ""),
     ):
         meta = {"name": f"doctor-{name}", "labels": {"kubernetes.io/os": "linux"}}
@@ -194,7 +195,7 @@ def test_doctor(inplace, agents):
     ran = inplace.run("doctor", "-o", "json")
     assert ran.code == 3, ran.stderr
     found = problems(ran)
-    assert found["1 node (doctor-older)"] == "the agent is of version 0.0.9, most others are of 0.1.0"
+    assert found["1 node (doctor-older)"] == f"the agent is of version 0.0.9, most others are of {VERSION}"
     assert (
         found["1 node (doctor-broken)"]
         == "the agent is not ready: CrashLoopBackOff: no runtime is there"
@@ -209,7 +210,7 @@ def test_doctor(inplace, agents):
 def n_of_unknown_version(inplace) -> int:
     answer = json.loads(inplace.run("doctor", "-o", "json").stdout)
     facts = {one["subject"]: one["value"] for one in answer["facts"]}
-    found = re.search(r" with an agent, mostly of version 0\.1\.0(?:, (\d+) of unknown version)?$", facts["nodes"])
+    found = re.search(rf" with an agent, mostly of version {re.escape(VERSION)}(?:, (\d+) of unknown version)?$", facts["nodes"])
     assert found, facts
     return int(found[1] or 0)
 
@@ -239,11 +240,11 @@ def test_doctor_of_services(inplace, agents, kube, hollow):
         assert n_of_unknown_version(inplace) == before + 1
         (missing,) = (name for name, message in problems(ran).items() if message == "there is no agent")
         assert "doctor-kruise" in missing and "doctor-bare" not in missing
-        for version, n_unknown in (("0.1.0", 0), ("0.1.0\n", 1), ("1" * 65, 1), ("", 1), ("0.0.7+x~1-2", 0)):
+        for version, n_unknown in ((VERSION, 0), (f"{VERSION}\n", 1), ("1" * 65, 1), ("", 1), ("0.0.7+x~1-2", 0)):
             annotations = {"inplaced.io/agent-version": version}
             kube.patch(f"{_NODE_IMAGES}/doctor-bare", {"metadata": {"annotations": annotations}})
             assert n_of_unknown_version(inplace) == before + n_unknown, version
-        assert "the agent is of version 0.0.7+x~1-2, most others are of 0.1.0" in (
+        assert f"the agent is of version 0.0.7+x~1-2, most others are of {VERSION}" in (
             problems(inplace.run("doctor", "-o", "json")).values()
         )
     finally:

@@ -17,6 +17,7 @@ import yaml
 
 from lab.clients import HELMS, MANIFESTS, find_clients, render, run_client
 from lab.stubs import REPOSITORY
+from lab.version import VERSION
 
 CHART = MANIFESTS / "chart"
 LEASE = "inplaced-controller"  # the program knows it by this name
@@ -544,21 +545,6 @@ def test_older_servers():
     assert not any("Policy" in key[0] for key in template("policy=false", version="1.29"))
 
 
-def test_versions_agree():
-    """The program, the chart, the image in the manifests and the commands in the pages have one version."""
-    (version,) = re.findall(
-        r"project\(inplaced VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text()
-    )
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    image = pod_of(read_overlay("standalone"))["containers"][0]["image"]
-    assert chart["version"] == chart["appVersion"] == image.rpartition(":")[2] == version
-    pattern = r"inplaced[-:]([0-9]+\.[0-9.]*[0-9])|newTag: (\S+)|kubectl-inplace-([0-9]+\.[0-9.]*[0-9])"
-    for page in ("README.md", "docs/INSTALL.md", "docs/OPERATING.md", "packaging/kubernetes/README.md"):
-        for found in re.findall(pattern, (REPOSITORY / page).read_text()):
-            assert "".join(found) == version, page
-    assert len(re.findall(pattern, (REPOSITORY / "README.md").read_text())) >= 3
-
-
 @pytest.mark.parametrize("overlay", _VALUES)
 def test_pods_are_confined(overlay):
     """The pods meet the restricted Pod Security Standard, except for the volumes and the user."""
@@ -718,6 +704,6 @@ def test_the_image_of_the_artifacts(folder):
     for documents in (template(chart=chart), by_name(made["inplaced-standalone.yaml"].read_text())):
         pod = pod_of(documents)
         images = {one["image"] for one in pod["containers"] + pod["initContainers"]}
-        assert images == {f"{repository}:0.1.0"}
+        assert images == {f"{repository}:{VERSION}"}
     with pytest.raises(subprocess.CalledProcessError):
         build(folder / "wrong", INPLACED_IMAGE="registry.internal/inplaced:1")

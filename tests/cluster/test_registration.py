@@ -13,12 +13,13 @@ from lab import sanitizers
 from lab.documents import split_reference
 from lab.node_image import NodeImage
 from lab.trouble import problems
+from lab.version import VERSION
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
 
 OURS = {"app.kubernetes.io/managed-by": "inplaced"}
-_ANNOTATIONS = {"inplaced.io/agent-version": "0.1.0"}
+_ANNOTATIONS = {"inplaced.io/agent-version": VERSION}
 _LABELS = {"kubernetes.io/hostname": "host", "disk": "ssd"}
 
 # The agent waits so many seconds for a controller to create the object.

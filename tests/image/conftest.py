@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests of the image: its content, and the agent in a container of it. Run them from anywhere with
 
-    INPLACED_BUILD_DIR=build/packaging/static-amd64 INPLACED_IMAGE_ARCHIVE=build/artifacts/inplaced-0.1.0.oci.tar \
+    INPLACED_BUILD_DIR=build/packaging/static-amd64 INPLACED_IMAGE_ARCHIVE=build/artifacts/inplaced-*.oci.tar \
         /usr/bin/python3 -m pytest -p no:cacheprovider tests/image
 
 What they have at hand is that of the tests in a cluster.

@@ -148,7 +148,7 @@ def test_release(images):
 def test_same_again(archive, folder):
     """The writer makes the same file again."""
     builds = sorted(Path(os.environ["INPLACED_BUILD_DIR"]).resolve().parent.glob("static-*"))
-    (version,) = [p.split("-")[1].removesuffix(".oci.tar") for p in [archive.name]]
+    version = archive.name.removeprefix("inplaced-").removesuffix(".oci.tar")
     with tarfile.open(archive) as layout:
         index = json.load(layout.extractfile("index.json"))
         (top,) = index["manifests"]

@@ -19,8 +19,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from fixtures import *  # noqa: E402, F401, F403
+from lab.version import PACKAGE_VERSION  # noqa: E402
 
-VERSION_OF_UPGRADE = "0.1.0+upgrade"
+VERSION_OF_UPGRADE = f"{PACKAGE_VERSION}+upgrade"
 
 # On the machine that systemd boots, beside what the Debian package depends on.
 _MACHINE = ["systemd", "systemd-sysv", "dbus", "containerd", "runc", "docker-registry", "init-system-helpers", "rpm"]

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from conftest import NATIVE, REPOSITORY
+from lab.version import VERSION
 
 ARCHITECTURE, MACHINE = "arm64", 183
 
@@ -41,7 +42,7 @@ def test_it_starts(programs, emulator):
         program = programs / name
         assert int.from_bytes(program.read_bytes()[18:20], "little") == MACHINE
         done = run(*emulator, program, "--version")
-        assert (done.returncode, done.stdout, done.stderr) == (0, f"{name} 0.1.0\n", "")
+        assert (done.returncode, done.stdout, done.stderr) == (0, f"{name} {VERSION}\n", "")
         assert run(*emulator, program, "--help").returncode == 0
     wrong = run(*emulator, programs / "inplaced", "--max-parallel-pulls=many")
     assert wrong.returncode == 2

@@ -13,15 +13,16 @@ import pytest
 import yaml
 
 from conftest import REPOSITORY
+from lab.version import PACKAGE_VERSION, VERSION
 
 _ARTIFACTS = [
-    *(rf"inplaced_.*_{architecture}\.deb" for architecture in ("amd64", "arm64")),
-    *(rf"kubectl-inplace_.*_{architecture}\.deb" for architecture in ("amd64", "arm64")),
-    *(rf"inplaced-.*\.{machine}\.rpm" for machine in ("x86_64", "aarch64")),
-    *(rf"kubectl-inplace-.*\.{machine}\.rpm" for machine in ("x86_64", "aarch64")),
-    r"inplaced-[0-9.]*\.oci\.tar",
-    r"inplaced-[0-9.]*\.tgz",
-    *(rf"kubectl-inplace-[0-9.]*-linux-{architecture}\.tar\.gz" for architecture in ("amd64", "arm64")),
+    *(rf"inplaced_{PACKAGE_VERSION}_{architecture}\.deb" for architecture in ("amd64", "arm64")),
+    *(rf"kubectl-inplace_{PACKAGE_VERSION}_{architecture}\.deb" for architecture in ("amd64", "arm64")),
+    *(rf"inplaced-{PACKAGE_VERSION}-1\.{machine}\.rpm" for machine in ("x86_64", "aarch64")),
+    *(rf"kubectl-inplace-{PACKAGE_VERSION}-1\.{machine}\.rpm" for machine in ("x86_64", "aarch64")),
+    rf"inplaced-{re.escape(VERSION)}\.oci\.tar",
+    rf"inplaced-{re.escape(VERSION)}\.tgz",
+    *(rf"kubectl-inplace-{re.escape(VERSION)}-linux-{architecture}\.tar\.gz" for architecture in ("amd64", "arm64")),
     r"kubectl-inplace-krew\.yaml",
     *(rf"inplaced-{path.name}\.yaml" for path in (REPOSITORY / "packaging/kubernetes/overlays").iterdir()),
     *(r"inplaced-crds\.yaml", r"inplaced-namespace\.yaml"),

@@ -18,6 +18,7 @@ from conftest import VERSION_OF_UPGRADE, list_files
 from lab.certificates import make_certificates
 from lab.machine import Machine
 from lab.registry import Registry, password_line
+from lab.version import VERSION
 from lab.wait import wait_until
 
 pytestmark = pytest.mark.timeout(300)
@@ -221,7 +222,7 @@ def test_install(node):
     node.wait_text(rf"^0 images desired, 0 being pulled, 0 waiting; {runtime}$")
     assert "No problem was found." in node.run("inplacectl", "doctor")
     assert "GB free" in node.run("inplacectl", "doctor")
-    assert node.run("inplaced", "--version") == "inplaced 0.1.0\n"
+    assert node.run("inplaced", "--version") == f"inplaced {VERSION}\n"
 
 
 def test_sandbox(node):

@@ -14,6 +14,7 @@ import pytest
 
 from conftest import VERSION_OF_UPGRADE, list_files
 from lab.machine import Machine
+from lab.version import VERSION
 from lab.wait import wait_until
 
 pytestmark = [
@@ -74,7 +75,7 @@ def test_install(node):
         assert node.show(unit, "ActiveState") == "inactive"
         assert node.run("systemctl", "is-enabled", unit).strip() == "enabled"  # by Debian's preset
     assert "inplaced" in node.run("journalctl", "--list-catalog")
-    assert node.run("inplacectl", "--version").split()[:2] == ["inplacectl", "0.1.0"]
+    assert node.run("inplacectl", "--version").split()[:2] == ["inplacectl", VERSION]
     assert node.run("kubectl-inplace", "version").strip()
 
 
