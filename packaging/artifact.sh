@@ -68,6 +68,11 @@ write_documents() {
     packaging/image/write --version "$version" --documents "$1/documents" "$1"
 }
 
+# write_bill PACKAGE PROGRAM BUILD: PACKAGE.spdx.json, the bill of materials of a package of a static program.
+write_bill() {
+    packaging/image/write --version "$version" --bill-of "$2" "$1" "$3"
+}
+
 # make_tar FOLDER NAME [OPTION]...: prints a tar archive of NAME, which is in FOLDER.
 make_tar() {
     tar --create --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \

@@ -15,7 +15,7 @@ build_libraries=(
 build_packages=(gcc cmake ninja-build pkgconf protobuf-c-compiler "${build_libraries[@]}")
 
 # To make a Debian package of the programs.
-deb_packages=(dpkg-dev file gzip)
+deb_packages=(dpkg-dev file gzip python3)
 
 # To make RPM packages of the static program.
 rpm_packages=(rpm)

@@ -120,11 +120,14 @@ def test_bill_of_materials(images, versions):
 
 
 @pytest.mark.timeout(900)  # the library is compiled once
-def test_scanners_read_it(images, versions):
-    """The library of the scanner Grype, which looks in its list for the sources of one release."""
+def test_scanners_read_it(archive, images, versions):
+    """The library of the scanner Grype, which looks in its list for the sources of one release; the bill of the whole
+    image, which is beside it, has the same.
+    """
+    beside = Path(f"{archive}.spdx.json").read_bytes()
     built = subprocess.run([_READER], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    for _, layer in images.values():
-        done = subprocess.run([f"{built}/reader"], input=files(layer)[_BILL], stdout=subprocess.PIPE, check=True)
+    for bill in (beside, *(files(layer)[_BILL] for _, layer in images.values())):
+        done = subprocess.run([f"{built}/reader"], input=bill, stdout=subprocess.PIPE, check=True)
         found = json.loads(done.stdout)
         assert found["distribution"] == "debian 12"
         assert found["packages"].pop("ca-certificates")

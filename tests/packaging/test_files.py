@@ -15,14 +15,20 @@ import yaml
 from conftest import REPOSITORY
 from lab.version import PACKAGE_VERSION, VERSION
 
-_ARTIFACTS = [
+# Each has a bill of materials beside it.
+_PROGRAMS = [
     *(rf"inplaced_{PACKAGE_VERSION}_{architecture}\.deb" for architecture in ("amd64", "arm64")),
     *(rf"kubectl-inplace_{PACKAGE_VERSION}_{architecture}\.deb" for architecture in ("amd64", "arm64")),
     *(rf"inplaced-{PACKAGE_VERSION}-1\.{machine}\.rpm" for machine in ("x86_64", "aarch64")),
     *(rf"kubectl-inplace-{PACKAGE_VERSION}-1\.{machine}\.rpm" for machine in ("x86_64", "aarch64")),
     rf"inplaced-{re.escape(VERSION)}\.oci\.tar",
-    rf"inplaced-{re.escape(VERSION)}\.tgz",
     *(rf"kubectl-inplace-{re.escape(VERSION)}-linux-{architecture}\.tar\.gz" for architecture in ("amd64", "arm64")),
+]
+
+_ARTIFACTS = [
+    *_PROGRAMS,
+    *(rf"{pattern}\.spdx\.json" for pattern in _PROGRAMS),
+    rf"inplaced-{re.escape(VERSION)}\.tgz",
     r"kubectl-inplace-krew\.yaml",
     *(rf"inplaced-{path.name}\.yaml" for path in (REPOSITORY / "packaging/kubernetes/overlays").iterdir()),
     *(r"inplaced-crds\.yaml", r"inplaced-namespace\.yaml"),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bill of materials of a static program, in SPDX 2.3: what a scanner has to know to find the holes.
+"""The bill of materials of a program, or of a package or image of programs, in SPDX 2.3: what a scanner has to know to
+find the holes.
 
 Debian's advisories name source packages and releases. So each source is a package here, with its name and version
 in all the places where scanners look for them: Trivy in `sourceInfo`, and for the distribution in a package whose ID
@@ -7,13 +8,14 @@ begins with OperatingSystem; Grype in the package URL.
 """
 
 import datetime
+import hashlib
 import json
 import re
 import urllib.parse
 import uuid
 
 RELEASE, CODENAME = "12", "bookworm"
-# Of the parts that are linked, not of all that is in the source.
+# Licences of the parts that are linked, not of all that is in the source.
 LICENSES = {
     "abseil": "Apache-2.0",
     "c-ares": "MIT",
@@ -48,12 +50,12 @@ def _package(identity, name, version, license, **more):
 
 def _source(name, version, packages):
     if name not in LICENSES:
-        raise SystemExit(f"write: packaging/image/sbom.py does not have the licence of {name}")
+        raise SystemExit(f"packaging/sbom.py does not have the licence of {name}")
     escaped = urllib.parse.quote(version, safe="")
     return _package(
-        f"Package-{name}", name, version, LICENSES[name],
+        f"Package-{name}-{version}", name, version, LICENSES[name],
         supplier="Organization: Debian", sourceInfo=f"built package from: {name} {version}",
-        comment=f"what is inside comes from {', '.join(packages)}",
+        comment=f"what is linked comes from {', '.join(packages)}",
         externalRefs=[{
             "referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
             "referenceLocator": f"pkg:deb/debian/{name}@{escaped}?arch=source&distro=debian-{RELEASE}",
@@ -61,8 +63,10 @@ def _source(name, version, packages):
     )
 
 
-def bill_of_materials(program, version, architecture, epoch, rows):
-    """`rows` are (package, version, source, source's version)."""
+def bill_of_materials(program, version, architecture, epoch, rows, link="STATIC_LINK"):
+    """`rows` are (package, version, source, source's version); with the link DYNAMIC_LINK, versions are those that the
+    program was built with.
+    """
     sources = {}
     for name, _, source, source_version in rows:
         sources.setdefault((source, source_version), []).append(name)
@@ -70,7 +74,7 @@ def bill_of_materials(program, version, architecture, epoch, rows):
     root = _package(program, program, version, "Apache-2.0", primaryPackagePurpose="APPLICATION")
     system = _package("OperatingSystem-debian", "debian", RELEASE, "NOASSERTION",
                       primaryPackagePurpose="OPERATING-SYSTEM",
-                      comment="the release that the libraries in the program are of")
+                      comment="the release that the libraries are of")
 
     def relate(element, kind, other):
         return {"spdxElementId": element["SPDXID"], "relationshipType": kind, "relatedSpdxElement": other["SPDXID"]}
@@ -78,12 +82,27 @@ def bill_of_materials(program, version, architecture, epoch, rows):
     relations = [relate({"SPDXID": "SPDXRef-DOCUMENT"}, "DESCRIBES", root), relate(root, "CONTAINS", system)]
     for one in listed:
         relations.append(relate(system, "CONTAINS", one))
-        relations.append(relate(root, "CONTAINS" if one["name"] == "ca-certificates" else "STATIC_LINK", one))
+        relations.append(relate(root, "CONTAINS" if one["name"] == "ca-certificates" else link, one))
     document = {
         "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
         "name": f"{program}-{version}-{architecture}",
-        "creationInfo": {"created": stamp(epoch), "creators": ["Tool: inplaced-packaging-image"]},
+        "creationInfo": {"created": stamp(epoch), "creators": ["Tool: inplaced-packaging"]},
         "packages": [root, system, *listed], "relationships": relations,
     }
-    document["documentNamespace"] = uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(document)).urn
-    return document
+    return _with_namespace(document)
+
+
+def _with_namespace(document):
+    """The name of the document follows from what is in it."""
+    document.pop("documentNamespace", None)
+    return document | {"documentNamespace": uuid.uuid5(uuid.NAMESPACE_OID, json.dumps(document)).urn}
+
+
+def write_bill_of(artifact, bill, purpose):
+    """Writes ARTIFACT.spdx.json: the bill of what is in this package or image, which it names by its digest."""
+    bill["packages"][0] |= {
+        "primaryPackagePurpose": purpose, "packageFileName": artifact.name,
+        "checksums": [{"algorithm": "SHA256", "checksumValue": hashlib.sha256(artifact.read_bytes()).hexdigest()}],
+    }
+    document = _with_namespace(bill | {"name": artifact.name})
+    artifact.with_name(f"{artifact.name}.spdx.json").write_text(json.dumps(document, indent=1))
