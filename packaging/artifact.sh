@@ -73,6 +73,12 @@ write_bill() {
     packaging/image/write --version "$version" --bill-of "$2" "$1" "$3"
 }
 
+# list_digests DIR: a line for each file in there, as in SHA256SUMS.
+list_digests() {
+    (cd "$1" && find . -type f ! -name SHA256SUMS -printf '%P\0' | sort --zero-terminated |
+        xargs --null --no-run-if-empty sha256sum)
+}
+
 # make_tar FOLDER NAME [OPTION]...: prints a tar archive of NAME, which is in FOLDER.
 make_tar() {
     tar --create --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \

@@ -20,6 +20,9 @@ deb_packages=(dpkg-dev file gzip python3)
 # To make RPM packages of the static program.
 rpm_packages=(rpm)
 
+# To sign a release.
+release_packages=(git gpg gpg-agent minisign python3)
+
 # To build the image: what its programs are linked with comes from packages unpacked elsewhere.
 static_packages=(
     gcc g++ libc6-dev cmake ninja-build make pkgconf protobuf-c-compiler ca-certificates
