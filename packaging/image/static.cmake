@@ -7,13 +7,12 @@ set(PKG_CONFIG_ARGN --static)
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
 set(CMAKE_C_STANDARD_LIBRARIES
   "-Wl,--start-group -lupb -laddress_sorting -lcares -lre2 -lz -lstdc++ -lm -Wl,--end-group")
-add_compile_options(-fPIE -fstack-protector-strong -D_FORTIFY_SOURCE=2 -Wno-unused-result
-  "-ffile-prefix-map=${PROJECT_SOURCE_DIR}=." "-ffile-prefix-map=${PROJECT_BINARY_DIR}=."
+add_compile_options(-Wno-unused-result "-ffile-prefix-map=${PROJECT_SOURCE_DIR}=." "-ffile-prefix-map=${PROJECT_BINARY_DIR}=."
   "-ffile-prefix-map=${INPLACED_LIBRARIES}=.")
 # Names of users and hosts are resolved without NSS modules, by what libc has of "files" and "dns": the
 # linker's warnings say that the others would be missing.
 # Relative relocations are packed, where the linker can: that is half a megabyte in the file and in memory.
-add_link_options(-static-pie -Wl,-z,relro,-z,now -Wl,-z,pack-relative-relocs -Wl,--no-warnings
+add_link_options(-static-pie -Wl,-z,pack-relative-relocs -Wl,--no-warnings
   "-Wl,-Map,${PROJECT_BINARY_DIR}/$<TARGET_PROPERTY:NAME>.map")
 
 # The source packages of what is linked, with their versions. packaging/image/write compares these with
