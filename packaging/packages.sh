@@ -49,7 +49,7 @@ lab_packages=("${query_packages[@]}" containerd runc docker-registry busybox-sta
 test_packages=(
     "${lab_packages[@]}" git libcmocka-dev
     python3-pytest python3-pytest-timeout python3-pytest-xdist python3-yaml
-    clang-format shellcheck mandoc systemd iproute2
+    clang-format clang-tidy-14 shellcheck mandoc systemd iproute2
 )
 
 # To test what users install: the packages' rules, shells that complete, a machine booted by systemd.
@@ -57,6 +57,9 @@ packaging_packages=(lintian rpmlint zsh fish binutils mmdebstrap systemd-contain
 
 # To run programs of another architecture.
 foreign_packages=(qemu-user-static)
+
+# For tests/analyze, in addition.
+analyze_packages=(valgrind)
 
 # To fuzz with an engine; tests/run needs none.
 fuzz_packages=(clang-14 libclang-rt-14-dev)

@@ -32,11 +32,11 @@ size_t credential_providers_count(const CredentialProviders *providers);
  * that failed; may be NULL. */
 typedef int (*CredentialProvidersReady)(const Keyring *keyring, const Error *error, void *userdata);
 
-/* canonical_name: such as "123.dkr.ecr.eu.amazonaws.com/team/app". on_ready runs once, not from
+/* canonical_name: such as "123.dkr.ecr.eu.amazonaws.com/team/app". on_answer runs once, not from
  * within; the ask may be dropped in it. must_be_fresh: a registry has refused the cached answer. */
 int credential_providers_ask(CredentialProviders *providers, const char *canonical_name,
-                             bool must_be_fresh, CredentialProvidersReady on_ready, void *userdata,
+                             bool must_be_fresh, CredentialProvidersReady on_answer, void *userdata,
                              CredentialProvidersAsk **ret);
 
-/* on_ready is not called any more. Returns NULL. */
+/* on_answer is not called any more. Returns NULL. */
 CredentialProvidersAsk *credential_providers_ask_unref(CredentialProvidersAsk *ask);

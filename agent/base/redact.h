@@ -16,7 +16,7 @@
 #include <stddef.h>
 
 /* Changes the text in place and returns its new size, which is never larger. */
-size_t redact_urls(char *text, size_t size);
+size_t redact_urls(char *start, size_t size);
 
 /* The same for a text that ends with a NUL. Returns it. */
 char *redact_text(char *text);

@@ -41,8 +41,6 @@ struct Presence {
         size_t n_suspects;
 };
 
-DEFINE_CLEANUP(Presence *, presence_free)
-
 static void listing_done(Listing *listing) {
         for (size_t i = 0; i < listing->n_items; i++)
                 free(listing->items[i].reference);

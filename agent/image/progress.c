@@ -522,10 +522,12 @@ static ImageStep progress_step(const Progress *progress) {
 /* Whether a pull that began earlier fetches this blob. */
 static bool is_awaited_by_older(const Progress *progress, const char *digest) {
         for (const Progress *older = progress->next; older; older = older->next) {
-                size_t blob = older->find.blobs ? find_blob(&older->find, digest) : 0;
+                size_t blob;
 
-                if (older->report.bytes_needed > 0 && blob < older->find.manifest.n_blobs &&
-                    !older->find.blobs[blob].is_complete)
+                if (!older->find.blobs || older->report.bytes_needed == 0)
+                        continue;
+                blob = find_blob(&older->find, digest);
+                if (blob < older->find.manifest.n_blobs && !older->find.blobs[blob].is_complete)
                         return true;
         }
 

@@ -32,8 +32,8 @@ int queue_new(unsigned n_slots, Queue **ret);
 /* All tickets must have left. Returns NULL. */
 Queue *queue_free(Queue *queue);
 
-/* Enters this queue and leaves any other. The owner is copied. */
-int queue_enter(Queue *queue, Ticket *ticket, const char *owner);
+/* Enters this queue and leaves any other. The owner's name is copied. */
+int queue_enter(Queue *queue, Ticket *ticket, const char *name);
 
 /* Whether a ticket of this owner waits there. */
 bool queue_has_waiting(const Queue *queue, const char *owner);

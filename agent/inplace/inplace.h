@@ -43,8 +43,7 @@ typedef enum InPlaceEnvironment {
 } InPlaceEnvironment;
 
 InPlaceEnvironment inplace_environment(const InPlace *inplace, const char *namespace,
-                                       const char *pod, const char *runtime_uid,
-                                       const char *container);
+                                       const char *pod, const char *runtime_uid, const char *name);
 const char *inplace_environment_to_string(InPlaceEnvironment environment);
 
 /* Counts the containers of all pods by the verdict of their last inspection. */

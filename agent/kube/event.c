@@ -267,6 +267,7 @@ static int on_sent(const KubeReply *reply, const Error *error, void *userdata) {
         } else if (is_retriable && ++item->n_tries < TRIES_MAX) {
                 item_requeue(item);
                 r = events_back_off(events, reply);
+                /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it is written where there is no error */
         } else if (item->is_repeat && error->kind == ERROR_NOT_FOUND) {
                 item->is_repeat = false; /* the server has deleted it, as it does after an hour */
                 item_requeue(item);

@@ -34,7 +34,7 @@ typedef struct ConfigPod {
 } ConfigPod;
 
 /* *ret: NULL: the pod takes no part. */
-int config_pod_new(json_object *pod, ConfigPod **ret);
+int config_pod_new(json_object *json, ConfigPod **ret);
 ConfigPod *config_pod_free(ConfigPod *pod);
 
 /* Shows the keys in the ledger of each object that the pod uses, some of them several times. */

@@ -82,6 +82,7 @@ static void fill_moving(char *cells, size_t n, unsigned tick, char background) {
         size_t at = tick % (2 * way);
 
         memset(cells, background, n);
+        /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): cells are no string */
         memcpy(cells + (at < way ? at : 2 * way - at), BLOCK, strlen(BLOCK));
 }
 
