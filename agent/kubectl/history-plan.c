@@ -33,13 +33,19 @@ static int set_images(json_object *template, json_object *images) {
 
 /* In the letters of the controller's own. The time of the update keeps it apart from the name of a ReplicaSet that
  * had this template when it was made, and has another one now. */
-static void hash_template(json_object *template, const char *since, char ret[static HASH_SIZE]) {
+static int hash_template(json_object *template, const char *since, char ret[static HASH_SIZE]) {
         static const char letters[] = "bcdfghjklmnpqrstvwxz2456789";
-        uint64_t hash = hash64_text(hash64_text(HASH64_START, json_to_text(template)), since);
+        const char *text = json_to_text(template);
+        uint64_t hash;
 
+        if (!text)
+                return -ENOMEM;
+
+        hash = hash64_text(hash64_text(HASH64_START, text), since);
         for (size_t i = 0; i < HASH_SIZE - 1; i++, hash /= sizeof(letters) - 1)
                 ret[i] = letters[hash % (sizeof(letters) - 1)];
         ret[HASH_SIZE - 1] = '\0';
+        return 0;
 }
 
 static json_object *annotations_of(json_object *object) {
@@ -142,9 +148,9 @@ int history_make(const RolloutView *view, json_object *record, bool is_before,
 
         template = json_copy(object_template(view->workload));
         made = json_object_new_object();
-        if (!template || !made || set_images(template, record_images(record, is_before)) < 0)
+        if (!template || !made || set_images(template, record_images(record, is_before)) < 0 ||
+            hash_template(template, json_get_text(record, "since"), hash) < 0)
                 return -ENOMEM;
-        hash_template(template, json_get_text(record, "since"), hash);
         labels = member_of(member_of(template, "metadata"), "labels");
         if (patch_add_text(labels, HASH_LABEL, hash) < 0 ||
             patch_add_text(made, "apiVersion", "apps/v1") < 0 ||

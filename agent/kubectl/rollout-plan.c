@@ -81,9 +81,14 @@ int rollout_step_key(const RolloutStep *step, json_object *record, char **ret) {
         const char *uid = object_text(step->patch, "metadata.uid");
         const char *created = object_text(step->patch, "metadata.name");
         json_object *spec = object_at(step->patch, "spec");
+        const char *change = spec ? json_to_text(spec) : "";
+        const char *target = json_to_text(record_target(record));
 
-        return text_format(ret, "%d %s %s %s", (int) step->action, uid ?: created ?: "",
-                           spec ? json_to_text(spec) : "", json_to_text(record_target(record)));
+        if (!change || !target)
+                return -ENOMEM;
+
+        return text_format(ret, "%d %s %s %s", (int) step->action, uid ?: created ?: "", change,
+                           target);
 }
 
 static int step_abandon(RolloutStep *step, const RolloutView *view, json_object *record,
