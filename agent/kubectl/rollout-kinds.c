@@ -130,21 +130,22 @@ static bool is_on_delete(json_object *workload) {
         return !workload_is_rolling(workload);
 }
 
-static int wait_for_deletion(json_object *workload, json_object **ret_hold,
-                             json_object **ret_former) {
-        json_object *rolling =
-                json_get(object_at(workload, STRATEGY), "rollingUpdate", json_type_object);
-
-        *ret_hold = json_tokener_parse(
-                "{\"updateStrategy\":{\"type\":\"OnDelete\",\"rollingUpdate\":null}}");
-        *ret_former = wrap_rolling(rolling ? json_copy(rolling) : json_object_new_object());
-        return *ret_hold && *ret_former ? 0 : -ENOMEM;
+static json_object *strategy_of_type(const char *type) {
+        return patch_wrap("updateStrategy", patch_wrap("type", json_object_new_string(type)));
 }
 
 static json_object *roll_again(const char *text) {
         (void) text;
-        return patch_wrap("updateStrategy",
-                          patch_wrap("type", json_object_new_string("RollingUpdate")));
+        return strategy_of_type("RollingUpdate");
+}
+
+/* Its limits stay where they are: they are the update's as well, and another client may change them meanwhile. */
+static int wait_for_deletion(json_object *workload, json_object **ret_hold,
+                             json_object **ret_former) {
+        (void) workload;
+        *ret_hold = strategy_of_type("OnDelete");
+        *ret_former = roll_again(NULL);
+        return *ret_hold && *ret_former ? 0 : -ENOMEM;
 }
 
 /* The status counts no revision of pods on nodes where none should be, such as tainted ones. */

@@ -839,7 +839,9 @@ static const BeginCase begin_rows[] = {
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, TURNED, .pods = { { .image = "A", .hash = "x" } } }, 0, NULL, 0,
           "is gone", NULL },
         { { .kind = WORKLOAD_STATEFUL_SET, .pods = { OLD } }, 0, NULL, 0, "whose record is gone", NULL },
-        { { .kind = WORKLOAD_DAEMON_SET, FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\"type\":\"OnDelete\",\"rollingUpdate\":null" },
+        { { .kind = WORKLOAD_DAEMON_SET, FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\"updateStrategy\":{\"type\":\"OnDelete\"}" },
+        { { .kind = WORKLOAD_DAEMON_SET, FREE, .pods = { OLD } }, 0, NULL, 0, NULL,
+          "\\\"former\\\":{\\\"updateStrategy\\\":{\\\"type\\\":\\\"RollingUpdate\\\"}}" },
         { { .kind = WORKLOAD_DAEMON_SET, TURNED, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "inplaced.io/rollout" },
         { { .kind = WORKLOAD_REPLICA_SET, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "nothing" },
         /* pods that lack the template's image; the way back is to the image that all have */
