@@ -104,6 +104,18 @@ static json_object *identify(json_object *object) {
         return patch_wrap("metadata", patch_wrap("uid", json_object_new_string(uid ? uid : "")));
 }
 
+/* The same for a pod, as it was seen: a container that was started since would count as one of the new image, and a pod
+ * that was not ready may be ready by now. */
+static json_object *identify_pod(json_object *pod) {
+        cleanup(json_object_put_p) json_object *patch = identify(pod);
+        const char *version = object_text(pod, "metadata.resourceVersion");
+
+        if (version && patch_add_text(json_get(patch, "metadata", json_type_object),
+                                      "resourceVersion", version) < 0)
+                return NULL;
+        return take_ptr(patch);
+}
+
 /* The controller copies the record from the Deployment, where it is replaced in the end. */
 static int add_no_record(json_object *patch) {
         cleanup(json_object_put_p) json_object *annotations = json_object_new_object();
@@ -174,7 +186,7 @@ static int step_history(RolloutStep *step, const RolloutView *view, json_object 
 
 static int step_gate(RolloutStep *step, const RolloutView *view, json_object *record,
                      json_object *pod) {
-        cleanup(json_object_put_p) json_object *patch = identify(pod);
+        cleanup(json_object_put_p) json_object *patch = identify_pod(pod);
         cleanup(json_object_put_p) json_object *conditions = json_object_new_array();
         cleanup(json_object_put_p) json_object *images =
                 pod_gate_images(pod, record_target(record));
@@ -193,18 +205,15 @@ static int step_gate(RolloutStep *step, const RolloutView *view, json_object *re
 
 static int step_pod(RolloutStep *step, const RolloutView *view, json_object *record,
                     json_object *pod) {
-        cleanup(json_object_put_p) json_object *patch = identify(pod);
+        cleanup(json_object_put_p) json_object *patch = identify_pod(pod);
         cleanup(json_object_put_p) json_object *former = pod_make_former(view, pod, record);
         json_object *metadata = json_get(patch, "metadata", json_type_object);
         const char *revision = view_target_revision(view, record);
-        const char *version = object_text(pod, "metadata.resourceVersion");
         json_object *annotations = json_object_new_object();
 
         if (patch_add(metadata, "annotations", annotations) < 0 || !former)
                 return -ENOMEM;
-        /* A container that was started since would count as one of the new image. */
-        if ((version && patch_add_text(metadata, "resourceVersion", version) < 0) ||
-            patch_add_text(annotations, ROLLOUT_POD_ANNOTATION, json_to_text(former)) < 0 ||
+        if (patch_add_text(annotations, ROLLOUT_POD_ANNOTATION, json_to_text(former)) < 0 ||
             restart_image_note(pod, record_target(record), view->now_sec, annotations) < 0 ||
             (revision &&
              patch_add(metadata, "labels",

@@ -255,7 +255,7 @@ static json_object *make_pod(const TestState *state, const TestPod *pod, int n) 
         const char *owner = state->kind == WORKLOAD_DEPLOYMENT ? "rs" : "w";
         cleanup(json_object_put_p) json_object *template = make_template(pod->image, NULL);
         json_object *made = parse(
-                "{'metadata': {'name': 'web-%d', 'uid': 'u%d', 'generation': 2, 'labels': {'app': "
+                "{'metadata': {'name': 'web-%d', 'uid': 'u%d', 'resourceVersion': '5', 'generation': 2, 'labels': {'app': "
                 "'web', 'controller-revision-hash': '%s'}, 'annotations': {}, 'ownerReferences': "
                 "[{'controller': true, 'uid': '%s'}]}}",
                 n, n, or_else(pod->hash, "old"), owner);
@@ -607,6 +607,8 @@ static const PlanCase plan_rows[] = {
         /* the gate */
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .gate = OPEN } } }, ROLLOUT_CLOSE_GATE, "web-0",
           "\\\"app\\\":\\\"B\\\"" },
+        { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .gate = OPEN } } }, ROLLOUT_CLOSE_GATE, "web-0",
+          "\"resourceVersion\":\"5\"" },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .gate = CLOSED_FOR("B") } } }, ROLLOUT_WAIT, "web-0", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .gate = CLOSED_FOR("B"), .is_unready = true } } },
           ROLLOUT_PATCH_POD, "web-0", NULL },
