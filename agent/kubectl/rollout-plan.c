@@ -694,6 +694,28 @@ static const char *find_spent_budget(const Turn *turn) {
         return NULL;
 }
 
+/* A StatefulSet's controller makes pods of its current revision until it sees that it may act again, and would then
+ * replace them: that revision has to be the template's. It is once all pods are ready, unless some were given up or stay
+ * below the partition. */
+static int step_current(const Turn *turn, RolloutStep *ret) {
+        const RolloutView *view = turn->view;
+        const Census *census = turn->census;
+        json_object *workload = view->workload;
+
+        if (!view_kind(view)->has_ordinals || !workload_is_rolling(workload) ||
+            !text_equal(view_target_revision(view, turn->record), view_revision(view)) ||
+            census->n_given_up + census->n_stuck > 0)
+                return 0;
+        if (census->n_members < view_desired_pods(view))
+                return rollout_step_set(ret, ROLLOUT_WAIT,
+                                        "for its controller to make the missing pods");
+        if (record_partition(turn->record) > 0 ||
+            text_equal(object_text(workload, "status.currentRevision"), view_revision(view)))
+                return 0;
+        return rollout_step_set(ret, ROLLOUT_WAIT,
+                                "for its controller to make its newest revision the current one");
+}
+
 /* No pod has to be changed any more, or the budget allows none. budget: its name, or NULL. */
 static int step_end(const Turn *turn, json_object *replica_set, const char *budget,
                     RolloutStep *ret) {
@@ -713,6 +735,9 @@ static int step_end(const Turn *turn, json_object *replica_set, const char *budg
                 return rollout_step_set(ret, ROLLOUT_WAIT,
                                         "for its controller to count the updated pods in its "
                                         "status: does kube-controller-manager run?");
+        r = step_current(turn, ret);
+        if (r < 0 || ret->message)
+                return r;
         r = step_hand_back(ret, turn->view, turn->record);
         return r < 0 ? r : name_rest(turn->census, budget, &ret->message);
 }

@@ -51,6 +51,7 @@ typedef struct TestState {
         int n_misscheduled;
         int n_missing;        /* pods that it should have, and has not */
         const char *revision; /* the newest; NULL: "old" */
+        const char *current;  /* the revision of which its controller makes pods; NULL: the newest */
         int partition;        /* before */
         int min_ready_sec;
         int first; /* number of pods after which it waits; 0: all */
@@ -151,9 +152,11 @@ static json_object *make_workload(const TestState *state, json_object *record) {
         json_object *workload = parse(
                 "{'metadata': {'name': 'web', 'uid': 'w', 'resourceVersion': '7', 'generation': 2, "
                 "'annotations': {}}, 'status': {'observedGeneration': %d, 'updatedReplicas': %d, "
-                "'updatedNumberScheduled': %d, 'numberMisscheduled': %d, 'desiredNumberScheduled': %d, 'updateRevision': '%s'}}",
+                "'updatedNumberScheduled': %d, 'numberMisscheduled': %d, 'desiredNumberScheduled': %d, 'updateRevision': '%s', "
+                "'currentRevision': '%s'}}",
                 state->is_behind ? 1 : 2, state->n_updated, state->n_updated, state->n_misscheduled,
-                count_pods(state) + state->n_missing, or_else(state->revision, "old"));
+                count_pods(state) + state->n_missing, or_else(state->revision, "old"),
+                or_else(state->current, or_else(state->revision, "old")));
         json_object *spec = make_spec(state);
 
         json_object_object_add(spec, "replicas",
@@ -658,6 +661,12 @@ static const PlanCase plan_rows[] = {
           "\"partition\":1" },
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { NEW, NEW } }, ROLLOUT_WAIT, "count", NULL },
         { { STATEFUL, TURNED, .n_updated = 2, .pods = { NEW, NEW } }, ROLLOUT_HAND_BACK, NULL, "\"partition\":0" },
+        /* its controller would make the next pods of the revision before, and replace them after the end */
+        { { STATEFUL, TURNED, .current = "old", .n_updated = 2, .pods = { NEW, NEW } }, ROLLOUT_WAIT, "current", NULL },
+        { { STATEFUL, TURNED, .current = "old", .n_updated = 2, .n_missing = 1, .pods = { NEW, NEW } }, ROLLOUT_WAIT,
+          "missing pods", NULL },
+        { { STATEFUL, TURNED, .current = "old", .n_updated = 1, .partition = 1, .pods = { OLD, NEW } }, ROLLOUT_HAND_BACK,
+          NULL, NULL },
         /* a pod that the controller made again meanwhile */
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { { .image = "A" }, NEW } }, ROLLOUT_PATCH_POD, "web-0", NULL },
         /* a pod with the image, but not the label */
