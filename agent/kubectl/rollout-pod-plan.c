@@ -93,11 +93,13 @@ bool pod_gate_must_close(json_object *pod, json_object *images) {
 
 bool view_pod_is_available(const RolloutView *view, json_object *pod) {
         int64_t wait_sec = object_integer(view->workload, "spec.minReadySeconds");
-        int64_t since_sec = json_get_time(condition_of(pod, "Ready"), "lastTransitionTime");
+        json_object *ready = condition_of(pod, "Ready");
         json_object *statuses = object_list(pod, "status.containerStatuses");
+        int64_t since_sec;
 
-        if (!pod_is_ready(pod) || wait_sec <= 0)
-                return pod_is_ready(pod);
+        if (!json_is(ready, "status", "True") || wait_sec <= 0)
+                return json_is(ready, "status", "True");
+        since_sec = json_get_time(ready, "lastTransitionTime");
         /* A container that was replaced at once may have left the condition as it was. */
         for (size_t i = 0; statuses && i < json_object_array_length(statuses); i++) {
                 json_object *status = json_object_array_get_idx(statuses, i);

@@ -528,17 +528,20 @@ static bool is_ignored(const char *path, const char *key) {
 
 static int compare_values(json_object *a, json_object *b, const char *path, char **ret);
 
-static int compare_members(json_object *a, json_object *b, const char *path, char **ret) {
+/* Compares members that `b` has as well only if is_all: the other way round they have been compared. */
+static int compare_members(json_object *a, json_object *b, bool is_all, const char *path,
+                           char **ret) {
         int r = 0;
 
         json_object_object_foreach(a, key, value) {
                 cleanup(free_p) char *inner = NULL;
+                json_object *other = json_object_object_get(b, key);
 
-                if (is_ignored(path, key))
+                if (is_ignored(path, key) || value == other || (other && !is_all))
                         continue;
                 if (text_format(&inner, "%s%s%s", path, *path ? "." : "", key) < 0)
                         return -ENOMEM;
-                r = compare_values(value, json_object_object_get(b, key), inner, ret);
+                r = compare_values(value, other, inner, ret);
                 if (r < 0 || *ret)
                         return r;
         }
@@ -574,10 +577,10 @@ static int compare_values(json_object *a, json_object *b, const char *path, char
         if (!json_object_is_type(a, json_type_object))
                 return json_object_equal(a, b) ? 0 : text_copy(path, ret);
 
-        r = compare_members(a, b, path, ret);
+        r = compare_members(a, b, /* is_all= */ true, path, ret);
         if (r < 0 || *ret)
                 return r;
-        return compare_members(b, a, path, ret);
+        return compare_members(b, a, /* is_all= */ false, path, ret);
 }
 
 int template_compare(json_object *a, json_object *b, char **ret) {
