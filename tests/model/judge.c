@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * The properties that every run has
+ *
+ * An update in place creates and deletes no pod. It makes no more pods unavailable at a time than allowed. It writes
+ * nothing over what another user has written. In the end the workload has the strategy that its users gave it, or shows
+ * that it is held.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/controller-plan.h"
+#include "agent/kubectl/rollout-kinds.h"
+#include "agent/kubectl/rollout-record.h"
+#include "agent/pod/gate-spec.h"
+#include "tests/model/world.h"
+
+#define LIMIT "spec.updateStrategy.rollingUpdate.maxUnavailable"
+
+/* Pods that are made and ended */
+
+void judge_pod_made(World *world) {
+        if (!world->judge.is_excused && --world->judge.n_creates < 0)
+                fail(world, "an update in place has made a controller create a pod");
+}
+
+void judge_pod_ended(World *world) {
+        if (!world->judge.is_excused && --world->judge.n_deletes < 0)
+                fail(world, "an update in place has made a controller delete a pod");
+}
+
+/* A StatefulSet without any pod is at its template at once: if its controller has not seen that it may act again, it makes
+ * the next pod of the revision before, and replaces it. */
+void judge_pod_lost(World *world) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < world->items[PODS].n; i++)
+                n += !object_is_deleted(world->items[PODS].items[i]);
+        world->judge.n_creates++;
+        if (world->scenario.kind != WORKLOAD_STATEFUL_SET || n > 1)
+                return;
+        world->judge.n_creates++;
+        world->judge.n_deletes++;
+}
+
+void judge_quiet(World *world) {
+        int64_t n = 0, wanted = world->scenario.kind == WORKLOAD_DAEMON_SET
+                                        ? world->scenario.n_pods
+                                        : object_integer(api_workload(world), "spec.replicas");
+
+        for (size_t i = 0; i < world->items[PODS].n; i++)
+                n += !object_is_deleted(world->items[PODS].items[i]);
+        if (n == wanted && world->items[PODS].n == (size_t) n)
+                world->judge.n_creates = world->judge.n_deletes = 0;
+}
+
+/* Pods that are unavailable */
+
+static bool is_up(const World *world, json_object *pod) {
+        int64_t min_ready_sec = object_integer(world->items[workload_resource(world)].items[0],
+                                               "spec.minReadySeconds");
+
+        return object_is_observed(pod) && pod_is_available(world, pod, min_ready_sec);
+}
+
+static bool takes_down(json_object *old, json_object *new) {
+        json_object *gate = json_find(GET(new, "status", "conditions"), "type", GATE_CONDITION);
+
+        return !json_object_equal(GET(old, "spec", "containers"), GET(new, "spec", "containers")) ||
+               (json_is(gate, "status", "False") &&
+                !json_is(json_find(GET(old, "status", "conditions"), "type", GATE_CONDITION),
+                         "status", "False"));
+}
+
+/* Counts the pods that tools have made unavailable, and that still are. */
+static void judge_availability(World *world, json_object *old, json_object *new) {
+        Runtime *runtime = runtime_find(world, new);
+        int64_t n = 0;
+
+        if (!runtime || runtime->is_down || !takes_down(old, new) || !is_up(world, old))
+                return;
+        runtime->is_down = true;
+        for (size_t i = 0; i < world->n_runtimes; i++) {
+                Runtime *other = &world->runtimes[i];
+                json_object *pod = api_get(world, PODS, object_name(other->seen));
+
+                if (other->is_down && other != runtime &&
+                    (!pod || object_is_deleted(pod) || is_up(world, pod) ||
+                     world->nodes[other->node].lost_sec != NEVER))
+                        other->is_down = false;
+                n += other->is_down;
+        }
+        if (n > world->judge.max_unavailable)
+                fail(world,
+                     "%" PRId64 " pods are unavailable by the update, %" PRId64 " are allowed", n,
+                     world->judge.max_unavailable);
+}
+
+/* Writes of tools */
+
+static bool is_any_of(const char *text, const char *const *texts) {
+        for (; *texts; texts++)
+                if (strcmp(text, *texts) == 0)
+                        return true;
+        return false;
+}
+
+/* A member of `object` that is not known, and is otherwise in the other one. */
+static const char *find_strange(json_object *object, json_object *other, const char *const *known) {
+        if (!object)
+                return NULL;
+        json_object_object_foreach(object, key, value) {
+                if (!is_any_of(key, known) &&
+                    !json_object_equal(value, json_object_object_get(other, key)))
+                        return key;
+        }
+        return NULL;
+}
+
+static const char *strange_member(json_object *old, json_object *new, const char *const *known) {
+        return find_strange(old, new, known) ?: find_strange(new, old, known);
+}
+
+static const char *strange_part(json_object *old, json_object *new) {
+        static const char *const top[] = { "metadata", "spec", "status", NULL };
+        static const char *const metadata[] = { "annotations", "labels", "generation",
+                                                "resourceVersion", NULL };
+        static const char *const annotations[] = { ROLLOUT_ANNOTATION,       HELD_ANNOTATION,
+                                                   UPDATE_STATUS_ANNOTATION, ROLLOUT_POD_ANNOTATION,
+                                                   RESTART_ANNOTATION,       NULL };
+        static const char *const labels[] = { REVISION_LABEL, NULL };
+        static const char *const spec[] = { "paused", "updateStrategy", "template", "containers",
+                                            NULL };
+        static const char *const template[] = { "spec", NULL };
+        static const char *const inner[] = { "containers", NULL };
+        static const char *const status[] = { "conditions", NULL };
+        const char *part = strange_member(old, new, top);
+
+        part = part ?: strange_member(GET(old, "metadata"), GET(new, "metadata"), metadata);
+        part = part
+                       ?: strange_member(GET(old, "metadata", "annotations"),
+                                         GET(new, "metadata", "annotations"), annotations);
+        part = part
+                       ?: strange_member(GET(old, "metadata", "labels"),
+                                         GET(new, "metadata", "labels"), labels);
+        part = part ?: strange_member(GET(old, "spec"), GET(new, "spec"), spec);
+        part = part
+                       ?: strange_member(GET(old, "spec", "template"), GET(new, "spec", "template"),
+                                         template);
+        part = part
+                       ?: strange_member(GET(old, "spec", "template", "spec"),
+                                         GET(new, "spec", "template", "spec"), inner);
+        return part ?: strange_member(GET(old, "status"), GET(new, "status"), status);
+}
+
+static bool is_open(json_object *workload) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+
+        return rollout_record_read(workload, &record, NULL) >= 0 && rollout_record_is_open(record);
+}
+
+bool workload_record(World *world, json_object **ret) {
+        return rollout_record_read(api_workload(world), ret, NULL) >= 0 &&
+               rollout_record_is_open(*ret);
+}
+
+static bool is_new_update(json_object *old, json_object *new) {
+        return !is_open(old) && is_open(new);
+}
+
+/* A template that follows its pods has the image before anyway, until the update writes it. */
+static bool is_as_before(const World *world, json_object *workload, const char *image) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+        bool follows = world->scenario.kind == WORKLOAD_DEPLOYMENT ||
+                       world->scenario.kind == WORKLOAD_REPLICA_SET;
+
+        return follows && rollout_record_read(workload, &record, NULL) >= 0 &&
+               json_is(record_images(record, true), "app", image);
+}
+
+/* As the manual page says: where lost pods use up a PodDisruptionBudget, the controller of a StatefulSet or DaemonSet
+ * replaces those that are left. */
+static bool leaves_pods(World *world, json_object *old, json_object *new) {
+        const char *image = template_image(GET(new, "spec", "template"), "app");
+
+        if (!world->scenario.has_budget || !is_open(old) || is_open(new) ||
+            workload_resource(world) == DEPLOYMENTS)
+                return false;
+        for (size_t i = 0; i < world->items[PODS].n; i++)
+                if (!text_equal(template_image(world->items[PODS].items[i], "app"), image))
+                        return true;
+        return false;
+}
+
+/* An image that another user has written into the template of an open update stays. */
+static void judge_template(World *world, Author author, json_object *old, json_object *new) {
+        const char *before = template_image(GET(old, "spec", "template"), "app");
+        const char *after = template_image(GET(new, "spec", "template"), "app");
+
+        if (author == AUTHOR_TOOL && leaves_pods(world, old, new))
+                world->judge.is_excused = true;
+        if (is_new_update(old, new)) {
+                free(world->judge.foreign_image);
+                world->judge.foreign_image = NULL;
+        }
+        if (text_equal(before, after))
+                return;
+        if (author == AUTHOR_USER && is_open(old)) {
+                free(world->judge.foreign_image);
+                world->judge.foreign_image = is_as_before(world, old, after) ? NULL : strdup(after);
+        }
+        if (author == AUTHOR_TOOL && text_equal(before, world->judge.foreign_image))
+                fail(world, "an update has written %s over %s of another user in the template",
+                     after, before);
+}
+
+void judge_write(World *world, Author author, Resource resource, json_object *old,
+                 json_object *new) {
+        const char *strange;
+
+        if (resource == workload_resource(world) && text_equal(object_name(new), WORKLOAD))
+                judge_template(world, author, old, new);
+        if (author != AUTHOR_TOOL || resource == LEASES)
+                return;
+        strange = strange_part(old, new);
+        if (strange)
+                fail(world, "an update has written over \"%s\" of %s", strange, object_name(new));
+        if (resource == PODS)
+                judge_availability(world, old, new);
+}
+
+/* The end */
+
+/* Users' strategy, as they see it: not that of an update. */
+void judge_intent(World *world, json_object *workload) {
+        Judge *judge = &world->judge;
+        int64_t partition = object_integer(workload, "spec.updateStrategy.rollingUpdate.partition");
+
+        if (partition != INT32_MAX)
+                judge->partition = partition;
+}
+
+void judge_begin(World *world) {
+        json_object *workload = api_workload(world);
+        Judge *judge = &world->judge;
+
+        judge->max_unavailable = world->scenario.max_unavailable;
+        judge->partition = object_integer(workload, "spec.updateStrategy.rollingUpdate.partition");
+        judge->own_unavailable =
+                object_integer(workload, world->scenario.kind == WORKLOAD_DEPLOYMENT
+                                                 ? "spec.strategy.rollingUpdate.maxUnavailable"
+                                                 : LIMIT);
+}
+
+static void judge_strategy(World *world) {
+        json_object *workload = api_workload(world);
+        int64_t partition = object_integer(workload, "spec.updateStrategy.rollingUpdate.partition");
+        const char *limit = world->scenario.kind == WORKLOAD_DEPLOYMENT
+                                    ? "spec.strategy.rollingUpdate.maxUnavailable"
+                                    : LIMIT;
+
+        if (world->scenario.kind == WORKLOAD_REPLICA_SET || world->judge.is_forgotten)
+                return;
+        if (workload_is_held(world->scenario.kind, workload))
+                fail(world, "nothing shows that the workload is held");
+        else if (partition != world->judge.partition)
+                fail(world, "the partition is %" PRId64 ", its users had set %" PRId64, partition,
+                     world->judge.partition);
+        else if (object_integer(workload, limit) != world->judge.own_unavailable)
+                fail(world, "maxUnavailable is %" PRId64 ", its users had set %" PRId64,
+                     object_integer(workload, limit), world->judge.own_unavailable);
+        else if (annotation_of(workload, HELD_ANNOTATION))
+                fail(world, "the annotation of the hold is left");
+}
+
+/* Whether every pod runs the image of its template, and is ready. */
+static void judge_pods(World *world) {
+        json_object *workload = api_workload(world);
+        const char *image = template_image(GET(workload, "spec", "template"), "app");
+
+        for (size_t i = 0; i < world->items[PODS].n; i++) {
+                json_object *pod = world->items[PODS].items[i];
+
+                if (object_is_deleted(pod))
+                        continue;
+                if (!text_equal(template_image(pod, "app"), image))
+                        fail(world, "pod %s is left with %s, the template has %s", object_name(pod),
+                             template_image(pod, "app"), image);
+                else if (image_is_good(image) && !pod_is_available(world, pod, 0))
+                        fail(world, "pod %s is left unready", object_name(pod));
+        }
+}
+
+void judge_end(World *world) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+        bool is_left_open;
+
+        if (!api_workload(world))
+                return;
+        is_left_open = workload_record(world, &record);
+        if (is_left_open)
+                fail(world, "the update does not end: \"%s\"", json_get_text(record, "state"));
+        judge_strategy(world);
+        if (!json_is(record, "state", "abandoned") && !world->judge.is_excused &&
+            !world->judge.is_partly_done)
+                judge_pods(world);
+}

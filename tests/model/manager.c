@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * kube-controller-manager: its queue, and the controllers of Deployments, ReplicaSets and PodDisruptionBudgets
+ *
+ * Controllers decide by their informers, which lag, and write under the version that these have.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/hash.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/rollout-record.h"
+#include "tests/model/world.h"
+
+#define REVISION "deployment.kubernetes.io/revision"
+#define DESIRED "deployment.kubernetes.io/desired-replicas"
+#define HISTORY_MAX 10
+
+/* The queue */
+
+static const struct {
+        Resource resource;
+        void (*sync)(World *world, json_object *object);
+} controllers[] = {
+        { DEPLOYMENTS, deployment_sync },
+        { REPLICA_SETS, replica_set_sync },
+        { STATEFUL_SETS, stateful_set_sync },
+        { DAEMON_SETS, daemon_set_sync },
+        { BUDGETS, budget_sync },
+};
+
+#define N_CONTROLLERS (sizeof(controllers) / sizeof(controllers[0]))
+
+static void touch(World *world, Resource resource) {
+        Items *items = &world->manager.items[resource];
+
+        for (size_t i = 0; i < items->n; i++)
+                items->is_dirty[i] = true;
+}
+
+void manager_touch(World *world) {
+        for (size_t i = 0; i < N_CONTROLLERS; i++)
+                touch(world, controllers[i].resource);
+}
+
+static void advance(World *world, Resource resource) {
+        cache_advance(world, &world->manager, resource);
+        if (resource == REPLICA_SETS)
+                touch(world, DEPLOYMENTS);
+        if (resource == PODS || resource == REVISIONS) {
+                for (size_t i = 1; i < N_CONTROLLERS; i++)
+                        touch(world, controllers[i].resource);
+        }
+}
+
+typedef struct Deed {
+        size_t controller; /* N_CONTROLLERS: none, the informer of `resource` goes on */
+        size_t item;
+        Resource resource;
+} Deed;
+
+static void act(World *world, const Deed *deed) {
+        Items *items = &world->manager.items[deed->resource];
+        cleanup(json_object_put_p) json_object *object = NULL;
+
+        if (deed->controller == N_CONTROLLERS) {
+                advance(world, deed->resource);
+                return;
+        }
+        object = json_object_get(items->items[deed->item]);
+        items->is_dirty[deed->item] = false;
+        controllers[deed->controller].sync(world, object);
+}
+
+bool manager_step(World *world) {
+        Deed deeds[64];
+        uint32_t n = 0;
+
+        for (Resource resource = 0; resource < LEASES; resource++)
+                if (cache_is_behind(world, &world->manager, resource))
+                        deeds[n++] = (Deed){ N_CONTROLLERS, 0, resource };
+        for (size_t i = 0; i < N_CONTROLLERS; i++) {
+                const Items *items = &world->manager.items[controllers[i].resource];
+
+                for (size_t k = 0; k < items->n && n < 64; k++)
+                        if (items->is_dirty[k])
+                                deeds[n++] = (Deed){ i, k, controllers[i].resource };
+        }
+        if (n > 0)
+                act(world, &deeds[choose(world, n)]);
+        return n > 0;
+}
+
+/* Pods */
+
+bool pod_is_owned(json_object *pod, json_object *owner) {
+        return text_equal(object_owner(pod), object_text(owner, "metadata.uid"));
+}
+
+static bool is_active(json_object *pod, json_object *owner) {
+        return pod_is_owned(pod, owner) && !object_is_deleted(pod) && !pod_has_ended(pod);
+}
+
+bool pod_is_available(const World *world, json_object *pod, int64_t min_ready_sec) {
+        json_object *ready = json_find(GET(pod, "status", "conditions"), "type", "Ready");
+
+        return json_is(ready, "status", "True") &&
+               (min_ready_sec == 0 ||
+                world->now_sec - json_get_time(ready, "lastTransitionTime") >= min_ready_sec);
+}
+
+json_object *make_owners(json_object *owner, const char *kind) {
+        json_object *list = json_object_new_array(), *entry = json_object_new_object();
+
+        SET_TEXT(&entry, "apps/v1", "apiVersion");
+        SET_TEXT(&entry, kind, "kind");
+        SET_TEXT(&entry, object_name(owner), "name");
+        SET_TEXT(&entry, object_text(owner, "metadata.uid"), "uid");
+        SET(&entry, json_object_new_boolean(true), "controller");
+        json_object_array_add(list, entry);
+        return list;
+}
+
+json_object *make_pod(World *world, json_object *owner, json_object *template, const char *kind,
+                      const char *name, int node) {
+        json_object *pod = json_object_get(template), *scheduled, *conditions;
+        char node_name[16];
+
+        (void) snprintf(node_name, sizeof(node_name), "node-%d", node);
+        SET_TEXT(&pod, name, "metadata", "name");
+        SET_TEXT(&pod, NAMESPACE, "metadata", "namespace");
+        SET(&pod, time_text(world->now_sec), "metadata", "creationTimestamp");
+        SET(&pod, make_owners(owner, kind), "metadata", "ownerReferences");
+        SET_TEXT(&pod, node_name, "spec", "nodeName");
+        scheduled = json_tokener_parse("{\"type\":\"PodScheduled\",\"status\":\"True\"}");
+        conditions = json_object_new_array();
+        json_object_array_add(conditions, scheduled);
+        SET_TEXT(&pod, "Pending", "status", "phase");
+        SET(&pod, conditions, "status", "conditions");
+        return pod;
+}
+
+ErrorKind manager_create_pod(World *world, json_object *pod) {
+        cleanup(json_object_put_p) json_object *made = NULL;
+        ErrorKind kind = api_create(world, AUTHOR_MANAGER, PODS, pod, false, &made);
+
+        json_object_put(pod);
+        if (kind != ERROR_NONE)
+                return kind;
+        note(world, "manager: creates pod %s with %s", object_name(made),
+             template_image(made, "app"));
+        judge_pod_made(world);
+        world->awaited_pods = world->logs[PODS].n;
+        runtime_add(world, made);
+        return ERROR_NONE;
+}
+
+ErrorKind manager_delete_pod(World *world, json_object *pod) {
+        json_object *now = api_get(world, PODS, object_name(pod));
+
+        if (!now || object_is_deleted(now) ||
+            !text_equal(object_text(now, "metadata.uid"), object_text(pod, "metadata.uid")))
+                return ERROR_NOT_FOUND;
+        note(world, "manager: deletes pod %s", object_name(pod));
+        judge_pod_ended(world);
+        (void) api_delete(world, AUTHOR_MANAGER, PODS, object_name(pod));
+        world->awaited_pods = world->logs[PODS].n;
+        return ERROR_NONE;
+}
+
+/* ReplicaSets */
+
+static void create_pods(World *world, json_object *replica_set, int64_t n) {
+        json_object *template = GET(replica_set, "spec", "template");
+
+        for (int64_t i = 0; i < n; i++) {
+                char name[64];
+
+                (void) snprintf(name, sizeof(name), "%s-%u", object_name(replica_set),
+                                ++world->n_ids);
+                (void) manager_create_pod(world,
+                                          make_pod(world, replica_set, template, "ReplicaSet", name,
+                                                   (int) choose(world, NODES_MAX)));
+        }
+}
+
+/* Pods that are not ready go first. */
+static void delete_pods(World *world, json_object *replica_set, int64_t n) {
+        const Items *pods = &world->manager.items[PODS];
+
+        for (int pass = 0; pass < 2; pass++)
+                for (size_t i = pods->n; i > 0 && n > 0; i--) {
+                        json_object *pod = pods->items[i - 1];
+
+                        if (is_active(pod, replica_set) &&
+                            pod_is_available(world, pod, 0) == (pass == 1) &&
+                            manager_delete_pod(world, pod) == ERROR_NONE)
+                                n--;
+                }
+}
+
+static void write_status(World *world, Resource resource, json_object *object,
+                         const char *const *keys, const int64_t *values) {
+        cleanup(json_object_put_p) json_object *status = json_object_new_object();
+        cleanup(json_object_put_p) json_object *body = json_object_new_object();
+        bool has_changed = false;
+
+        for (size_t i = 0; keys[i]; i++) {
+                has_changed = has_changed || !GET(object, "status", keys[i]) ||
+                              json_object_get_int64(GET(object, "status", keys[i])) != values[i];
+                json_object_object_add(status, keys[i], json_object_new_int64(values[i]));
+        }
+        if (!has_changed)
+                return;
+        json_object_object_add(body, "status", json_object_get(status));
+        (void) api_patch(world,
+                         &(Patch){ .author = AUTHOR_MANAGER,
+                                   .resource = resource,
+                                   .name = object_name(object),
+                                   .is_status = true,
+                                   .body = body },
+                         NULL);
+}
+
+void replica_set_sync(World *world, json_object *replica_set) {
+        static const char *const keys[] = { "replicas", "readyReplicas", "availableReplicas",
+                                            "observedGeneration", NULL };
+        const Items *pods = &world->manager.items[PODS];
+        int64_t min_ready_sec = object_integer(replica_set, "spec.minReadySeconds");
+        int64_t n = 0, n_ready = 0, n_available = 0;
+        int64_t wanted = object_integer(replica_set, "spec.replicas");
+
+        for (size_t i = 0; i < pods->n; i++) {
+                json_object *pod = pods->items[i];
+
+                if (!is_active(pod, replica_set))
+                        continue;
+                n++;
+                n_ready += pod_is_available(world, pod, 0);
+                n_available += pod_is_available(world, pod, min_ready_sec);
+        }
+        if (world->manager.seen[PODS] >= world->awaited_pods) {
+                create_pods(world, replica_set, wanted - n);
+                delete_pods(world, replica_set, n - wanted);
+        }
+        write_status(world, REPLICA_SETS, replica_set, keys,
+                     (const int64_t[]){ n, n_ready, n_available,
+                                        object_integer(replica_set, "metadata.generation") });
+}
+
+/* Deployments */
+
+typedef struct DeploymentSync {
+        World *world;
+        json_object *deployment;
+        json_object *sets[16]; /* by age */
+        size_t n;
+        json_object *new; /* NULL: there is none */
+} DeploymentSync;
+
+static int64_t replicas_of(json_object *object) {
+        return object_integer(object, "spec.replicas");
+}
+
+static int64_t revision_of(json_object *object) {
+        const char *text = annotation_of(object, REVISION);
+
+        return text ? strtoll(text, NULL, 10) : 0;
+}
+
+static int compare_ages(const void *a, const void *b) {
+        json_object *const *left = a, *const *right = b;
+        int64_t difference = json_get_time(GET(*left, "metadata"), "creationTimestamp") -
+                             json_get_time(GET(*right, "metadata"), "creationTimestamp");
+
+        return difference != 0 ? (difference > 0 ? 1 : -1)
+                               : strcmp(object_name(*left), object_name(*right));
+}
+
+static void find_sets(DeploymentSync *turn) {
+        const Items *items = &turn->world->manager.items[REPLICA_SETS];
+
+        for (size_t i = 0; i < items->n && turn->n < 16; i++)
+                if (pod_is_owned(items->items[i], turn->deployment))
+                        turn->sets[turn->n++] = items->items[i];
+        qsort(turn->sets, turn->n, sizeof(turn->sets[0]), compare_ages);
+        for (size_t i = 0; i < turn->n && !turn->new; i++)
+                if (templates_equal(GET(turn->sets[i], "spec", "template"),
+                                    GET(turn->deployment, "spec", "template")))
+                        turn->new = turn->sets[i];
+}
+
+static int64_t next_revision(const DeploymentSync *turn) {
+        int64_t max = 0;
+
+        for (size_t i = 0; i < turn->n; i++)
+                if (turn->sets[i] != turn->new &&revision_of(turn->sets[i]) > max)
+                        max = revision_of(turn->sets[i]);
+        return max + 1;
+}
+
+static bool is_copied(const char *key) {
+        static const char *const skipped[] = { "kubectl.kubernetes.io/last-applied-configuration",
+                                               REVISION, DESIRED };
+
+        for (size_t i = 0; i < sizeof(skipped) / sizeof(skipped[0]); i++)
+                if (strcmp(key, skipped[i]) == 0)
+                        return false;
+        return true;
+}
+
+static void copy_annotations(json_object *annotations, json_object **replica_set) {
+        json_object_object_foreach(annotations, key, value) {
+                if (is_copied(key) &&
+                    !json_object_equal(value, GET(*replica_set, "metadata", "annotations", key)))
+                        SET(replica_set, json_object_get(value), "metadata", "annotations", key);
+        }
+}
+
+/* The Deployment's annotations, and a revision that does not fall. */
+static void annotate(const DeploymentSync *turn, json_object **replica_set) {
+        json_object *annotations = GET(turn->deployment, "metadata", "annotations");
+        int64_t revision = next_revision(turn);
+        char text[24];
+
+        if (annotations)
+                copy_annotations(annotations, replica_set);
+        if (revision <= revision_of(*replica_set))
+                return;
+        (void) snprintf(text, sizeof(text), "%" PRId64, revision);
+        SET_TEXT(replica_set, text, "metadata", "annotations", REVISION);
+}
+
+static void set_desired(const DeploymentSync *turn, json_object **replica_set) {
+        char text[24];
+
+        (void) snprintf(text, sizeof(text), "%" PRId64, replicas_of(turn->deployment));
+        if (!text_equal(annotation_of(*replica_set, DESIRED), text))
+                SET_TEXT(replica_set, text, "metadata", "annotations", DESIRED);
+}
+
+/* Returns whether it was written: then the next turn goes on. */
+static bool write_set(const DeploymentSync *turn, json_object *old, json_object *new) {
+        bool is_same = json_object_equal(old, new);
+
+        if (is_same)
+                json_object_put(new);
+        else
+                (void) api_update(turn->world, AUTHOR_MANAGER, REPLICA_SETS, false, new);
+        return !is_same;
+}
+
+static bool sync_revision(const DeploymentSync *turn) {
+        json_object *changed = json_object_get(turn->new);
+        json_object *wait = GET(turn->deployment, "spec", "minReadySeconds");
+
+        annotate(turn, &changed);
+        if (wait && !json_object_equal(wait, GET(changed, "spec", "minReadySeconds")))
+                SET(&changed, json_object_get(wait), "spec", "minReadySeconds");
+        if (write_set(turn, turn->new, changed))
+                return true;
+        if (text_equal(annotation_of(turn->deployment, REVISION),
+                       annotation_of(turn->new, REVISION)))
+                return false;
+        changed = json_object_get(turn->deployment);
+        SET_TEXT(&changed, annotation_of(turn->new, REVISION), "metadata", "annotations", REVISION);
+        (void) api_update(turn->world, AUTHOR_MANAGER, DEPLOYMENTS, true, changed);
+        return true;
+}
+
+static bool scale(const DeploymentSync *turn, json_object *set, int64_t replicas) {
+        json_object *changed = json_object_get(set);
+
+        if (replicas != replicas_of(set)) {
+                note(turn->world, "manager: scales %s to %" PRId64, object_name(set), replicas);
+                SET_NUMBER(&changed, replicas, "spec", "replicas");
+        }
+        set_desired(turn, &changed);
+        return write_set(turn, set, changed);
+}
+
+static int64_t count_replicas(const DeploymentSync *turn) {
+        int64_t sum = 0;
+
+        for (size_t i = 0; i < turn->n; i++)
+                sum += replicas_of(turn->sets[i]);
+        return sum;
+}
+
+static int64_t share_of(const DeploymentSync *turn, const char *path, ShareRounding rounding) {
+        json_object *value = object_at(turn->deployment, path);
+        int64_t number = 0;
+
+        if (value)
+                (void) share_parse(json_object_get_string(value), replicas_of(turn->deployment),
+                                   rounding, &number, NULL);
+        return number;
+}
+
+static int64_t max_surge(const DeploymentSync *turn) {
+        return share_of(turn, "spec.strategy.rollingUpdate.maxSurge", SHARE_ROUNDED_UP);
+}
+
+static int64_t new_replicas(const DeploymentSync *turn, int64_t n_new) {
+        int64_t total = replicas_of(turn->deployment) + max_surge(turn);
+        int64_t room = total - count_replicas(turn);
+        int64_t lacking = replicas_of(turn->deployment) - n_new;
+
+        return room <= 0 || lacking <= 0 ? n_new : n_new + (room < lacking ? room : lacking);
+}
+
+static bool create_new(DeploymentSync *turn) {
+        json_object *deployment = turn->deployment, *template, *made;
+        int64_t collisions = object_integer(deployment, "status.collisionCount");
+        uint64_t hash =
+                hash64_text(HASH64_START + (uint64_t) collisions,
+                            json_object_to_json_string(GET(deployment, "spec", "template")));
+        char label[16], name[64];
+        ErrorKind kind;
+
+        (void) snprintf(label, sizeof(label), "%08x", (unsigned) (hash ^ hash >> 32));
+        (void) snprintf(name, sizeof(name), "%s-%s", object_name(deployment), label);
+        template = json_object_get(GET(deployment, "spec", "template"));
+        SET_TEXT(&template, label, "metadata", "labels", "pod-template-hash");
+        made = json_object_new_object();
+        SET_TEXT(&made, name, "metadata", "name");
+        SET(&made, time_text(turn->world->now_sec), "metadata", "creationTimestamp");
+        SET(&made, json_object_get(GET(template, "metadata", "labels")), "metadata", "labels");
+        SET(&made, make_owners(deployment, "Deployment"), "metadata", "ownerReferences");
+        SET(&made, template, "spec", "template");
+        SET_NUMBER(&made, new_replicas(turn, 0), "spec", "replicas");
+        annotate(turn, &made);
+        set_desired(turn, &made);
+        kind = api_create(turn->world, AUTHOR_MANAGER, REPLICA_SETS, made, false, NULL);
+        json_object_put(made);
+        note(turn->world, "manager: creates ReplicaSet %s%s", name,
+             kind == ERROR_CONFLICT ? ", which exists" : "");
+        if (kind == ERROR_CONFLICT &&
+            !templates_equal(GET(api_get(turn->world, REPLICA_SETS, name), "spec", "template"),
+                             GET(deployment, "spec", "template"))) {
+                made = json_object_get(deployment);
+                SET_NUMBER(&made, collisions + 1, "status", "collisionCount");
+                (void) api_update(turn->world, AUTHOR_MANAGER, DEPLOYMENTS, true, made);
+        }
+        return true;
+}
+
+/* The only one with pods, or the new one where none has: it alone is scaled. NULL: there are several. */
+static json_object *find_active(const DeploymentSync *turn) {
+        json_object *active = NULL;
+
+        for (size_t i = 0; i < turn->n; i++)
+                if (replicas_of(turn->sets[i]) > 0) {
+                        if (active)
+                                return NULL;
+                        active = turn->sets[i];
+                }
+        return active ? active : turn->new;
+}
+
+static void scale_all(const DeploymentSync *turn) {
+        json_object *active = find_active(turn);
+
+        if (active && replicas_of(active) != replicas_of(turn->deployment))
+                (void) scale(turn, active, replicas_of(turn->deployment));
+        /* Several are scaled in proportion; here the newest takes all of it. */
+        for (size_t i = turn->n; !active && i > 0; i--) {
+                int64_t n = replicas_of(turn->sets[i - 1]) + replicas_of(turn->deployment) +
+                            max_surge(turn) - count_replicas(turn);
+
+                if (replicas_of(turn->sets[i - 1]) == 0)
+                        continue;
+                if (scale(turn, turn->sets[i - 1], n > 0 ? n : 0))
+                        return;
+        }
+}
+
+static bool is_scaling(const DeploymentSync *turn) {
+        for (size_t i = 0; i < turn->n; i++) {
+                const char *desired = annotation_of(turn->sets[i], DESIRED);
+
+                if (replicas_of(turn->sets[i]) > 0 && desired &&
+                    strtoll(desired, NULL, 10) != replicas_of(turn->deployment))
+                        return true;
+        }
+        return false;
+}
+
+static bool roll(const DeploymentSync *turn) {
+        int64_t n_max =
+                share_of(turn, "spec.strategy.rollingUpdate.maxUnavailable", SHARE_ROUNDED_DOWN);
+        int64_t n_surge = max_surge(turn), n_new = replicas_of(turn->new), spare;
+
+        if (n_new > replicas_of(turn->deployment))
+                return scale(turn, turn->new, replicas_of(turn->deployment));
+        if (scale(turn, turn->new, new_replicas(turn, n_new)))
+                return true;
+        spare = count_replicas(turn) -
+                (replicas_of(turn->deployment) - (n_surge == 0 && n_max == 0 ? 1 : n_max)) -
+                (n_new - object_integer(turn->new, "status.availableReplicas"));
+        for (size_t i = 0; i < turn->n; i++) {
+                json_object *old = turn->sets[i];
+                int64_t n_down = replicas_of(old) < spare ? replicas_of(old) : spare;
+
+                if (old != turn->new &&n_down > 0)
+                        return scale(turn, old, replicas_of(old) - n_down);
+        }
+        return false;
+}
+
+static void clean_up(const DeploymentSync *turn) {
+        size_t n_old = turn->n - (turn->new != NULL);
+
+        for (size_t i = 0; i < turn->n && n_old > HISTORY_MAX; i++) {
+                json_object *old = turn->sets[i];
+
+                if (old == turn->new || replicas_of(old) > 0 ||
+                    object_integer(old, "status.replicas") > 0 || !object_is_observed(old))
+                        continue;
+                (void) api_delete(turn->world, AUTHOR_MANAGER, REPLICA_SETS, object_name(old));
+                n_old--;
+        }
+}
+
+static void sync_status(const DeploymentSync *turn) {
+        json_object *changed = json_object_get(turn->deployment);
+        int64_t sums[3] = { 0 };
+        static const char *const keys[] = { "replicas", "readyReplicas", "availableReplicas" };
+
+        for (size_t k = 0; k < 3; k++) {
+                for (size_t i = 0; i < turn->n; i++)
+                        sums[k] += json_object_get_int64(GET(turn->sets[i], "status", keys[k]));
+                SET_NUMBER(&changed, sums[k], "status", keys[k]);
+        }
+        SET_NUMBER(&changed, object_integer(turn->new, "status.replicas"), "status",
+                   "updatedReplicas");
+        SET_NUMBER(&changed, object_integer(changed, "metadata.generation"), "status",
+                   "observedGeneration");
+        (void) api_update(turn->world, AUTHOR_MANAGER, DEPLOYMENTS, true, changed);
+}
+
+void deployment_sync(World *world, json_object *deployment) {
+        DeploymentSync turn = { .world = world, .deployment = deployment };
+        bool is_paused = json_object_get_boolean(GET(deployment, "spec", "paused"));
+
+        find_sets(&turn);
+        if (turn.new &&sync_revision(&turn))
+                return;
+        if (is_paused || is_scaling(&turn)) {
+                scale_all(&turn);
+                if (is_paused)
+                        clean_up(&turn);
+        } else if (!turn.new ? create_new(&turn) : roll(&turn))
+                return;
+        else
+                clean_up(&turn);
+        sync_status(&turn);
+}
+
+/* PodDisruptionBudgets */
+
+void budget_sync(World *world, json_object *budget) {
+        static const char *const keys[] = { "expectedPods",       "currentHealthy",
+                                            "desiredHealthy",     "disruptionsAllowed",
+                                            "observedGeneration", NULL };
+        const Items *pods = &world->manager.items[PODS];
+        int64_t n_max = object_integer(budget, "spec.maxUnavailable");
+        int64_t n = 0, n_healthy = 0, n_wanted, n_allowed;
+
+        for (size_t i = 0; i < pods->n; i++)
+                n_healthy += !object_is_deleted(pods->items[i]) &&
+                             pod_is_available(world, pods->items[i], 0);
+        n = object_integer(api_workload(world), "spec.replicas");
+        n_wanted = n > n_max ? n - n_max : 0;
+        n_allowed = n_healthy > n_wanted ? n_healthy - n_wanted : 0;
+        write_status(world, BUDGETS, budget, keys,
+                     (const int64_t[]){ n, n_healthy, n_wanted, n_allowed,
+                                        object_integer(budget, "metadata.generation") });
+}

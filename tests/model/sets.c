@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The controllers of StatefulSets and DaemonSets, whose templates are kept in ControllerRevisions */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/hash.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/rollout-kinds.h"
+#include "tests/model/world.h"
+
+static json_object *template_of(json_object *object) {
+        json_object *kept = GET(object, "data", "spec", "template");
+
+        return kept ? kept : GET(object, "spec", "template");
+}
+
+static bool is_template_of(json_object *revision, json_object *set) {
+        return templates_equal(template_of(revision), template_of(set));
+}
+
+static bool has_revision(json_object *pod, const char *revision) {
+        return text_equal(object_revision(pod), revision);
+}
+
+/* The revision with the set's template; *ret_max: the newest number. NULL: there is none. */
+static json_object *find_revision(World *world, json_object *set, int64_t *ret_max) {
+        const Items *items = &world->manager.items[REVISIONS];
+        json_object *found = NULL;
+
+        *ret_max = 0;
+        for (size_t i = 0; i < items->n; i++) {
+                json_object *revision = items->items[i];
+                int64_t number = object_integer(revision, "revision");
+
+                if (!pod_is_owned(revision, set))
+                        continue;
+                if (number > *ret_max)
+                        *ret_max = number;
+                if (is_template_of(revision, set) &&
+                    (!found || number > object_integer(found, "revision")))
+                        found = revision;
+        }
+        return found;
+}
+
+static void count_collision(World *world, Resource resource, json_object *set) {
+        json_object *changed = json_object_get(set);
+
+        SET_NUMBER(&changed, object_integer(set, "status.collisionCount") + 1, "status",
+                   "collisionCount");
+        (void) api_update(world, AUTHOR_MANAGER, resource, true, changed);
+}
+
+static void create_revision(World *world, Resource resource, json_object *set, int64_t number) {
+        cleanup(json_object_put_p) json_object *made = json_object_new_object();
+        uint64_t hash =
+                hash64_text(HASH64_START + (uint64_t) object_integer(set, "status.collisionCount"),
+                            json_object_to_json_string(template_of(set)));
+        char label[16], name[64];
+
+        (void) snprintf(label, sizeof(label), "%08x", (unsigned) (hash ^ hash >> 32));
+        (void) snprintf(name, sizeof(name), "%s-%s", object_name(set), label);
+        SET_TEXT(&made, name, "metadata", "name");
+        SET_TEXT(&made, label, "metadata", "labels", REVISION_LABEL);
+        SET_TEXT(&made, "web", "metadata", "labels", "app");
+        SET(&made, make_owners(set, resource == DAEMON_SETS ? "DaemonSet" : "StatefulSet"),
+            "metadata", "ownerReferences");
+        SET_NUMBER(&made, number, "revision");
+        SET(&made, json_object_get(template_of(set)), "data", "spec", "template");
+        SET_TEXT(&made, "replace", "data", "spec", "template", "$patch");
+        note(world, "manager: creates ControllerRevision %s", name);
+        if (api_create(world, AUTHOR_MANAGER, REVISIONS, made, false, NULL) == ERROR_CONFLICT &&
+            !is_template_of(api_get(world, REVISIONS, name), set))
+                count_collision(world, resource, set);
+}
+
+/* The revision of the template, as the newest; NULL: it is being made. */
+static json_object *sync_revision(World *world, Resource resource, json_object *set) {
+        int64_t max;
+        json_object *found = find_revision(world, set, &max), *changed;
+
+        if (!found)
+                create_revision(world, resource, set, max + 1);
+        if (!found || object_integer(found, "revision") == max)
+                return found;
+        changed = json_object_get(found);
+        SET_NUMBER(&changed, max + 1, "revision");
+        (void) api_update(world, AUTHOR_MANAGER, REVISIONS, false, changed);
+        return NULL;
+}
+
+static json_object *find_named(World *world, const char *name) {
+        return name ? items_find(&world->manager.items[REVISIONS], name) : NULL;
+}
+
+static void create_pod(World *world, json_object *set, json_object *revision, const char *kind,
+                       const char *name, int node) {
+        json_object *template = json_object_get(template_of(revision));
+
+        SET(&template, NULL, "$patch");
+        SET_TEXT(&template,
+                 strcmp(kind, "DaemonSet") == 0 ? object_revision(revision) : object_name(revision),
+                 "metadata", "labels", REVISION_LABEL);
+        (void) manager_create_pod(world, make_pod(world, set, template, kind, name, node));
+        json_object_put(template);
+}
+
+/* StatefulSets */
+
+typedef struct SetSync {
+        World *world;
+        json_object *set;
+        json_object *update, *current;   /* revisions */
+        json_object *pods[2 * PODS_MAX]; /* by ordinal; NULL: there is none */
+        int64_t replicas, partition;
+        bool is_on_delete;
+} SetSync;
+
+static bool is_healthy(const SetSync *turn, json_object *pod) {
+        return pod && !object_is_deleted(pod) && pod_is_available(turn->world, pod, 0);
+}
+
+/* Returns whether the next ordinals have to wait. */
+static bool make_ordinal(const SetSync *turn, int64_t ordinal) {
+        json_object *pod = turn->pods[ordinal];
+        bool is_current = !turn->is_on_delete && ordinal < turn->partition;
+        char name[32];
+
+        if (pod && pod_has_ended(pod) && !object_is_deleted(pod))
+                (void) manager_delete_pod(turn->world, pod);
+        else if (!pod) {
+                (void) snprintf(name, sizeof(name), "%s-%" PRId64, WORKLOAD, ordinal);
+                create_pod(turn->world, turn->set, is_current ? turn->current : turn->update,
+                           "StatefulSet", name, (int) ordinal % NODES_MAX);
+        }
+        return !is_healthy(turn, pod);
+}
+
+/* Returns whether the update has to wait. */
+static bool scale_down(const SetSync *turn) {
+        for (int64_t i = 2 * PODS_MAX - 1; i >= turn->replicas; i--) {
+                json_object *pod = turn->pods[i];
+
+                if (!pod)
+                        continue;
+                if (!object_is_deleted(pod))
+                        (void) manager_delete_pod(turn->world, pod);
+                return true;
+        }
+        return false;
+}
+
+static void replace_pods(const SetSync *turn) {
+        for (int64_t i = turn->replicas - 1; i >= turn->partition; i--) {
+                json_object *pod = turn->pods[i];
+
+                if (!has_revision(pod, object_name(turn->update)) && !object_is_deleted(pod)) {
+                        (void) manager_delete_pod(turn->world, pod);
+                        return;
+                }
+                if (!is_healthy(turn, pod))
+                        return;
+        }
+}
+
+static void act_on_set(const SetSync *turn) {
+        for (int64_t i = 0; i < turn->replicas; i++)
+                if (make_ordinal(turn, i))
+                        return;
+        if (!scale_down(turn) && !turn->is_on_delete)
+                replace_pods(turn);
+}
+
+static void write_set_status(const SetSync *turn) {
+        json_object *changed = json_object_get(turn->set);
+        const char *update = object_name(turn->update), *current = object_name(turn->current);
+        int64_t n = 0, n_ready = 0, n_updated = 0, n_current = 0;
+        cleanup(json_object_put_p) json_object *body = json_object_new_object();
+
+        for (size_t i = 0; i < 2 * PODS_MAX; i++) {
+                json_object *pod = turn->pods[i];
+
+                if (!pod)
+                        continue;
+                n++;
+                n_ready += pod_is_available(turn->world, pod, 0);
+                n_updated += !object_is_deleted(pod) && has_revision(pod, update);
+                n_current += !object_is_deleted(pod) && has_revision(pod, current);
+        }
+        if (!turn->is_on_delete && n_updated == turn->replicas && n_ready == turn->replicas &&
+            n == turn->replicas) {
+                current = update;
+                n_current = n_updated;
+        }
+        SET_NUMBER(&changed, n, "status", "replicas");
+        SET_NUMBER(&changed, n_ready, "status", "readyReplicas");
+        SET_NUMBER(&changed, n_updated, "status", "updatedReplicas");
+        SET_NUMBER(&changed, n_current, "status", "currentReplicas");
+        SET_TEXT(&changed, update, "status", "updateRevision");
+        SET_TEXT(&changed, current, "status", "currentRevision");
+        SET(&changed, json_object_get(GET(turn->set, "metadata", "generation")), "status",
+            "observedGeneration");
+        /* It is written again over a newer version, with the generation that was seen. */
+        json_object_object_add(body, "status", json_object_get(GET(changed, "status")));
+        (void) api_patch(turn->world,
+                         &(Patch){ .author = AUTHOR_MANAGER,
+                                   .resource = STATEFUL_SETS,
+                                   .name = WORKLOAD,
+                                   .is_status = true,
+                                   .body = body },
+                         NULL);
+        json_object_put(changed);
+}
+
+void stateful_set_sync(World *world, json_object *set) {
+        const Items *pods = &world->manager.items[PODS];
+        SetSync turn = { .world = world,
+                         .set = set,
+                         .replicas = object_integer(set, "spec.replicas"),
+                         .partition =
+                                 object_integer(set, "spec.updateStrategy.rollingUpdate.partition"),
+                         .is_on_delete = !workload_is_rolling(set) };
+
+        turn.update = sync_revision(world, STATEFUL_SETS, set);
+        if (!turn.update)
+                return;
+        turn.current = find_named(world, object_text(set, "status.currentRevision"));
+        turn.current = turn.current ? turn.current : turn.update;
+        for (size_t i = 0; i < pods->n; i++) {
+                int64_t ordinal = pod_ordinal(pods->items[i]);
+
+                if (pod_is_owned(pods->items[i], set) && ordinal < 2 * PODS_MAX)
+                        turn.pods[ordinal] = pods->items[i];
+        }
+        if (world->manager.seen[PODS] >= world->awaited_pods)
+                act_on_set(&turn);
+        write_set_status(&turn);
+}
+
+/* DaemonSets */
+
+static json_object *pod_on(World *world, json_object *set, int node) {
+        const Items *pods = &world->manager.items[PODS];
+        json_object *found = NULL;
+
+        for (size_t i = 0; i < pods->n; i++) {
+                const char *name = object_text(pods->items[i], "spec.nodeName");
+
+                if (pod_is_owned(pods->items[i], set) && name[5] == '0' + node &&
+                    (!found || object_is_deleted(found)))
+                        found = pods->items[i];
+        }
+        return found;
+}
+
+/* Deletes old pods: first those that are not available. */
+static void replace_daemons(World *world, json_object *set, const char *hash) {
+        int64_t spare = object_integer(set, "spec.updateStrategy.rollingUpdate.maxUnavailable");
+        int64_t min_ready_sec = object_integer(set, "spec.minReadySeconds");
+
+        for (int i = 0; i < world->scenario.n_pods; i++) {
+                json_object *pod = pod_on(world, set, i);
+
+                if (!pod || object_is_deleted(pod) || !pod_is_available(world, pod, min_ready_sec))
+                        spare--;
+        }
+        for (int i = 0; i < world->scenario.n_pods; i++) {
+                json_object *pod = pod_on(world, set, i);
+                bool is_up = pod && pod_is_available(world, pod, min_ready_sec);
+
+                if (!pod || object_is_deleted(pod) || has_revision(pod, hash) ||
+                    (is_up && spare <= 0))
+                        continue;
+                spare -= is_up;
+                (void) manager_delete_pod(world, pod);
+        }
+}
+
+static void act_on_daemons(World *world, json_object *set, json_object *revision) {
+        for (int i = 0; i < world->scenario.n_pods; i++) {
+                json_object *pod = pod_on(world, set, i);
+                char name[32];
+
+                if (pod && pod_has_ended(pod) && !object_is_deleted(pod))
+                        (void) manager_delete_pod(world, pod);
+                if (pod)
+                        continue;
+                (void) snprintf(name, sizeof(name), "%s-%u", WORKLOAD, ++world->n_ids);
+                create_pod(world, set, revision, "DaemonSet", name, i);
+        }
+        if (world->manager.seen[PODS] >= world->awaited_pods && workload_is_rolling(set))
+                replace_daemons(world, set, object_revision(revision));
+}
+
+void daemon_set_sync(World *world, json_object *set) {
+        json_object *revision = sync_revision(world, DAEMON_SETS, set);
+        cleanup(json_object_put_p) json_object *body = json_object_new_object();
+        int64_t n_available = 0, n_updated = 0, n = 0;
+
+        if (!revision)
+                return;
+        if (world->manager.seen[PODS] >= world->awaited_pods)
+                act_on_daemons(world, set, revision);
+        for (int i = 0; i < world->scenario.n_pods; i++) {
+                json_object *pod = pod_on(world, set, i);
+
+                n += pod != NULL;
+                n_available += pod && pod_is_available(world, pod,
+                                                       object_integer(set, "spec.minReadySeconds"));
+                n_updated += pod && has_revision(pod, object_revision(revision));
+        }
+        SET_NUMBER(&body, world->scenario.n_pods, "status", "desiredNumberScheduled");
+        SET_NUMBER(&body, n, "status", "currentNumberScheduled");
+        SET_NUMBER(&body, n_available, "status", "numberAvailable");
+        SET_NUMBER(&body, n_updated, "status", "updatedNumberScheduled");
+        SET_NUMBER(&body, object_integer(set, "metadata.generation"), "status",
+                   "observedGeneration");
+        (void) api_patch(world,
+                         &(Patch){ .author = AUTHOR_MANAGER,
+                                   .resource = DAEMON_SETS,
+                                   .name = WORKLOAD,
+                                   .is_status = true,
+                                   .body = body },
+                         NULL);
+}

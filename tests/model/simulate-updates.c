@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Simulated interleavings of updates in place
+ *
+ *     simulate-updates [--seed N] [--runs N] [--jobs N] [--trace]
+ *
+ * Each seed is a run of a small cluster, in which the real commands of agent/kubectl update a workload, while its
+ * controllers, kubelets, an autoscaler and other users act, requests and answers get lost, and the commands are killed. It
+ * prints the seeds whose runs violate a property; --trace prints each step of a run.
+ */
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/text.h"
+#include "agent/base/clock.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/rollout-kinds.h"
+#include "agent/kubectl/rollout-record.h"
+#include "tests/model/tools.h"
+
+#define STORM_STEPS 500
+#define CALM_STEPS 4000
+#define CALM_SEC 3000
+#define CONTROLLER "system:serviceaccount:inplaced-system:inplaced"
+
+/* Scenarios */
+
+static Scenario choose_scenario(World *world) {
+        static const WorkloadKind kinds[] = { WORKLOAD_DEPLOYMENT, WORKLOAD_DEPLOYMENT,
+                                              WORKLOAD_STATEFUL_SET, WORKLOAD_DAEMON_SET,
+                                              WORKLOAD_REPLICA_SET };
+        static const char *const targets[] = { "r/app:2",     "r/app:2",      "r/app:2",
+                                               "r/app:2",     "r/app:3",      "r/app:none",
+                                               "r/app:crash", "r/app:unready" };
+        Scenario scenario = { .kind = kinds[choose(world, 5)] };
+        bool is_daemon_set = scenario.kind == WORKLOAD_DAEMON_SET;
+
+        scenario.n_pods = is_daemon_set ? NODES_MAX : 1 + (int) choose(world, 3);
+        scenario.n_containers = happens(world, 75) ? 1 : 2;
+        scenario.max_unavailable = 1 + (int) happens(world, 25);
+        scenario.min_ready_sec = happens(world, 15) ? 5 : 0;
+        scenario.has_gate = happens(world, 35);
+        scenario.has_budget = !is_daemon_set && scenario.n_pods > 1 && happens(world, 25);
+        scenario.is_declared = scenario.kind != WORKLOAD_REPLICA_SET && happens(world, 30);
+        scenario.has_older = !scenario.is_declared && scenario.kind != WORKLOAD_REPLICA_SET &&
+                             happens(world, 30);
+        scenario.has_hostile_users = happens(world, 25);
+        scenario.has_rival = happens(world, 10);
+        scenario.n_edits = (int) choose(world, 4);
+        scenario.n_disturbances = happens(world, 30) ? 1 + (int) choose(world, 2) : 0;
+        scenario.n_crashes = (int) choose(world, 3);
+        scenario.n_losses = (int) choose(world, 3);
+        scenario.target = targets[choose(world, sizeof(targets) / sizeof(targets[0]))];
+        return scenario;
+}
+
+static void show_scenario(World *world) {
+        const Scenario *scenario = &world->scenario;
+
+        note(world,
+             "%s of %d pods with %d containers, maxUnavailable %d, minReadySeconds %d%s%s%s%s%s%s, to %s",
+             workload_kind_to_string(scenario->kind), scenario->n_pods, scenario->n_containers,
+             scenario->max_unavailable, scenario->min_ready_sec, scenario->has_gate ? ", gate" : "",
+             scenario->has_budget ? ", budget" : "", scenario->has_older ? ", history" : "",
+             scenario->is_declared ? ", declared" : "",
+             scenario->has_hostile_users ? ", hostile users" : "",
+             scenario->has_rival ? ", two runs" : "", scenario->target);
+}
+
+/* Commands of people */
+
+typedef struct Run {
+        World world;
+        Tool *persons[16]; /* runs of people */
+        size_t n_persons;
+        Tool *controller; /* NULL: none runs */
+} Run;
+
+static void start(Run *run, const Command *command) {
+        if (run->n_persons == sizeof(run->persons) / sizeof(run->persons[0]))
+                return;
+        note(&run->world, "%s runs %s%s%s%s", command->user,
+             command->verb == COMMAND_OF_SET_IMAGE ? "set image " : "rollout",
+             command->image ? command->image : "", command->undo ? " --undo" : "",
+             command->release ? " --release" : "");
+        run->persons[run->n_persons++] = tool_start(&run->world, command);
+}
+
+static void start_controller(Run *run) {
+        note(&run->world, "a controller begins");
+        run->controller = tool_start(&run->world, &(Command){ .verb = COMMAND_OF_CONTROLLER,
+                                                              .user = CONTROLLER });
+}
+
+static void start_first(Run *run) {
+        const Scenario *scenario = &run->world.scenario;
+        const Command command = { .verb = COMMAND_OF_SET_IMAGE,
+                                  .user = "alice",
+                                  .image = scenario->target,
+                                  .first = happens(&run->world, 10) ? "1" : NULL };
+
+        if (scenario->is_declared) {
+                start_controller(run);
+                user_set_image(&run->world, scenario->target);
+                return;
+        }
+        start(run, &command);
+        if (scenario->has_rival)
+                start(run, &command);
+}
+
+/* Another person, or the same, goes on in some way. */
+static void start_next(Run *run) {
+        World *world = &run->world;
+        bool is_alice = happens(world, 60);
+        Command command = { .verb = COMMAND_OF_ROLLOUT,
+                            .user = is_alice ? "alice" : "bob",
+                            .take_over = !is_alice };
+
+        switch (choose(world, 6)) {
+        case 0: command.undo = true; break;
+        case 1:
+                command.release = happens(world, 30);
+                /* Controllers of revisions then replace the pods. */
+                world->judge.is_excused = world->judge.is_excused || command.release;
+                break;
+        case 2:
+                command.verb = COMMAND_OF_SET_IMAGE;
+                command.image = happens(world, 50) ? world->scenario.target : "r/app:3";
+                break;
+        default: break;
+        }
+        start(run, &command);
+}
+
+static size_t count_alive(const Run *run) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < run->world.n_tools; i++)
+                n += !tool_has_ended(run->world.tools[i]) &&
+                     !tool_is_controller(run->world.tools[i]);
+        return n;
+}
+
+/* Steps */
+
+static bool step_tools(Run *run) {
+        World *world = &run->world;
+        size_t first = world->n_tools ? choose(world, (uint32_t) world->n_tools) : 0;
+
+        for (size_t i = 0; i < world->n_tools; i++) {
+                Tool *tool = world->tools[(first + i) % world->n_tools];
+
+                if (tool_is_due(tool)) {
+                        tool_step(tool);
+                        return true;
+                }
+        }
+        return false;
+}
+
+static bool step_kubelets(World *world) {
+        size_t n = world->n_runtimes, first = n ? choose(world, (uint32_t) n) : 0;
+
+        for (size_t i = 0; i < n; i++)
+                if (kubelet_step(world, &world->runtimes[(first + i) % n]))
+                        return true;
+        return false;
+}
+
+static bool step_part(Run *run, uint32_t part) {
+        return part == 0   ? step_tools(run)
+               : part == 1 ? manager_step(&run->world)
+                           : step_kubelets(&run->world);
+}
+
+static bool step_any(Run *run) {
+        static const uint8_t order[] = { 0, 0, 1, 1, 2 };
+        uint32_t first = order[choose(&run->world, sizeof(order))];
+
+        run->world.n_steps++;
+        for (uint32_t i = 0; i < 3; i++)
+                if (step_part(run, (first + i) % 3))
+                        return true;
+        return false;
+}
+
+static void pass_time(World *world, int64_t sec) {
+        world->now_sec += sec;
+        if (world->scenario.min_ready_sec > 0)
+                manager_touch(world);
+        if (nodes_are_due(world))
+                nodes_step(world);
+}
+
+/* Edits and disturbances */
+static void step_outside(Run *run) {
+        World *world = &run->world;
+        Scenario *scenario = &world->scenario;
+
+        if (scenario->n_edits > 0 && happens(world, 2)) {
+                scenario->n_edits--;
+                user_edit(world);
+        }
+        if (scenario->n_disturbances > 0 && happens(world, 1)) {
+                scenario->n_disturbances--;
+                user_disturb(world);
+        }
+        for (int i = 0; i < NODES_MAX; i++)
+                if (world->nodes[i].lost_sec != NEVER && happens(world, 1))
+                        node_return(world, i);
+        if (scenario->is_declared && scenario->n_crashes > 0 && happens(world, 1)) {
+                scenario->n_crashes--;
+                tool_kill(run->controller);
+        }
+        if (run->controller && tool_has_ended(run->controller) && happens(world, 20))
+                start_controller(run);
+        if (happens(world, 3))
+                pass_time(world, 1);
+}
+
+static void storm(Run *run) {
+        World *world = &run->world;
+        unsigned n_changes = 0;
+        int n_idle = 0;
+
+        for (int n = 0; n < STORM_STEPS && n_idle < 6 && !world->judge.failure[0]; n++) {
+                step_outside(run);
+                if (!world->scenario.is_declared && count_alive(run) == 0) {
+                        if (run->n_persons > 3 || happens(world, 40))
+                                break;
+                        start_next(run);
+                }
+                if (step_any(run))
+                        continue;
+                n_idle = n_changes == world->n_changes ? n_idle + 1 : 0;
+                n_changes = world->n_changes;
+                pass_time(world, (int64_t) 1 << (n_idle < 3 ? 2 * n_idle : 6));
+        }
+}
+
+/* Nothing happens from outside any more, until nothing is left to do. */
+static void calm_down(Run *run) {
+        World *world = &run->world;
+        int64_t end_sec = world->now_sec + CALM_SEC;
+        unsigned n_changes = 0;
+        int n_idle = 0;
+
+        for (int n = 0; n < CALM_STEPS && !world->judge.failure[0]; n++) {
+                if (step_any(run))
+                        continue;
+                judge_quiet(world);
+                n_idle = n_changes == world->n_changes ? n_idle + 1 : 0;
+                n_changes = world->n_changes;
+                if (world->now_sec > end_sec || (count_alive(run) == 0 && n_idle > 3))
+                        return;
+                pass_time(world, (int64_t) 1 << (n_idle < 3 ? 2 * n_idle : 6));
+        }
+}
+
+static bool is_held_or_open(Run *run) {
+        World *world = &run->world;
+        cleanup(json_object_put_p) json_object *record = NULL;
+
+        return workload_record(world, &record) ||
+               annotation_of(api_workload(world), HELD_ANNOTATION);
+}
+
+/* Ends what is open, as a person would. */
+static void finish_by_hand(Run *run) {
+        static const Command ways[] = {
+                { .verb = COMMAND_OF_ROLLOUT, .user = "carol", .take_over = true },
+                { .verb = COMMAND_OF_ROLLOUT, .user = "carol", .take_over = true, .undo = true },
+                /* The undo of an update that had ended has no way back but this. */
+                { .verb = COMMAND_OF_SET_IMAGE,
+                  .user = "carol",
+                  .take_over = true,
+                  .image = "r/app:1" },
+                { .verb = COMMAND_OF_ROLLOUT, .user = "carol", .take_over = true },
+        };
+        size_t first = image_is_good(run->world.scenario.target) ? 0 : 1;
+
+        for (size_t i = first; i < sizeof(ways) / sizeof(ways[0]) && is_held_or_open(run); i++) {
+                start(run, &ways[i]);
+                calm_down(run);
+        }
+}
+
+static void finish(Run *run) {
+        World *world = &run->world;
+
+        note(world, "all is calm from now on");
+        world->is_calm = true;
+        for (int i = 0; i < NODES_MAX; i++)
+                node_return(world, i);
+        if (run->controller &&
+            (tool_has_ended(run->controller) || tool_was_killed(run->controller)))
+                start_controller(run);
+        calm_down(run);
+        if (run->controller && is_held_or_open(run)) {
+                user_set_image(world, "r/app:1");
+                calm_down(run);
+        }
+        if (!run->controller || !workload_is_declared(api_workload(world)))
+                finish_by_hand(run);
+        if (!world->judge.failure[0])
+                judge_end(world);
+}
+
+/* Returns whether all properties hold. */
+static bool simulate(uint64_t seed, FILE *trace, FILE *out, uint64_t *n_steps) {
+        Run *run = calloc(1, sizeof(*run));
+        World *world = &run->world;
+        bool is_good;
+
+        world->seed = world->random = seed;
+        world->random *= UINT64_C(0xd1342543de82ef95);
+        world->scenario = choose_scenario(world);
+        world->trace = trace;
+        cluster_make(world);
+        show_scenario(world);
+        start_first(run);
+        storm(run);
+        finish(run);
+        tools_done(world);
+        is_good = !world->judge.failure[0];
+        if (!is_good)
+                fprintf(out, "seed %" PRIu64 ": %s\n", seed, world->judge.failure);
+        *n_steps += world->n_steps;
+        for (size_t i = 0; i < world->n_runtimes; i++)
+                json_object_put(world->runtimes[i].seen);
+        free(world->judge.foreign_image);
+        api_done(world);
+        free(run);
+        return is_good;
+}
+
+/* The command line */
+
+typedef struct Options {
+        uint64_t seed, n_runs, n_jobs;
+        bool has_trace;
+} Options;
+
+static void parse(int argc, char **argv, Options *options) {
+        *options = (Options){ .seed = 1, .n_runs = 1, .n_jobs = 1 };
+        for (int i = 1; i < argc; i++) {
+                uint64_t number = i + 1 < argc ? strtoull(argv[i + 1], NULL, 10) : 0;
+
+                if (strcmp(argv[i], "--trace") == 0)
+                        options->has_trace = true;
+                else if (strcmp(argv[i], "--seed") == 0)
+                        options->seed = number;
+                else if (strcmp(argv[i], "--runs") == 0)
+                        options->n_runs = number;
+                else if (strcmp(argv[i], "--jobs") == 0)
+                        options->n_jobs = number;
+        }
+}
+
+/* The tools print as always: nobody reads it, but for a trace. */
+static FILE *take_output(const Options *options) {
+        FILE *out = fdopen(dup(STDOUT_FILENO), "w");
+        int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+        setvbuf(out, NULL, _IOLBF, 0);
+        dup2(null, STDOUT_FILENO);
+        if (!options->has_trace)
+                dup2(null, STDERR_FILENO);
+        close(null);
+        return out;
+}
+
+static uint64_t run_share(const Options *options, uint64_t job, FILE *out) {
+        uint64_t n_bad = 0, n_steps = 0;
+        int64_t begin_nsec = clock_nsec(CLOCK_MONOTONIC);
+        double sec;
+
+        for (uint64_t i = job; i < options->n_runs && n_bad < 20; i += options->n_jobs)
+                n_bad += !simulate(options->seed + i, options->has_trace ? out : NULL, out,
+                                   &n_steps);
+        sec = (double) (clock_nsec(CLOCK_MONOTONIC) - begin_nsec) / 1e9;
+        fprintf(out, "%" PRIu64 " runs of %" PRIu64 " steps in %.1f s, %" PRIu64 " bad\n",
+                options->n_runs / options->n_jobs, n_steps, sec, n_bad);
+        return n_bad;
+}
+
+int main(int argc, char **argv) {
+        Options options;
+        FILE *out;
+        int status = 0, child;
+
+        parse(argc, argv, &options);
+        (void) json_global_set_string_hash(JSON_C_STR_HASH_PERLLIKE);
+        out = take_output(&options);
+        for (uint64_t job = 1; job < options.n_jobs; job++)
+                if (fork() == 0)
+                        return run_share(&options, job, out) > 0;
+        status = run_share(&options, 0, out) > 0;
+        while (wait(&child) > 0)
+                status = status || child != 0;
+        return status;
+}

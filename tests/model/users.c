@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Other users, an autoscaler, evictions, and nodes that are lost: all that happens to a workload meanwhile */
+
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/text.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/rollout-kinds.h"
+#include "agent/kubectl/rollout-record.h"
+#include "tests/model/world.h"
+
+/* Writes a merge patch of the workload; the body is taken over. */
+static void patch_workload(World *world, const char *what, json_object *body, bool is_strategic) {
+        cleanup(json_object_put_p) json_object *owned = body;
+        ErrorKind kind = api_patch(world,
+                                   &(Patch){ .author = AUTHOR_USER,
+                                             .resource = workload_resource(world),
+                                             .name = WORKLOAD,
+                                             .is_strategic = is_strategic,
+                                             .body = body },
+                                   NULL);
+
+        note(world, "user: %s%s", what, kind == ERROR_NONE ? "" : ": refused");
+}
+
+static json_object *images_patch(const char *image) {
+        json_object *body = json_object_new_object(), *list = json_object_new_array();
+        json_object *container = json_object_new_object();
+
+        SET_TEXT(&container, "app", "name");
+        SET_TEXT(&container, image, "image");
+        json_object_array_add(list, container);
+        SET(&body, list, "spec", "template", "spec", "containers");
+        return body;
+}
+
+void user_set_image(World *world, const char *image) {
+        patch_workload(world, image, images_patch(image), true);
+}
+
+static const char *any_image(World *world) {
+        static const char *const images[] = { "r/app:1", "r/app:2", "r/app:3" };
+
+        return images[choose(world, 3)];
+}
+
+/* Edits that the update must keep, and that do not end it */
+
+static void edit_annotation(World *world) {
+        json_object *body = json_object_new_object();
+        char text[16];
+
+        (void) snprintf(text, sizeof(text), "%u", ++world->n_ids);
+        SET_TEXT(&body, text, "metadata", "annotations", "example.org/note");
+        patch_workload(world, "annotates", body, false);
+}
+
+static void scale(World *world, int64_t replicas) {
+        json_object *body = json_object_new_object();
+        int64_t before = object_integer(api_workload(world), "spec.replicas");
+
+        if (replicas > before)
+                world->judge.n_creates += (int) (replicas - before);
+        else
+                world->judge.n_deletes += (int) (before - replicas);
+        SET_NUMBER(&body, replicas, "spec", "replicas");
+        patch_workload(world, replicas > before ? "scales up" : "scales down", body, false);
+}
+
+static void edit_scale(World *world) {
+        if (world->scenario.kind != WORKLOAD_DAEMON_SET)
+                scale(world, 1 + choose(world, PODS_MAX));
+}
+
+static void edit_limit(World *world) {
+        bool is_deployment = world->scenario.kind == WORKLOAD_DEPLOYMENT;
+        int64_t n = 1 + choose(world, 2);
+        json_object *body = json_object_new_object();
+
+        if (world->scenario.kind == WORKLOAD_REPLICA_SET)
+                SET_NUMBER(&body, 0, "spec", "minReadySeconds");
+        else {
+                SET_NUMBER(&body, n, "spec", is_deployment ? "strategy" : "updateStrategy",
+                           "rollingUpdate", "maxUnavailable");
+                if (n > world->judge.max_unavailable)
+                        world->judge.max_unavailable = n;
+        }
+        patch_workload(world, "sets maxUnavailable", body, false);
+        judge_intent(world, api_workload(world));
+        world->judge.own_unavailable = n;
+}
+
+static json_object *any_pod(World *world) {
+        const Items *pods = &world->items[PODS];
+
+        return pods->n ? pods->items[choose(world, (uint32_t) pods->n)] : NULL;
+}
+
+static void edit_pod(World *world) {
+        json_object *pod = any_pod(world), *body;
+
+        if (!pod)
+                return;
+        body = json_object_new_object();
+        SET_TEXT(&body, "yes", "metadata", "labels", "example.org/seen");
+        note(world, "user: labels pod %s", object_name(pod));
+        (void) api_patch(world,
+                         &(Patch){ .author = AUTHOR_USER,
+                                   .resource = PODS,
+                                   .name = object_name(pod),
+                                   .body = body },
+                         NULL);
+        json_object_put(body);
+}
+
+static void edit_declared_image(World *world) {
+        if (world->scenario.is_declared)
+                user_set_image(world, any_image(world));
+        else
+                edit_annotation(world);
+}
+
+/* A manifest that is applied again: the strategy is the user's, and the image is the last one. */
+static void apply_again(World *world) {
+        json_object *body = json_object_new_object();
+
+        if (!world->scenario.is_declared || world->scenario.kind == WORKLOAD_REPLICA_SET) {
+                json_object_put(body);
+                return;
+        }
+        if (world->scenario.kind != WORKLOAD_DEPLOYMENT)
+                SET_TEXT(&body, "RollingUpdate", "spec", "updateStrategy", "type");
+        SET_TEXT(&body, "yes", "metadata", "annotations", "example.org/applied");
+        patch_workload(world, "applies its manifest again", body, false);
+}
+
+/* Edits that take the workload away from the update: its controller replaces pods then */
+
+static void edit_environment(World *world) {
+        json_object *body = images_patch(any_image(world));
+
+        SET_TEXT(&body, happens(world, 50) ? "a" : "b", "spec", "template", "metadata",
+                 "annotations", "example.org/restarted");
+        patch_workload(world, "changes the template", body, true);
+}
+
+static void edit_image(World *world) {
+        user_set_image(world, any_image(world));
+}
+
+static void let_go(World *world) {
+        json_object *body = json_object_new_object();
+
+        if (world->scenario.kind == WORKLOAD_DEPLOYMENT)
+                SET(&body, json_object_new_boolean(false), "spec", "paused");
+        else if (world->scenario.kind == WORKLOAD_DAEMON_SET)
+                SET_TEXT(&body, "RollingUpdate", "spec", "updateStrategy", "type");
+        else if (world->scenario.kind == WORKLOAD_STATEFUL_SET)
+                SET_NUMBER(&body, 0, "spec", "updateStrategy", "rollingUpdate", "partition");
+        patch_workload(world, "lets the controller go on", body, false);
+        judge_intent(world, api_workload(world));
+}
+
+static void forget_record(World *world) {
+        json_object *body = json_object_new_object(), *annotations = json_object_new_object();
+        json_object *metadata = json_object_new_object();
+
+        json_object_object_add(annotations, ROLLOUT_ANNOTATION, NULL);
+        json_object_object_add(metadata, "annotations", annotations);
+        json_object_object_add(body, "metadata", metadata);
+        world->judge.is_forgotten = true;
+        patch_workload(world, "removes the record", body, false);
+}
+
+static void declare_no_more(World *world) {
+        json_object *body = json_object_new_object(), *annotations = json_object_new_object();
+        json_object *metadata = json_object_new_object();
+
+        json_object_object_add(annotations, UPDATE_ANNOTATION, NULL);
+        json_object_object_add(metadata, "annotations", annotations);
+        json_object_object_add(body, "metadata", metadata);
+        patch_workload(world, "declares nothing any more", body, false);
+}
+
+void user_edit(World *world) {
+        static void (*const friendly[])(World *) = { edit_annotation,     edit_scale,
+                                                     edit_limit,          edit_pod,
+                                                     edit_declared_image, apply_again };
+        static void (*const hostile[])(World *) = { edit_environment, edit_image, let_go,
+                                                    forget_record, declare_no_more };
+
+        if (!api_workload(world))
+                return;
+        if (world->scenario.has_hostile_users && happens(world, 40)) {
+                world->judge.is_excused = true;
+                hostile[choose(world, sizeof(hostile) / sizeof(hostile[0]))](world);
+        } else
+                friendly[choose(world, sizeof(friendly) / sizeof(friendly[0]))](world);
+}
+
+/* Disturbances */
+
+static void evict(World *world) {
+        json_object *pod = any_pod(world);
+
+        if (!pod || object_is_deleted(pod))
+                return;
+        note(world, "user: evicts pod %s", object_name(pod));
+        judge_pod_lost(world);
+        (void) api_delete(world, AUTHOR_USER, PODS, object_name(pod));
+}
+
+static void lose_node(World *world) {
+        Node *node = &world->nodes[choose(world, NODES_MAX)];
+
+        if (node->lost_sec != NEVER)
+                return;
+        note(world, "node-%d is lost", (int) (node - world->nodes));
+        *node = (Node){ .lost_sec = world->now_sec };
+}
+
+static void restart_container(World *world) {
+        Runtime *runtime = &world->runtimes[choose(world, (uint32_t) world->n_runtimes)];
+        RuntimeContainer *container = &runtime->containers[0];
+
+        if (container->state != RUNTIME_RUNNING || world->nodes[runtime->node].lost_sec != NEVER)
+                return;
+        note(world, "a container of pod %s ends", object_name(runtime->seen));
+        container->state = RUNTIME_DEAD;
+        container->is_ready = false;
+        runtime->has_news = true;
+        runtime->n_changes++;
+}
+
+void user_disturb(World *world) {
+        static void (*const disturbances[])(World *) = { evict, lose_node, restart_container };
+
+        if (world->n_runtimes > 0)
+                disturbances[choose(world, 3)](world);
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * A small cluster in memory, one step at a time
+ *
+ * An API server with resource versions, preconditions and watches, the controllers of the workloads, kubelets, agents,
+ * other users, and runs of the real "kubectl inplace" (tools.h). Objects are never changed once they are stored:
+ * a write makes a new one, which shares what is the same. Every choice comes from the seed, so that a seed is a run.
+ */
+
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "agent/base/error.h"
+#include "agent/kubectl/workload.h"
+
+#define NAMESPACE "default"
+#define WORKLOAD "web"
+#define NODES_MAX 3
+#define PODS_MAX 4 /* pods that a workload has at most */
+#define CONTAINERS_MAX 2
+#define TOOLS_MAX 24
+#define NEVER INT64_MAX
+
+typedef struct World World;
+
+typedef enum Author {
+        AUTHOR_TOOL,
+        AUTHOR_MANAGER, /* kube-controller-manager */
+        AUTHOR_KUBELET,
+        AUTHOR_AGENT,
+        AUTHOR_USER,
+} Author;
+
+typedef enum Resource {
+        DEPLOYMENTS,
+        REPLICA_SETS,
+        STATEFUL_SETS,
+        DAEMON_SETS,
+        REVISIONS,
+        PODS,
+        BUDGETS,
+        LEASES,
+        _RESOURCE_MAX,
+} Resource;
+
+/* Objects of a resource by name. */
+typedef struct Items {
+        json_object *items[32];
+        bool is_dirty[32]; /* its controller has to look at it */
+        size_t n;
+} Items;
+
+typedef struct Change {
+        json_object *object;
+        bool is_gone;
+} Change;
+
+typedef struct Log {
+        Change *changes;
+        size_t n, size;
+} Log;
+
+/* What a client has been shown: kube-controller-manager's controllers share one. */
+typedef struct Cache {
+        Items items[_RESOURCE_MAX];
+        size_t seen[_RESOURCE_MAX]; /* number of changes of the log */
+} Cache;
+
+typedef enum RuntimeState {
+        RUNTIME_NONE, /* was never started */
+        RUNTIME_RUNNING,
+        RUNTIME_DEAD,
+        RUNTIME_BACKOFF, /* waits before it is started again, or for an image */
+} RuntimeState;
+
+typedef struct RuntimeContainer {
+        RuntimeState state;
+        char image[24];     /* image of the container that runs or has run */
+        char tried[24];     /* image that did not start */
+        const char *reason; /* why it waits; NULL: it does not */
+        unsigned id, n_restarts;
+        int64_t started_sec, retry_sec;
+        bool is_ready;
+} RuntimeContainer;
+
+/* A pod as its kubelet has it. */
+typedef struct Runtime {
+        char uid[16];
+        int node;
+        json_object *seen; /* the pod; owned */
+        RuntimeContainer containers[CONTAINERS_MAX];
+        bool has_news;             /* its status is not reported yet */
+        bool is_down;              /* a tool has made it unavailable, and it has not come back */
+        unsigned n_changes;        /* changes of its containers */
+        const json_object *judged; /* the pod that the agent has acted on; only compared */
+        unsigned judged_changes;
+} Runtime;
+
+typedef struct Node {
+        int64_t lost_sec; /* NEVER: it is there */
+        bool is_marked;   /* its pods are shown as not ready */
+} Node;
+
+typedef struct Scenario {
+        WorkloadKind kind;
+        int n_pods, n_containers;
+        int max_unavailable; /* of the strategy */
+        int min_ready_sec;
+        bool has_gate, has_budget, has_older, is_declared;
+        bool has_hostile_users; /* their edits take the workload away from the update */
+        bool has_rival;         /* a second run at the same time */
+        int n_edits, n_disturbances, n_crashes, n_losses;
+        const char *target; /* image to which the first update goes */
+} Scenario;
+
+/* What the properties have to know. */
+typedef struct Judge {
+        bool is_excused; /* another user lets the controller replace pods */
+        int n_creates,
+                n_deletes; /* pods that controllers may still make and delete for other reasons */
+        int64_t max_unavailable; /* the greatest that was in force */
+        int64_t partition;       /* the strategy as users have it */
+        int64_t own_unavailable;
+        bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing does */
+        bool is_partly_done; /* the run that ended the last update has named pods that it left */
+        char *foreign_image; /* another user's, in the template of an open update; NULL: none */
+        char failure[512];   /* "": none yet */
+} Judge;
+
+typedef struct Tool Tool;
+
+struct World {
+        Scenario scenario;
+        uint64_t seed, random;
+        int64_t now_sec;
+        unsigned n_steps, n_versions, n_uids, n_ids;
+        unsigned n_changes; /* without those of Leases */
+        Items items[_RESOURCE_MAX];
+        Log logs[_RESOURCE_MAX];
+        Cache manager;
+        size_t awaited_pods; /* changes of pods that the controllers have made themselves */
+        Runtime runtimes[32];
+        size_t n_runtimes;
+        Node nodes[NODES_MAX];
+        Tool *tools[TOOLS_MAX];
+        size_t n_tools;
+        Judge judge;
+        bool is_calm; /* no more faults */
+        FILE *trace;  /* NULL: none */
+};
+
+/* Choices */
+
+uint32_t choose(World *world, uint32_t n); /* 0 ... n - 1 */
+bool happens(World *world, unsigned percent);
+
+void note(World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Ends the run: a property does not hold. */
+void fail(World *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Documents: each returns a new one, which shares what is the same with the old one, which stays */
+
+/* Replaces *document, of which the caller has one reference. value: taken over; NULL: the member is removed. */
+void set_at(json_object **document, json_object *value, const char *const *keys);
+#define SET(document, value, ...) \
+        set_at(document, value, (const char *const[]){ __VA_ARGS__, NULL })
+#define SET_TEXT(document, text, ...) SET(document, json_object_new_string(text), __VA_ARGS__)
+#define SET_NUMBER(document, number, ...) SET(document, json_object_new_int64(number), __VA_ARGS__)
+/* The value there; NULL: none. */
+json_object *get_at(json_object *document, const char *const *keys);
+#define GET(document, ...) get_at(document, (const char *const[]){ __VA_ARGS__, NULL })
+json_object *time_text(int64_t sec);
+const char *annotation_of(json_object *object, const char *name);
+json_object *merge_patch(json_object *document, json_object *patch, bool is_strategic);
+/* Templates but for the controller's label. */
+bool templates_equal(json_object *a, json_object *b);
+
+/* The API server */
+
+json_object *items_find(const Items *items, const char *name);
+json_object *api_get(World *world, Resource resource, const char *name);
+json_object *api_workload(World *world);
+Resource workload_resource(const World *world);
+
+typedef struct Patch {
+        Author author;
+        Resource resource;
+        const char *name;
+        bool is_status, is_strategic, is_dry_run;
+        json_object *body;
+} Patch;
+
+/* ret: owned by the caller; may be NULL. */
+ErrorKind api_patch(World *world, const Patch *patch, json_object **ret);
+ErrorKind api_create(World *world, Author author, Resource resource, json_object *object,
+                     bool is_dry_run, json_object **ret);
+/* Writes the whole object under its resource version; it is taken over. */
+ErrorKind api_update(World *world, Author author, Resource resource, bool is_status,
+                     json_object *object);
+/* A pod ends when its kubelet has ended it. */
+ErrorKind api_delete(World *world, Author author, Resource resource, const char *name);
+void api_remove(World *world, Resource resource, const char *name);
+/* Shows the next change to a client. */
+void cache_advance(World *world, Cache *cache, Resource resource);
+bool cache_is_behind(const World *world, const Cache *cache, Resource resource);
+void api_done(World *world);
+
+/* The parts that act; each step returns whether there was something to do */
+
+void cluster_make(World *world); /* a workload whose pods all are ready */
+bool manager_step(World *world);
+void manager_touch(World *world); /* time has passed */
+void deployment_sync(World *world, json_object *deployment);
+void replica_set_sync(World *world, json_object *replica_set);
+void stateful_set_sync(World *world, json_object *set);
+void daemon_set_sync(World *world, json_object *set);
+void budget_sync(World *world, json_object *budget);
+/* A pod of this owner and template, as controllers make it. */
+json_object *make_pod(World *world, json_object *owner, json_object *template, const char *kind,
+                      const char *name, int node);
+json_object *make_owners(json_object *owner, const char *kind);
+ErrorKind manager_create_pod(World *world, json_object *pod); /* taken over */
+ErrorKind manager_delete_pod(World *world, json_object *pod);
+bool pod_is_owned(json_object *pod, json_object *owner);
+bool pod_is_available(const World *world, json_object *pod, int64_t min_ready_sec);
+
+void runtime_add(World *world, json_object *pod);
+Runtime *runtime_find(World *world, json_object *pod);
+bool kubelet_step(World *world, Runtime *runtime);
+bool nodes_are_due(const World *world);
+void nodes_step(World *world);
+void node_return(World *world, int number);
+/* When something is due that waits for the time. */
+int64_t kubelet_next_sec(const World *world);
+
+bool image_is_good(const char *image); /* containers of it start, run on and become ready */
+void user_edit(World *world);
+void user_disturb(World *world);
+void user_set_image(World *world, const char *image);
+
+/* The properties */
+
+void judge_begin(World *world);
+void judge_write(World *world, Author author, Resource resource, json_object *old,
+                 json_object *new);
+void judge_pod_made(World *world);
+void judge_pod_ended(World *world);
+void judge_pod_lost(World *world); /* its controller may make another one */
+void judge_quiet(World *world);    /* controllers have nothing left to do */
+void judge_end(World *world);
+void judge_intent(World *world, json_object *workload); /* a user has written its strategy */
+bool workload_record(World *world, json_object **ret);  /* an update is open */
