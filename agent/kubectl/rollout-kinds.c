@@ -139,7 +139,7 @@ static json_object *roll_again(const char *text) {
         return strategy_of_type("RollingUpdate");
 }
 
-/* Its limits stay where they are: they are the update's as well, and another client may change them meanwhile. */
+/* The limits stay where they are: they are the update's as well, and another client may change them meanwhile. */
 static int wait_for_deletion(json_object *workload, json_object **ret_hold,
                              json_object **ret_former) {
         (void) workload;

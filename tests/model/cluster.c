@@ -90,7 +90,7 @@ static bool step(World *world) {
         return manager_step(world);
 }
 
-static void settle(World *world) {
+void cluster_settle(World *world) {
         for (int n_idle = 0; n_idle < 8 && !world->judge.failure[0];) {
                 if (step(world))
                         continue;
@@ -113,11 +113,11 @@ static void create(World *world) {
         (void) api_create(world, AUTHOR_USER, workload_resource(world), workload, false, NULL);
         if (scenario->has_budget)
                 make_budget(world);
-        settle(world);
+        cluster_settle(world);
         if (!scenario->has_older || is_declared)
                 return;
         user_set_image(world, "r/app:1");
-        settle(world);
+        cluster_settle(world);
 }
 
 /* Clusters that were made */

@@ -4,6 +4,7 @@
  * Simulated interleavings of updates in place
  *
  *     simulate-updates [--seed N] [--runs N] [--jobs N] [--trace]
+ *     simulate-updates --replay RECORDING...
  *
  * Each seed is a run of a small cluster, in which the real commands of agent/kubectl update a workload, while its
  * controllers, kubelets, an autoscaler and other users act, requests and answers get lost, and the commands are killed. It
@@ -393,11 +394,21 @@ static uint64_t run_share(const Options *options, uint64_t job, FILE *out) {
         return n_bad;
 }
 
+static int replay_all(char **paths) {
+        bool is_good = *paths;
+
+        for (; *paths; paths++)
+                is_good = replay_recording(*paths, stdout) && is_good;
+        return is_good ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 int main(int argc, char **argv) {
         Options options;
         FILE *out;
         int status = 0, child;
 
+        if (argc > 1 && strcmp(argv[1], "--replay") == 0)
+                return replay_all(argv + 2);
         parse(argc, argv, &options);
         (void) json_global_set_string_hash(JSON_C_STR_HASH_PERLLIKE);
         out = take_output(&options);

@@ -249,6 +249,14 @@ int session_pause(Session *session, uint64_t usec, Error *reterr) {
         return session->is_ended ? refuse_ended(session, reterr) : 0;
 }
 
+/* The worst moment for another user's edit is between what a run has seen and its write. */
+static void edit_meanwhile(World *world) {
+        if (world->is_calm || world->scenario.n_edits == 0 || !happens(world, 8))
+                return;
+        world->scenario.n_edits--;
+        user_edit(world);
+}
+
 /* Others act before the request arrives, or before its answer does. */
 static void let_others_act(Session *session, unsigned percent) {
         if (!session->is_ended && happens(session->world, percent))
@@ -385,6 +393,8 @@ static int ask(Session *session, const Request *request, json_object **ret, Erro
         let_others_act(session, request->is_write ? 60 : 20);
         if (session->is_ended)
                 return refuse_ended(session, reterr);
+        if (request->is_write)
+                edit_meanwhile(session->world);
         fate = choose_fate(session, request->is_write);
         if (fate == FATE_KILLED)
                 die(session);
@@ -490,7 +500,7 @@ struct SessionFollow {
         void *userdata;
 };
 
-static SessionFollow *following[TOOLS_MAX]; /* those of all tools */
+static SessionFollow *following[TOOLS_MAX]; /* watches of all tools */
 static size_t n_following;
 
 int session_follow_new(Session *session, const SessionWatch *watches, size_t n_watches,
@@ -679,7 +689,7 @@ int64_t tool_next_sec(const Tool *tool) {
         return tool->has_ended ? NEVER : tool->wake_sec;
 }
 
-/* What a session says of itself */
+/* The state of a session */
 
 const char *session_user(Session *session) {
         session->code = 200;
@@ -804,7 +814,7 @@ int output_tree(OutputFormat format, json_object *tree) {
         return 0;
 }
 
-/* What matters not here: rights, events, and the state of the connection */
+/* Parts that matter not here: rights, events, and the state of the connection */
 
 int rights_require(Session *session, const char *workload, Error *reterr) {
         (void) session;

@@ -52,7 +52,7 @@ typedef enum Resource {
 /* Objects of a resource by name. */
 typedef struct Items {
         json_object *items[32];
-        bool is_dirty[32]; /* its controller has to look at it */
+        bool is_dirty[32]; /* a controller has to look at it */
         size_t n;
 } Items;
 
@@ -66,7 +66,7 @@ typedef struct Log {
         size_t n, size;
 } Log;
 
-/* What a client has been shown: kube-controller-manager's controllers share one. */
+/* The objects that a client has been shown: kube-controller-manager's controllers share one. */
 typedef struct Cache {
         Items items[_RESOURCE_MAX];
         size_t seen[_RESOURCE_MAX]; /* number of changes of the log */
@@ -95,7 +95,7 @@ typedef struct Runtime {
         int node;
         json_object *seen; /* the pod; owned */
         RuntimeContainer containers[CONTAINERS_MAX];
-        bool has_news;             /* its status is not reported yet */
+        bool has_news;             /* the status is not reported yet */
         bool is_down;              /* a tool has made it unavailable, and it has not come back */
         unsigned n_changes;        /* changes of its containers */
         const json_object *judged; /* the pod that the agent has acted on; only compared */
@@ -104,13 +104,13 @@ typedef struct Runtime {
 
 typedef struct Node {
         int64_t lost_sec; /* NEVER: it is there */
-        bool is_marked;   /* its pods are shown as not ready */
+        bool is_marked;   /* the pods are shown as not ready */
 } Node;
 
 typedef struct Scenario {
         WorkloadKind kind;
         int n_pods, n_containers;
-        int max_unavailable; /* of the strategy */
+        int max_unavailable; /* limit of the strategy */
         int min_ready_sec;
         bool has_gate, has_budget, has_older, is_declared;
         bool has_hostile_users; /* their edits take the workload away from the update */
@@ -119,7 +119,7 @@ typedef struct Scenario {
         const char *target; /* image to which the first update goes */
 } Scenario;
 
-/* What the properties have to know. */
+/* Facts that the properties need. */
 typedef struct Judge {
         bool is_excused; /* another user lets the controller replace pods */
         int n_creates,
@@ -213,7 +213,10 @@ void api_done(World *world);
 
 /* The parts that act; each step returns whether there was something to do */
 
-void cluster_make(World *world); /* a workload whose pods all are ready */
+void cluster_make(World *world);   /* a workload whose pods all are ready */
+void cluster_settle(World *world); /* controllers and kubelets act until nothing is left */
+/* Whether the model does what the real controllers have done. Writes to `out` what differs. */
+bool replay_recording(const char *path, FILE *out);
 bool manager_step(World *world);
 void manager_touch(World *world); /* time has passed */
 void deployment_sync(World *world, json_object *deployment);
@@ -251,7 +254,7 @@ void judge_write(World *world, Author author, Resource resource, json_object *ol
                  json_object *new);
 void judge_pod_made(World *world);
 void judge_pod_ended(World *world);
-void judge_pod_lost(World *world); /* its controller may make another one */
+void judge_pod_lost(World *world); /* a controller may make another one */
 void judge_quiet(World *world);    /* controllers have nothing left to do */
 void judge_end(World *world);
 void judge_intent(World *world, json_object *workload); /* a user has written its strategy */

@@ -51,8 +51,8 @@ typedef struct TestState {
         int n_misscheduled;
         int n_missing;        /* pods that it should have, and has not */
         const char *revision; /* the newest; NULL: "old" */
-        const char *current;  /* the revision of which its controller makes pods; NULL: the newest */
-        int partition;        /* before */
+        const char *current; /* the revision of which the controller makes pods; NULL: the newest */
+        int partition;       /* before */
         int min_ready_sec;
         int first; /* number of pods after which it waits; 0: all */
         TestPod pods[3];
@@ -661,7 +661,7 @@ static const PlanCase plan_rows[] = {
           "\"partition\":1" },
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { NEW, NEW } }, ROLLOUT_WAIT, "count", NULL },
         { { STATEFUL, TURNED, .n_updated = 2, .pods = { NEW, NEW } }, ROLLOUT_HAND_BACK, NULL, "\"partition\":0" },
-        /* its controller would make the next pods of the revision before, and replace them after the end */
+        /* the controller would make the next pods of the revision before, and replace them after the end */
         { { STATEFUL, TURNED, .current = "old", .n_updated = 2, .pods = { NEW, NEW } }, ROLLOUT_WAIT, "current", NULL },
         { { STATEFUL, TURNED, .current = "old", .n_updated = 2, .n_missing = 1, .pods = { NEW, NEW } }, ROLLOUT_WAIT,
           "missing pods", NULL },
