@@ -78,18 +78,15 @@ static json_object *list_replica_sets(World *world) {
         json_object *list = json_object_new_array();
 
         for (size_t i = 0; i < sets->n; i++) {
-                json_object *entry = json_object_new_array();
+                json_object *set = sets->items[i], *entry = json_object_new_array();
+                bool has_record = annotation_of(set, ROLLOUT_ANNOTATION) != NULL;
 
-                json_object_array_add(entry, json_object_new_string(image_of(sets->items[i])));
+                json_object_array_add(entry, json_object_new_string(image_of(set)));
                 json_object_array_add(entry,
-                                      json_object_new_int64(
-                                              object_integer(sets->items[i], "spec.replicas")));
-                json_object_array_add(entry,
-                                      json_object_new_int64(
-                                              object_integer(sets->items[i], "status.replicas")));
-                json_object_array_add(entry,
-                                      json_object_new_boolean(
-                                              annotation_of(sets->items[i], ROLLOUT_ANNOTATION)));
+                                      json_object_new_int64(object_integer(set, "spec.replicas")));
+                json_object_array_add(entry, json_object_new_int64(
+                                                     object_integer(set, "status.replicas")));
+                json_object_array_add(entry, json_object_new_boolean(has_record));
                 json_object_array_add(list, entry);
         }
         return list;
