@@ -12,9 +12,7 @@ The other fixtures are in fixtures.py.
 
 from __future__ import annotations
 
-import base64
 import itertools
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from fixtures import *  # noqa: E402, F401, F403
 from fixtures import StartAgent  # noqa: E402
 from fake.api_proxy import ApiProxy  # noqa: E402
+from lab import documents  # noqa: E402
 from lab.agent import Agent  # noqa: E402
 from lab.clients import find_clients  # noqa: E402
 from lab.runtime import Runtime  # noqa: E402
@@ -37,7 +36,7 @@ from lab.folder import LabFolder  # noqa: E402
 from lab.image import build_image  # noqa: E402
 from lab.kube import Kube  # noqa: E402
 from lab.kubeconfig import write_kubeconfig  # noqa: E402
-from lab.kubelet import Kubelet, is_ready  # noqa: E402
+from lab.kubelet import HASTY, Kubelet, is_ready  # noqa: E402
 from lab.layers import program_layer  # noqa: E402
 from lab.node_image import NodeImage  # noqa: E402
 from lab.pod import Pod, container, from_annotations  # noqa: E402
@@ -45,12 +44,6 @@ from lab.registry import PushedImage, Registry  # noqa: E402
 
 PullSecret = Callable[..., dict[str, str]]
 MakePod = Callable[..., Pod]
-
-# The kubelet restarts containers without its back-off, since tests restart them repeatedly.
-HASTY = {
-    "featureGates": {"KubeletCrashLoopBackOffMax": True},
-    "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
-}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -125,16 +118,7 @@ def pull_secret(kube: Kube) -> Iterator[PullSecret]:
     def make(registry: Registry, namespace: str = "kruise-daemon-config") -> dict[str, str]:
         assert registry.credentials is not None
         name = f"pull-{next(_numbers)}"
-        login = ":".join(registry.credentials).encode()
-        auths = {registry.host: {"auth": base64.b64encode(login).decode()}}
-        config = json.dumps({"auths": auths}).encode()
-        secret = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {"name": name, "namespace": namespace},
-            "data": {".dockerconfigjson": base64.b64encode(config).decode()},
-        }
+        secret = documents.pull_secret(name, namespace, registry.host, registry.credentials)
         kube.create(secret)
         made.append(secret)
         return {"namespace": namespace, "name": name}

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from conftest import HASTY
 from lab import sanitizers
 from lab.agent import Agent
 from lab.control_plane import ControlPlane
 from lab.documents import write_whole
 from lab.kube import KubeError
-from lab.kubelet import Kubelet
+from lab.kubelet import HASTY, Kubelet
 from lab.node_image import NodeImage
 from lab.pod import OPT_IN, VERIFIED, Pod, container, from_annotations
 from lab.recreate_request import RecreateRequest

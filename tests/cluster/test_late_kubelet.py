@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from conftest import HASTY
 from fake.tcp_proxy import TcpProxy
 from lab import sanitizers
+from lab.kubelet import HASTY
 from lab.pod import VERIFIED, Pod, container, from_annotations, until_term
 from lab.wait import wait_until
 

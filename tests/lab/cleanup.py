@@ -34,6 +34,9 @@ _CONTAINER_LOGS = Path("/var/log/containers")
 _SHIM_SOCKETS = Path("/run/containerd/s")
 _SHIM_FOLDERS = "state/io.containerd.runtime.v2.task/*/*"
 
+# Nothing cleans up after the guardian, which may run on a machine with much else to do.
+_GUARDIANS_GRACE_SECONDS = 120
+
 # Where runtimes put the control groups of containers that are in no pod's.
 _RUNTIME_GROUPS = ("/k8s.io/", "/crio/")
 
@@ -226,7 +229,7 @@ def _guard() -> None:
         elif verb == "drop" and Path(name) in folders:
             folders.remove(Path(name))
     for folder in reversed(folders):
-        sweep(folder)
+        sweep(folder, _GUARDIANS_GRACE_SECONDS)
 
 
 if __name__ == "__main__":

@@ -21,19 +21,14 @@ from lab.clients import MANIFESTS, run_client
 from lab.control_plane import ControlPlane
 from lab.interface import free_network
 from lab.kube import Object
-from lab.kubelet import Kubelet
+from lab.kubelet import HASTY, Kubelet
 from lab.registry import Registry
 
 # For documentation (RFC 5737): no service has an address there.
 _SERVICES = IPv4Network("203.0.113.0/24")
 
-_HASTY = {
-    "featureGates": {"KubeletCrashLoopBackOffMax": True},
-    "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
-}
-
 # Policies that change objects, without a webhook's server.
-_ADMISSION = (
+ADMISSION = (
     "--feature-gates=MutatingAdmissionPolicy=true",
     "--runtime-config=admissionregistration.k8s.io/v1beta1=true",
 )
@@ -57,10 +52,10 @@ class Cluster(Closing):
                 controllers=True,
                 scheduler=True,
                 services=str(services),
-                apiserver_flags=_ADMISSION,
+                apiserver_flags=ADMISSION,
             )
             self.admin = self.control_plane.admin
-            kubelet = {**(_HASTY if hasty else {}), **(config or {})}
+            kubelet = {**(HASTY if hasty else {}), **(config or {})}
             self.node = Kubelet(folder / "node", self.control_plane, registry, "lab", config=kubelet)
             _share(self.node.runtime.folder)
             self.node.interface.add(self.control_plane.service_address)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from pathlib import Path
@@ -38,6 +39,19 @@ def node_image(
         "kind": "NodeImage",
         "metadata": {"name": "lab"},
         "spec": {"images": images},
+    }
+
+
+def pull_secret(name: str, namespace: str, host: str, credentials: tuple[str, str]) -> dict[str, Any]:
+    """A Secret with the credentials of a registry."""
+    login = base64.b64encode(":".join(credentials).encode()).decode()
+    config = json.dumps({"auths": {host: {"auth": login}}}).encode()
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": {".dockerconfigjson": base64.b64encode(config).decode()},
     }
 
 

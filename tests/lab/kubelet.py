@@ -21,6 +21,12 @@ from lab.wait import free_port
 
 _PAUSE = ("/bin/sh", "-c", "trap exit TERM; while :; do sleep 3600 & wait; done")
 
+# KubeletConfiguration: containers that are restarted repeatedly start without the back-off.
+HASTY = {
+    "featureGates": {"KubeletCrashLoopBackOffMax": True},
+    "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
+}
+
 # A kubelet keeps the sockets of device plugins in one place, whatever its configuration says.
 _REAL_NODE = Path("/var/lib/kubelet/config.yaml")
 
@@ -43,10 +49,12 @@ class Kubelet(Closing):
         config: Mapping[str, Any] | None = None,
         server: str | None = None,
         runtime: str = runtimes.NAME,
+        root_megabytes: int | None = None,
     ) -> None:
         """`registry` holds the image of pods' sandboxes; `config` is more of KubeletConfiguration.
 
         `server` is where something listens that stands between the kubelet and the API server.
+        `root_megabytes` is as for Runtime.
         """
         if _REAL_NODE.exists():
             raise RuntimeError(f"there is {_REAL_NODE}: two kubelets would get in each other's way")
@@ -56,7 +64,9 @@ class Kubelet(Closing):
         self.control_plane = control_plane
         self.path = f"/api/v1/nodes/{name}"
         pause = registry.push_image("lab/pause", "1", busybox=True, command=_PAUSE)
-        self.runtime = runtimes.make_runtime(folder / "runtime", runtime, sandbox_image=pause.reference)
+        self.runtime = runtimes.make_runtime(
+            folder / "runtime", runtime, sandbox_image=pause.reference, root_megabytes=root_megabytes
+        )
         self.interface = Interface(folder)
         self._write_network()
         self.health_address = f"127.0.0.1:{free_port()}"

@@ -40,12 +40,13 @@ class Part:
         if wait_ready:
             self.wait_ready()
 
-    def wait_ready(self, timeout: float = 120) -> None:
-        def is_up() -> bool:
-            self.process.check_alive()
-            return self._answers()
+    def is_up(self) -> bool:
+        """RuntimeError if it has ended by itself."""
+        self.process.check_alive()
+        return self._answers()
 
-        wait_until(is_up, timeout, lambda: f"answer of {self.name}:\n{self.process.log_tail()}")
+    def wait_ready(self, timeout: float = 120) -> None:
+        wait_until(self.is_up, timeout, lambda: f"answer of {self.name}:\n{self.process.log_tail()}")
 
     def kill9(self) -> Exit:
         return self.process.kill9()

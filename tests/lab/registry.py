@@ -67,7 +67,7 @@ class Registry(Closing):
         assert self._process is not None, "the registry was not started"
         return self._process
 
-    def start(self) -> None:
+    def start(self, wait_ready: bool = True) -> None:
         argv = ["docker-registry", "serve", str(self.folder / "config.json")]
         process = Process(argv, self.folder, self.folder / "registry.log")
         self._process = process
@@ -79,7 +79,8 @@ class Registry(Closing):
             process.check_alive()
             return client.answers()
 
-        wait_until(is_up, 10, f"registry at {self.url}")
+        if wait_ready:
+            wait_until(is_up, 10, f"registry at {self.url}")
 
     def stop(self) -> None:
         if self._client is not None:

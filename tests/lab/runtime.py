@@ -67,8 +67,8 @@ class Runtime(Closing):
     def log(self) -> Path:
         return self.folder / f"{self.program}.log"
 
-    def start(self, timeout: float = 10) -> None:
-        """Returns once it answers a CRI call."""
+    def start(self, timeout: float = 10, wait_ready: bool = True) -> None:
+        """Returns once it answers a CRI call, unless it is not to wait."""
         self._write_config()
         process = Process(self._argv(), self.folder, self.log, self._environment())
         self._process = process
@@ -77,8 +77,9 @@ class Runtime(Closing):
             process.check_alive()
             return _ask_version(self.socket)
 
-        version = wait_until(answers, timeout, f"answer at {self.socket}")
-        note(version.runtime_name, version.runtime_version)
+        if wait_ready:
+            version = wait_until(answers, timeout, f"answer at {self.socket}")
+            note(version.runtime_name, version.runtime_version)
         self.cri.close()
         self.cri = Cri(self.socket)
 

@@ -3,18 +3,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from fake.registry import Connection, FakeRegistry, Reply, Request
 from fixtures import Gate
 from lab import sanitizers
+from lab.disk import fill, n_free
 from lab.runtime import Runtime
 from lab.image import build_image
 from lab.layers import random_layer
@@ -30,19 +29,6 @@ def small(new_runtime) -> Iterator[Runtime]:
     """A containerd whose images have 100 MB, about all of it free."""
     with new_runtime("small", root_megabytes=96) as made:
         yield made
-
-
-def n_free(runtime: Runtime) -> int:
-    disk = os.statvfs(runtime.root)
-    return disk.f_bavail * disk.f_frsize
-
-
-def fill(runtime: Runtime, leave: int) -> Path:
-    """Something else than images takes all but so many bytes."""
-    filler = runtime.root / "filler"
-    with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, n_free(runtime) - leave)
-    return filler
 
 
 def wait_pressure(agent, reference: str) -> dict:

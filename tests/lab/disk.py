@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The disk of a runtime's images, which something else fills."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from lab.runtime import Runtime
+
+
+def n_free(runtime: Runtime) -> int:
+    disk = os.statvfs(runtime.root)
+    return disk.f_bavail * disk.f_frsize
+
+
+def fill(runtime: Runtime, leave: int) -> Path:
+    """Something else than images takes all but so many bytes, until the returned file is removed."""
+    filler = runtime.root / "filler"
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, n_free(runtime) - leave)
+    return filler
