@@ -682,9 +682,18 @@ static bool is_touched(const Subject *subject) {
         return false;
 }
 
+/* The pod was in service when this update took it out of it, and a container has ended since. */
+static bool was_closed_before(json_object *pod) {
+        int64_t closed_sec = json_get_time(condition_of(pod, GATE_CONDITION), "lastTransitionTime");
+
+        return pod_gate_is_closed(pod) && closed_sec > 0 &&
+               json_get_time(condition_of(pod, "ContainersReady"), "lastTransitionTime") >=
+                       closed_sec;
+}
+
 /* A pod that an image of this program has made unready was not so before; the way back waits for no unready pod. */
 static bool counts_as_unready(const Subject *subject, json_object *record) {
-        return is_unready(subject->pod) &&
+        return is_unready(subject->pod) && !was_closed_before(subject->pod) &&
                (record_is_undo(record) || was_unready(subject) || !is_touched(subject));
 }
 

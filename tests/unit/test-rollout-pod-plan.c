@@ -428,6 +428,12 @@ TEST_ROWS(test_is_ready, is_ready_rows, conditions, const struct IsReadyRow *row
 
 #define TOUCHED(more) "{'app': {'image': 'A', 'id': '1', 'since': 'now'" more "}}"
 
+#define TIME(second) "'lastTransitionTime': '2026-01-31T12:00:" second "Z'"
+#define ENDED(second) "{'type': 'ContainersReady', 'status': 'False', " TIME(second) "}"
+#define CLOSED_AT(second)                                                                    \
+        "{'type': 'inplaced.io/Ready', 'status': 'False', 'reason': 'InPlaceUpdate', " TIME( \
+                second) "}"
+
 /* A container that was not replaced still counts as before the first of several updates. */
 TEST(test_former) {
         static const struct {
@@ -440,6 +446,17 @@ TEST(test_former) {
                 { { .image = "A", .id = "" }, "A", "", false, false },
                 { { .image = "A", .conditions = UNREADY }, "A", "1", true, false },
                 { { .image = "A", .conditions = UNREADY "," CLOSED("InPlaceUpdate", "B") },
+                  "A",
+                  "1",
+                  false,
+                  false },
+                /* a container ends in the pod, before its gate is closed and after it */
+                { { .image = "A", .conditions = ENDED("03") "," CLOSED_AT("04") },
+                  "A",
+                  "1",
+                  true,
+                  false },
+                { { .image = "A", .conditions = ENDED("04") "," CLOSED_AT("04") },
                   "A",
                   "1",
                   false,
