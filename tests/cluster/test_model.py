@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
 RECORDINGS = pathlib.Path(__file__).parent.parent / "model" / "recordings"
 APPS = "/apis/apps/v1/namespaces/default"
 REVISION = "controller-revision-hash"
-STEADY_SEC = 5  # of facts that are recorded
+STEADY_SEC = 5  # time without a change
 
 
 class Watched:
