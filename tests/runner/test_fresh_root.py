@@ -9,7 +9,7 @@ import pytest
 
 from conftest import REPOSITORY
 
-STAGES = ("lint", "unit", "fuzz", "node", "cluster", "runtimes", "handover", "packaging", "image")
+STAGES = ("lint", "unit", "fuzz", "node", "cluster", "soak", "runtimes", "handover", "packaging", "image")
 
 
 def test_parts(run):
