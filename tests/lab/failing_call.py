@@ -52,7 +52,7 @@ ERRORS: Mapping[str, Sequence[int]] = {
 LIBRARIES = ("/libjson-c.", "/libyaml-", "/libprotobuf-c.", "/libsystemd.", "/libmicrohttpd.", "/libcurl.")
 
 # How many points of a kind are tried, for each operation; or "all".
-_MOST = os.environ.get("INPLACED_FAILING_CALLS", "20")
+_MOST = os.environ.get("INPLACED_FAILING_CALLS", "4")
 _SEED = os.environ.get("INPLACED_FAILING_SEED", "1")  # seed of the choice
 
 _MOST_PROBLEMS = 5  # a program that is broken in many places shows the first ones soon
@@ -87,9 +87,10 @@ class FailingCall:
         library = Path(os.environ["INPLACED_BUILD_DIR"], "tests", "libfailing-call.so").absolute()
         assert library.exists()
         made = {"LD_PRELOAD": str(library), "INPLACED_FAILING_CALL": str(self.path)}
-        if sanitizers.NAME:  # The sanitizer requires to be the first library.
+        if sanitizers.NAME:
+            # The sanitizer requires to be the first library. A program that ends for want of memory leaves what gRPC has.
             others = os.environ.get("ASAN_OPTIONS", "")
-            made["ASAN_OPTIONS"] = f"{others}:verify_asan_link_order=0"
+            made["ASAN_OPTIONS"] = f"{others}:verify_asan_link_order=0:detect_leaks=0"
         return made
 
     def points(self, operation: Callable[[], object]) -> Iterator[Point]:
