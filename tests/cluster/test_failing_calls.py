@@ -15,6 +15,7 @@ from lab.pod import container, from_annotations
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
+PATIENCE = 60 * SLOWLY  # a request that libcurl breaks without memory ends after 30 s
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900 * SLOWLY)]
 
@@ -33,7 +34,7 @@ def test_watch_event(start_agent, runtime, kubeconfig, node_name, node_image, pu
         version = next(versions)
         node_image.request(image.reference, policy="Always", version=version)
         wait_until(
-            lambda: agent.process.code is not None or failing.has_failed or is_pulled(version), 30 * SLOWLY, "pull"
+            lambda: agent.process.code is not None or failing.has_failed or is_pulled(version), PATIENCE, "pull"
         )
         return version
 
@@ -41,11 +42,11 @@ def test_watch_event(start_agent, runtime, kubeconfig, node_name, node_image, pu
         with failing.at(point):
             version = run()
             failing.disarm()
-            wait_until(lambda n=version: agent.process.code is not None or is_pulled(n), 30 * SLOWLY, "pull after it")
+            wait_until(lambda n=version: agent.process.code is not None or is_pulled(n), PATIENCE, "pull after it")
             if agent.process.code is not None:
                 check_end(agent)
                 begin(agent)
-            wait_until(lambda n=version: is_pulled(n), 30 * SLOWLY, "pull by the next agent")
+            wait_until(lambda n=version: is_pulled(n), PATIENCE, "pull by the next agent")
     check_end(agent)
 
 
