@@ -26,6 +26,7 @@ static const char *step_to_string(Inplaced__V1__Step step) {
         case INPLACED__V1__STEP__STEP_UNPACKING: return "unpacking";
         case INPLACED__V1__STEP__STEP_BACKING_OFF: return "retrying";
         case INPLACED__V1__STEP__STEP_WAITING_FOR_DISK: return "disk full";
+        case INPLACED__V1__STEP__STEP_WAITING_FOR_POD: return "paused";
         default: return "asking";
         }
 }
@@ -40,13 +41,14 @@ static BarKind bar_kind(const PullItem *item) {
         }
 }
 
-/* Numbers of the disk are worth more than advice about it. */
+/* Numbers of the disk, and a pod's name, are worth more than advice about them. */
 static char *note_of(const PullItem *item, uint64_t now_usec) {
         cleanup(free_p) char *summary = failure_summary(item->message);
         uint64_t rest_usec = item->retry_usec > now_usec ? item->retry_usec - now_usec : 0;
         char *note;
 
-        if (item->step == INPLACED__V1__STEP__STEP_WAITING_FOR_DISK)
+        if (item->step == INPLACED__V1__STEP__STEP_WAITING_FOR_DISK ||
+            item->step == INPLACED__V1__STEP__STEP_WAITING_FOR_POD)
                 return strdup(item->message);
         if (!summary || item->step != INPLACED__V1__STEP__STEP_BACKING_OFF)
                 return take_ptr(summary);

@@ -140,6 +140,7 @@ const char *pull_item_stage(const PullItem *item) {
         case INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME:
                 return "still waiting for the container runtime";
         case INPLACED__V1__STEP__STEP_WAITING_FOR_DISK: return "still waiting for free disk space";
+        case INPLACED__V1__STEP__STEP_WAITING_FOR_POD: return "still waiting for a pod";
         case INPLACED__V1__STEP__STEP_INSPECTING:
                 return "still waiting for the container runtime to answer";
         case INPLACED__V1__STEP__STEP_RESOLVING: return "still resolving the reference";
@@ -153,7 +154,8 @@ const char *pull_item_stage(const PullItem *item) {
 static int item_end(PullItem *item, const char *reason, const char *why, uint64_t now_usec) {
         bool has_failed = item->message[0] &&
                           item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME &&
-                          item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_DISK;
+                          item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_DISK &&
+                          item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_POD;
         char *message;
 
         if (asprintf(&message, "%s; %s%s%s", why,

@@ -322,6 +322,10 @@ static int print_wait(const Pull *pull, PullItem *item) {
             pull_list_count_step(&pull->list, item->step) == 1)
                 complain("%s: waiting for free disk space: %s", item->image, item->message);
 
+        if (item->step == INPLACED__V1__STEP__STEP_WAITING_FOR_POD &&
+            pull_list_count_step(&pull->list, item->step) == 1)
+                complain("%s: waiting for a pod: %s", item->image, item->message);
+
         if (item->step != INPLACED__V1__STEP__STEP_BACKING_OFF ||
             item->attempt == item->reported_attempt)
                 return 0;

@@ -36,6 +36,7 @@ typedef enum ImageStep {
         IMAGE_STEP_UNPACKING,
         IMAGE_STEP_BACKING_OFF,
         IMAGE_STEP_WAITING_FOR_DISK,
+        IMAGE_STEP_WAITING_FOR_POD,
         _IMAGE_STEP_MAX,
 } ImageStep;
 

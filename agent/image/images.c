@@ -47,6 +47,7 @@ struct Images {
         ImageIndex dirty; /* wait for on_pass(), in the order in which they became dirty */
 
         ImagesWatcher *watchers;
+        char *pause; /* the context's; NULL: there is none */
         bool runtime_was_away;
         bool keeps_served;
         Deferred pass;
@@ -469,6 +470,7 @@ Images *images_free(Images *images) {
         timer_done(&images->arrivals);
         on_demand_drop(images->layers);
         free(images->layers_of);
+        free(images->pause);
         free(images);
         return NULL;
 }
@@ -639,6 +641,29 @@ int images_set_limits(Images *images, const ImagesLimits *limits) {
         for (size_t i = 0; r >= 0 && i < images->index.n_items; i++)
                 r = image_pull_again(images->index.items[i], images->keeps_served);
         return r;
+}
+
+static bool is_among(const char *key, const char *const *keys, size_t n_keys) {
+        for (size_t i = 0; i < n_keys; i++)
+                if (strcmp(keys[i], key) == 0)
+                        return true;
+
+        return false;
+}
+
+int images_pause(Images *images, const char *why, const char *const *keys, size_t n_keys) {
+        int r;
+
+        r = text_set(&images->pause, why);
+        images->context.pause = images->pause;
+        for (size_t i = 0; r >= 0 && i < images->index.n_items; i++) {
+                Image *image = images->index.items[i];
+
+                if (image_pull(image))
+                        r = pull_on_pause_changed(image_pull(image),
+                                                  is_among(image_key(image), keys, n_keys));
+        }
+        return r < 0 ? r : deferred_request(&images->pass);
 }
 
 static void images_log_missing(Images *images, const Image *image) {

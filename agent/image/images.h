@@ -93,6 +93,10 @@ int images_set_limits(Images *images, const ImagesLimits *limits);
 ShortNames images_short_names(const Images *images);
 int images_set_short_names(Images *images, ShortNames short_names);
 
+/* Pauses all pulls, except those of these images (canonical references) that already run. why: for
+ * people; NULL: ends the pause. All are borrowed during the call. */
+int images_pause(Images *images, const char *why, const char *const *keys, size_t n_keys);
+
 /* Applies the result of a verification, see image_set_missing() and image_set_present(). */
 int images_set_missing(Images *images, Image *image);
 

@@ -40,6 +40,13 @@ static const struct Rule {
         { PULL_PULLING,             PULL_ON_TOO_LARGE,        PULL_DO_WAIT_FOR_ROOM,    PULL_WAITING_FOR_DISK    },
         { PULL_WAITING_FOR_DISK,    PULL_ON_TIMER,            PULL_DO_QUEUE,            PULL_QUEUED              },
 
+        /* The kubelet pulls a pod's image first. This is no attempt, and keeps what was fetched. */
+        { PULL_WAITING,             PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },
+        { PULL_AUTHENTICATING,      PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },
+        { PULL_PULLING,             PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },
+        { PULL_PAUSED,              PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },
+        { PULL_PAUSED,              PULL_ON_RESUME,           PULL_DO_WAIT,             PULL_WAITING             },
+
         /* A pause goes on without the runtime, which cannot be asked. */
         { PULL_BACKING_OFF,         PULL_ON_RUNTIME_AWAY,     PULL_DO_NOTHING,          PULL_BACKING_OFF         },
         { PULL_BACKING_OFF,         PULL_ON_TIMER,            PULL_DO_QUEUE,            PULL_QUEUED              },
@@ -73,6 +80,7 @@ static const struct StateRow {
         [PULL_QUEUED]              = { "queued",              IMAGE_STEP_QUEUED,              DEADLINE | QUEUE },
         [PULL_INSPECTING]          = { "inspecting",          IMAGE_STEP_INSPECTING,          DEADLINE | QUEUE | CALL },
         [PULL_WAITING]             = { "waiting",             IMAGE_STEP_QUEUED,              DEADLINE | SLOT },
+        [PULL_PAUSED]              = { "paused",              IMAGE_STEP_WAITING_FOR_POD,     DEADLINE | SLOT },
         [PULL_AUTHENTICATING]      = { "authenticating",      IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | KEYS },
         [PULL_PULLING]             = { "pulling",             IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | CALL | REQUEST | PROGRESS | DISK },
         [PULL_COUNTING]            = { "counting",            IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | PROGRESS },

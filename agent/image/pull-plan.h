@@ -19,6 +19,7 @@ typedef enum PullState {
         PULL_QUEUED,         /* waiting for its turn to ask whether the image is there */
         PULL_INSPECTING,     /* asking the runtime whether the image is there */
         PULL_WAITING,        /* waiting for its turn to pull */
+        PULL_PAUSED,         /* the same, and waiting until no pod waits for its image */
         PULL_AUTHENTICATING, /* asking for credentials */
         PULL_PULLING,
         PULL_COUNTING,         /* asking the runtime how much was fetched */
@@ -51,6 +52,8 @@ typedef enum PullEvent {
         PULL_ON_DISK_CRITICAL, /* the disk is about to be full */
         PULL_ON_TOO_LARGE,     /* the manifest needs more than is free on the disk */
         PULL_ON_ROOM,
+        PULL_ON_PAUSE,  /* a pod's image is pulled first */
+        PULL_ON_RESUME, /* no pod waits any more */
         PULL_ON_TIMER,
         PULL_ON_RUNTIME_AWAY,
         PULL_ON_RUNTIME_BACK,
@@ -64,6 +67,7 @@ typedef enum PullAction {
         PULL_DO_QUEUE,
         PULL_DO_INSPECT,
         PULL_DO_WAIT,
+        PULL_DO_PAUSE,
         PULL_DO_AUTHENTICATE,
         PULL_DO_PULL,
         PULL_DO_COUNT,

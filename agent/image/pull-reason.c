@@ -44,6 +44,8 @@ static const struct {
                 "free disk space on the node" },
         [PULL_REASON_DISK_PRESSURE] = { "DiskPressure", PULL_REMEDY_TIME,
                 "remove images or make the disk larger; the pull waits for free disk space" },
+        [PULL_REASON_POD_WAITS] = { "PodWaits", PULL_REMEDY_TIME,
+                "the pull goes on with what it has fetched as soon as no pod waits for its image" },
         [PULL_REASON_REMOVED] = { "Removed", PULL_REMEDY_TIME,
                 "check what removes images on this node, and whether its disk is full" },
         [PULL_REASON_NO_PROGRESS] = { "NoProgress", PULL_REMEDY_NETWORK,

@@ -40,6 +40,7 @@ struct Pull {
         PullFailures failures;
         unsigned n_losses;      /* how often the runtime went away while it pulled this */
         char *answered_id;      /* ID in PullImage's answer */
+        bool was_denied;        /* the last failure may be due to stale credentials */
         PullReason logged;      /* reason of the previous pause */
         uint64_t bytes_before;  /* bytes fetched by earlier attempts */
         uint64_t bytes_missing; /* most bytes that this attempt found missing at its start */
@@ -84,6 +85,12 @@ static void pull_end_leases(Pull *pull) {
         pull->kept = lease_end(pull->kept);
 }
 
+/* Whether an attempt failed for its credentials, or without any. */
+static bool keys_may_be_stale(PullReason reason) {
+        return pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS &&
+               reason != PULL_REASON_RATE_LIMITED;
+}
+
 /* Records the failure and finds out whether it was the last attempt. */
 static int pull_refused(Pull *pull, PullReason reason, const char *text) {
         bool is_refusal = pull_reason_is_refusal(reason, text);
@@ -93,6 +100,7 @@ static int pull_refused(Pull *pull, PullReason reason, const char *text) {
         if (pull_reason_remedy(reason) != PULL_REMEDY_NETWORK)
                 pull_end_leases(pull);
 
+        pull->was_denied = keys_may_be_stale(reason);
         pull->failures.n_refusals += is_refusal;
         pull->status.attempt = ++pull->failures.n;
         r = image_status_set_failure(&pull->status, reason, text, pull->failures.n,
@@ -450,10 +458,9 @@ static int on_keys(PullCredentials *keys, const Error *error, void *userdata) {
         return pull_handle(pull, PULL_ON_CREDENTIALS);
 }
 
-/* Whether the last attempt failed for its credentials, or without any. */
-static bool keys_may_be_stale(PullReason reason) {
-        return pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS &&
-               reason != PULL_REASON_RATE_LIMITED;
+static void pull_end_pause(Pull *pull, PullReason reason) {
+        if (pull->status.reason == reason)
+                image_status_clear_failure(&pull->status);
 }
 
 /* Pulls leave room on the disk for everything else. */
@@ -470,8 +477,7 @@ static int pull_check_disk(Pull *pull, uint64_t bytes_needed, bool *ret_is_low) 
         if (*ret_is_low)
                 return image_status_set_pause(&pull->status, PULL_REASON_DISK_PRESSURE, why);
 
-        if (pull->status.reason == PULL_REASON_DISK_PRESSURE)
-                image_status_clear_failure(&pull->status);
+        pull_end_pause(pull, PULL_REASON_DISK_PRESSURE);
         return 0;
 }
 
@@ -480,7 +486,7 @@ static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
         const PullCredentialsQuestion question = {
                 .desired = &pull->desired,
                 .ref = &pull->ref,
-                .was_denied = pull->failures.n > 0 && keys_may_be_stale(pull->status.reason),
+                .was_denied = pull->was_denied,
         };
         bool is_low;
         int r;
@@ -502,6 +508,23 @@ static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
 
         return pull->context->keys.ask(pull->context->keys.source, &question, on_keys, pull,
                                        &pull->ask);
+}
+
+/* Returns to its place in the queue. The lease keeps what the attempt has fetched. */
+static int pull_pause(Pull *pull) {
+        queue_return(&pull->ticket);
+        return image_status_set_pause(&pull->status, PULL_REASON_POD_WAITS, pull->context->pause);
+}
+
+/* A pull that was paused has its place in the queue. */
+static int pull_wait(Pull *pull, PullState left, PullEvent *ret_event) {
+        pull_end_pause(pull, PULL_REASON_POD_WAITS);
+        if (left == PULL_PAUSED)
+                return 0;
+        if (pull->context->pause)
+                *ret_event = PULL_ON_PAUSE;
+
+        return queue_enter(pull->context->pulls, &pull->ticket, pull->owner);
 }
 
 static int on_room(void *userdata) {
@@ -724,7 +747,8 @@ static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *re
         case PULL_DO_NOTHING: return 0;
         case PULL_DO_QUEUE: return queue_enter(context->inspections, &pull->ticket, pull->owner);
         case PULL_DO_INSPECT: return pull_inspect(pull, ret_event);
-        case PULL_DO_WAIT: return queue_enter(context->pulls, &pull->ticket, pull->owner);
+        case PULL_DO_WAIT: return pull_wait(pull, left, ret_event);
+        case PULL_DO_PAUSE: return pull_pause(pull);
         case PULL_DO_AUTHENTICATE: return pull_authenticate(pull, ret_event);
         case PULL_DO_PULL: return pull_pull(pull, ret_event);
         case PULL_DO_COUNT: return pull_count(pull, ret_event);
@@ -744,7 +768,8 @@ static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *re
 static void pull_count_time(Pull *pull, PullState left) {
         uint64_t now = pull_now(pull);
 
-        if (pull->entered_usec > 0 && left != PULL_QUEUED && left != PULL_WAITING)
+        if (pull->entered_usec > 0 && left != PULL_QUEUED && left != PULL_WAITING &&
+            left != PULL_PAUSED)
                 pull->status.duration_usec += now - pull->entered_usec;
         pull->entered_usec = now;
 }
@@ -776,6 +801,8 @@ static ImagePhase pull_phase(const Pull *pull) {
                 return IMAGE_MISSING;
         if (pull->state == PULL_BACKING_OFF)
                 return IMAGE_BACKING_OFF;
+        if (pull->state == PULL_PAUSED)
+                return IMAGE_WAITING;
 
         return pull->status.started_at > 0 ? IMAGE_PULLING : IMAGE_WAITING;
 }
@@ -907,13 +934,19 @@ static Queue *pull_queue(const Pull *pull) {
         case PULL_BACKING_OFF:
         case PULL_WAITING_FOR_RUNTIME: return pull->context->inspections;
         case PULL_INSPECTING:
-        case PULL_WAITING: return pull->context->pulls;
+        case PULL_WAITING:
+        case PULL_PAUSED: return pull->context->pulls;
         default: return NULL;
         }
 }
 
+/* Whether it waits for its turn to pull. */
+static bool pull_is_in_line(const Pull *pull) {
+        return pull->state == PULL_WAITING || pull->state == PULL_PAUSED;
+}
+
 int pull_join(Pull *pull, const char *owner) {
-        bool is_waiting = pull->state == PULL_QUEUED || pull->state == PULL_WAITING;
+        bool is_waiting = pull->state == PULL_QUEUED || pull_is_in_line(pull);
         Queue *queue = pull_queue(pull);
         char *copy;
 
@@ -985,7 +1018,14 @@ int pulls_serve(const PullContext *context) {
         int r;
 
         r = serve(context->inspections);
-        return r < 0 ? r : serve(context->pulls);
+        return r < 0 || context->pause ? r : serve(context->pulls);
+}
+
+int pull_on_pause_changed(Pull *pull, bool goes_on) {
+        if (goes_on && !pull_is_in_line(pull))
+                return 0;
+
+        return pull_handle(pull, pull->context->pause ? PULL_ON_PAUSE : PULL_ON_RESUME);
 }
 
 int pull_on_runtime_changed(Pull *pull) {

@@ -35,6 +35,7 @@ typedef struct PullContext {
         ProgressTracker *progress;
         Leases *leases;
         DiskGuard *disk;
+        const char *pause; /* why no pull has its turn; NULL: pulls have their turns */
         OnDemandContext *on_demand;
         PullCredentialsSource keys;
         ShortNames short_names; /* how the chosen runtime reads them */
@@ -83,6 +84,10 @@ bool pull_hint(Pull *pull, PullRemedy remedy, const char *registry);
 
 /* Gives turns to the pulls that wait. To be called after pulls were started or changed. */
 int pulls_serve(const PullContext *context);
+
+/* The context's pause began or ended. A pull that runs goes back to its place in the queue and keeps what
+ * it has fetched, unless goes_on. */
+int pull_on_pause_changed(Pull *pull, bool goes_on);
 
 /* The same as pull_kick() after a restart of the runtime, which may have new settings, except for a
  * pull that makes the runtime go away again and again. */

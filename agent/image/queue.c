@@ -136,6 +136,20 @@ void queue_leave(Ticket *ticket) {
         queue_forget_if_idle(queue, owner);
 }
 
+void queue_return(Ticket *ticket) {
+        QueueOwner *owner = ticket->owner;
+
+        if (!ticket->has_slot)
+                return;
+
+        ticket->has_slot = false;
+        owner->n_slots--;
+        list_prepend(&owner->first, ticket);
+        owner->last = owner->last ?: ticket;
+        ticket->queue->n_served--;
+        ticket->queue->n_waiting++;
+}
+
 /* NULL is the worst candidate. */
 static QueueOwner *better(QueueOwner *a, QueueOwner *b) {
         if (!a || !b)

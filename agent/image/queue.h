@@ -41,6 +41,9 @@ bool queue_has_waiting(const Queue *queue, const char *owner);
 /* Gives up the place or the slot. */
 void queue_leave(Ticket *ticket);
 
+/* Gives up the slot, and stands first among the tickets of its owner that wait. */
+void queue_return(Ticket *ticket);
+
 /* Hands the next free slot to a ticket and returns it, or NULL if there is no slot or none waits. */
 Ticket *queue_serve(Queue *queue);
 

@@ -426,6 +426,72 @@ TEST_F(test_disk_fills_up, Fixture *fixture) {
         fake_runtime_refuse("ListIngests", ERROR_UNSUPPORTED, "no such service");
 }
 
+static void set_pause(Fixture *fixture, const char *why, bool goes_on) {
+        fixture->context.pause = why;
+        assert_ok(pull_on_pause_changed(fixture->pull, goes_on));
+        serve(fixture);
+}
+
+/* The runtime stops fetching at once, no attempt is counted, and the next one goes on with the content. */
+TEST_F(test_yields_to_a_pod, Fixture *fixture) {
+        begin(fixture, PULL_POLICY_IF_NOT_PRESENT);
+        assert_ok(queue_enter(fixture->context.pulls, &fixture->others[0], "a"));
+        set_pause(fixture, "pod x/y waits for its image", false);
+        assert_null(fake_runtime_find("PullImage"));
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_POD);
+        assert_contains(pull_status(fixture->pull)->message,
+                        "PodWaits: pod x/y waits for its image; ");
+        assert_slots(fixture, 0, 0);
+        assert_int_equal(pull_result(fixture->pull).failures.n, 0);
+
+        set_pause(fixture, NULL, false);
+        assert_slots(fixture, 0, 1);
+        assert_null(pull_status(fixture->pull)->message);
+        answer_keys(fixture);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_RESOLVING);
+        assert_int_equal(pull_status(fixture->pull)->attempt, 1);
+        assert_int_equal(fake_runtime_n_asked("PullImage"), 2);
+        fake_runtime_answer_pull(ID);
+        fake_runtime_answer_status(ID);
+        assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
+}
+
+/* A pull that runs may go on, but does not begin. */
+TEST_F(test_goes_on_while_a_pod_waits, Fixture *fixture) {
+        begin(fixture, PULL_POLICY_IF_NOT_PRESENT);
+        set_pause(fixture, "why", true);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_RESOLVING);
+        fake_runtime_refuse("PullImage", ERROR_INTERNAL, "500");
+        assert_true(pull_kick(fixture->pull));
+        while (queue_n_waiting(fixture->context.inspections) == 0)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        serve(fixture);
+        fake_runtime_answer_status(NULL);
+        serve(fixture);
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_POD);
+        assert_null(fixture->on_keys);
+        set_pause(fixture, "another", true);
+        assert_contains(pull_status(fixture->pull)->message, "PodWaits: another; ");
+}
+
+/* A pause that ends while the runtime is away leaves no reason behind. */
+TEST_F(test_pause_ends_without_the_runtime, Fixture *fixture) {
+        begin(fixture, PULL_POLICY_IF_NOT_PRESENT);
+        set_pause(fixture, "why", false);
+        fake_runtime.is_away = true;
+        assert_ok(pull_on_runtime_changed(fixture->pull));
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_WAITING_FOR_RUNTIME);
+        set_pause(fixture, NULL, false);
+        fake_runtime.is_away = false;
+        assert_ok(pull_on_runtime_changed(fixture->pull));
+        serve(fixture);
+        fake_runtime_answer_status(NULL);
+        serve(fixture);
+        assert_null(pull_status(fixture->pull)->message);
+        answer_keys(fixture);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_RESOLVING);
+}
+
 /* It counts as pulled when the runtime shows it. */
 TEST_F(test_is_pulled, Fixture *fixture) {
         begin(fixture, PULL_POLICY_IF_NOT_PRESENT);

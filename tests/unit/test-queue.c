@@ -123,6 +123,31 @@ TEST(test_leave_while_holding) {
         assert_int_equal(serve(&fixture), 1);
 }
 
+/* A slot that is given back leads to the head of the line, also of an empty one. */
+TEST(test_return) {
+        cleanup(fixture_done) Fixture fixture;
+
+        fixture_init(&fixture, 2);
+        for (size_t i = 0; i < 3; i++)
+                enter(&fixture, i, 'a');
+        assert_ok(serve(&fixture));
+        assert_int_equal(serve(&fixture), 1);
+        queue_return(&fixture.tickets[1]);
+        queue_return(&fixture.tickets[0]);
+        queue_return(&fixture.tickets[2]);
+        assert_int_equal(queue_n_served(fixture.queue), 0);
+        assert_int_equal(queue_n_waiting(fixture.queue), 3);
+        assert_ok(serve(&fixture));
+        assert_int_equal(serve(&fixture), 1);
+
+        queue_leave(&fixture.tickets[2]);
+        queue_return(&fixture.tickets[0]);
+        enter(&fixture, 3, 'a');
+        assert_ok(serve(&fixture));
+        queue_leave(&fixture.tickets[1]);
+        assert_int_equal(serve(&fixture), 3);
+}
+
 /* Going to the end of the line gives up the place, or the slot. */
 TEST(test_enter_again) {
         cleanup(fixture_done) Fixture fixture;
