@@ -263,6 +263,7 @@ static int read_container(const KubeContainer *message, const KubePod *pod, PodC
         if (r < 0)
                 return r;
 
+        container->is_pulled_never = is_text(message->imagepullpolicy, "Never");
         r = read_restart(message, pod->spec, container, reterr);
         if (r < 0)
                 return r;
@@ -289,6 +290,15 @@ static int read_containers(KubeContainer **messages, size_t n_messages, PodConta
         return 0;
 }
 
+/* Other reasons are of pauses or failures, such as ImagePullBackOff. */
+static bool is_starting(const Kubernetes__V1__ContainerState *state) {
+        const char *reason = state && state->waiting ? state->waiting->reason : NULL;
+
+        return !state || (!state->running && !state->terminated &&
+                          (!has_text(reason) || is_text(reason, "ContainerCreating") ||
+                           is_text(reason, "PodInitializing")));
+}
+
 static int read_container_status(const KubeContainerStatus *status, int index,
                                  PodContainer *container, Error *reterr) {
         const Kubernetes__V1__ContainerStateRunning *running =
@@ -300,6 +310,8 @@ static int read_container_status(const KubeContainerStatus *status, int index,
         container->restart_count = status->restartcount;
         container->is_ready = status->ready;
         container->is_running = running;
+        container->has_ended = status->state && status->state->terminated;
+        container->is_next = is_starting(status->state);
         container->started_at_sec = running && running->startedat ? running->startedat->seconds : 0;
         return copy_ids(status->containerid, former ? former->containerid : NULL, container,
                         reterr);
@@ -337,6 +349,21 @@ static int check_counts(size_t n_main, size_t n_init, Error *reterr) {
                                  POD_CONTAINERS_MAX);
 
         return 0;
+}
+
+/* The kubelet starts the init containers one after the other, then the others together. */
+static void mark_next(Pod *pod, size_t n_main) {
+        bool is_free = !pod->is_deleted && !pod->is_finished;
+
+        for (size_t i = 0; i < pod->n_containers; i++) {
+                PodContainer *container = &pod->containers[(n_main + i) % pod->n_containers];
+
+                container->is_next &= is_free;
+                if (container->kind == POD_CONTAINER_INIT)
+                        is_free &= container->has_ended;
+                else if (container->kind == POD_CONTAINER_SIDECAR)
+                        is_free &= container->is_running;
+        }
 }
 
 /* Requires metadata and a spec. Sorts the metadata's labels and annotations. After an error, the
@@ -604,13 +631,12 @@ static int read_pod(const KubePod *message, Pod *pod, Error *reterr) {
         if (r < 0)
                 return r;
         if (!message->status)
-                return copy_text(NULL, 0, "podIP", &pod->ip, reterr);
-
-        r = read_status(message->status, pod, reterr);
-        if (r < 0)
-                return r;
-
-        return read_container_statuses(message, pod, reterr);
+                r = copy_text(NULL, 0, "podIP", &pod->ip, reterr);
+        else
+                r = read_status(message->status, pod, reterr)
+                            ?: read_container_statuses(message, pod, reterr);
+        mark_next(pod, message->spec->n_containers);
+        return r;
 }
 
 int pod_spec_parse(const uint8_t *bytes, size_t size, Pod **ret, Error *reterr) {

@@ -46,6 +46,9 @@ typedef struct PodContainer {
         int32_t restart_count;
         bool is_ready;
         bool is_running;
+        bool has_ended;
+        bool is_pulled_never; /* the kubelet does not pull its image: imagePullPolicy Never */
+        bool is_next; /* the kubelet starts it next, and pulls its image before if it is missing */
         int64_t started_at_sec; /* start in seconds since 1970; 0: it does not run */
 } PodContainer;
 

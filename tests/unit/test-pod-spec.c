@@ -616,6 +616,107 @@ TEST(test_status) {
         }
 }
 
+/* The containers of a row in the order of their start: "i" an init container, "s" a sidecar, "m" a main one, and
+ * their states: "-" no status yet, "c" ContainerCreating, "p" PodInitializing, "b" ImagePullBackOff, "r" running,
+ * "e" ended. */
+static const struct Next {
+        const char *name;
+        const char *kinds;
+        const char *states;
+        const char *next; /* "1": the kubelet starts the container next */
+} nexts[] = {
+        { "a pod that the kubelet has not seen", "mm", "--", "00" },
+        { "a new pod", "mm", "cc", "11" },
+        { "one of two runs", "mm", "rc", "01" },
+        { "the registry has refused", "m", "b", "0" },
+        { "it has ended", "m", "e", "0" },
+        { "the first init container comes first", "iim", "ppp", "100" },
+        { "and the second one when it has ended", "iim", "epp", "010" },
+        { "not while it runs", "iim", "rpp", "000" },
+        { "not if its image cannot be pulled", "iim", "bpp", "000" },
+        { "a sidecar only has to run", "sim", "rpp", "010" },
+        { "main containers when all before have ended", "simm", "repp", "0011" },
+};
+
+static void add_waiting(bool is_init, const char *name, const char *reason) {
+        static Kubernetes__V1__ContainerStateWaiting waiting[8];
+        static size_t n;
+        KubeContainerStatus *status = pod_message_add_status(&message, is_init, name, "", 0);
+        Kubernetes__V1__ContainerStateWaiting *state = &waiting[n++ % 8];
+
+        kubernetes__v1__container_state_waiting__init(state);
+        state->reason = (char *) reason;
+        status->state->waiting = state;
+}
+
+static void add_in_state(bool is_init, const char *name, char state) {
+        static Kubernetes__V1__ContainerStateTerminated ended;
+
+        switch (state) {
+        case '-': break;
+        case 'c': add_waiting(is_init, name, "ContainerCreating"); break;
+        case 'p': add_waiting(is_init, name, "PodInitializing"); break;
+        case 'b': add_waiting(is_init, name, "ImagePullBackOff"); break;
+        case 'r': pod_message_add_status(&message, is_init, name, "", 1); break;
+        case 'e':
+                kubernetes__v1__container_state_terminated__init(&ended);
+                pod_message_add_status(&message, is_init, name, "", 0)->state->terminated = &ended;
+                break;
+        default: fail();
+        }
+}
+
+static void assert_next(const struct Next *row, const char *expected) {
+        cleanup(pod_free_p) Pod *pod = parse();
+
+        for (size_t i = 0; row->kinds[i]; i++) {
+                const char name[] = { (char) ('a' + i), '\0' };
+
+                assert_int_equal(pod_find(pod, name)->is_next, expected[i] == '1');
+        }
+}
+
+static void begin_row(const struct Next *row) {
+        static char names[8][2];
+
+        begin();
+        for (size_t i = 0; row->kinds[i]; i++) {
+                bool is_init = row->kinds[i] != 'm';
+                ContainerMessage *container;
+
+                names[i][0] = (char) ('a' + i);
+                container = pod_message_add_container(&message, is_init, names[i], "nginx");
+                if (row->kinds[i] == 's')
+                        container->container.restartpolicy = (char *) "Always";
+                add_in_state(is_init, names[i], row->states[i]);
+        }
+}
+
+TEST_ROWS(test_next, nexts, name, const struct Next *row) {
+        Kubernetes__V1__Time deleted = KUBERNETES__V1__TIME__INIT;
+
+        begin_row(row);
+        assert_next(row, row->next);
+        message.status.phase = (char *) "Failed";
+        assert_next(row, "00000000");
+        message.status.phase = (char *) "Pending";
+        message.meta.deletiontimestamp = &deleted;
+        assert_next(row, "00000000");
+}
+
+TEST(test_never_pulled) {
+        cleanup(pod_free_p) Pod *pod = NULL;
+
+        begin();
+        pod_message_add_container(&message, false, "a", "nginx")->container.imagepullpolicy =
+                (char *) "Never";
+        pod_message_add_container(&message, false, "b", "nginx")->container.imagepullpolicy =
+                (char *) "Always";
+        pod = parse();
+        assert_true(pod_find(pod, "a")->is_pulled_never);
+        assert_false(pod_find(pod, "b")->is_pulled_never);
+}
+
 TEST(test_refusals) {
         static char long_text[300 << 10];
 
