@@ -23,6 +23,7 @@
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/cluster/cluster.h"
+#include "agent/cluster/pod-waits.h"
 #include "agent/image/presence.h"
 #include "agent/node/folder.h"
 #include "agent/node/state-file.h"
@@ -79,11 +80,12 @@ struct Agent {
         Stops *stops;
         Places *places;
         PodContext pod_context; /* context of the four fields after pods */
-        Pods *pods;             /* these five are NULL if the node stands alone */
+        Pods *pods;             /* these six are NULL if the node stands alone */
         InPlace *inplace;
         Recreate *recreate;
         Probes *probes;
         WriteCheck *write_check;
+        PodWaits *pod_waits;
         Api *api;
         char *missing_groups
                 [_RIGHT_MAX]; /* missing groups that the options name; NULL: they exist */
@@ -611,6 +613,24 @@ static int agent_add_stops(Agent *agent, const Options *options, Error *reterr) 
         return stops_new(&stops, &agent->stops);
 }
 
+static uint64_t get_longest_pause(const Options *options) {
+        return (uint64_t) options->yield_sec * USEC_PER_SEC;
+}
+
+static int agent_add_pod_waits(Agent *agent, const Options *options) {
+        const PodWaitsOptions waits = {
+                .event = agent->event,
+                .log = agent->log,
+                .metrics = agent->metrics,
+                .runtimes = agent->runtimes,
+                .images = agent->images,
+                .pods = agent->pods,
+                .limit_usec = get_longest_pause(options),
+        };
+
+        return pod_waits_new(&waits, &agent->pod_waits);
+}
+
 static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
         PodsOptions pods = {
                 .log = agent->log,
@@ -650,6 +670,8 @@ static int agent_add_pods(Agent *agent, const Options *options, Error *reterr) {
                 r = probes_new(&agent->pod_context, &agent->probes);
         if (r >= 0)
                 r = write_check_new(&agent->pod_context, &agent->write_check);
+        if (r >= 0)
+                r = agent_add_pod_waits(agent, options);
         if (r < 0)
                 return r;
 
@@ -908,6 +930,7 @@ Agent *agent_free(Agent *agent) {
         agent->probes = probes_free(agent->probes);
         agent->recreate = recreate_free(agent->recreate);
         agent->inplace = inplace_free(agent->inplace);
+        agent->pod_waits = pod_waits_free(agent->pod_waits);
         agent->pods = pods_free(agent->pods);
         agent->stops = stops_free(agent->stops);
         agent->places = places_free(agent->places);
@@ -954,6 +977,8 @@ int agent_reload(Agent *agent, const Options *options) {
         r = images_set_limits(agent->images, &limits);
         if (r >= 0)
                 r = presence_verify(agent->presence);
+        if (r >= 0 && agent->pod_waits)
+                r = pod_waits_set_limit(agent->pod_waits, get_longest_pause(options));
         if (r < 0)
                 return r;
 

@@ -59,6 +59,8 @@ const char options_help[] =
         "  --max-parallel-pulls N     default 5\n"
         "  --stall-timeout SECONDS    give up a pull that receives no data for this time;\n"
         "                             default 60, 0 for never\n"
+        "  --yield-to-pods SECONDS    pause pulls while the kubelet pulls a pod's image, at most so\n"
+        "                             long; default 600, 0 for never\n"
         "  --min-free-disk SIZE|PERCENT%\n"
         "                             keep this much free where the runtime has its images;\n"
         "                             default 15%,5GB, the lesser of both; 0 for no floor\n"
@@ -267,6 +269,7 @@ static const struct Setting {
         { "metrics-address",    "metricsAddress",      set_address,   offsetof(Options, metrics_address),    false, "127.0.0.1:10221" },
         { "max-parallel-pulls", "maxParallelPulls",    set_count,    offsetof(Options, max_parallel_pulls), true,  "5" },
         { "stall-timeout",      "stallTimeoutSeconds", set_seconds,  offsetof(Options, stall_timeout_sec),  true,  "60" },
+        { "yield-to-pods",      "yieldToPodsSeconds",  set_seconds,  offsetof(Options, yield_sec),          true,  "600" },
         { "min-free-disk",      "minFreeDisk",         set_floor,    offsetof(Options, min_free_disk),      true,  "15%,5GB" },
         { "keep-images",        "keepImages",          set_switch,   offsetof(Options, must_keep_images),   true,  "false" },
         { "log-level",          "logLevel",            set_level,    offsetof(Options, log_level),          true,  "info" },

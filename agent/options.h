@@ -46,6 +46,7 @@ typedef struct Options {
         bool has_pod_condition;
         int max_parallel_pulls;
         int stall_timeout_sec; /* 0: never */
+        int yield_sec;         /* longest pause of pulls for pods; 0: none */
         DiskFloor min_free_disk;
         bool must_keep_images;
         int log_level;

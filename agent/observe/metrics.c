@@ -112,6 +112,9 @@ static const Metric metric_table[_METRIC_MAX] = {
         [METRIC_PULLS_RUNNING] = {
                 "inplaced_pulls_running", METRIC_TYPE_GAUGE, NULL, { { 0 } },
                 "Image pulls that run now." },
+        [METRIC_PULLS_PAUSED] = {
+                "inplaced_pulls_paused_seconds_total", METRIC_TYPE_COUNTER, NULL, { { 0 } },
+                "Time for which image pulls waited because the kubelet pulled a pod's image." },
         [METRIC_IMAGES_WANTED] = {
                 "inplaced_images_wanted", METRIC_TYPE_GAUGE, NULL,
                 { { "phase", METRIC_SET_PHASE } },

@@ -26,6 +26,7 @@ typedef enum MetricId {
         METRIC_PULL_BYTES,
         METRIC_PULLS_QUEUED,
         METRIC_PULLS_RUNNING,
+        METRIC_PULLS_PAUSED,  /* seconds */
         METRIC_IMAGES_WANTED, /* phase */
         METRIC_IMAGES_REMOVED,
         METRIC_RUNTIME_READY, /* 0 or 1 */

@@ -56,6 +56,7 @@ _CONFIG: dict[str, tuple[list[Any], list[Any]]] = {
     "metricsAddress": (["", "0.0.0.0:10221", "localhost:1"], ["10221", "a b:1"]),
     "maxParallelPulls": ([1, 1000], [0, 1001, "many", 1.5]),
     "stallTimeoutSeconds": ([0, 604800], [-1, 604801]),
+    "yieldToPodsSeconds": ([0, 604800], [-1, 604801]),
     "minFreeDisk": (
         [0, 5000000000, "5GB", "10%", "15%,5GB", "512Mi,90%", "7", "1kB"],
         ["lots", "91%", "10%,20%", "0%,5GB", "5GB,", "5X", -1],

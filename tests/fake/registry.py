@@ -164,6 +164,35 @@ def trickle(bytes_per_second: float, step: int = 1) -> Behaviour:
     return _with_body(behave)
 
 
+class Line:
+    """Behaviours that share a line of so many bytes per second, fairly, as pulls of a node share its uplink.
+
+    `sent` says when how many bytes of which repository went out.
+    """
+
+    def __init__(self, bytes_per_second: float, step: int = 1 << 14) -> None:
+        self.sent: list[tuple[float, str, int]] = []
+        self._pace = step / bytes_per_second
+        self._step = step
+        self._free_at = 0.0
+        self._lock = threading.Lock()
+
+    def n_sent(self, name: str, since: float = 0, until: float = float("inf")) -> int:
+        """The bytes of a repository; times are of time.monotonic()."""
+        return sum(n for at, of, n in list(self.sent) if of == name and since <= at <= until)
+
+    def behave(self, connection: Connection, request: Request, reply: Reply) -> None:
+        connection.send_head(reply)
+        for start in range(0, len(reply.body) if request.method != "HEAD" else 0, self._step):
+            with self._lock:
+                at = self._free_at = max(time.monotonic(), self._free_at + self._pace)
+            if connection.wait_gone(max(0, at - time.monotonic())):
+                return
+            part = reply.body[start : start + self._step]
+            connection.send_body(part)
+            self.sent.append((time.monotonic(), request.name, len(part)))
+
+
 def refuse(status: int, text: str = "", **headers: str) -> Behaviour:
     """An HTTP status; `Retry_After="1"` makes a header of that name with a dash."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
