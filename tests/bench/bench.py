@@ -37,6 +37,8 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
          On five real nodes: what it takes until all pods of a Deployment and of a StatefulSet run an
          image of 300 MB from a registry with 50 MB/s, by `kubectl inplace set image`, beside
          `kubectl set image`: time, pods that are missing meanwhile, and requests to the API server.
+  yield  On a real node: until a pod runs whose image of 100 MB comes over a line of 50 MB/s, while the
+         agent pulls 5 GB over the same line, beside the same without these pulls.
   declared
          On a real node: 20 Deployments of 5 pods get a new image at once, by the controller of declared
          updates, beside `kubectl inplace set image` for each; and the controller's memory.
@@ -107,6 +109,12 @@ def measure_workloads(node: Node) -> list[Row]:
     return workloads.measure(node)
 
 
+def measure_yield(node: Node) -> list[Row]:
+    import yielding
+
+    return yielding.measure(node)
+
+
 def measure_declared(node: Node) -> list[Row]:
     import declaring
 
@@ -138,6 +146,7 @@ GROUPS: dict[str, Group] = {
     "pods": measure_pods,
     "inplace": measure_inplace,
     "workloads": measure_workloads,
+    "yield": measure_yield,
     "declared": measure_declared,
     "probes": measure_probes,
     "peer": measure_peer,

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
@@ -13,7 +11,6 @@ from itertools import count, pairwise
 from statistics import median
 from typing import Any
 
-from fake.tcp_proxy import TcpProxy
 from lab.cleanup import Closing
 from lab.clients import run_client
 from lab.control_plane import ControlPlane
@@ -30,6 +27,7 @@ from node import Node
 from object_watch import ObjectWatch
 from pods import remove_containers
 from table import Row, estimate
+from uplink import Uplink
 
 # Each pod has a node of its own, which fetches the image itself.
 _N_PODS = 5
@@ -130,31 +128,6 @@ class _Cost:
     writes: float
 
 
-class _Uplink(TcpProxy):
-    """The uplink of a registry: all connections share so many bytes a second."""
-
-    def __init__(self, server: tuple[str, int], bytes_per_second: float) -> None:
-        self.bytes_per_second = bytes_per_second
-        self._free_at = 0.0
-        self._times: list[float] = []
-        self._totals: list[int] = []
-        super().__init__(server)
-
-    def carried(self, began: float, ended: float) -> int:
-        """How many bytes passed between two times of time.monotonic()."""
-        return self._total(ended) - self._total(began)
-
-    def _total(self, at: float) -> int:
-        n = bisect_right(self._times, at)
-        return self._totals[n - 1] if n > 0 else 0
-
-    async def _admit(self, n_bytes: int) -> None:
-        self._free_at = max(self._free_at, time.monotonic()) + n_bytes / self.bytes_per_second
-        await asyncio.sleep(self._free_at - time.monotonic())
-        self._totals.append((self._totals[-1] if self._totals else 0) + n_bytes)
-        self._times.append(time.monotonic())
-
-
 class _Fleet(Closing):
     """A cluster with as many real nodes as pods, each with an agent, until closed."""
 
@@ -175,7 +148,7 @@ class _Fleet(Closing):
             self.control_plane.install()
             self.kube = self.control_plane.admin
             self.nodes = [self._add_node(stack, f"n{i}") for i in range(_N_PODS)]
-            self.uplink = enter(_Uplink(("127.0.0.1", registry.port), _BYTES_PER_SECOND * part))
+            self.uplink = enter(Uplink(("127.0.0.1", registry.port), _BYTES_PER_SECOND * part))
             self._stack = stack.pop_all()
         self.inplace = Inplace(self.control_plane.admin_kubeconfig, folder / "home", self.node.build_dir)
         self.old = registry.push_image("bench/workload", "old", busybox=True).reference
