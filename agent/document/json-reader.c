@@ -332,13 +332,18 @@ struct json_object *json_find(struct json_object *list, const char *key, const c
         return NULL;
 }
 
-/* Without memory, json-c cuts the text off. */
+/* Without memory, json-c cuts the text off. errno stays: it may be the reason why a stream has failed before. */
 const char *json_to_text_with(struct json_object *value, int flags) {
+        int before = errno;
         const char *text;
 
         errno = 0;
         text = json_object_to_json_string_ext(value, flags);
-        return errno == ENOMEM ? NULL : text;
+        if (errno == ENOMEM)
+                return NULL;
+
+        errno = before;
+        return text;
 }
 
 const char *json_to_text(struct json_object *value) {

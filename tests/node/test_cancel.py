@@ -67,7 +67,7 @@ def test_cancel_spares_what_others_request(start_agent, fake_runtime):
     agent.node.Cancel(agent.messages.CancelRequest(image="demo/web:1"))
     (call,) = fake_runtime.calls("PullImage")
     assert not call.over.is_set()
-    assert agent.tag_status("demo/web:1")["phase"] == "Pulling"
+    agent.wait_status("demo/web:1", "Pulling")
 
 
 def test_cancel_of_one_image_of_two(start_agent, fake_runtime):
