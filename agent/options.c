@@ -14,6 +14,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/base/suggest.h"
+#include "agent/base/text.h"
 #include "agent/base/tcp-address.h"
 #include "agent/config.h"
 #include "agent/kruise-flags.h"
@@ -617,17 +618,10 @@ static bool has_changed(const struct Setting *setting, const Options *old, const
 int options_compare(const Options *old, const Options *new, char **ret) {
         cleanup(free_p) char *names = strdup("");
 
-        for (size_t i = 0; names && i < N_SETTINGS; i++) {
-                char *longer;
-
-                if (settings[i].is_live || !has_changed(&settings[i], old, new))
-                        continue;
-                if (asprintf(&longer, "%s%s%s", names, names[0] ? ", " : "", settings[i].flag) < 0)
+        for (size_t i = 0; names && i < N_SETTINGS; i++)
+                if (!settings[i].is_live && has_changed(&settings[i], old, new) &&
+                    text_list_add(&names, settings[i].flag) < 0)
                         return -ENOMEM;
-
-                free(names);
-                names = longer;
-        }
         if (!names)
                 return -ENOMEM;
 

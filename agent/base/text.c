@@ -48,6 +48,20 @@ int text_format(char **ret, const char *format, ...) {
         return -ENOMEM;
 }
 
+int text_list_add(char **list, const char *name) {
+        bool is_empty = !*list || !(*list)[0];
+        char *longer;
+        int r;
+
+        r = text_format(&longer, "%s%s%s", is_empty ? "" : *list, is_empty ? "" : ", ", name);
+        if (r < 0)
+                return r;
+
+        free(*list);
+        *list = longer;
+        return 0;
+}
+
 void text_wipe(char **text) {
         if (*text)
                 explicit_bzero(*text, strlen(*text));

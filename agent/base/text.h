@@ -17,6 +17,10 @@ int text_set(char **field, const char *text);
  * The caller owns *ret. */
 int text_format(char **ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Appends the name, after a comma if there is one before it: "a, b". *list is owned; NULL and "" are empty. 0 or
+ * -ENOMEM, which leaves it as it is. */
+int text_list_add(char **list, const char *name);
+
 /* Overwrites the text, which may be a secret, frees it and sets it to NULL. For cleanup(), too. */
 void text_wipe(char **text);
 

@@ -12,6 +12,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/suggest.h"
+#include "agent/base/text.h"
 #include "agent/document/json-reader.h"
 
 /* A longer list in one line is hard to read. */
@@ -56,17 +57,12 @@ static int list_known(const JsonField *known, char **ret) {
         cleanup(free_p) char *list = NULL;
 
         for (size_t n = 0; known->key; known++, n++) {
-                char *longer;
-
                 if (n == LISTED_MAX) {
                         *ret = NULL;
                         return 0;
                 }
-                if (asprintf(&longer, "%s%s%s", list ?: "", list ? ", " : "", known->key) < 0)
+                if (text_list_add(&list, known->key) < 0)
                         return -ENOMEM;
-
-                free(list);
-                list = longer;
         }
 
         *ret = take_ptr(list);

@@ -319,8 +319,12 @@ const char *image_ref_tag_or_digest(const ImageRef *ref) {
         return ref->digest[0] ? ref->digest : ref->tag;
 }
 
+bool image_ref_is_same_repository(const ImageRef *a, const ImageRef *b) {
+        return strcmp(a->registry, b->registry) == 0 && strcmp(a->repository, b->repository) == 0;
+}
+
 bool image_ref_equal(const ImageRef *a, const ImageRef *b) {
-        return strcmp(a->registry, b->registry) == 0 && strcmp(a->repository, b->repository) == 0 &&
+        return image_ref_is_same_repository(a, b) &&
                strcmp(image_ref_tag_or_digest(a), image_ref_tag_or_digest(b)) == 0;
 }
 

@@ -69,6 +69,7 @@ int image_ref_join(const char *name, const char *tag, char **ret);
 /* The digest, or the tag if there is none: the tag field of a NodeImage. */
 const char *image_ref_tag_or_digest(const ImageRef *ref);
 
+bool image_ref_is_same_repository(const ImageRef *a, const ImageRef *b);
 bool image_ref_equal(const ImageRef *a, const ImageRef *b);
 
 /* Whether the runtime chooses the registry. Such a pull is anonymous, because each registry that the

@@ -218,22 +218,6 @@ static bool is_full_reference(const char *text, ImageRef *ret) {
                !image_ref_is_searched(ret);
 }
 
-static bool is_same_repository(const ImageRef *a, const ImageRef *b) {
-        return strcmp(a->registry, b->registry) == 0 && strcmp(a->repository, b->repository) == 0;
-}
-
-/* Appends the name after a comma. */
-static int add_name(char **text, const char *name) {
-        char *longer;
-
-        if (asprintf(&longer, "%s%s%s", *text ?: "", *text ? ", " : "", name) < 0)
-                return -ENOMEM;
-
-        free(*text);
-        *text = longer;
-        return 0;
-}
-
 /* Appends the names that the searched one may stand for. answered: only names of that repository; or NULL. */
 static int add_candidates(const ImageRef *searched, const ImageRef *answered, char *const *names,
                           size_t n_names, char **text) {
@@ -243,8 +227,8 @@ static int add_candidates(const ImageRef *searched, const ImageRef *answered, ch
                 ImageRef ref;
 
                 if (is_full_reference(names[i], &ref) && image_ref_may_resolve_to(searched, &ref) &&
-                    (!answered || is_same_repository(answered, &ref)))
-                        r = add_name(text, names[i]);
+                    (!answered || image_ref_is_same_repository(answered, &ref)))
+                        r = text_list_add(text, names[i]);
         }
 
         return r;
@@ -259,8 +243,8 @@ static int find_digests(const CriImage *image, const ImageRef *tag, char **ret) 
                 ImageRef ref;
 
                 if (is_full_reference(image->repo_digests[i], &ref) &&
-                    is_same_repository(tag, &ref))
-                        r = add_name(&text, image->repo_digests[i]);
+                    image_ref_is_same_repository(tag, &ref))
+                        r = text_list_add(&text, image->repo_digests[i]);
         }
 
         *ret = take_ptr(text);

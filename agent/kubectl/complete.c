@@ -153,8 +153,7 @@ static bool is_name_of_kind(const CompleteRequest *request, WorkloadKind *ret) {
 }
 
 static void complete_argument(Session *session, const CompleteRequest *request, const char **ret) {
-        bool is_update = request->command == COMMAND_SET_IMAGE ||
-                         request->command == COMMAND_REFRESH || request->command == COMMAND_ROLLOUT;
+        bool is_update = UPDATE_COMMANDS & 1u << request->command;
         bool takes_many = request->command == COMMAND_STATUS || request->command == COMMAND_RESTART;
         WorkloadKind kind;
         bool has_kind = is_name_of_kind(request, &kind);

@@ -19,7 +19,6 @@
 #define FLAGS_MAX 64
 
 #define OF(command) (1u << COMMAND_##command)
-#define OF_UPDATES (OF(SET_IMAGE) | OF(REFRESH) | OF(ROLLOUT))
 #define FIELD(name) offsetof(Flags, name)
 
 /* clang-format off */
@@ -32,11 +31,11 @@ const FlagSpec flag_specs[] = {
           "how long kubelets may not know changed configuration; default 10s" },
         { "containers", 0, FLAG_TEXT, FIELD(containers), OF(RESTART), "NAME,...",
           "restart only these containers of each pod" },
-        { "dry-run", 0, FLAG_DRY_RUN, FIELD(is_dry_run), OF(RESTART) | OF(PRELOAD) | OF_UPDATES, "none|server|client",
+        { "dry-run", 0, FLAG_DRY_RUN, FIELD(is_dry_run), OF(RESTART) | OF(PRELOAD) | UPDATE_COMMANDS, "none|server|client",
           "let the API server check all writes and keep none" },
-        { "first", 0, FLAG_COUNT, FIELD(first), OF_UPDATES, "N",
+        { "first", 0, FLAG_COUNT, FIELD(first), UPDATE_COMMANDS, "N",
           "update only this many pods for now; rollout continues" },
-        { "grace", 0, FLAG_DURATION, FIELD(grace_sec), OF_UPDATES, "SECONDS",
+        { "grace", 0, FLAG_DURATION, FIELD(grace_sec), UPDATE_COMMANDS, "SECONDS",
           "time between the end of a pod's readiness and its update" },
         { "label", 0, FLAG_TEXTS, FIELD(labels), OF(RESTART), "KEY=VALUE|KEY-",
           "change this label of the pods as well; may be repeated" },
@@ -45,7 +44,7 @@ const FlagSpec flag_specs[] = {
         { "max-failures", 0, FLAG_SHARE, FIELD(max_failures), OF(PRELOAD), "N|%",
           "begin on no further node after more failures; default: no limit" },
         { "max-unavailable", 0, FLAG_PART, FIELD(max_unavailable),
-          OF(RESTART) | OF_UPDATES, "N|%",
+          OF(RESTART) | UPDATE_COMMANDS, "N|%",
           "how many pods at a time; default 1, or the workload's own" },
         { "nodes", 0, FLAG_TEXT, FIELD(nodes), OF(IMAGES) | OF(PRELOAD), "NAME,...",
           "only these nodes" },
@@ -69,7 +68,7 @@ const FlagSpec flag_specs[] = {
           "restart containers whose ConfigMap or Secret has changed, where asked for" },
         { "selector", 'l', FLAG_TEXT, FIELD(selector), OF(STATUS) | OF(PRELOAD) | OF(IMAGES) | OF(RESTART), "SELECTOR",
           "select by labels, such as app=web,tier!=test" },
-        { "take-over", 0, FLAG_BOOL, FIELD(take_over), OF_UPDATES, NULL,
+        { "take-over", 0, FLAG_BOOL, FIELD(take_over), UPDATE_COMMANDS, NULL,
           "continue an update that another user began" },
         { "ttl", 0, FLAG_DURATION, FIELD(ttl_sec), OF(PRELOAD), "DURATION",
           "keep the finished request for this time; default 1h" },

@@ -31,6 +31,9 @@ typedef enum CommandId {
         _FLEET_COMMAND_MAX,
 } CommandId;
 
+/* Bits of the commands that update one workload. */
+#define UPDATE_COMMANDS (1u << COMMAND_SET_IMAGE | 1u << COMMAND_REFRESH | 1u << COMMAND_ROLLOUT)
+
 #define FLAG_TEXTS_MAX 15
 
 /* Texts are NULL, numbers 0, where nothing was given. */

@@ -403,9 +403,7 @@ static int complete(char **words, int n_words) {
 }
 
 /* Commands whose first arguments are workloads. */
-#define TAKES_WORKLOADS                                                           \
-        (1u << COMMAND_STATUS | 1u << COMMAND_RESTART | 1u << COMMAND_SET_IMAGE | \
-         1u << COMMAND_REFRESH | 1u << COMMAND_ROLLOUT)
+#define TAKES_WORKLOADS (1u << COMMAND_STATUS | 1u << COMMAND_RESTART | UPDATE_COMMANDS)
 
 /* kubectl's users write "deployment web" as well, which becomes "deployment/web". The caller owns *ret, where
  * such arguments are. */
@@ -439,13 +437,11 @@ static int join_names(const Command *command, Flags *flags, char **ret) {
 
 /* An update is of one workload; status takes the names of pods as well. */
 static int check_workloads(const Command *command, const Flags *flags, Error *reterr) {
-        bool is_update = command->id == COMMAND_SET_IMAGE || command->id == COMMAND_REFRESH ||
-                         command->id == COMMAND_ROLLOUT;
         WorkloadKind kind;
         const char *name;
         int r = 0;
 
-        if (is_update)
+        if (UPDATE_COMMANDS & 1u << command->id)
                 return workload_name_parse(flags->arguments[0], &kind, &name, reterr);
         for (int i = 0; command->id == COMMAND_STATUS && r >= 0 && i < flags->n_arguments; i++)
                 if (strchr(flags->arguments[i], '/'))

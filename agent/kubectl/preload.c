@@ -825,3 +825,25 @@ int preload_run(Session *session, const PreloadRequest *request, PreloadResult *
                 error = conclude_all(&preload, ret);
         return r < 0 ? r : error;
 }
+
+int preload_run_first(Session *session, json_object *images, const PreloadRequest *request,
+                      PreloadResult *ret, Error *reterr) {
+        cleanup(free_p) const char **texts =
+                calloc((size_t) json_object_object_length(images) + 1, sizeof(*texts));
+        PreloadRequest whole = *request;
+        int r;
+
+        *ret = (PreloadResult){ .n_nodes = 0 };
+        if (!texts)
+                return -ENOMEM;
+
+        json_object_object_foreach(images, text, none) {
+                (void) none;
+                texts[whole.n_images++] = text;
+        }
+        whole.images = texts;
+        r = preload_run(session, &whole, ret, reterr);
+        if (session_is_ended(session))
+                complain("nothing has changed; nodes that have begun to pull go on");
+        return r;
+}

@@ -40,3 +40,8 @@ typedef struct PreloadRequest {
 /* Waits for the end on all nodes, and returns 0 also if some have failed. Refused if it could not
  * begin or go on; *ret then has what is known so far, and is to be freed in any case. */
 int preload_run(Session *session, const PreloadRequest *request, PreloadResult *ret, Error *reterr);
+
+/* The same with the images {image: null} in place of the request's, for a command that has changed nothing yet, and says so
+ * where it is interrupted. */
+int preload_run_first(Session *session, json_object *images, const PreloadRequest *request,
+                      PreloadResult *ret, Error *reterr);

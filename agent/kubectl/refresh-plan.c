@@ -15,14 +15,6 @@
 #include "agent/image/image-ref.h"
 #include "agent/kubectl/workload.h"
 
-/* Appends the name after a comma. */
-static int add_name(char **names, const char *name) {
-        cleanup(free_p) char *text = NULL;
-
-        return text_format(&text, "%s%s%s", *names, (*names)[0] ? ", " : "", name)
-                       ?: text_set(names, text);
-}
-
 static int add_tag(json_object *tags, const char *container, const char *image, char **fixed,
                    Error *reterr) {
         cleanup(free_p) char *text = NULL;
@@ -33,7 +25,7 @@ static int add_tag(json_object *tags, const char *container, const char *image, 
                 r = text_format(&text, "%.*s:%s", (int) image_name_size(image), image, ref.tag)
                             ?: patch_add_text(tags, container, text);
         else if (r >= 0)
-                r = add_name(fixed, container);
+                r = text_list_add(fixed, container);
         return r;
 }
 
@@ -68,15 +60,11 @@ int refresh_name_volumes(json_object *template, char **ret) {
                 json_object *volume = json_object_array_get_idx(volumes, i);
 
                 if (volume_image(volume))
-                        r = add_name(&names, json_get_text(volume, "name") ?: "");
+                        r = text_list_add(&names, json_get_text(volume, "name") ?: "");
         }
         if (r >= 0)
                 *ret = take_ptr(names);
         return r;
-}
-
-static bool is_same_repository(const ImageRef *a, const ImageRef *b) {
-        return strcmp(a->registry, b->registry) == 0 && strcmp(a->repository, b->repository) == 0;
 }
 
 static bool has_text(json_object *list, const char *text) {
@@ -99,7 +87,7 @@ static int list_digests(const char *image, const char *said, json_object *known,
 
         for (const char *name; r >= 0 && (name = strsep(&rest, ", "));)
                 if (image_ref_parse(name, SHORT_NAMES_HUB, &found, NULL) >= 0 && found.digest[0] &&
-                    is_same_repository(&wanted, &found) &&
+                    image_ref_is_same_repository(&wanted, &found) &&
                     (!known || has_text(known, found.digest)))
                         r = patch_append(list, json_object_new_string(found.digest));
         if (r >= 0)
@@ -148,17 +136,20 @@ static int read_digests(const char *image, size_t at, json_object *nodes, json_o
         return *ret ? 0 : error_set(reterr, ERROR_NOT_FOUND, "no node has resolved %s", image);
 }
 
-int refresh_read_digests(const char *const *images, size_t n_images, json_object *nodes,
-                         json_object **ret, Error *reterr) {
+int refresh_read_digests(json_object *images, json_object *nodes, json_object **ret,
+                         Error *reterr) {
         cleanup(json_object_put_p) json_object *digests = json_object_new_object();
         int r = digests ? 0 : -ENOMEM;
+        size_t at = 0;
 
-        for (size_t i = 0; r >= 0 && i < n_images; i++) {
+        json_object_object_foreach(images, image, none) {
                 json_object *list = NULL;
 
-                r = read_digests(images[i], i, nodes, &list, reterr);
+                (void) none;
                 if (r >= 0)
-                        r = patch_add(digests, images[i], list);
+                        r = read_digests(image, at++, nodes, &list, reterr);
+                if (r >= 0)
+                        r = patch_add(digests, image, list);
         }
         if (r >= 0)
                 *ret = take_ptr(digests);

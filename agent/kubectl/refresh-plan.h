@@ -20,11 +20,10 @@ int refresh_find_tags(json_object *template, json_object **ret, char **ret_fixed
 /* "a, b": volumes that are images, which cannot change in a pod; "": there are none. The caller owns *ret. */
 int refresh_name_volumes(json_object *template, char **ret);
 
-/* nodes: those of a PreloadResult of these images. *ret: {image: [digest]}, those that all nodes have for it: more than one
+/* images: {image: null}; nodes: those of a PreloadResult of these images. *ret: {image: [digest]}, those that all nodes have for it: more than one
  * where the same content was pushed in several forms. Refused if a node reports none, or nodes have different
  * ones. The caller owns *ret. */
-int refresh_read_digests(const char *const *images, size_t n_images, json_object *nodes,
-                         json_object **ret, Error *reterr);
+int refresh_read_digests(json_object *images, json_object *nodes, json_object **ret, Error *reterr);
 
 /* Finds the containers that do not run such a digest in all pods. *ret: {container: image}, to be set; empty: all is up to date.
  * *ret_before: the same with the digests that pods run now, as far as they are known: the way back must not lead to the tag,

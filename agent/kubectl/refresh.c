@@ -14,7 +14,6 @@
 #include "agent/kubectl/preload.h"
 #include "agent/kubectl/refresh-plan.h"
 #include "agent/kubectl/rollout-advice.h"
-#include "agent/view/terminal.h"
 
 /* The request to the nodes; all are {name: null}. */
 typedef struct Question {
@@ -71,8 +70,6 @@ static int ask_nodes(const RolloutWatch *watch, json_object *tags, bool is_shown
                      Error *reterr) {
         cleanup(preload_result_done) PreloadResult result = { .n_nodes = 0 };
         cleanup(question_done) Question question = { .images = NULL };
-        cleanup(free_p) const char **images = NULL;
-        size_t n = 0;
         int r = question_make(&watch->view, tags, &question);
 
         if (r < 0)
@@ -80,26 +77,15 @@ static int ask_nodes(const RolloutWatch *watch, json_object *tags, bool is_shown
         if (json_object_object_length(question.nodes) == 0)
                 return error_set(reterr, ERROR_NOT_FOUND,
                                  "no pod of it is on a node, so that no node can resolve its tags");
-        images = calloc((size_t) json_object_object_length(question.images) + 1, sizeof(*images));
-        if (!images)
-                return -ENOMEM;
-        json_object_object_foreach(question.images, image, none) {
-                (void) none;
-                images[n++] = image;
-        }
-        r = preload_run(watch->session,
-                        &(PreloadRequest){ .images = images,
-                                           .n_images = n,
-                                           .nodes = question.nodes,
-                                           .secrets = question.secrets,
-                                           .resolves = true,
-                                           .is_shown = is_shown },
-                        &result, reterr);
-        if (session_is_ended(watch->session))
-                complain("nothing has changed; nodes that have begun to pull go on");
+        r = preload_run_first(watch->session, question.images,
+                              &(PreloadRequest){ .nodes = question.nodes,
+                                                 .secrets = question.secrets,
+                                                 .resolves = true,
+                                                 .is_shown = is_shown },
+                              &result, reterr);
         if (r >= 0)
                 r = judge(&result, reterr);
-        return r < 0 ? r : refresh_read_digests(images, n, result.nodes, ret, reterr);
+        return r < 0 ? r : refresh_read_digests(question.images, result.nodes, ret, reterr);
 }
 
 int refresh_resolve(const RolloutWatch *watch, bool is_shown, json_object **ret,

@@ -196,8 +196,7 @@ static int read_digest(json_object *pod, const char *container, const char *imag
         ImageRef running;
 
         if (!container_running_image(status, &running) ||
-            strcmp(running.registry, ref->registry) != 0 ||
-            strcmp(running.repository, ref->repository) != 0)
+            !image_ref_is_same_repository(&running, ref))
                 return error_set(
                         reterr, ERROR_INVALID,
                         "pod/%s: container %s cannot be restarted by its digest: its node has the image as "

@@ -118,8 +118,6 @@ static int preload_on(const RolloutWatch *watch, json_object *record, json_objec
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *names = json_object_new_object();
         cleanup(preload_result_done) PreloadResult result = { .n_nodes = 0 };
-        cleanup(free_p) const char **texts = NULL;
-        size_t n = 0;
         int r;
 
         if (!images || !names || pod_spec_add_secrets(spec, names) < 0)
@@ -133,22 +131,10 @@ static int preload_on(const RolloutWatch *watch, json_object *record, json_objec
         /* A container that starts again mounts the images of its volumes anew. */
         if (pod_spec_add_volume_images(spec, images) < 0)
                 return -ENOMEM;
-        texts = calloc((size_t) json_object_object_length(images) + 1, sizeof(*texts));
-        if (!texts)
-                return -ENOMEM;
-        json_object_object_foreach(images, text, none) {
-                (void) none;
-                texts[n++] = text;
-        }
-        r = preload_run(watch->session,
-                        &(PreloadRequest){ .images = texts,
-                                           .n_images = n,
-                                           .nodes = nodes,
-                                           .secrets = names,
-                                           .is_shown = is_shown },
-                        &result, reterr);
-        if (session_is_ended(watch->session))
-                complain("nothing has changed; nodes that have begun to pull go on");
+        r = preload_run_first(watch->session, images,
+                              &(PreloadRequest){
+                                      .nodes = nodes, .secrets = names, .is_shown = is_shown },
+                              &result, reterr);
         return r < 0 ? r : judge(&result, is_required, reterr);
 }
 

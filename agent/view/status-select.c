@@ -36,8 +36,7 @@ static bool is_match(const Pattern *pattern, const char *name, const char *tag) 
         if (!pattern->is_any_tag)
                 return image_ref_equal(&pattern->ref, &ref);
 
-        return strcmp(pattern->ref.registry, ref.registry) == 0 &&
-               strcmp(pattern->ref.repository, ref.repository) == 0;
+        return image_ref_is_same_repository(&pattern->ref, &ref);
 }
 
 static int read_patterns(const StatusSelection *selection, Pattern **ret, Error *reterr) {

@@ -367,7 +367,7 @@ static void parse(int argc, char **argv, Options *options) {
         }
 }
 
-/* The tools print as always: nobody reads it, but for a trace. */
+/* The tools print as always; only a trace shows it. */
 static FILE *take_output(const Options *options) {
         FILE *out = fdopen(dup(STDOUT_FILENO), "w");
         int null = open("/dev/null", O_WRONLY | O_CLOEXEC);

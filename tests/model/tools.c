@@ -617,7 +617,7 @@ static bool follow_is_synced(const SessionFollow *follow) {
         return true;
 }
 
-/* Runs of the controller that have ended are told to it while it waits. */
+/* Calls the controller back for its runs that have ended, while it waits. */
 static int report_programs(Session *session) {
         int r = 0;
 

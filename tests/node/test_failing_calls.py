@@ -37,7 +37,7 @@ def answers(agent) -> bool:
 
 
 def test_start(agent, push, failing):
-    """From the first instruction to the last; the status has what the agent did in its earlier life, or the log says that not."""
+    """From the first instruction to the last; the status has what the run before did, or the log says why not."""
     images = [push([], tag=str(n)).reference for n in range(3)]
     agent.request(*images)
     agent.start()

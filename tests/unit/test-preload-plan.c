@@ -8,6 +8,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/preload-plan.h"
+#include "tests/unit/quoted-json.h"
 
 static PreloadImage images[] = { { (char *) "r.io/app", (char *) "2" },
                                  { (char *) "r.io/app", (char *) "3" },
@@ -19,22 +20,8 @@ static PreloadTask with_secrets = {
         .images = images, .n_images = 1, .namespace = "ns", .ttl_sec = 60
 };
 
-/* With ' for ". */
-static json_object *parse(const char *text) {
-        cleanup(free_p) char *copy = strdup(text);
-        json_object *json;
-
-        for (char *at = copy; *at; at++)
-                if (*at == '\'')
-                        *at = '"';
-        json = json_tokener_parse(copy);
-        if (!json)
-                fail_msg("not JSON: %s", copy);
-        return json;
-}
-
 static void assert_json(const char *name, json_object *json, const char *expected) {
-        cleanup(json_object_put_p) json_object *other = expected ? parse(expected) : NULL;
+        cleanup(json_object_put_p) json_object *other = expected ? parse("%s", expected) : NULL;
 
         if (!json_object_equal(json, other))
                 fail_msg("%s: %s", name,
@@ -53,7 +40,7 @@ static void assert_json(const char *name, json_object *json, const char *expecte
 #define TAGS(tags) PATCH("{'tags':[" tags "]}")
 
 static void read_node(PreloadNode *node, const PreloadTask *task, const char *node_image) {
-        cleanup(json_object_put_p) json_object *object = parse(node_image);
+        cleanup(json_object_put_p) json_object *object = parse("%s", node_image);
 
         assert_ok(preload_node_init(node, task, "node-1"));
         assert_ok(preload_node_read(node, object));
@@ -368,7 +355,7 @@ static void show(PreloadNode *node, PreloadPhase phase, int version) {
                                 STATUS("{'tag':'2','version':%d,'phase':'%s'%s}") "}",
                         version, version, phases[phase],
                         phase == DONE || phase == BAD ? ",'completionTime':'x'" : "");
-        object = parse(phase == GONE ? "{}" : text);
+        object = parse("%s", phase == GONE ? "{}" : text);
         assert_ok(preload_node_read(node, object));
 }
 
@@ -392,7 +379,7 @@ TEST(test_resolves) {
         static const char ended[] = "{" SPEC("{'tag':'2','version':6,'imagePullPolicy':'Always'}") STATUS(
                 "{'tag':'2','version':6,'phase':'Succeeded','completionTime':'x','message':'resolved to a'}") "}";
         PreloadTask task = { .images = images, .n_images = 1, .namespace = "ns", .resolves = true };
-        cleanup(json_object_put_p) json_object *object = parse(ended);
+        cleanup(json_object_put_p) json_object *object = parse("%s", ended);
         cleanup(json_object_put_p) json_object *job = NULL;
         cleanup(preload_reasons_done) PreloadReasons reasons = PRELOAD_REASONS_INIT;
         cleanup(preload_result_done) PreloadResult result = { .nodes = json_object_new_array() };

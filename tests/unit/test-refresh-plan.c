@@ -3,34 +3,22 @@
 /* Tests which tags a refresh has resolved again, what nodes' answers say of them, and which images follow. */
 
 #include "tests/unit/unit.h"
+
 #include <json-c/json.h>
 #include <stdio.h>
 
 #include "agent/document/json-cleanup.h"
 #include "agent/kubectl/refresh-plan.h"
 #include "agent/kubectl/workload.h"
+#include "tests/unit/quoted-json.h"
 
 #define DIGITS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"
 #define A "sha256:a" DIGITS
 #define B "sha256:b" DIGITS
 #define C "sha256:c" DIGITS
 
-/* With ' for ". NULL: none. */
-static json_object *parse(const char *text) {
-        cleanup(free_p) char *copy = strdup(text);
-        json_object *json;
-
-        for (char *at = copy; *at; at++)
-                if (*at == '\'')
-                        *at = '"';
-        json = json_tokener_parse(copy);
-        if (!json)
-                fail_msg("not JSON: %s", copy);
-        return json;
-}
-
 static void assert_json(const char *name, json_object *json, const char *expected) {
-        cleanup(json_object_put_p) json_object *other = parse(expected);
+        cleanup(json_object_put_p) json_object *other = parse("%s", expected);
 
         if (!json_object_equal(json, other))
                 fail_msg("%s: %s", name,
@@ -56,7 +44,7 @@ static const struct TagsRow {
 /* clang-format on */
 
 TEST_ROWS(test_tags, tags_rows, name, const struct TagsRow *row) {
-        cleanup(json_object_put_p) json_object *object = parse(row->template);
+        cleanup(json_object_put_p) json_object *object = parse("%s", row->template);
         cleanup(json_object_put_p) json_object *tags = NULL;
         cleanup(free_p) char *fixed = NULL;
 
@@ -101,11 +89,11 @@ static const struct DigestsRow {
 /* clang-format on */
 
 TEST_ROWS(test_digests, digests_rows, name, const struct DigestsRow *row) {
-        cleanup(json_object_put_p) json_object *nodes = parse(row->nodes);
+        cleanup(json_object_put_p) json_object *images = parse("{'r.io/a:1':null}");
+        cleanup(json_object_put_p) json_object *nodes = parse("%s", row->nodes);
         cleanup(json_object_put_p) json_object *digests = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
-        int r = refresh_read_digests((const char *const[]){ "r.io/a:1" }, 1, nodes, &digests,
-                                     &error);
+        int r = refresh_read_digests(images, nodes, &digests, &error);
 
         if (row->digests) {
                 assert_ok(r);
@@ -146,14 +134,14 @@ static const struct PlanRow {
 /* clang-format on */
 
 TEST_ROWS(test_plan, plans, name, const struct PlanRow *row) {
-        cleanup(json_object_put_p) json_object *object = parse(row->template);
-        cleanup(json_object_put_p) json_object *pods = parse(row->pods);
+        cleanup(json_object_put_p) json_object *object = parse("%s", row->template);
+        cleanup(json_object_put_p) json_object *pods = parse("%s", row->pods);
         cleanup(json_object_put_p) json_object *tags = parse("{'main':'r.io/a:1'}");
         cleanup(json_object_put_p) json_object *digests = json_object_new_object();
         cleanup(json_object_put_p) json_object *images = NULL;
         cleanup(json_object_put_p) json_object *before = NULL;
 
-        json_object_object_add(digests, "r.io/a:1", parse(row->digests));
+        json_object_object_add(digests, "r.io/a:1", parse("%s", row->digests));
         assert_ok(refresh_plan(object, pods, tags, digests, &images, &before));
         assert_json(row->name, images, row->images);
         assert_json(row->name, before, row->before);
