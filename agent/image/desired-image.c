@@ -142,6 +142,7 @@ int desired_image_copy(const DesiredImage *desired, DesiredImage *ret) {
         copy.active_deadline_sec = desired->active_deadline_sec;
         copy.ttl_sec = desired->ttl_sec;
         copy.is_complete = desired->is_complete;
+        copy.is_resolved = desired->is_resolved;
 
         r = copy_lists(desired, &copy);
         if (r < 0)
@@ -230,8 +231,9 @@ int desired_image_add_owner(DesiredImage *desired, const OwnerRef *owner) {
 static bool equal_numbers(const DesiredImage *a, const DesiredImage *b) {
         return a->is_hub == b->is_hub && a->version == b->version &&
                a->created_at == b->created_at && a->policy == b->policy &&
-               a->is_complete == b->is_complete && a->timeout_sec == b->timeout_sec &&
-               a->backoff_limit == b->backoff_limit && a->refusal_limit == b->refusal_limit &&
+               a->is_complete == b->is_complete && a->is_resolved == b->is_resolved &&
+               a->timeout_sec == b->timeout_sec && a->backoff_limit == b->backoff_limit &&
+               a->refusal_limit == b->refusal_limit &&
                a->active_deadline_sec == b->active_deadline_sec && a->ttl_sec == b->ttl_sec &&
                a->n_secrets == b->n_secrets && a->n_labels == b->n_labels &&
                a->n_annotations == b->n_annotations && a->n_owners == b->n_owners;
@@ -347,6 +349,7 @@ static int merge_one(DesiredImage *into, const DesiredImage *from) {
         if (from->policy == PULL_POLICY_ALWAYS)
                 into->policy = PULL_POLICY_ALWAYS;
         into->is_complete = into->is_complete || from->is_complete;
+        into->is_resolved = into->is_resolved || from->is_resolved;
 
         return merge_secrets(into, from) ?: merge_sandbox(into, from) ?: merge_owners(into, from);
 }

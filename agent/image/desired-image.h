@@ -52,6 +52,7 @@ typedef struct DesiredImage {
         int64_t created_at; /* seconds since 1970; 0: unknown */
         PullPolicy policy;
         bool is_complete;      /* needs all content, also of layers that are fetched on demand */
+        bool is_resolved;      /* wants the digest of its tag in the status */
         int64_t timeout_sec;   /* timeout of one attempt, > 0 */
         int64_t backoff_limit; /* attempts after the first one, or DESIRED_IMAGE_NO_LIMIT */
         int64_t refusal_limit; /* likewise, plain refusals of the registry after the first one */

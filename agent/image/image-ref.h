@@ -33,6 +33,9 @@
 /* First words of a status that says what a short name or a tag stands for; full references follow, after commas. */
 #define IMAGE_RESOLVED "resolved to "
 
+/* Annotation of a request for an image: "true" asks for the digests of the tag in the status. */
+#define IMAGE_ANNOTATION_RESOLVE "inplaced.io/resolve"
+
 #define IMAGE_NAME_SIZE 256 /* registry, slash and repository together, and the NUL */
 #define IMAGE_TAG_SIZE 129
 #define IMAGE_DIGEST_SIZE 136 /* "sha512:" and 128 digits */

@@ -11,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
 #include "agent/document/json-fields.h"
+#include "agent/image/image-ref.h"
 
 #define GROUP "apps.kruise.io"
 
@@ -64,9 +65,14 @@ static int read_labels(struct json_object *labels, const JsonPath *path, void *r
 
 /* The API server drops unknown members, but keeps annotations. */
 static void read_annotations(DesiredImage *desired) {
-        for (size_t i = 0; i < desired->n_annotations; i++)
-                if (strcmp(desired->annotations[i].key, ANNOTATION_COMPLETE) == 0)
-                        desired->is_complete = strcmp(desired->annotations[i].value, "true") == 0;
+        for (size_t i = 0; i < desired->n_annotations; i++) {
+                const KeyValue *annotation = &desired->annotations[i];
+
+                if (strcmp(annotation->key, ANNOTATION_COMPLETE) == 0)
+                        desired->is_complete = strcmp(annotation->value, "true") == 0;
+                else if (strcmp(annotation->key, IMAGE_ANNOTATION_RESOLVE) == 0)
+                        desired->is_resolved = strcmp(annotation->value, "true") == 0;
+        }
 }
 
 static int read_all_annotations(struct json_object *annotations, const JsonPath *path, void *ret,

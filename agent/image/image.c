@@ -769,7 +769,8 @@ int image_set_present(Image *image, const CriImage *found) {
         if (r >= 0)
                 r = image_status_copy(&image->status, &status);
         if (r >= 0)
-                r = pull_verify_take(found, &ref, image->desired.policy, NULL, &status, &refusal);
+                r = pull_verify_take(found, &ref, image->desired.is_resolved, NULL, &status,
+                                     &refusal);
         if (refusal.kind != ERROR_NONE || r < 0)
                 return refusal.kind != ERROR_NONE ? 0 : r;
 

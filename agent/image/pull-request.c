@@ -273,7 +273,7 @@ static int find_resolved(const CriImage *image, const ImageRef *searched, const 
         return 0;
 }
 
-int pull_verify_take(const CriImage *image, const ImageRef *ref, PullPolicy policy,
+int pull_verify_take(const CriImage *image, const ImageRef *ref, bool is_digest_wanted,
                      const char *answer, ImageStatus *status, Error *reterr) {
         cleanup(free_p) char *id = NULL;
         cleanup(free_p) char *resolved = NULL;
@@ -286,7 +286,7 @@ int pull_verify_take(const CriImage *image, const ImageRef *ref, PullPolicy poli
         r = image_id_normalize(image->id, &id);
         if (r >= 0 && image_ref_is_searched(ref))
                 r = find_resolved(image, ref, answer, &resolved);
-        else if (r >= 0 && policy == PULL_POLICY_ALWAYS && !ref->digest[0])
+        else if (r >= 0 && is_digest_wanted && !ref->digest[0])
                 r = find_digests(image, ref, &resolved);
         if (r >= 0)
                 r = image_status_set_resolved(status, resolved);

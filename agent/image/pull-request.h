@@ -90,7 +90,7 @@ int pull_verify_image(const CriImage *image, const char *digest, Error *reterr);
 
 /* The same, and then records ID, digests, and the names that a searched name may stand for, only of
  * the repository that PullImage answered if it did. answer: "repository@digest", an image ID, or
- * NULL. Of a tag that was resolved again (policy Always), it records the digests of its repository as what it was
- * resolved to: more than one where the same content was pushed in several forms. */
-int pull_verify_take(const CriImage *image, const ImageRef *ref, PullPolicy policy,
+ * NULL. With is_digest_wanted it records the digests that a tag's repository has of the
+ * image: more than one where the same content was pushed in several forms. */
+int pull_verify_take(const CriImage *image, const ImageRef *ref, bool is_digest_wanted,
                      const char *answer, ImageStatus *status, Error *reterr);

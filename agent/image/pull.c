@@ -168,7 +168,7 @@ static int on_image_status(const void *reply, const Error *error, void *userdata
         if (!found->image)
                 return pull_found_nothing(pull);
 
-        r = pull_verify_take(found->image, &pull->ref, pull->desired.policy, pull->answered_id,
+        r = pull_verify_take(found->image, &pull->ref, pull->desired.is_resolved, pull->answered_id,
                              &pull->status, &refusal);
         if (refusal.kind != ERROR_NONE)
                 return pull_refused(pull, PULL_REASON_WRONG_CONTENT, error_message(&refusal));
@@ -966,6 +966,7 @@ int pull_join(Pull *pull, const char *owner) {
 bool pull_covers(const Pull *pull, const DesiredImage *desired) {
         return desired->version <= pull->desired.version &&
                (pull->desired.is_complete || !desired->is_complete) &&
+               (pull->desired.is_resolved || !desired->is_resolved) &&
                (pull->desired.policy == PULL_POLICY_ALWAYS ||
                 desired->policy == pull->desired.policy);
 }

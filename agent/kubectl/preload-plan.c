@@ -14,6 +14,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/image/image-ref.h"
 #include "agent/kubectl/workload.h"
 
 #define NODES_NAMED 5
@@ -217,17 +218,26 @@ int preload_node_expect(PreloadNode *node) {
 
 /* Writing a request */
 
-/* The list of that name; an empty one is added where there is none. Borrowed; NULL: no memory. */
-static json_object *obtain_list(json_object *image, const char *key) {
-        json_object *list = json_get(image, key, json_type_array);
+/* The member of that name; an empty one is added where there is none. Borrowed; NULL: no memory. */
+static json_object *obtain(json_object *parent, const char *key, json_type type) {
+        json_object *member = json_get(parent, key, type);
 
-        if (!list) {
-                list = json_object_new_array();
-                if (patch_add(image, key, list) < 0)
+        if (!member) {
+                member = type == json_type_array ? json_object_new_array()
+                                                 : json_object_new_object();
+                if (patch_add(parent, key, member) < 0)
                         return NULL;
         }
 
-        return list;
+        return member;
+}
+
+/* Asks for the digests in the status; OpenKruise copies the sandbox config of a job to NodeImages. */
+static int add_question(json_object *image) {
+        json_object *sandbox = obtain(image, "sandboxConfig", json_type_object);
+
+        return patch_add_text(obtain(sandbox, "annotations", json_type_object),
+                              IMAGE_ANNOTATION_RESOLVE, "true");
 }
 
 static const char *policy_of(const PreloadTask *task) {
@@ -252,7 +262,7 @@ static json_object *new_tag(const PreloadTask *task, const char *tag, int64_t ve
 
 static int add_secrets(const PreloadTask *task, json_object *image) {
         json_object_object_foreach(task->secrets, name, none) {
-                json_object *list = obtain_list(image, "pullSecrets"), *secret;
+                json_object *list = obtain(image, "pullSecrets", json_type_array), *secret;
 
                 (void) none;
                 if (has_secret(list, task->namespace, name))
@@ -271,13 +281,13 @@ static int add_request(const PreloadTask *task, const char *tag, const PreloadPu
                        json_object *image) {
         json_object *known = find_tag(image, tag);
 
-        if (add_secrets(task, image) < 0 ||
+        if (add_secrets(task, image) < 0 || (task->resolves && add_question(image) < 0) ||
             (known && task->resolves &&
              patch_add_text(known, "imagePullPolicy", policy_of(task)) < 0))
                 return -ENOMEM;
 
         return known ? patch_add(known, "version", json_object_new_int64(pull->next_version))
-                     : patch_append(obtain_list(image, "tags"),
+                     : patch_append(obtain(image, "tags", json_type_array),
                                     new_tag(task, tag, pull->next_version));
 }
 
@@ -549,7 +559,8 @@ json_object *preload_job_make(const char *version, const char *image, const Prel
         if (patch_add(spec, "selector", patch_wrap("names", names)) < 0 ||
             patch_add_text(job, "apiVersion", group_version) < 0 ||
             patch_add_text(spec, "image", image) < 0 ||
-            (task->resolves && patch_add_text(spec, "imagePullPolicy", policy_of(task)) < 0) ||
+            (task->resolves && (add_question(spec) < 0 ||
+                                patch_add_text(spec, "imagePullPolicy", policy_of(task)) < 0)) ||
             patch_add_number(spec, "parallelism", parallelism) < 0 ||
             patch_add(object_at(spec, "completionPolicy"), "ttlSecondsAfterFinished",
                       json_object_new_int64(task->ttl_sec)) < 0 ||

@@ -99,11 +99,13 @@ static void change(DesiredImage *desired, unsigned n) {
         case 21: replace(&desired->owners[0].field_path, "spec"); break;
         case 22: assert_ok(desired_image_add_owner(desired, &owner)); break;
         case 23: desired->refusal_limit = 4; break;
+        case 24: desired->is_complete = true; break;
+        case 25: desired->is_resolved = true; break;
         default: fail();
         }
 }
 
-#define N_CHANGES 24
+#define N_CHANGES 26
 
 TEST(test_every_difference_counts) {
         for (unsigned n = 0; n < N_CHANGES; n++) {

@@ -412,6 +412,19 @@ TEST_ROWS(test_each, each, name, const struct Each *row) {
                 assert_string_equal(error_message(&skipped), row->skipped);
 }
 
+static const struct ResolveRow {
+        const char *json;
+        bool is_resolved;
+} resolve_rows[] = {
+        { TAG("\"version\":1"), false },
+        { IMAGES("\"nginx\":{\"sandboxConfig\":{\"annotations\":{\"inplaced.io/resolve\":"
+                 "\"true\"}},\"tags\":[{\"tag\":\"1\"}]}"),
+          true },
+        { IMAGES("\"nginx\":{\"sandboxConfig\":{\"annotations\":{\"inplaced.io/resolve\":"
+                 "\"no\"}},\"tags\":[{\"tag\":\"1\"}]}"),
+          false },
+};
+
 #define COMPLETE(value) \
         "\"sandboxConfig\":{\"annotations\":{\"inplaced.io/complete\":\"" value "\"}}"
 
@@ -447,6 +460,16 @@ TEST_ROWS(test_complete, complete_rows, json, const struct CompleteRow *row) {
 }
 
 #undef COMPLETE
+
+TEST_ROWS(test_resolve, resolve_rows, json, const struct ResolveRow *row) {
+        cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(row->json);
+        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+
+        assert_ok(image_spec_parse_each(object, &desired_images, &skipped, &error));
+        assert_int_equal(desired_images.n_items, 1);
+        assert_int_equal(desired_images.items[0].is_resolved, row->is_resolved);
+}
 
 static const struct AttemptsOfEachRow {
         const char *json;

@@ -390,7 +390,8 @@ TEST(test_resolves) {
                   "{" SPEC("{'tag':'2','version':5,'imagePullPolicy':'IfNotPresent'}")
                           STATUS("{'tag':'2','version':5,'phase':'Pulling'}") "}");
         assert_patch("pulling", &node, PRELOAD_PULL,
-                     TAGS("{'tag':'2','version':6,'imagePullPolicy':'Always'}"));
+                     PATCH("{'tags':[{'tag':'2','version':6,'imagePullPolicy':'Always'}],"
+                           "'sandboxConfig':{'annotations':{'inplaced.io/resolve':'true'}}}"));
         assert_ok(preload_node_expect(&node));
         assert_int_equal(node.pulls[0].awaited, 6);
         assert_ok(preload_node_read(&node, object));
@@ -402,6 +403,10 @@ TEST(test_resolves) {
         assert_string_equal(json_get_text(json_get(job, "spec", json_type_object),
                                           "imagePullPolicy"),
                             "Always");
+        assert_json("question",
+                    json_get(json_get(job, "spec", json_type_object), "sandboxConfig",
+                             json_type_object),
+                    "{'annotations':{'inplaced.io/resolve':'true'}}");
 }
 
 TEST(test_job) {

@@ -70,21 +70,21 @@ static const struct Resolved {
         const char *tags[3];
         const char *digests[3];
         const char *resolved;
-        PullPolicy policy;
+        bool is_digest_wanted;
 } resolutions[] = {
-        { "foo/evil:1",           "evil.example/foo/evil@" OTHER, { "docker.io/foo/evil:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1", PULL_POLICY_ALWAYS },
-        { "ubi",                  "reg.example/ubi9@" OTHER, { "reg.example/ubi9:latest" }, { NULL }, "resolved to reg.example/ubi9@" OTHER, PULL_POLICY_ALWAYS },
-        { "foo/evil:1",           NULL, { "a.io/other:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1", PULL_POLICY_ALWAYS },
-        { "foo/evil:1",           ID,   { "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1", PULL_POLICY_ALWAYS },
-        { "foo/evil:1",           NULL, { "docker.io/foo/evil:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to docker.io/foo/evil:1, evil.example/foo/evil:1", PULL_POLICY_ALWAYS },
-        { "nginx:1",              NULL, { "docker.io/library/nginx:2" }, { "docker.io/library/nginx@" OTHER }, "resolved to docker.io/library/nginx@" OTHER, PULL_POLICY_ALWAYS },
-        { "nginx@" OTHER,         NULL, { NULL }, { "docker.io/library/nginx@" OTHER }, "resolved to docker.io/library/nginx@" OTHER, PULL_POLICY_ALWAYS },
-        { "nginx:1",              NULL, { NULL }, { NULL }, NULL, PULL_POLICY_ALWAYS },
-        { "docker.io/foo/evil:1", "docker.io/foo/evil@" OTHER, { "docker.io/foo/evil:1" }, { NULL }, NULL, PULL_POLICY_ALWAYS },
-        { "r.io/a:1",             ID,   { "r.io/a:1" }, { "r.io/b@" ID, "r.io/a@" OTHER }, "resolved to r.io/a@" OTHER, PULL_POLICY_ALWAYS },
-        { "r.io/a:2",             ID,   { "r.io/a:1" }, { "r.io/a@" ID, "r.io/a@" OTHER }, "resolved to r.io/a@" ID ", r.io/a@" OTHER, PULL_POLICY_ALWAYS },
-        { "r.io/a:3",             ID,   { "r.io/a:1" }, { "r.io/a@" OTHER }, NULL, PULL_POLICY_IF_NOT_PRESENT },
-        { "r.io/a@" OTHER,        ID,   { NULL }, { "r.io/a@" OTHER }, NULL, PULL_POLICY_ALWAYS },
+        { "foo/evil:1",           "evil.example/foo/evil@" OTHER, { "docker.io/foo/evil:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1", true },
+        { "ubi",                  "reg.example/ubi9@" OTHER, { "reg.example/ubi9:latest" }, { NULL }, "resolved to reg.example/ubi9@" OTHER, true },
+        { "foo/evil:1",           NULL, { "a.io/other:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1", true },
+        { "foo/evil:1",           ID,   { "evil.example/foo/evil:1" }, { NULL }, "resolved to evil.example/foo/evil:1", true },
+        { "foo/evil:1",           NULL, { "docker.io/foo/evil:1", "evil.example/foo/evil:1" }, { NULL }, "resolved to docker.io/foo/evil:1, evil.example/foo/evil:1", true },
+        { "nginx:1",              NULL, { "docker.io/library/nginx:2" }, { "docker.io/library/nginx@" OTHER }, "resolved to docker.io/library/nginx@" OTHER, true },
+        { "nginx@" OTHER,         NULL, { NULL }, { "docker.io/library/nginx@" OTHER }, "resolved to docker.io/library/nginx@" OTHER, true },
+        { "nginx:1",              NULL, { NULL }, { NULL }, NULL, true },
+        { "docker.io/foo/evil:1", "docker.io/foo/evil@" OTHER, { "docker.io/foo/evil:1" }, { NULL }, NULL, true },
+        { "r.io/a:1",             ID,   { "r.io/a:1" }, { "r.io/b@" ID, "r.io/a@" OTHER }, "resolved to r.io/a@" OTHER, true },
+        { "r.io/a:2",             ID,   { "r.io/a:1" }, { "r.io/a@" ID, "r.io/a@" OTHER }, "resolved to r.io/a@" ID ", r.io/a@" OTHER, true },
+        { "r.io/a:3",             ID,   { "r.io/a:1" }, { "r.io/a@" OTHER }, NULL, false },
+        { "r.io/a@" OTHER,        ID,   { NULL }, { "r.io/a@" OTHER }, NULL, true },
 };
 /* clang-format on */
 
@@ -107,7 +107,8 @@ TEST_ROWS(test_resolved, resolutions, asked, const struct Resolved *row) {
         image.repo_digests = (char **) row->digests;
         image.n_repo_digests = count(row->digests);
         assert_ok(image_ref_parse(row->asked, SHORT_NAMES_SEARCHED, &ref, NULL));
-        assert_ok(pull_verify_take(&image, &ref, row->policy, row->answer, &status, NULL));
+        assert_ok(
+                pull_verify_take(&image, &ref, row->is_digest_wanted, row->answer, &status, NULL));
         assert_string_equal(status.image_id, ID);
         if (row->resolved)
                 assert_string_equal(image_status_message(&status), row->resolved);

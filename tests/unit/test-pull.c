@@ -959,6 +959,17 @@ static const struct Cover {
         { "a newer version", 1, PULL_POLICY_ALWAYS, 2, PULL_POLICY_ALWAYS, false },
 };
 
+/* A pull that does not record the digests does not do for a request that asks for them. */
+TEST_F(test_covers_resolved, Fixture *fixture) {
+        cleanup(desired_image_done) DesiredImage desired;
+
+        start(fixture, "a", 1, PULL_POLICY_ALWAYS);
+        make_desired(&desired, 1, PULL_POLICY_ALWAYS);
+        assert_true(pull_covers(fixture->pull, &desired));
+        desired.is_resolved = true;
+        assert_false(pull_covers(fixture->pull, &desired));
+}
+
 /* A pull that waits for all layers does for requests that ask for less. */
 TEST_F(test_covers_complete, Fixture *fixture) {
         cleanup(desired_image_done) DesiredImage desired;
