@@ -6,6 +6,7 @@
 
 #include "agent/api/calls.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 
 /* More than the calls of all users but root. Each holds the runtime's list of images once it
  * arrives. */
@@ -143,6 +144,7 @@ static int reply_with(const Api *api, const CriImageList *list, ImageMessages *m
 
 static int on_listed(const void *message, const Error *error, void *userdata) {
         cleanup(image_messages_done) ImageMessages messages = { .items = NULL };
+        cleanup(free_p) char *reason = NULL;
         Inplaced__V1__ListImagesResponse reply = INPLACED__V1__LIST_IMAGES_RESPONSE__INIT;
         ImageListing *listing = userdata;
         RpcRequest *request = take_ptr(listing->request);
@@ -150,8 +152,11 @@ static int on_listed(const void *message, const Error *error, void *userdata) {
         int r;
 
         listing_drop(listing);
-        if (error)
-                return api_refuse(api, request, error->kind, error_message(error));
+        if (error) {
+                r = text_format(&reason, "the runtime cannot be asked: %s", error_message(error));
+                return api_refuse(api, request, error->kind,
+                                  r < 0 ? error_message(error) : reason);
+        }
 
         r = reply_with(api, message, &messages);
         if (r < 0) {

@@ -250,12 +250,16 @@ DEFINE_CLEANUP(RuntimePodsCall *, runtime_pods_call_free)
 
 static int on_pods_listed(const void *reply, const Error *error, void *userdata) {
         cleanup(runtime_pods_done) RuntimePods pods = RUNTIME_PODS_INIT;
+        cleanup(error_done) Error refused = ERROR_INIT;
         RuntimePodsCall *call = userdata;
         int r;
 
         call->rpc = rpc_call_unref(call->rpc);
-        if (error)
-                return call->on_pods(NULL, error, call->userdata);
+        if (error) {
+                (void) error_set(&refused, error->kind, "the runtime cannot be asked: %s",
+                                 error_message(error));
+                return call->on_pods(NULL, &refused, call->userdata);
+        }
 
         r = runtime_pods_read(reply, &pods);
         return r < 0 ? r : call->on_pods(&pods, NULL, call->userdata);

@@ -256,6 +256,14 @@ def test_garbage_at_first(start_agent, fake_runtime, method):
 # Below its calls
 
 
+def test_list_is_refused(agent, fake_runtime):
+    """The runtime's words alone would not say who spoke."""
+    fake_runtime.on("ListImages", behaviours.fail("UNAVAILABLE", "Socket closed"))
+    asked = agent.ctl("images")
+    assert asked.returncode == 1
+    assert "the runtime cannot be asked: Socket closed" in asked.stderr
+
+
 @pytest.mark.handover
 def test_connection_drops(agent, fake_runtime):
     """A pull whose connection breaks is no failure: it goes on after the next connection."""

@@ -312,7 +312,7 @@ TEST_F(test_without_a_runtime, void *state) {
         start(&plain_options);
         fake_runtime_refuse("ListContainers", ERROR_UNAVAILABLE, "Socket closed");
         assert_int_equal(reported.kind, ERROR_UNAVAILABLE);
-        assert_string_equal(reported.message, "Socket closed");
+        assert_string_equal(reported.message, "the runtime cannot be asked: Socket closed");
         assert_int_equal(stops_n_running(world.stops), 0);
 }
 
