@@ -9,14 +9,18 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
+#include "agent/cluster/image-sets.h"
 #include "agent/cluster/registration-spec.h"
 #include "agent/cluster/registration.h"
 #include "agent/cluster/status-diff.h"
 #include "agent/cluster/write-pace.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
 #include "agent/image/image-spec.h"
 #include "agent/kube/resource.h"
 #include "agent/kube/writer.h"
@@ -43,6 +47,7 @@ struct ClusterNodeImage {
         KubeWriter writer;
         WritePace pace;
         Registration *registration; /* set if configured, while the server has the kind */
+        ImageSets *sets;            /* set if configured: OpenKruise's jobs do without */
 
         char *owner;   /* NULL: there is no object */
         bool has_spec; /* a valid spec was read, perhaps an older one */
@@ -249,21 +254,59 @@ static int drop_other_owners(ClusterNodeImage *node_image) {
 
 /* The status */
 
-/* NULL: Waiting. */
-static const ImageStatus *status_of(const ClusterNodeImage *node_image,
-                                    const DesiredImage *desired) {
-        const Image *image = images_find_desired(node_image->images, desired);
+/* The tags of the spec, and those of sets. */
+typedef struct StatusList {
+        Images *images;
+        StatusEntry *entries;
+        size_t n_entries;
+} StatusList;
 
-        return image ? image_status_for(image, node_image->owner, desired->name) : NULL;
+static void status_list_done(StatusList *list) {
+        free(list->entries);
+}
+
+static int add_entry(const char *owner, const DesiredImage *desired, void *userdata) {
+        StatusList *list = userdata;
+        const Image *image = images_find_desired(list->images, desired);
+
+        if (array_grow(&list->entries, list->n_entries, sizeof(StatusEntry)) < 0)
+                return -ENOMEM;
+
+        list->entries[list->n_entries++] = (StatusEntry){
+                .name = desired->name,
+                .tag = desired->tag,
+                .version = desired->version,
+                .status = image ? image_status_for(image, owner, desired->name) : NULL,
+        };
+        return 0;
+}
+
+/* A tag that the spec or another set has, too, is shown once. */
+static int add_new_entry(const char *owner, const DesiredImage *desired, void *userdata) {
+        StatusList *list = userdata;
+
+        for (size_t i = 0; i < list->n_entries; i++)
+                if (text_equal(list->entries[i].name, desired->name) &&
+                    text_equal(list->entries[i].tag, desired->tag))
+                        return 0;
+
+        return add_entry(owner, desired, list);
+}
+
+static int list_entries(const ClusterNodeImage *node_image, StatusList *ret) {
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < node_image->desired_images.n_items; i++)
+                r = add_entry(node_image->owner, &node_image->desired_images.items[i], ret);
+        return r < 0 ? r : image_sets_each(node_image->sets, add_new_entry, ret);
 }
 
 /* Counts unfinished images, but not beyond a few and one more. */
-static unsigned count_in_work(const ClusterNodeImage *node_image) {
+static unsigned count_in_work(const StatusList *list) {
         unsigned n = 0;
 
-        for (size_t i = 0; i < node_image->desired_images.n_items && n <= WRITE_PACE_FEW; i++) {
-                const ImageStatus *status =
-                        status_of(node_image, &node_image->desired_images.items[i]);
+        for (size_t i = 0; i < list->n_entries && n <= WRITE_PACE_FEW; i++) {
+                const ImageStatus *status = list->entries[i].status;
 
                 if (!status || !image_phase_is_final(status->phase))
                         n++;
@@ -272,29 +315,22 @@ static unsigned count_in_work(const ClusterNodeImage *node_image) {
         return n;
 }
 
-static int make_diff(const ClusterNodeImage *node_image, json_object **ret_patch) {
-        size_t n = node_image->desired_images.n_items;
-        cleanup(free_p) StatusEntry *entries = calloc(n + 1, sizeof(*entries));
+static int make_diff(const ClusterNodeImage *node_image, json_object **ret_patch,
+                     unsigned *ret_in_work) {
+        cleanup(status_list_done) StatusList list = { .images = node_image->images };
+        int r;
 
         *ret_patch = NULL;
-        if (!entries)
-                return -ENOMEM;
         /* Without a spec the wanted status is unknown. */
         if (!node_image->owner || !node_image->has_spec)
                 return STATUS_SAME;
 
-        for (size_t i = 0; i < n; i++) {
-                const DesiredImage *desired = &node_image->desired_images.items[i];
+        r = list_entries(node_image, &list);
+        if (r < 0)
+                return r;
 
-                entries[i] = (StatusEntry){
-                        .name = desired->name,
-                        .tag = desired->tag,
-                        .version = desired->version,
-                        .status = status_of(node_image, desired),
-                };
-        }
-
-        return status_diff(node_image->status, entries, n, ret_patch);
+        *ret_in_work = count_in_work(&list);
+        return status_diff(node_image->status, list.entries, list.n_entries, ret_patch);
 }
 
 /* A change during a write is late already when that ends. */
@@ -311,6 +347,7 @@ static int compare_status(KubeWrite *ret_write, void *userdata) {
         ClusterNodeImage *node_image = userdata;
         WritePace *pace = &node_image->pace;
         uint64_t now = kube_client_now_usec(node_image->client);
+        unsigned n_in_work = 0;
         int r;
 
         if (node_image->writer.patch.n_conflicts > 0)
@@ -320,7 +357,7 @@ static int compare_status(KubeWrite *ret_write, void *userdata) {
                 return 0;
         }
 
-        r = make_diff(node_image, &ret_write->body);
+        r = make_diff(node_image, &ret_write->body, &n_in_work);
         if (r < 0)
                 return r;
         if (r == STATUS_SAME) {
@@ -330,7 +367,7 @@ static int compare_status(KubeWrite *ret_write, void *userdata) {
 
         write_pace_on_change(pace,
                              (WriteChange){ .is_progress = r == STATUS_PROGRESS,
-                                            .n_in_work = count_in_work(node_image) },
+                                            .n_in_work = n_in_work },
                              now);
         ret_write->not_before_usec = write_pace_next_usec(pace, now);
         return 0;
@@ -384,11 +421,23 @@ static int show_registration(const ClusterNodeImage *node_image, const KubeObjec
                                         : 0;
 }
 
+/* The labels are those of the Node, whoever has made the object. */
+static int show_labels(const ClusterNodeImage *node_image, json_object *object) {
+        json_object *metadata = json_get(object, "metadata", json_type_object);
+
+        return node_image->sets
+                       ? image_sets_set_labels(node_image->sets,
+                                               json_get(metadata, "labels", json_type_object))
+                       : 0;
+}
+
 static int on_object(const KubeObject *object, void *userdata) {
         ClusterNodeImage *node_image = userdata;
         int r;
 
         r = take(node_image, object);
+        if (r >= 0)
+                r = show_labels(node_image, object->json);
         if (r < 0)
                 return r;
 
@@ -648,6 +697,8 @@ int cluster_node_image_visit(const ClusterNodeImage *node_image, const Diagnosis
 
         r = visit_object(node_image, visitor);
         if (r >= 0)
+                r = image_sets_visit(node_image->sets, visitor);
+        if (r >= 0)
                 r = visit_error(visitor, "status of the NodeImage", &node_image->writer.error);
         if (r >= 0 && node_image->registration)
                 r = visit_error(visitor, "registration of the node",
@@ -687,6 +738,15 @@ int cluster_node_image_new(const ClusterNodeImageOptions *options, ClusterNodeIm
                 return -ENOMEM;
 
         r = add_resource(node_image);
+        if (r >= 0 && node_image->must_register)
+                r = image_sets_new(
+                        &(ImageSetsOptions){
+                                .client = options->client,
+                                .log = options->log,
+                                .metrics = options->metrics,
+                                .images = options->images,
+                        },
+                        &node_image->sets);
         if (r < 0)
                 return r;
 
@@ -701,6 +761,7 @@ ClusterNodeImage *cluster_node_image_free(ClusterNodeImage *node_image) {
 
         images_unwatch(node_image->images, &node_image->watcher);
         kube_resource_free(node_image->resource);
+        image_sets_free(node_image->sets);
         registration_free(node_image->registration);
         forget(node_image);
         kube_writer_done(&node_image->writer);
@@ -715,6 +776,8 @@ int cluster_node_image_kick(ClusterNodeImage *node_image) {
         r = kube_resource_kick(node_image->resource);
         if (r >= 0)
                 r = kube_writer_kick(&node_image->writer);
+        if (r >= 0 && node_image->sets)
+                r = image_sets_kick(node_image->sets);
         if (r >= 0 && node_image->registration)
                 r = registration_kick(node_image->registration);
         return r;

@@ -19,6 +19,7 @@ static const struct {
         { OWNER_REQUEST, "Request" },
         { OWNER_CALL, "Call" },
         { OWNER_NODE_IMAGE, "NodeImage" },
+        { OWNER_SET, "ImageSet" },
 };
 
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
@@ -123,6 +124,8 @@ int owner_reference_to_words(const OwnerRef *reference, char **ret) {
                 n = asprintf(ret, "%s%srequest %s", caller, caller[0] ? ", " : "", name);
         else if (is_kind(reference, "NodeImage"))
                 n = asprintf(ret, "NodeImage");
+        else if (is_kind(reference, "ImageSet"))
+                n = asprintf(ret, "set %s", name);
         else
                 n = asprintf(ret, "%s %s%s%s",
                              is_kind(reference, "ImagePullJob") ? "job" : reference->kind ?: "?",

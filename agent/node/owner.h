@@ -19,6 +19,7 @@
 #define OWNER_REQUEST "request/"
 #define OWNER_CALL "call/"
 #define OWNER_NODE_IMAGE "nodeimage/"
+#define OWNER_SET "set/"
 
 /* Makes the owner of a file; the caller owns *ret. Owners go into JSON, so a name that is no UTF-8
  * becomes "./" and the name with those bytes as "%FF", which no other file can have. */

@@ -20,6 +20,7 @@ static const struct Owner {
         { "request/7f3a0c",        "Request", "7f3a0c",         "request 7f3a0c"        },
         { "call/7f3a0c",           "Call",    "7f3a0c",         "request 7f3a0c"        },
         { "nodeimage/0-1",         "NodeImage", "0-1",          "NodeImage"             },
+        { "set/gpu",               "ImageSet",  "gpu",          "set gpu"               },
         { "file/",                 "File",    "",               "folder:"               },
         { "file/request/x",        "File",    "request/x",      "folder:request/x"      },
         { "file/a b%s\303\251",    "File",    "a b%s\303\251",  "folder:a b%s\303\251"  },

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/cluster/image-sets.h"
+
+#include <errno.h>
+#include <json-c/json.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/list.h"
+#include "agent/base/text.h"
+#include "agent/document/label-selector.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
+#include "agent/image/image-spec.h"
+#include "agent/kube/resource.h"
+
+#define OWNER_PREFIX "set/"
+
+typedef struct ImageSet {
+        LIST_LINKS(struct ImageSet);
+        char *owner;
+        char *selector; /* NULL: it is no set, such as the NodeImage of a Node with that label */
+        DesiredImages desired_images;
+        bool is_served; /* its selector matches this node */
+        Error error;    /* fault of its selector, or of a part of its spec */
+} ImageSet;
+
+struct ImageSets {
+        ImageSetsOptions options;
+        KubeResource *resource;
+        json_object *labels;
+        bool has_labels; /* the labels are known */
+        ImageSet *sets;
+};
+
+DEFINE_CLEANUP(ImageSets *, image_sets_free)
+
+static ImageSet *image_set_free(ImageSet *set) {
+        free(set->owner);
+        free(set->selector);
+        desired_images_done(&set->desired_images);
+        error_done(&set->error);
+        free(set);
+        return NULL;
+}
+
+static const char *image_set_name(const ImageSet *set) {
+        return set->owner + strlen(OWNER_PREFIX);
+}
+
+static void image_set_complain(ImageSet *set, const ImageSets *sets, const Error *error) {
+        if (error_update(&set->error, error->kind == ERROR_NONE ? NULL : error) &&
+            error->kind != ERROR_NONE)
+                log_warning(sets->options.log,
+                            LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED }),
+                            "Cannot use all of the image set \"%s\": %s.", image_set_name(set),
+                            error_message(error));
+}
+
+/* Requests the images, or takes the requests back. A set whose selector is faulty matches no node. */
+static int image_set_apply(ImageSet *set, ImageSets *sets) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        bool was_served = set->is_served;
+
+        set->is_served = false;
+        if (sets->has_labels && set->selector)
+                (void) label_selector_match(set->selector, sets->labels, &set->is_served, &error);
+        if (error.kind != ERROR_NONE)
+                image_set_complain(set, sets, &error);
+        if (!set->is_served && !was_served)
+                return 0;
+
+        return images_set_desired(sets->options.images, set->owner,
+                                  set->is_served ? &set->desired_images : &DESIRED_IMAGES_INIT,
+                                  REQUEST_RESTORE);
+}
+
+/* A spec that cannot be read leaves the last good one in force. */
+static int image_set_read(ImageSet *set, ImageSets *sets, json_object *object) {
+        cleanup(error_done) Error error = ERROR_INIT, skipped = ERROR_INIT;
+        json_object *metadata = json_get(object, "metadata", json_type_object);
+        json_object *annotations = json_get(metadata, "annotations", json_type_object);
+        DesiredImages desired_images = DESIRED_IMAGES_INIT;
+        int r = text_set(&set->selector, json_get_text(annotations, IMAGE_SETS_SELECTOR));
+
+        if (r < 0 || !set->selector)
+                return r;
+
+        r = image_spec_parse_each(object, &desired_images, &skipped, &error);
+        image_set_complain(set, sets, error.kind != ERROR_NONE ? &error : &skipped);
+        if (error.kind != ERROR_NONE || r < 0)
+                return error.kind != ERROR_NONE ? 0 : r;
+
+        for (size_t i = 0; i < desired_images.n_items; i++) {
+                desired_images.items[i].ttl_sec = DESIRED_IMAGE_NO_LIMIT;
+                desired_images.items[i].is_hub = true;
+        }
+        desired_images_done(&set->desired_images);
+        set->desired_images = desired_images;
+        return 0;
+}
+
+static ImageSet *find(const ImageSets *sets, const char *name) {
+        ImageSet *set = sets->sets;
+
+        while (set && strcmp(image_set_name(set), name) != 0)
+                set = set->next;
+        return set;
+}
+
+static int find_or_add(ImageSets *sets, const char *name, ImageSet **ret) {
+        ImageSet *set = find(sets, name);
+
+        if (!set) {
+                set = calloc(1, sizeof(*set));
+                if (!set)
+                        return -ENOMEM;
+                if (text_format(&set->owner, OWNER_PREFIX "%s", name) < 0) {
+                        image_set_free(set);
+                        return -ENOMEM;
+                }
+                list_prepend(&sets->sets, set);
+        }
+
+        *ret = set;
+        return 0;
+}
+
+static int on_object(const KubeObject *object, void *userdata) {
+        ImageSets *sets = userdata;
+        ImageSet *set;
+        int r;
+
+        r = find_or_add(sets, object->name, &set);
+        if (r >= 0)
+                r = image_set_read(set, sets, object->json);
+        return r < 0 ? r : image_set_apply(set, sets);
+}
+
+static int on_gone(const KubeObject *object, void *userdata) {
+        ImageSets *sets = userdata;
+        ImageSet *set = find(sets, object->name);
+        int r;
+
+        if (!set)
+                return 0;
+
+        r = images_set_desired(sets->options.images, set->owner, &DESIRED_IMAGES_INIT,
+                               REQUEST_RESTORE);
+        list_remove(&sets->sets, set);
+        image_set_free(set);
+        return r;
+}
+
+static int on_changed(void *userdata) {
+        return 0;
+}
+
+int image_sets_new(const ImageSetsOptions *options, ImageSets **ret) {
+        static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
+        cleanup(image_sets_free_p) ImageSets *sets = calloc(1, sizeof(*sets));
+        int r;
+
+        if (!sets)
+                return -ENOMEM;
+
+        sets->options = *options;
+        r = kube_resource_new(
+                &(KubeResourceOptions){
+                        .client = options->client,
+                        .log = options->log,
+                        .metrics = options->metrics,
+                        .group = "apps.kruise.io",
+                        .versions = versions,
+                        .resource = "nodeimages",
+                        .subject = "the image sets",
+                        .is_optional = true,
+                        .selections = { { .labels = IMAGE_SETS_LABEL,
+                                          .on_object = on_object,
+                                          .on_gone = on_gone } },
+                        .on_changed = on_changed,
+                        .userdata = sets,
+                },
+                &sets->resource);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(sets);
+        return 0;
+}
+
+ImageSets *image_sets_free(ImageSets *sets) {
+        if (!sets)
+                return NULL;
+
+        kube_resource_free(sets->resource);
+        json_object_put(sets->labels);
+        while (sets->sets) {
+                ImageSet *set = sets->sets;
+
+                list_remove(&sets->sets, set);
+                image_set_free(set);
+        }
+        free(sets);
+        return NULL;
+}
+
+int image_sets_kick(ImageSets *sets) {
+        return kube_resource_kick(sets->resource);
+}
+
+int image_sets_set_labels(ImageSets *sets, json_object *labels) {
+        int r = 0;
+
+        if (sets->has_labels && json_object_equal(sets->labels, labels))
+                return 0;
+
+        json_object_put(sets->labels);
+        sets->labels = json_object_get(labels);
+        sets->has_labels = true;
+        for (ImageSet *set = sets->sets; r >= 0 && set; set = set->next)
+                r = image_set_apply(set, sets);
+        return r;
+}
+
+int image_sets_each(const ImageSets *sets, ImageSetsVisitor visitor, void *userdata) {
+        int r = 0;
+
+        for (const ImageSet *set = sets ? sets->sets : NULL; set; set = set->next)
+                for (size_t i = 0; r >= 0 && set->is_served && i < set->desired_images.n_items; i++)
+                        r = visitor(set->owner, &set->desired_images.items[i], userdata);
+        return r;
+}
+
+int image_sets_visit(const ImageSets *sets, const DiagnosisVisitor *visitor) {
+        int r = 0;
+
+        for (const ImageSet *set = sets ? sets->sets : NULL; r >= 0 && set; set = set->next)
+                if (set->error.kind != ERROR_NONE)
+                        r = visitor->on_problem(image_set_name(set), error_message(&set->error),
+                                                "correct the image set; until then this node uses "
+                                                "what it can read of it",
+                                                visitor->userdata);
+        return r;
+}

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that the agents of the nodes that a set selects hold its images, without a controller: real API server, runtime and
+registry, and several agents, each with a NodeImage of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fake import registry as fakes
+from lab import documents, sanitizers
+from lab.documents import split_reference
+from lab.image import build_image
+from lab.kube import Object
+from lab.layers import random_layer
+from lab.node_image import GROUP, NodeImage
+from lab.trouble import problems
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+SOON = 20 * SLOWLY
+
+_SELECTOR = "inplaced.io/node-selector"
+
+
+class ImageSet(NodeImage):
+    """A NodeImage that is named like no node."""
+
+    def create_set(self, selector: str, *references: str) -> Object:
+        made = documents.node_image(references)
+        made["apiVersion"] = f"{GROUP}/{self.version}"
+        made["metadata"] = {
+            "name": self.name,
+            "labels": {"inplaced.io/set": ""},
+            "annotations": {_SELECTOR: selector},
+        }
+        return self.kube.create(made)
+
+    def select(self, selector: str) -> None:
+        self.kube.patch(self.path, {"metadata": {"annotations": {_SELECTOR: selector}}})
+
+
+@pytest.fixture
+def image_set(kube, node_name) -> Iterator[ImageSet]:
+    made = ImageSet(kube, f"set-{node_name}")
+    yield made
+    made.delete()
+
+
+@pytest.fixture
+def make_node_agent(start_agent, kube, runtime, kubeconfig, node_name) -> Iterator[Callable]:
+    """make_node_agent({label: value}, …): an agent and the NodeImage of its node, which no controller makes here."""
+    made: list[NodeImage] = []
+
+    def make(labels: dict[str, str], endpoint: str | None = None):
+        one = NodeImage(kube, f"{node_name}-{len(made)}")
+        one.create(labels=labels)
+        made.append(one)
+        agent = start_agent(
+            endpoint or runtime.endpoint, kubeconfig=kubeconfig, node_name=one.name, flags=["--register-node"]
+        )
+        return agent, one
+
+    yield make
+    for one in made:
+        one.delete()
+
+
+def wait_gone(node: NodeImage, reference: str) -> None:
+    wait_until(lambda: node.tag_status(reference) is None, SOON, lambda: f"end of {reference}: {node.status()}")
+
+
+def relabel(node: NodeImage, **labels: str | None) -> None:
+    node.kube.patch(node.path, {"metadata": {"labels": labels}})
+
+
+def test_nodes_of_now_and_later(make_node_agent, image_set, runtime, push):
+    """Those that it selects have its images, also a node that comes later; the others do not, and all ends with it."""
+    image = push(tag="1")
+    gpu, gpu_node = make_node_agent({"pool": "gpu"})
+    _, cpu_node = make_node_agent({"pool": "cpu"})
+    image_set.create_set("pool=gpu", image.reference)
+    status = gpu_node.wait_status(image.reference, "Succeeded", SOON)
+    name, tag = split_reference(image.reference)
+    assert (status["tag"], status["imageID"]) == (tag, f"{name}@{image.image_id}")
+    assert gpu_node.counts() == (1, 1, 0, 0, 0)
+    assert f"set {image_set.name}" in gpu.ctl("images", "-o", "wide").stdout
+
+    later, later_node = make_node_agent({"pool": "gpu", "zone": "b"})
+    later_node.wait_status(image.reference, "Succeeded", SOON)
+    second = push(tag="2")
+    image_set.request(image.reference, second.reference)
+    for node in (gpu_node, later_node):
+        node.wait_status(second.reference, "Succeeded", SOON)
+    assert cpu_node.tag_status(image.reference) is None
+
+    image_set.delete()
+    for node in (gpu_node, later_node):
+        wait_gone(node, image.reference)
+    assert runtime.image_id(image.reference) == image.image_id, "the image stays, as one of a NodeImage"
+
+
+def test_other_owners(make_node_agent, image_set, push):
+    """An image that the node's own NodeImage requests, too, has one status, and stays when one of them withdraws."""
+    image = push(tag="1")
+    agent, node = make_node_agent({})
+    node.request(image.reference)
+    image_set.create_set("", image.reference)
+    wait_until(lambda: f"set {image_set.name}" in agent.ctl("images", "-o", "wide").stdout, SOON, "second owner")
+    name, _ = split_reference(image.reference)
+    node.wait_status(image.reference, "Succeeded", SOON)
+    assert len(node.status()["imageStatuses"][name]["tags"]) == 1 and node.counts() == (1, 1, 0, 0, 0)
+    node.request()
+    wait_until(lambda: "NodeImage" not in agent.ctl("images", "-o", "wide").stdout, SOON, "end of the first owner")
+    assert node.tag_status(image.reference)["phase"] == "Succeeded"
+    image_set.delete()
+    wait_gone(node, image.reference)
+
+
+def test_labels_change(make_node_agent, image_set, push):
+    """By the labels of the NodeImage, which whoever makes it keeps like those of the Node."""
+    image = push(tag="1")
+    _, node = make_node_agent({"pool": "cpu"})
+    image_set.create_set("pool in (gpu, tpu)", image.reference)
+    relabel(node, pool="tpu")
+    node.wait_status(image.reference, "Succeeded", SOON)
+    relabel(node, pool=None)
+    wait_gone(node, image.reference)
+
+
+def test_selector_changes_while_a_pull_runs(make_node_agent, image_set, image_name):
+    """The node that is not selected any more ends its pull, and the one that is begins."""
+    with fakes.FakeRegistry() as registry:
+        image = registry.add(image_name, "1", build_image([random_layer(1000, 1)]))
+        registry.on("blob", fakes.trickle(10))
+        agent, node = make_node_agent({"pool": "a"})
+        _, other = make_node_agent({"pool": "b"})
+        image_set.create_set("pool=a", image.reference)
+        node.wait_status(image.reference, "Pulling", SOON)
+        registry.behave()
+        image_set.select("pool=b")
+        wait_gone(node, image.reference)
+        assert image.reference not in agent.ctl("status").stdout
+        other.wait_status(image.reference, "Succeeded", SOON)
+
+
+def test_faulty_sets(make_node_agent, image_set, kube, push):
+    """A selector that cannot be read selects no node, and doctor names it; a faulty tag fails alone."""
+    good = push(tag="1")
+    agent, node = make_node_agent({"pool": "gpu"})
+    image_set.create_set("pool gpu", good.reference)
+    wait_until(lambda: image_set.name in problems(agent), SOON, lambda: f"problem: {problems(agent)}")
+    assert '"pool gpu" is no label selector' in problems(agent)[image_set.name]
+    assert node.tag_status(good.reference) is None
+    image_set.select("pool=gpu")
+    node.wait_status(good.reference, "Succeeded", SOON)
+    assert image_set.name not in problems(agent)
+
+
+def test_agent_that_is_killed(make_node_agent, image_set, push):
+    """It serves the set again when it is back, and withdraws what left the set meanwhile."""
+    first, second = push(tag="1"), push(tag="2")
+    agent, node = make_node_agent({})
+    image_set.create_set("", first.reference, second.reference)
+    for image in (first, second):
+        node.wait_status(image.reference, "Succeeded", SOON)
+    agent.kill9()
+    image_set.request(second.reference)
+    agent.start()
+    wait_gone(node, first.reference)
+    assert node.tag_status(second.reference)["phase"] == "Succeeded"
+
+
+def test_a_nodes_own_object_is_no_set(make_node_agent, kube, push):
+    """A Node with that label makes no other node pull: its NodeImage has the label, too, but no selector."""
+    image = push(tag="1")
+    _, node = make_node_agent({"inplaced.io/set": "x"})
+    _, other = make_node_agent({})
+    node.request(image.reference)
+    node.wait_status(image.reference, "Succeeded", SOON)
+    settled = push(tag="settled")
+    other.request(settled.reference)
+    other.wait_status(settled.reference, "Succeeded", SOON)
+    assert other.tag_status(image.reference) is None
