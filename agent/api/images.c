@@ -154,8 +154,7 @@ static int on_listed(const void *message, const Error *error, void *userdata) {
         listing_drop(listing);
         if (error) {
                 r = text_format(&reason, "the runtime cannot be asked: %s", error_message(error));
-                return api_refuse(api, request, error->kind,
-                                  r < 0 ? error_message(error) : reason);
+                return api_refuse(api, request, error->kind, r < 0 ? error_message(error) : reason);
         }
 
         r = reply_with(api, message, &messages);

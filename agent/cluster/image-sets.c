@@ -13,6 +13,7 @@
 #include "agent/document/label-selector.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
+#include "agent/image/image-ref.h"
 #include "agent/image/image-spec.h"
 #include "agent/kube/resource.h"
 
@@ -23,7 +24,7 @@ typedef struct ImageSet {
         char *owner;
         char *selector; /* NULL: it is no set, such as the NodeImage of a Node with that label */
         DesiredImages desired_images;
-        bool is_served; /* its selector matches this node */
+        bool is_served; /* whether the selector matches this node */
         Error error;    /* fault of its selector, or of a part of its spec */
 } ImageSet;
 
@@ -83,7 +84,7 @@ static int image_set_read(ImageSet *set, ImageSets *sets, json_object *object) {
         json_object *metadata = json_get(object, "metadata", json_type_object);
         json_object *annotations = json_get(metadata, "annotations", json_type_object);
         DesiredImages desired_images = DESIRED_IMAGES_INIT;
-        int r = text_set(&set->selector, json_get_text(annotations, IMAGE_SETS_SELECTOR));
+        int r = text_set(&set->selector, json_get_text(annotations, IMAGE_SET_SELECTOR));
 
         if (r < 0 || !set->selector)
                 return r;
@@ -177,7 +178,7 @@ int image_sets_new(const ImageSetsOptions *options, ImageSets **ret) {
                         .resource = "nodeimages",
                         .subject = "the image sets",
                         .is_optional = true,
-                        .selections = { { .labels = IMAGE_SETS_LABEL,
+                        .selections = { { .labels = IMAGE_SET_LABEL,
                                           .on_object = on_object,
                                           .on_gone = on_gone } },
                         .on_changed = on_changed,

@@ -16,9 +16,6 @@
 #include "agent/image/images.h"
 #include "agent/kube/client.h"
 
-#define IMAGE_SETS_LABEL "inplaced.io/set"
-#define IMAGE_SETS_SELECTOR "inplaced.io/node-selector"
-
 typedef struct ImageSets ImageSets;
 
 /* All is borrowed, and has to outlive it. */

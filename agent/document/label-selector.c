@@ -74,7 +74,7 @@ static int take_list(Scan *scan, const char *value, bool *ret_listed) {
         return take(scan, ")") ? 0 : -EINVAL;
 }
 
-/* What follows a key: an operator and its values, or nothing. */
+/* Reads what may follow a key: an operator and its values. */
 static int take_condition(Scan *scan, const char *value, bool *ret) {
         const char *before = scan->rest;
         bool is_listed;

@@ -36,6 +36,10 @@
 /* Annotation of a request for an image: "true" asks for the digests of the tag in the status. */
 #define IMAGE_ANNOTATION_RESOLVE "inplaced.io/resolve"
 
+/* Label of a NodeImage that is an image set (cluster/image-sets.h), and annotation with its selector of nodes. */
+#define IMAGE_SET_LABEL "inplaced.io/set"
+#define IMAGE_SET_SELECTOR "inplaced.io/node-selector"
+
 #define IMAGE_NAME_SIZE 256 /* registry, slash and repository together, and the NUL */
 #define IMAGE_TAG_SIZE 129
 #define IMAGE_DIGEST_SIZE 136 /* "sha512:" and 128 digits */

@@ -14,7 +14,7 @@
 /* Shows what each pod should run, and runs. */
 int kubectl_status(Session *session, const Flags *flags);
 
-/* Has images pulled on nodes, follows that, or takes it back. */
+/* Has images pulled on nodes, follows that, or takes it back; with --set and --sets, writes and lists image sets. */
 int kubectl_preload(Session *session, const Flags *flags);
 
 /* Shows which images are on which nodes. */

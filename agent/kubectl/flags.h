@@ -70,6 +70,8 @@ typedef struct Flags {
         const char *parallelism, *max_failures;
         int64_t ttl_sec;
         bool withdraw;
+        const char *set; /* name of an image set */
+        bool sets;
         const char *policy; /* name of the policy that holds workloads */
         bool release_all;
         bool restart_on_config_change;

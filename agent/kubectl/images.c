@@ -19,6 +19,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/kubectl/commands.h"
+#include "agent/kubectl/sets-plan.h"
 #include "agent/kubectl/workload.h"
 #include "agent/view/failure.h"
 #include "agent/view/format.h"
@@ -139,6 +140,9 @@ static int on_node_image(json_object *object, void *userdata) {
                 .is_partial = true,
         };
         int r;
+
+        if (set_is_set(object))
+                return 0;
 
         r = status_select(object, &selection, NULL);
         if (r >= 0)

@@ -70,10 +70,13 @@ static const Command commands[] = {
         { "preload", COMMAND_PRELOAD, 1, INT_MAX, kubectl_preload, "preload IMAGE...",
           "Pulls images onto nodes before they are needed, and waits until they are there.\n"
           "Targets all nodes with a NodeImage unless --nodes, --selector or --like is given. Stopping the command\n"
-          "does not stop the pulls: --watch follows them again, --withdraw takes the request back.\n",
+          "does not stop the pulls: --watch follows them again, --withdraw takes the request back. With --set, nodes\n"
+          "that come later pull the images, too; repeat it to change the set's images or its selector.\n",
           "preload nginx:1.28 --like deployment/web\n"
           "preload nginx:1.28 -l pool=edge --parallelism 10%\n"
-          "preload nginx:1.28 -l pool=edge --withdraw\n" },
+          "preload nginx:1.28 -l pool=edge --withdraw\n"
+          "preload --set gpu -l pool=gpu registry.internal/train:3\n"
+          "preload --sets\n" },
         { "images", COMMAND_IMAGES, 0, INT_MAX, kubectl_images, "images [IMAGE...]",
           "Shows which images are on which nodes, by the status of their NodeImages.\n"
           "An image without tag and digest means all its tags. Labels are those of the nodes.\n",
@@ -452,7 +455,8 @@ static int check_workloads(const Command *command, const Flags *flags, Error *re
 static int check_usage(const Command *command, const Flags *flags) {
         cleanup(error_done) Error error = ERROR_INIT;
 
-        if (flags->n_arguments < command->n_arguments_min)
+        if (flags->n_arguments < command->n_arguments_min && !flags->sets &&
+            !(flags->set && flags->withdraw))
                 complain(
                         "too few arguments, it is: kubectl inplace %s; try: kubectl inplace help %s",
                         command->usage, command->words);

@@ -17,6 +17,7 @@
 #include "agent/kubectl/hint.h"
 #include "agent/kubectl/pod-choice.h"
 #include "agent/kubectl/preload.h"
+#include "agent/kubectl/sets.h"
 #include "agent/kubectl/workload.h"
 #include "agent/view/output.h"
 #include "agent/view/terminal.h"
@@ -68,7 +69,29 @@ static int find_likeness(Session *session, const char *name, Likeness *ret, Erro
                                    "no pod of %s is on a node: use --nodes or --selector", name);
 }
 
+static int check_set(const Flags *flags, Error *reterr) {
+        const char *flag = flags->nodes          ? "--nodes"
+                           : flags->watch        ? "--watch"
+                           : flags->ttl_sec > 0  ? "--ttl"
+                           : flags->parallelism  ? "--parallelism"
+                           : flags->max_failures ? "--max-failures"
+                                                 : NULL;
+
+        if (flag)
+                return error_set(reterr, ERROR_INVALID, "%s has no effect on an image set", flag);
+        if (flags->withdraw && flags->n_arguments > 0)
+                return error_set(reterr, ERROR_INVALID,
+                                 "--withdraw takes the whole set back: repeat --set with the other "
+                                 "images instead");
+        return 0;
+}
+
 static int check(const Flags *flags, Error *reterr) {
+        if (flags->sets && (flags->set || flags->n_arguments > 0))
+                return error_set(reterr, ERROR_INVALID,
+                                 "--sets goes with neither --set nor images");
+        if (flags->set)
+                return check_set(flags, reterr);
         if (!!flags->nodes + !!flags->selector + !!flags->like > 1)
                 return error_set(reterr, ERROR_INVALID,
                                  "only one of --nodes, --selector and --like is possible");
@@ -234,6 +257,8 @@ int kubectl_preload(Session *session, const Flags *flags) {
 
         if (!likeness.nodes || !likeness.secrets)
                 return -ENOMEM;
+        if (flags->sets)
+                return sets_list(session, flags);
         if (flags->nodes)
                 r = split_names(likeness.nodes, flags->nodes);
         else if (flags->like)
@@ -241,5 +266,6 @@ int kubectl_preload(Session *session, const Flags *flags) {
         if (r < 0)
                 return session_fail(session, r, &error);
 
-        return preload(session, flags, &request);
+        return flags->set ? sets_write(session, flags, likeness.secrets)
+                          : preload(session, flags, &request);
 }

@@ -114,7 +114,7 @@ static int64_t version_after(int64_t spec, int64_t status) {
         return next;
 }
 
-static json_object *find_tag(json_object *image, const char *tag) {
+json_object *preload_find_tag(json_object *image, const char *tag) {
         return json_find(json_get(image, "tags", json_type_array), "tag", tag);
 }
 
@@ -161,7 +161,7 @@ static bool is_ours(const PreloadTask *task, json_object *spec, size_t i) {
 static int read_image(PreloadNode *node, json_object *images, json_object *statuses, size_t i) {
         const PreloadImage *wanted = &node->task->images[i];
         json_object *image = json_get(images, wanted->name, json_type_object);
-        json_object *spec = find_tag(image, wanted->tag);
+        json_object *spec = preload_find_tag(image, wanted->tag);
         PreloadPull *pull = &node->pulls[i];
         int r;
 
@@ -169,8 +169,8 @@ static int read_image(PreloadNode *node, json_object *images, json_object *statu
         r = image ? json_copy_text(image, &pull->spec) : 0;
         if (r >= 0)
                 r = pull_read(pull, spec,
-                              find_tag(json_get(statuses, wanted->name, json_type_object),
-                                       wanted->tag));
+                              preload_find_tag(json_get(statuses, wanted->name, json_type_object),
+                                               wanted->tag));
         if (r < 0)
                 return r;
 
@@ -279,7 +279,7 @@ static int add_secrets(const PreloadTask *task, json_object *image) {
 /* An entry that is there keeps what its authors said of it, but for a policy by which no node asks the registry. */
 static int add_request(const PreloadTask *task, const char *tag, const PreloadPull *pull,
                        json_object *image) {
-        json_object *known = find_tag(image, tag);
+        json_object *known = preload_find_tag(image, tag);
 
         if (add_secrets(task, image) < 0 || (task->resolves && add_question(image) < 0) ||
             (known && task->resolves &&

@@ -45,6 +45,9 @@ typedef struct PreloadImage {
 int preload_image_parse(const char *reference, PreloadImage *ret, Error *reterr);
 void preload_image_done(PreloadImage *image);
 
+/* The entry of the tag in spec.images[NAME] or status.imageStatuses[NAME]; NULL: there is none. Borrowed. */
+json_object *preload_find_tag(json_object *image, const char *tag);
+
 /* An ImagePullJob for one of the images; texts are owned. */
 typedef struct PreloadJob {
         char *name;

@@ -20,6 +20,7 @@
 #include "agent/kube/patch.h"
 #include "agent/kubectl/announcer.h"
 #include "agent/kubectl/preload-plan.h"
+#include "agent/kubectl/sets-plan.h"
 #include "agent/kubectl/workload.h"
 #include "agent/view/format.h"
 #include "agent/view/live.h"
@@ -135,7 +136,7 @@ static int on_object(const KubeObject *object, void *userdata) {
         Target *target;
         int r;
 
-        if (!preload->is_fixed && preload->request->labels) {
+        if (!preload->is_fixed && preload->request->labels && !set_is_set(object->json)) {
                 r = add_node(preload, object->name);
                 if (r < 0)
                         return r;
@@ -625,7 +626,7 @@ static int create_job(Preload *preload, size_t i, Error *reterr) {
 static int add_listed(json_object *object, void *userdata) {
         const char *name = json_get_text(json_get(object, "metadata", json_type_object), "name");
 
-        return name ? add_node(userdata, name) : 0;
+        return name && !set_is_set(object) ? add_node(userdata, name) : 0;
 }
 
 /* A job names its nodes, so that no other node counts. */

@@ -15,10 +15,8 @@ static const struct {
         const char *prefix;
         const char *kind;
 } kinds[] = {
-        { OWNER_FILE, "File" },
-        { OWNER_REQUEST, "Request" },
-        { OWNER_CALL, "Call" },
-        { OWNER_NODE_IMAGE, "NodeImage" },
+        { OWNER_FILE, "File" },    { OWNER_REQUEST, "Request" },
+        { OWNER_CALL, "Call" },    { OWNER_NODE_IMAGE, "NodeImage" },
         { OWNER_SET, "ImageSet" },
 };
 

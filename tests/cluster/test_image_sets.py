@@ -5,6 +5,7 @@ registry, and several agents, each with a NodeImage of its own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -77,7 +78,7 @@ def relabel(node: NodeImage, **labels: str | None) -> None:
 
 
 def test_nodes_of_now_and_later(make_node_agent, image_set, runtime, push):
-    """Those that it selects have its images, also a node that comes later; the others do not, and all ends with it."""
+    """A node that the set selects has its images, also one that comes later; the others do not, and all ends with it."""
     image = push(tag="1")
     gpu, gpu_node = make_node_agent({"pool": "gpu"})
     _, cpu_node = make_node_agent({"pool": "cpu"})
@@ -184,3 +185,62 @@ def test_a_nodes_own_object_is_no_set(make_node_agent, kube, push):
     other.request(settled.reference)
     other.wait_status(settled.reference, "Succeeded", SOON)
     assert other.tag_status(image.reference) is None
+
+
+# By the command
+
+
+def listed(inplace) -> dict[str, dict[str, object]]:
+    ran = inplace.run("preload", "--sets", "-o", "json")
+    assert ran.code == 0, ran.stderr
+    return {one["name"]: one for one in json.loads(ran.stdout)["items"]}
+
+
+def test_the_command(make_node_agent, image_set, inplace, kube, push):
+    """It makes a set, changes it, lists it and withdraws it; other commands do not take it for a node."""
+    first, second = push(tag="1"), push(tag="2")
+    name = image_set.name
+    _, node = make_node_agent({"pool": name})
+    _, other = make_node_agent({"pool": "cpu"})
+    ran = inplace.run("preload", "--set", name, "-l", f"pool={name}", first.reference)
+    assert (ran.code, ran.stdout) == (0, f"set {name} created\n"), ran.stderr
+    node.wait_status(first.reference, "Succeeded", SOON)
+    assert inplace.run("preload", "--set", name, first.reference).stdout == f"set {name} unchanged\n"
+    ran = inplace.run("preload", "--set", name, first.reference, second.reference)
+    assert ran.stdout == f"set {name} configured\n", ran.stderr
+    node.wait_status(second.reference, "Succeeded", SOON)
+    assert other.tag_status(first.reference) is None
+    found = listed(inplace)[name]
+    assert (found["selector"], found["nodes"], found["ready"], found["failed"]) == (f"pool={name}", 1, 1, 0)
+    row = next(line for line in inplace.run("preload", "--sets").stdout.splitlines() if line.startswith(name))
+    assert row.split() == [name, f"pool={name}", "2", "1", "1", "0"]
+
+    assert name not in inplace.run("images").stdout
+    third = push(tag="3")
+    ran = inplace.run("preload", third.reference, "-o", "name", "--timeout", "60")
+    assert name not in {line.rpartition("/")[2] for line in ran.stdout.splitlines()}, ran.stdout
+    assert inplace.run("preload", "--set", name, "--withdraw").stdout == f"set {name} withdrawn\n"
+    wait_gone(node, first.reference)
+    assert image_set.find() is None
+
+
+def test_what_the_command_refuses(make_node_agent, image_set, inplace, kube, push):
+    image = push(tag="1")
+    _, node = make_node_agent({})
+
+    def refused(*arguments: str) -> str:
+        ran = inplace.run("preload", *arguments)
+        assert ran.code != 0 and ran.stdout == "" and ran.stderr.count("\n") == 1, ran
+        return ran.stderr
+
+    assert f"the NodeImage {node.name} is a node's" in refused("--set", node.name, image.reference)
+    assert f"the NodeImage {node.name} is a node's" in refused("--set", node.name, "--withdraw")
+    assert node.find() is not None
+    assert "is no label selector" in refused("--set", image_set.name, "-l", "pool gpu", image.reference)
+    assert image_set.find() is None
+    assert f"there is no set {image_set.name}" in refused("--set", image_set.name, "--withdraw")
+    assert "--nodes has no effect" in refused("--set", image_set.name, "--nodes", "a", image.reference)
+    assert "too few arguments" in refused("--set", image_set.name)
+    assert "neither --set nor images" in refused("--sets", image.reference)
+    ran = inplace.run("preload", "--set", image_set.name, image.reference, "--dry-run=server")
+    assert ran.stdout == f"set {image_set.name} created (server dry run)\n" and image_set.find() is None

@@ -225,7 +225,7 @@ class World:
         return self.admin.path_of(made)
 
 
-def node_image(name: str | None, **metadata: str) -> Object:
+def node_image(name: str | None, **metadata: object) -> Object:
     about = {"name": name} if name else {}
     return {
         "apiVersion": "apps.kruise.io/v1beta1",
@@ -624,6 +624,18 @@ def test_create_and_delete_node_images(world, who):
         assert found is not None and "only the object of that name" in found
     world.admin.delete(f"{IMAGES}/mine")
     assert refusal(lambda: agent.post(IMAGES, node_image("mine"))) is None
+
+
+@pytest.mark.parametrize("who", ["agent", "kubelet"])
+def test_no_image_sets(world, who):
+    """Other nodes would pull what the NodeImage of this one says."""
+    agent, annotations = world.who[who], {"inplaced.io/node-selector": ""}
+    found = refusal(lambda: agent.patch(f"{IMAGES}/mine", meta(annotations=annotations)))
+    assert found is not None and "no image set" in found
+    world.admin.delete(f"{IMAGES}/mine")
+    found = refusal(lambda: agent.post(IMAGES, node_image("mine", annotations=annotations)))
+    assert found is not None and "no image set" in found
+    assert refusal(lambda: agent.post(IMAGES, node_image("mine", annotations={"note": "x"}))) is None
 
 
 _STATUS = {"status": {"phase": "Recreating"}}
