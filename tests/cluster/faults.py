@@ -132,7 +132,7 @@ def hold(fake_runtime) -> Iterator[Hold]:
 
 
 def the_watch(proxy: ApiProxy) -> Watch:
-    (watch,) = wait_until(lambda: proxy.watches("/nodeimages"), 10 * SLOWLY, "watch")
+    (watch,) = wait_until(lambda: proxy.watches("/nodeimages.*metadata.name"), 10 * SLOWLY, "watch")
     return watch
 
 
