@@ -103,4 +103,6 @@ def _push_lazy(containerd: Containerd, source: str, target: str) -> None:
         ("convert", "--oci", "--estargz", source, target),
         ("push", "--plain-http", target),
     ):
-        subprocess.run([*ctr, *arguments], check=True, capture_output=True, timeout=120)
+        done = subprocess.run([*ctr, *arguments], capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            raise RuntimeError(f"ctr-remote images {arguments[0]}: {done.stderr}")
