@@ -89,7 +89,7 @@ static int image_set_read(ImageSet *set, ImageSets *sets, json_object *object) {
         if (r < 0 || !set->selector)
                 return r;
 
-        r = image_spec_parse_each(object, &desired_images, &skipped, &error);
+        r = image_spec_parse_set(object, &desired_images, &skipped, &error);
         image_set_complain(set, sets, error.kind != ERROR_NONE ? &error : &skipped);
         if (error.kind != ERROR_NONE || r < 0)
                 return error.kind != ERROR_NONE ? 0 : r;

@@ -501,6 +501,13 @@ int image_spec_parse_each(struct json_object *node_image, DesiredImages *ret, Er
                      reterr);
 }
 
+int image_spec_parse_set(struct json_object *node_image, DesiredImages *ret, Error *skipped,
+                         Error *reterr) {
+        return parse(node_image,
+                     &(Spec){ .backoff_limit = DESIRED_IMAGE_NO_LIMIT, .skipped = skipped }, ret,
+                     reterr);
+}
+
 int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *reterr) {
         return parse(node_image, &(Spec){ .backoff_limit = DESIRED_IMAGE_NO_LIMIT, .is_own = true },
                      ret, reterr);

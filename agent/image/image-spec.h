@@ -33,6 +33,11 @@ int image_spec_parse(struct json_object *node_image, DesiredImages *ret, Error *
 int image_spec_parse_each(struct json_object *node_image, DesiredImages *ret, Error *skipped,
                           Error *reterr);
 
+/* The same for an image set, whose images are tried without end if they have no backoffLimit: a node may begin while
+ * the registry is away, and no controller requests them once more. */
+int image_spec_parse_set(struct json_object *node_image, DesiredImages *ret, Error *skipped,
+                         Error *reterr);
+
 /* The same for the agent's own file, which has all desired images from all sources, without a limit
  * of their sum. */
 int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *reterr);

@@ -120,6 +120,16 @@ def test_other_owners(make_node_agent, image_set, push):
     wait_gone(node, image.reference)
 
 
+def test_removed_image(make_node_agent, image_set, runtime, push):
+    """An image of a set that somebody removes is pulled again."""
+    image = push(tag="1")
+    _, node = make_node_agent({})
+    image_set.create_set("", image.reference)
+    node.wait_status(image.reference, "Succeeded", SOON)
+    runtime.remove_image(image.reference)
+    wait_until(lambda: runtime.image_id(image.reference) == image.image_id, SOON, "image once more")
+
+
 def test_labels_change(make_node_agent, image_set, push):
     """By the labels of the NodeImage, which whoever makes it keeps like those of the Node."""
     image = push(tag="1")

@@ -425,6 +425,21 @@ static const struct ResolveRow {
           false },
 };
 
+/* A set outlives its requests: one that has failed for good would never be made again. */
+TEST(test_set) {
+        cleanup(json_object_put_p) struct json_object *object =
+                json_tokener_parse(IMAGES("\"nginx\":{\"tags\":[{\"tag\":\"1\"},{\"tag\":\"2\","
+                                          "\"pullPolicy\":{\"backoffLimit\":7}},{\"tag\":3}]}"));
+        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+
+        assert_ok(image_spec_parse_set(object, &desired_images, &skipped, &error));
+        assert_int_equal(desired_images.n_items, 2);
+        assert_int_equal(desired_images.items[0].backoff_limit, DESIRED_IMAGE_NO_LIMIT);
+        assert_int_equal(desired_images.items[1].backoff_limit, 7);
+        assert_int_equal(skipped.kind, ERROR_INVALID);
+}
+
 #define COMPLETE(value) \
         "\"sandboxConfig\":{\"annotations\":{\"inplaced.io/complete\":\"" value "\"}}"
 
