@@ -184,16 +184,29 @@ static int find_replica_set(const RolloutView *view, json_object **ret, Error *r
                                    "kube-controller-manager run?");
 }
 
-/* The one revision of those pods that are not of the template's: they are the ones to update. */
+/* A StatefulSet's controller makes pods below the partition of its current revision. */
+static const char *revision_of_missing(const RolloutView *view) {
+        const char *current = object_text(view->workload, "status.currentRevision");
+
+        return current && view_kind(view)->has_ordinals && workload_is_rolling(view->workload) &&
+                               view_is_held(view)
+                       ? current
+                       : view_revision(view);
+}
+
+/* The one revision of those pods that are not of the template's, or will not be: they are the ones to update. */
 static int find_pods_revision(const RolloutView *view, int64_t partition, const char **ret,
                               Error *reterr) {
         const char *revision = NULL;
+        int64_t n_pods = 0;
 
         json_object_object_foreach(view->pods, name, pod) {
                 const char *its = object_revision(pod);
 
-                if (object_is_deleted(pod) || !view_has_pod(view, NULL, pod) ||
-                    text_equal(its, view_revision(view)) || pod_ordinal(pod) < partition)
+                if (object_is_deleted(pod) || !view_has_pod(view, NULL, pod))
+                        continue;
+                n_pods++;
+                if (text_equal(its, view_revision(view)) || pod_ordinal(pod) < partition)
                         continue;
                 if (revision && !text_equal(revision, its))
                         return error_set(reterr, ERROR_INVALID,
@@ -203,7 +216,10 @@ static int find_pods_revision(const RolloutView *view, int64_t partition, const 
                                          name, its ? its : "", revision);
                 revision = its;
         }
-        *ret = revision ? revision : view_revision(view);
+        if (!revision)
+                revision = n_pods < view_desired_pods(view) ? revision_of_missing(view)
+                                                            : view_revision(view);
+        *ret = revision;
         return *ret ? 0
                     : error_set(reterr, ERROR_CONFLICT,
                                 "it has no revision yet: does kube-controller-manager run?");

@@ -50,6 +50,22 @@ def test_partition(controller, make, images, cluster):
     assert workload.strategy()[1]["rollingUpdate"]["partition"] == 1
 
 
+def test_pod_that_is_missing(controller, make, images, cluster):
+    """The next pod of a StatefulSet that has none gets its image in place, too: it is not made twice."""
+    workload = make("statefulset", 1)
+    declare(workload)
+    (pod,) = workload.pods()
+    path = f"{PODS}/{pod['metadata']['name']}"
+    cluster.admin.patch(path, {"metadata": {"finalizers": ["example.org/wait"]}})
+    cluster.admin.delete(path)
+    cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+    wait_until(lambda: rollout_is_open(workload), RUNS, "the update")
+    cluster.admin.patch(path, {"metadata": {"finalizers": None}})
+    cluster.admin.wait_for(path, lambda one: one["metadata"]["uid"] != pod["metadata"]["uid"], RUNS)
+    with none_replaced(workload):
+        wait_updated(workload, images[1])
+
+
 @pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
 def test_more_than_images(cluster, controller, make, images, kind):
     """Another change is the workload's ordinary update."""

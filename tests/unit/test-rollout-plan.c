@@ -45,6 +45,7 @@ typedef struct TestState {
         bool has_history;
         bool is_released; /* the controller may act */
         bool is_declared;
+        const char *held; /* annotation of the policy: the partition before; NULL: none */
         bool is_behind, is_source_behind, is_older_behind;
         bool is_copied; /* the open record, to the other ReplicaSet */
         int n_updated;  /* by the controller's count */
@@ -167,6 +168,9 @@ static json_object *make_workload(const TestState *state, json_object *record) {
         if (state->is_declared)
                 json_object_object_add(object_at(workload, "metadata.annotations"),
                                        UPDATE_ANNOTATION, json_object_new_string(UPDATE_ONLY));
+        if (state->held)
+                json_object_object_add(object_at(workload, "metadata.annotations"), HELD_ANNOTATION,
+                                       json_object_new_string(state->held));
         if (record)
                 json_object_object_add(object_at(workload, "metadata.annotations"),
                                        ROLLOUT_ANNOTATION,
@@ -850,6 +854,15 @@ static const BeginCase begin_rows[] = {
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, TURNED, .pods = { { .image = "A", .hash = "x" } } }, 0, NULL, 0,
           "is gone", NULL },
         { { .kind = WORKLOAD_STATEFUL_SET, .pods = { OLD } }, 0, NULL, 0, "whose record is gone", NULL },
+        /* The controller makes the missing pods of its current revision. */
+        { { .kind = WORKLOAD_STATEFUL_SET, TURNED, .held = "0", .current = "old", .n_missing = 1 }, ROLLOUT_FOLLOW, NULL, 0,
+          NULL, "\\\"before\\\":{\\\"app\\\":\\\"A\\\"}" },
+        { { .kind = WORKLOAD_STATEFUL_SET, TURNED, .held = "0", .current = "old", .n_missing = 1, .pods = { NEW } },
+          ROLLOUT_FOLLOW, NULL, 0, NULL, "\\\"before\\\":{\\\"app\\\":\\\"A\\\"}" },
+        { { .kind = WORKLOAD_STATEFUL_SET, TURNED, .held = "0", .current = "old", .pods = { NEW } }, ROLLOUT_FOLLOW, NULL, 0,
+          NULL, "nothing" },
+        { { .kind = WORKLOAD_STATEFUL_SET, TURNED, .held = "0", .n_missing = 1, .pods = { NEW } }, ROLLOUT_FOLLOW, NULL, 0,
+          NULL, "nothing" },
         { { .kind = WORKLOAD_DAEMON_SET, FREE, .pods = { OLD } }, 0, NULL, 0, NULL, "\"updateStrategy\":{\"type\":\"OnDelete\"}" },
         { { .kind = WORKLOAD_DAEMON_SET, FREE, .pods = { OLD } }, 0, NULL, 0, NULL,
           "\\\"former\\\":{\\\"updateStrategy\\\":{\\\"type\\\":\\\"RollingUpdate\\\"}}" },
