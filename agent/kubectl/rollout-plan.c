@@ -184,15 +184,14 @@ static int step_history(RolloutStep *step, const RolloutView *view, json_object 
         return step_create(step, take_ptr(made));
 }
 
-static int step_gate(RolloutStep *step, const RolloutView *view, json_object *record,
-                     json_object *pod) {
+static int step_gate_for(RolloutStep *step, const RolloutView *view, json_object *record,
+                         json_object *pod, RolloutAction action, json_object *images) {
         cleanup(json_object_put_p) json_object *patch = identify_pod(pod);
         cleanup(json_object_put_p) json_object *conditions = json_object_new_array();
-        cleanup(json_object_put_p) json_object *images =
-                pod_gate_images(pod, record_target(record));
+        cleanup(json_object_put_p) json_object *awaited = pod_gate_images(pod, images);
         json_object *gate = NULL;
-        int r = images ? gate_close(json_get_text(record, "by"), view->now_sec, images, &gate)
-                       : -ENOMEM;
+        int r = awaited ? gate_close(json_get_text(record, "by"), view->now_sec, awaited, &gate)
+                        : -ENOMEM;
 
         if (r >= 0)
                 r = patch_append(conditions, gate);
@@ -200,7 +199,12 @@ static int step_gate(RolloutStep *step, const RolloutView *view, json_object *re
             patch_add(patch, "status", patch_wrap("conditions", take_ptr(conditions))) < 0)
                 return -ENOMEM;
 
-        return step_patch(step, ROLLOUT_CLOSE_GATE, object_name(pod), take_ptr(patch));
+        return step_patch(step, action, object_name(pod), take_ptr(patch));
+}
+
+static int step_gate(RolloutStep *step, const RolloutView *view, json_object *record,
+                     json_object *pod) {
+        return step_gate_for(step, view, record, pod, ROLLOUT_CLOSE_GATE, record_target(record));
 }
 
 static int step_pod(RolloutStep *step, const RolloutView *view, json_object *record,
@@ -889,6 +893,31 @@ int rollout_plan_release(const RolloutView *view, json_object *record, const Rol
         }
         r = step_abandon(ret, view, record, is_held);
         return r < 0 || !is_held ? r : add_source_images(ret, view, record, replica_set);
+}
+
+/* The gate was closed for images that the pod did not get. */
+static bool is_left_closed(const RolloutView *view, json_object *record, json_object *pod,
+                           json_object *own_images) {
+        return !object_is_deleted(pod) && view_has_pod(view, record, pod) &&
+               pod_gate_is_closed(pod) && pod_gate_must_close(pod, own_images);
+}
+
+int rollout_plan_return(const RolloutView *view, json_object *record, RolloutStep *step) {
+        if (step->action != ROLLOUT_ABANDON)
+                return 0;
+        json_object_object_foreach(view->pods, name, pod) {
+                cleanup(json_object_put_p) json_object *images =
+                        template_images(pod, record_target(record));
+
+                (void) name;
+                if (!images)
+                        return -ENOMEM;
+                if (!is_left_closed(view, record, pod, images))
+                        continue;
+                rollout_step_done(step);
+                return step_gate_for(step, view, record, pod, ROLLOUT_RETURN_POD, images);
+        }
+        return 0;
 }
 
 /* None is created where an older ReplicaSet has the template after: it will get the one before. */

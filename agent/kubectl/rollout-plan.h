@@ -33,6 +33,7 @@ typedef enum RolloutAction {
         ROLLOUT_PATCH_REPLICA_SET,  /* the template its pods come from */
         ROLLOUT_CREATE_REPLICA_SET, /* the template before, for kubectl rollout undo */
         ROLLOUT_CLOSE_GATE,         /* the pod's gate, by its status */
+        ROLLOUT_RETURN_POD,         /* the same for the images that it has: its agent opens it */
         ROLLOUT_PATCH_POD,
         ROLLOUT_PAUSE, /* the first pods are updated, but for those in `message`; the others wait */
         ROLLOUT_HAND_BACK, /* to the controller: all is done, but for the pods in `message` */
@@ -67,6 +68,8 @@ int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep 
 /* Hands the workload back in the middle of an update, as it is: of a Deployment no pod is replaced. */
 int rollout_plan_release(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                          RolloutStep *ret);
+/* Before the workload is abandoned: a pod that is out of service for images that it will not get returns. Else *step stays. */
+int rollout_plan_return(const RolloutView *view, json_object *record, RolloutStep *step);
 /* Removes a copy of an open record from a ReplicaSet once the record itself is closed; ROLLOUT_WAIT: there is none. */
 int rollout_plan_clean(const RolloutView *view, RolloutStep *ret);
 /* The first write of this action that an update with this record will need, to be checked by the server beforehand;

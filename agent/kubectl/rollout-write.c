@@ -17,11 +17,12 @@ static KubePath path_of_step(const RolloutWriter *writer, const RolloutStep *ste
                 return workload_path(WORKLOAD_REPLICA_SET, path.namespace, step->name);
         if (step->action == ROLLOUT_CREATE_REPLICA_SET)
                 return workload_path(WORKLOAD_REPLICA_SET, path.namespace, NULL);
-        if (step->action != ROLLOUT_PATCH_POD && step->action != ROLLOUT_CLOSE_GATE)
+        if (step->action != ROLLOUT_PATCH_POD && step->action != ROLLOUT_CLOSE_GATE &&
+            step->action != ROLLOUT_RETURN_POD)
                 return path;
 
         path = workload_path(WORKLOAD_POD, path.namespace, step->name);
-        if (step->action == ROLLOUT_CLOSE_GATE)
+        if (step->action != ROLLOUT_PATCH_POD)
                 path.subresource = "status";
         return path;
 }

@@ -186,6 +186,8 @@ static int plan(Rollout *rollout, Error *reterr) {
                 return -ENOMEM;
         if (r >= 0 && step->action == ROLLOUT_WAIT)
                 r = plan_by_census(rollout, reterr);
+        if (r >= 0)
+                r = rollout_plan_return(&rollout->watch.view, rollout->record, step);
         shown = rollout_show(&rollout->show, rollout->watch.view.now_sec, rollout->record,
                              &rollout->census, awaited(rollout), step->name);
         return r < 0 ? r : shown;

@@ -263,6 +263,17 @@ def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
             break
 
 
+def test_release_of_a_closed_pod(cluster, agent, make, inplace, by_proxy, proxy, images):
+    """A pod that was out of service for images which it does not get returns."""
+    workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
+    with none_replaced(workload):
+        interrupted(by_proxy, proxy, workload, images[1], 2)
+        assert "False" in {condition(pod, GATE)["status"] for pod in workload.pods()}
+        assert_done(inplace.run("rollout", workload.name, "--release"))
+        wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[0])
+
+
 def test_preload(cluster, agent, make, inplace, registry, images):
     """The image is on the node before the first container ends; a missing image changes nothing."""
     node_image = NodeImage(cluster.admin, cluster.node.name)

@@ -54,6 +54,7 @@ static void check_step(const RolloutStep *step) {
         case ROLLOUT_PATCH_REPLICA_SET:
         case ROLLOUT_CREATE_REPLICA_SET:
         case ROLLOUT_CLOSE_GATE:
+        case ROLLOUT_RETURN_POD:
         case ROLLOUT_PATCH_POD: check(step->name && *step->name && step->patch); break;
         case ROLLOUT_PATCH_WORKLOAD:
         case ROLLOUT_HAND_BACK: check(step->patch); break;
@@ -77,6 +78,7 @@ static void check_plan(const RolloutView *view, json_object *record) {
                 check_step(&step);
         rollout_step_done(&step);
         check(rollout_plan_release(view, record, &limits, &step) >= 0);
+        check(rollout_plan_return(view, record, &step) >= 0);
         if (step.action != ROLLOUT_ABANDON)
                 check_step(&step);
         check(step.action == ROLLOUT_PATCH_REPLICA_SET || step.action == ROLLOUT_WAIT ||

@@ -737,6 +737,38 @@ TEST_ROWS(test_target, target_rows, record, const struct TargetRow *row) {
         assert_string_equal(json_get_text(record_target(made.record), "app"), row->image);
 }
 
+/* clang-format off */
+static const struct ReturnRow {
+        const char *name;
+        TestPod pod;
+        RolloutAction action; /* action of the step that the plan has made */
+        const char *images;   /* for which the gate is closed then; NULL: the step stays */
+} return_rows[] = {
+        { "closed for others", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_ABANDON, "{\\\"app\\\":\\\"A\\\"}" },
+        { "its images", { .image = "B", .gate = CLOSED_FOR("B") }, ROLLOUT_ABANDON, NULL },
+        { "its own again", { .image = "A", .gate = CLOSED_FOR("A") }, ROLLOUT_ABANDON, NULL },
+        { "open", { .image = "A", .gate = OPEN }, ROLLOUT_ABANDON, NULL },
+        { "no gate", { .image = "A" }, ROLLOUT_ABANDON, NULL },
+        { "deleted", { .image = "A", .gate = CLOSED_FOR("B"), .deleted = "2001-09-09T01:46:40Z" }, ROLLOUT_ABANDON, NULL },
+        { "handed back", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_HAND_BACK, NULL },
+};
+/* clang-format on */
+
+/* Before a workload is abandoned: its agent opens the gate of a pod that will not get the images. */
+TEST_ROWS(test_return, return_rows, name, const struct ReturnRow *row) {
+        cleanup(view_done) TestView made =
+                make_view(&(TestState){ DEPLOYMENT, .pods = { row->pod } });
+        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+
+        step.action = row->action;
+        assert_ok(rollout_plan_return(&made.view, made.record, &step));
+        assert_int_equal(step.action, row->images ? ROLLOUT_RETURN_POD : row->action);
+        assert_true(
+                !row->images ||
+                strstr(json_object_to_json_string_ext(step.patch, JSON_C_TO_STRING_NOSLASHESCAPE),
+                       row->images));
+}
+
 /* A ReplicaSet keeps no copy of an open record, whatever has become of the record. */
 TEST(test_clean) {
         for (int is_copied = 0; is_copied < 2; is_copied++) {
