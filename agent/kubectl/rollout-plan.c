@@ -746,6 +746,20 @@ static int step_end(const Turn *turn, json_object *replica_set, const char *budg
         return r < 0 ? r : name_rest(turn->census, budget, &ret->message);
 }
 
+/* Handed back, the controller of a StatefulSet or DaemonSet would replace the pods that the budget keeps back, and a declared
+ * update would count as done. */
+static bool stays_held(const RolloutView *view) {
+        return view_kind(view)->has_revisions || workload_is_declared(view->workload);
+}
+
+static int step_stop_spent(const Turn *turn, const char *budget, RolloutStep *ret) {
+        cleanup(free_p) char *rest = NULL;
+        int r = name_rest(turn->census, budget, &rest);
+
+        return r < 0 ? r
+                     : rollout_step_set(ret, ROLLOUT_STOP, "not all pods run the images: %s", rest);
+}
+
 /* The images are not proven, and the budget lets no pod go that could prove them. */
 static int step_release(const Turn *turn, const char *budget, RolloutStep *ret) {
         cleanup(free_p) char *rest = NULL;
@@ -813,6 +827,8 @@ static int step_open(const Turn *turn, RolloutStep *ret, Error *reterr) {
                 rollout_step_done(ret);
         else if (r < 0 || ret->action != ROLLOUT_DONE)
                 return r;
+        if (budget && stays_held(turn->view))
+                return step_stop_spent(turn, budget, ret);
         return turn->needs_proof && budget ? step_release(turn, budget, ret)
                                            : step_end(turn, replica_set, budget, ret);
 }

@@ -176,7 +176,9 @@ def test_undo_of_a_lost_node_is_interrupted(cluster, agent, make, inplace, by_pr
 
 
 def test_budget_spent_by_a_lost_pod(cluster, make, inplace, images):
-    """The error names the pod that the budget keeps back, and the workload is handed back."""
+    """The error names the pod that the budget keeps back. The workload stays held: its controller would replace that pod,
+    whatever the budget says.
+    """
     workload = make("daemonset")
     strategy = workload.strategy()
     path = make_budget(cluster, workload, minAvailable=1)
@@ -192,8 +194,12 @@ def test_budget_spent_by_a_lost_pod(cluster, make, inplace, images):
             well: images[0],
             name: images[1],
         }
+        assert workload.strategy() != strategy and rollout_is_open(workload)
+        cluster.admin.delete(path)
+        with none_replaced(workload):
+            assert inplace.run("rollout", workload.name, timeout=150 * SLOWLY).code == 3
+        assert {image_of(pod) for pod in workload.pods()} == {images[1]}
         assert workload.strategy() == strategy and not rollout_is_open(workload)
-    cluster.admin.delete(path)
 
 
 def test_first_of_a_daemon_set(cluster, make, inplace, images):

@@ -456,18 +456,22 @@ static const PlanCase plan_rows[] = {
         { { DECLARED, .template = "B", .env = "1", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_ABANDON, NULL, NULL },
 
         /* A budget that pods have spent which will not return ends it for the others. */
-        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 1, .budget = 1, .budget_of = 2,
-            .noted_sec = 99, .pods = { OLD, STILL_ILL } }, ROLLOUT_HAND_BACK,
-          "pod \"web-0\": the PodDisruptionBudget \"pdb\" allows no further pod to be unavailable", NULL },
-        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 1, .budget = 1, .budget_of = 2,
-            .pods = { OLD, STILL_ILL } }, ROLLOUT_WAIT, NULL, NULL },
+        { { DEPLOYMENT, .source = "B", .budget = 1, .budget_of = 3, .noted_sec = 99, .pods = { OLD, NEW, STILL_ILL } },
+          ROLLOUT_HAND_BACK, "pod \"web-0\": the PodDisruptionBudget \"pdb\" allows no further pod to be unavailable", NULL },
+        { { DEPLOYMENT, .source = "B", .budget = 1, .budget_of = 3, .pods = { OLD, NEW, STILL_ILL } },
+          ROLLOUT_WAIT, NULL, NULL },
+        /* Held on, where the controller would replace those pods, or the next run updates them. */
+        { { DAEMON, TURNED, .n_updated = 1, .budget = 1, .budget_of = 2, .noted_sec = 99, .pods = { OLD, STILL_ILL } },
+          ROLLOUT_STOP, "not all pods run the images: pod \"web-0\": the PodDisruptionBudget \"pdb\"", NULL },
+        { { STATEFUL, TURNED, .n_updated = 2, .budget = 1, .budget_of = 3, .noted_sec = 99, .pods = { OLD, NEW, STILL_ILL } },
+          ROLLOUT_STOP, "pod \"web-2\"", NULL },
+        { { DECLARED, .kind = WORKLOAD_DEPLOYMENT, .template = "B", .n_updated = 1, .budget = 1, .budget_of = 3,
+            .noted_sec = 99, .pods = { OLD, NEW, STILL_ILL } }, ROLLOUT_STOP, "pod \"web-0\"", NULL },
         /* Not while its status may lack what has just become ready, and not where others than those keep it spent. */
-        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 2, .budget = 1, .budget_of = 3,
-            .noted_sec = 99, .pods = { OLD, NEW, STILL_ILL } }, ROLLOUT_HAND_BACK, NULL, NULL },
-        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 2, .budget = 1, .budget_of = 3,
-            .noted_sec = 99, .is_fresh = true, .pods = { OLD, NEW, STILL_ILL } }, ROLLOUT_WAIT, "PodDisruptionBudget", NULL },
-        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward", TURNED, .n_updated = 1, .budget = 1, .budget_of = 3,
-            .noted_sec = 99, .n_missing = 1, .pods = { OLD, STILL_ILL } }, ROLLOUT_WAIT, "missing pod", NULL },
+        { { DEPLOYMENT, .source = "B", .budget = 1, .budget_of = 3, .noted_sec = 99, .is_fresh = true,
+            .pods = { OLD, NEW, STILL_ILL } }, ROLLOUT_WAIT, "PodDisruptionBudget", NULL },
+        { { DEPLOYMENT, .source = "B", .budget = 1, .budget_of = 3, .noted_sec = 99, .n_missing = 1,
+            .pods = { OLD, STILL_ILL } }, ROLLOUT_WAIT, "missing pod", NULL },
         { { DEPLOYMENT, .budget = 1, .budget_of = 2, .noted_sec = 99, .pods = { OLD, STILL_ILL } }, ROLLOUT_ABANDON,
           "handed back: pod \"web-0\": the PodDisruptionBudget", "\"paused\":false" },
 
