@@ -35,18 +35,8 @@ void judge_pod_ended(World *world) {
                 fail(world, "an update in place has made a controller delete a pod");
 }
 
-/* A StatefulSet without any pod is at its template at once: if its controller has not seen that it may act again, it makes
- * the next pod of the revision before, and replaces it. */
 void judge_pod_lost(World *world) {
-        size_t n = 0;
-
-        for (size_t i = 0; i < world->items[PODS].n; i++)
-                n += !object_is_deleted(world->items[PODS].items[i]);
         world->judge.n_creates++;
-        if (world->scenario.kind != WORKLOAD_STATEFUL_SET || n > 1)
-                return;
-        world->judge.n_creates++;
-        world->judge.n_deletes++;
 }
 
 void judge_quiet(World *world) {
@@ -76,6 +66,14 @@ static bool takes_down(json_object *old, json_object *new) {
                (json_is(gate, "status", "False") &&
                 !json_is(json_find(GET(old, "status", "conditions"), "type", GATE_CONDITION),
                          "status", "False"));
+}
+
+/* A pod that has come back before this write, and may end again for reasons of its own. */
+static void judge_return(World *world, json_object *old) {
+        Runtime *runtime = runtime_find(world, old);
+
+        if (runtime && runtime->is_down && is_up(world, old))
+                runtime->is_down = false;
 }
 
 /* Counts the pods that tools have made unavailable, and that still are. */
@@ -174,28 +172,33 @@ static bool is_new_update(json_object *old, json_object *new) {
         return !is_open(old) && is_open(new);
 }
 
-/* A template that follows its pods has the image before anyway, until the update writes it. */
-static bool is_as_before(const World *world, json_object *workload, const char *image) {
+/* As the manual page says: a template that follows its pods has one of the update's two images at any time, and the update
+ * decides which. */
+static bool is_of_update(const World *world, json_object *workload, const char *image) {
         cleanup(json_object_put_p) json_object *record = NULL;
         bool follows = world->scenario.kind == WORKLOAD_DEPLOYMENT ||
                        world->scenario.kind == WORKLOAD_REPLICA_SET;
 
         return follows && rollout_record_read(workload, &record, NULL) >= 0 &&
-               json_is(record_images(record, true), "app", image);
+               (json_is(record_images(record, true), "app", image) ||
+                json_is(record_images(record, false), "app", image));
 }
 
-/* As the manual page says: where lost pods use up a PodDisruptionBudget, the controller of a StatefulSet or DaemonSet
- * replaces those that are left. */
-static bool leaves_pods(World *world, json_object *old, json_object *new) {
-        const char *image = template_image(GET(new, "spec", "template"), "app");
+/* As the manual page says: an ordinary update follows where pods that the update would begin with run two images, which
+ * no record could name. */
+void judge_impossible(World *world) {
+        const char *target = template_image(GET(api_workload(world), "spec", "template"), "app");
+        const char *first = NULL;
 
-        if (!world->scenario.has_budget || !is_open(old) || is_open(new) ||
-            workload_resource(world) == DEPLOYMENTS)
-                return false;
-        for (size_t i = 0; i < world->items[PODS].n; i++)
-                if (!text_equal(template_image(world->items[PODS].items[i], "app"), image))
-                        return true;
-        return false;
+        for (size_t i = 0; i < world->items[PODS].n; i++) {
+                const char *image = template_image(world->items[PODS].items[i], "app");
+
+                if (text_equal(image, target) || object_is_deleted(world->items[PODS].items[i]))
+                        continue;
+                if (first && !text_equal(image, first))
+                        world->judge.is_excused = true;
+                first = image;
+        }
 }
 
 /* An image that another user has written into the template of an open update stays. */
@@ -203,8 +206,6 @@ static void judge_template(World *world, Author author, json_object *old, json_o
         const char *before = template_image(GET(old, "spec", "template"), "app");
         const char *after = template_image(GET(new, "spec", "template"), "app");
 
-        if (author == AUTHOR_TOOL && leaves_pods(world, old, new))
-                world->judge.is_excused = true;
         if (is_new_update(old, new)) {
                 free(world->judge.foreign_image);
                 world->judge.foreign_image = NULL;
@@ -213,7 +214,7 @@ static void judge_template(World *world, Author author, json_object *old, json_o
                 return;
         if (author == AUTHOR_USER && is_open(old)) {
                 free(world->judge.foreign_image);
-                world->judge.foreign_image = is_as_before(world, old, after) ? NULL : strdup(after);
+                world->judge.foreign_image = is_of_update(world, old, after) ? NULL : strdup(after);
         }
         if (author == AUTHOR_TOOL && text_equal(before, world->judge.foreign_image))
                 fail(world, "an update has written %s over %s of another user in the template",
@@ -226,6 +227,8 @@ void judge_write(World *world, Author author, Resource resource, json_object *ol
 
         if (resource == workload_resource(world) && text_equal(object_name(new), WORKLOAD))
                 judge_template(world, author, old, new);
+        if (resource == PODS)
+                judge_return(world, old);
         if (author != AUTHOR_TOOL || resource == LEASES)
                 return;
         strange = strange_part(old, new);
@@ -265,7 +268,9 @@ static void judge_strategy(World *world) {
                                     ? "spec.strategy.rollingUpdate.maxUnavailable"
                                     : LIMIT;
 
-        if (world->scenario.kind == WORKLOAD_REPLICA_SET || world->judge.is_forgotten)
+        /* docs/TROUBLESHOOTING.md: without its record, a held workload is as one that its users hold. */
+        if (world->scenario.kind == WORKLOAD_REPLICA_SET ||
+            (world->judge.is_forgotten && workload_is_held(world->scenario.kind, workload)))
                 return;
         if (workload_is_held(world->scenario.kind, workload))
                 fail(world, "nothing shows that the workload is held");
@@ -279,8 +284,19 @@ static void judge_strategy(World *world) {
                 fail(world, "the annotation of the hold is left");
 }
 
+/* As the manual page says: the update of a Deployment or ReplicaSet that is not declared ends without the pods that a
+ * budget keeps back because of lost ones, and names them. Pods keep what they have where a release has ended it. */
+static bool may_keep_image(World *world, json_object *record) {
+        bool has_revisions = world->scenario.kind == WORKLOAD_STATEFUL_SET ||
+                             world->scenario.kind == WORKLOAD_DAEMON_SET;
+
+        return json_is(record, "state", "abandoned") ||
+               (world->judge.is_partly_done && world->scenario.has_budget && !has_revisions &&
+                !workload_is_declared(api_workload(world)));
+}
+
 /* Whether every pod runs the image of its template, and is ready. */
-static void judge_pods(World *world) {
+static void judge_pods(World *world, json_object *record) {
         json_object *workload = api_workload(world);
         const char *image = template_image(GET(workload, "spec", "template"), "app");
 
@@ -289,10 +305,12 @@ static void judge_pods(World *world) {
 
                 if (object_is_deleted(pod))
                         continue;
-                if (!text_equal(template_image(pod, "app"), image))
+                if (!text_equal(template_image(pod, "app"), image) &&
+                    !may_keep_image(world, record))
                         fail(world, "pod %s is left with %s, the template has %s", object_name(pod),
                              template_image(pod, "app"), image);
-                else if (image_is_good(image) && !pod_is_available(world, pod, 0))
+                else if (image_is_good(template_image(pod, "app")) &&
+                         !pod_is_available(world, pod, 0))
                         fail(world, "pod %s is left unready", object_name(pod));
         }
 }
@@ -307,7 +325,6 @@ void judge_end(World *world) {
         if (is_left_open)
                 fail(world, "the update does not end: \"%s\"", json_get_text(record, "state"));
         judge_strategy(world);
-        if (!json_is(record, "state", "abandoned") && !world->judge.is_excused &&
-            !world->judge.is_partly_done)
-                judge_pods(world);
+        if (!world->judge.is_excused)
+                judge_pods(world, record);
 }

@@ -85,9 +85,18 @@ typedef struct Run {
         Tool *controller; /* NULL: none runs */
 } Run;
 
+/* The controllers of revisions replace pods after a release. */
+static void excuse_release(World *world) {
+        world->judge.is_excused = world->judge.is_excused ||
+                                  world->scenario.kind == WORKLOAD_STATEFUL_SET ||
+                                  world->scenario.kind == WORKLOAD_DAEMON_SET;
+}
+
 static void start(Run *run, const Command *command) {
         if (run->n_persons == sizeof(run->persons) / sizeof(run->persons[0]))
                 return;
+        if (command->release)
+                excuse_release(&run->world);
         note(&run->world, "%s runs %s%s%s%s", command->user,
              command->verb == COMMAND_OF_SET_IMAGE ? "set image " : "rollout",
              command->image ? command->image : "", command->undo ? " --undo" : "",
@@ -128,11 +137,7 @@ static void start_next(Run *run) {
 
         switch (choose(world, 6)) {
         case 0: command.undo = true; break;
-        case 1:
-                command.release = happens(world, 30);
-                /* Controllers of revisions then replace the pods. */
-                world->judge.is_excused = world->judge.is_excused || command.release;
-                break;
+        case 1: command.release = happens(world, 30); break;
         case 2:
                 command.verb = COMMAND_OF_SET_IMAGE;
                 command.image = happens(world, 50) ? world->scenario.target : "r/app:3";
@@ -275,6 +280,14 @@ static bool is_held_or_open(Run *run) {
                annotation_of(api_workload(world), HELD_ANNOTATION);
 }
 
+/* The way back to an image that does not start ends only so, and its pods keep it. */
+static bool is_stuck(Run *run) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+
+        return workload_record(&run->world, &record) && json_is(record, "state", "undo") &&
+               !image_is_good(json_get_text(record_images(record, true), "app"));
+}
+
 /* Ends what is open, as a person would. */
 static void finish_by_hand(Run *run) {
         static const Command ways[] = {
@@ -291,6 +304,13 @@ static void finish_by_hand(Run *run) {
 
         for (size_t i = first; i < sizeof(ways) / sizeof(ways[0]) && is_held_or_open(run); i++) {
                 start(run, &ways[i]);
+                calm_down(run);
+        }
+        if (is_stuck(run)) {
+                start(run, &(Command){ .verb = COMMAND_OF_ROLLOUT,
+                                       .user = "carol",
+                                       .take_over = true,
+                                       .release = true });
                 calm_down(run);
         }
 }

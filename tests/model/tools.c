@@ -850,6 +850,8 @@ int kube_event_send(KubeEvents *events, const KubeReference *object, const char 
                     const char *reason, const char *message) {
         (void) events;
         (void) object;
+        if (running && strcmp(reason, "InPlaceUpdateImpossible") == 0)
+                judge_impossible(running->world);
         if (running)
                 note(running->world, "event: %s %s: %s", type, reason, message);
         return 0;

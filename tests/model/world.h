@@ -127,7 +127,7 @@ typedef struct Judge {
         int64_t max_unavailable; /* the greatest that was in force */
         int64_t partition;       /* the strategy as users have it */
         int64_t own_unavailable;
-        bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing does */
+        bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing can */
         bool is_partly_done; /* the run that ended the last update has named pods that it left */
         char *foreign_image; /* another user's, in the template of an open update; NULL: none */
         char failure[512];   /* "": none yet */
@@ -254,8 +254,9 @@ void judge_write(World *world, Author author, Resource resource, json_object *ol
                  json_object *new);
 void judge_pod_made(World *world);
 void judge_pod_ended(World *world);
-void judge_pod_lost(World *world); /* a controller may make another one */
-void judge_quiet(World *world);    /* controllers have nothing left to do */
+void judge_pod_lost(World *world);   /* a controller may make another one */
+void judge_impossible(World *world); /* a controller says that an ordinary update follows */
+void judge_quiet(World *world);      /* controllers have nothing left to do */
 void judge_end(World *world);
 void judge_intent(World *world, json_object *workload); /* a user has written its strategy */
 bool workload_record(World *world, json_object **ret);  /* an update is open */
