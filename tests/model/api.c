@@ -16,7 +16,7 @@
 static size_t find_index(const Items *items, const char *name) {
         size_t i = 0;
 
-        while (i < items->n && !text_equal(object_name(items->items[i]), name))
+        while (i < items->n && strcmp(items->names[i], name) != 0)
                 i++;
         return i;
 }
@@ -27,6 +27,19 @@ json_object *items_find(const Items *items, const char *name) {
         return i < items->n ? items->items[i] : NULL;
 }
 
+static void set_item(Items *items, size_t i, json_object *object) {
+        items->items[i] = json_object_get(object);
+        items->names[i] = object_name(object);
+        items->is_dirty[i] = true;
+}
+
+static void remove_item(Items *items, size_t i) {
+        items->n--;
+        items->items[i] = items->items[items->n];
+        items->names[i] = items->names[items->n];
+        items->is_dirty[i] = items->is_dirty[items->n];
+}
+
 /* Returns false where there is no room. object: NULL: it is gone. */
 static bool items_put(Items *items, const char *name, json_object *object) {
         size_t i = find_index(items, name);
@@ -34,19 +47,14 @@ static bool items_put(Items *items, const char *name, json_object *object) {
         if (i == items->n &&
             (!object || items->n == sizeof(items->items) / sizeof(items->items[0])))
                 return !object;
-        if (i == items->n) {
-                items->items[items->n++] = json_object_get(object);
-                items->is_dirty[i] = true;
-                return true;
-        }
-        json_object_put(items->items[i]);
-        items->items[i] = json_object_get(object);
-        items->is_dirty[i] = true;
-        if (!object) {
-                items->n--;
-                items->items[i] = items->items[items->n];
-                items->is_dirty[i] = items->is_dirty[items->n];
-        }
+        if (i == items->n)
+                items->n++;
+        else
+                json_object_put(items->items[i]);
+        if (object)
+                set_item(items, i, object);
+        else
+                remove_item(items, i);
         return true;
 }
 

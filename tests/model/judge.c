@@ -169,7 +169,9 @@ bool workload_record(World *world, json_object **ret) {
 }
 
 static bool is_new_update(json_object *old, json_object *new) {
-        return !is_open(old) && is_open(new);
+        return !text_equal(annotation_of(old, ROLLOUT_ANNOTATION),
+                           annotation_of(new, ROLLOUT_ANNOTATION)) &&
+               !is_open(old) && is_open(new);
 }
 
 /* As the manual page says: a template that follows its pods has one of the update's two images at any time, and the update

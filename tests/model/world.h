@@ -52,7 +52,8 @@ typedef enum Resource {
 /* Objects of a resource by name. */
 typedef struct Items {
         json_object *items[32];
-        bool is_dirty[32]; /* a controller has to look at it */
+        const char *names[32]; /* as the objects have them */
+        bool is_dirty[32];     /* a controller has to look at it */
         size_t n;
 } Items;
 
