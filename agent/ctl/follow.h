@@ -23,7 +23,7 @@ typedef struct FollowerOptions {
         int (*on_changed)(json_object *node_image, json_object *changes,
                           const Inplaced__V1__WatchEvent *event, void *userdata);
 
-        /* The agent went away; a line on stderr says so next. NULL: nothing to do. */
+        /* As in StreamOptions. */
         void (*on_away)(void *userdata);
 
         /* The agent cannot be followed, or no longer; the error has advice. */

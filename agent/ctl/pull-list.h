@@ -16,26 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "agent/base/rate.h"
 #include "agent/ctl/options.h"
 #include "proto/inplaced/v1/node.pb-c.h"
-
-/* Rate of a download, smoothed over a few seconds, so that a person can read it and the time left
- * can be estimated from it. */
-typedef struct Rate {
-        bool has_sample;
-        uint64_t at_usec;
-        uint64_t bytes;
-        double bytes_per_sec;
-} Rate;
-
-#define RATE_INIT ((Rate){ .has_sample = false })
-
-/* To be called about as often as the rate is shown, also when no byte arrived. Fewer bytes than the
- * last time mean that the download began anew. */
-void rate_update(Rate *rate, uint64_t now_usec, uint64_t bytes);
-
-/* Bytes per second; 0 if it is not known or nothing arrives. */
-uint64_t rate_get(const Rate *rate);
 
 typedef struct PullItem {
         const char *image; /* the argument; borrowed from the command line */

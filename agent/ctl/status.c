@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "agent/base/loop.h"
-#include "agent/base/array.h"
+#include "agent/base/text.h"
 #include "agent/ctl/ask.h"
 #include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
@@ -17,6 +17,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/view/changes.h"
 #include "agent/view/failure.h"
 #include "agent/view/format.h"
 #include "agent/view/live.h"
@@ -27,7 +28,6 @@
 #include "agent/view/terminal.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 
-#define PROGRESS_STEP 10 /* progress in percent that causes another line */
 #define ROWS_MIN 3
 #define SCREEN_SIZE 65536 /* bytes */
 #define DIGEST_WIDTH 19   /* "sha256:" and 12 digits */
@@ -224,13 +224,6 @@ static int print_status(const void *message, const Options *options) {
 
 typedef Inplaced__V1__WatchEvent Event;
 
-/* The last line about an image. */
-typedef struct Line {
-        char *key;  /* name, blank, tag */
-        char *text; /* content, without progress and times */
-        int progress;
-} Line;
-
 typedef struct StatusWatch {
         const Options *options;
         NodeClient *client;
@@ -240,83 +233,24 @@ typedef struct StatusWatch {
         bool has_begun;
         Table *table; /* columns of the appended lines */
         Live live;
-        Line **lines; /* sorted by key */
-        size_t n_lines;
+        Changes changes; /* last appended line of each image */
         bool is_over;
         int result;
 } StatusWatch;
 
-static Line *line_free(Line *line) {
-        if (!line)
-                return NULL;
-
-        free(line->key);
-        free(line->text);
-        free(line);
-        return NULL;
-}
-
-static int compare_key(const void *item, const void *key) {
-        return strcmp(((const Line *) item)->key, key);
-}
-
-/* Takes the key over. */
-static int add_line(StatusWatch *watch, char *key, size_t at, Line **ret) {
-        Line *line;
-
-        line = calloc(1, sizeof(*line));
-        if (!line || sorted_insert(&watch->lines, &watch->n_lines, at, line) < 0) {
-                free(line);
-                free(key);
-                return -ENOMEM;
-        }
-
-        line->key = key;
-        *ret = line;
-        return 0;
-}
-
-static int find_or_add(StatusWatch *watch, const StatusRow *row, Line **ret) {
-        char *key;
-        size_t at;
-
-        if (asprintf(&key, "%s %s", row->image, row->tag) < 0)
-                return -ENOMEM;
-        if (!sorted_find(watch->lines, watch->n_lines, compare_key, key, &at))
-                return add_line(watch, key, at, ret);
-
-        free(key);
-        *ret = watch->lines[at];
-        return 0;
-}
-
 /* Appends a line about the image if that changed. */
 static int append_row(StatusWatch *watch, const StatusRow *row) {
         cleanup(free_p) char *requested_by = status_row_requested_by(row);
-        char *text;
-        Line *line;
+        cleanup(free_p) char *key = NULL, *text = NULL;
         int r;
 
-        if (!requested_by)
+        if (!requested_by || text_format(&key, "%s %s", row->image, row->tag) < 0 ||
+            text_format(&text, "%s\n%s\n%s\n%s\n%s", row->phase, row->policy, row->image_id,
+                        row->message, requested_by) < 0)
                 return -ENOMEM;
 
-        r = find_or_add(watch, row, &line);
-        if (r < 0)
-                return r;
-
-        if (asprintf(&text, "%s\n%s\n%s\n%s\n%s", row->phase, row->policy, row->image_id,
-                     row->message, requested_by) < 0)
-                return -ENOMEM;
-        if (line->text && strcmp(line->text, text) == 0 &&
-            abs(row->progress - line->progress) < PROGRESS_STEP) {
-                free(text);
-                return 0;
-        }
-
-        free(line->text);
-        line->text = text;
-        line->progress = row->progress;
-        return status_table_add(watch->table, row, watch->is_wide);
+        r = changes_note(&watch->changes, key, text, row->progress);
+        return r > 0 ? status_table_add(watch->table, row, watch->is_wide) : r;
 }
 
 /* Prints that "nginx:1.25" is no longer desired, unless no line about it was printed. */
@@ -326,7 +260,6 @@ static int append_removed(StatusWatch *watch, const char *reference) {
                 .image = key, .policy = "", .phase = "Removed", .image_id = "", .message = ""
         };
         char *end;
-        size_t at;
 
         if (!key)
                 return -ENOMEM;
@@ -336,11 +269,9 @@ static int append_removed(StatusWatch *watch, const char *reference) {
                 return 0;
 
         *end = ' ';
-        if (!sorted_find(watch->lines, watch->n_lines, compare_key, key, &at))
+        if (!changes_forget(&watch->changes, key))
                 return 0;
 
-        line_free(watch->lines[at]);
-        sorted_remove(watch->lines, &watch->n_lines, at);
         *end = '\0';
         row.tag = end + 1;
         return status_table_add(watch->table, &row, watch->is_wide);
@@ -453,9 +384,7 @@ static void watch_done(StatusWatch *watch) {
         node_client_free(watch->client);
         table_free(watch->table);
         live_done(&watch->live);
-        for (size_t i = 0; i < watch->n_lines; i++)
-                line_free(watch->lines[i]);
-        free(watch->lines);
+        changes_done(&watch->changes);
 }
 
 /* Prints the status, then its changes, until a signal ends it. */
