@@ -77,8 +77,11 @@ int snapshot_stat(RpcClient *client, const char *snapshotter, const char *name, 
                               userdata, ret);
 }
 
+#define LABEL_EXPIRE "containerd.io/gc.expire"
+
 static const RpcMethod create_lease_method = LEASES_METHOD("Create", create_response);
 static const RpcMethod delete_lease_method = LEASES_METHOD("Delete", delete_response);
+static const RpcMethod list_leases_method = LEASES_METHOD("List", list_response);
 static const RpcMethod list_leased_method = LEASES_METHOD("ListResources", list_resources_response);
 
 int leases_create(RpcClient *client, const char *id, const char *expires, RpcDone done,
@@ -89,7 +92,7 @@ int leases_create(RpcClient *client, const char *id, const char *expires, RpcDon
                 CONTAINERD__SERVICES__LEASES__V1__CREATE_REQUEST__LABELS_ENTRY__INIT;
         Containerd__Services__Leases__V1__CreateRequest__LabelsEntry *labels[] = { &label };
 
-        label.key = (char *) "containerd.io/gc.expire";
+        label.key = (char *) LABEL_EXPIRE;
         label.value = (char *) expires;
         request.id = (char *) id;
         request.labels = labels;
@@ -113,6 +116,17 @@ int leases_list(RpcClient *client, const char *id, RpcDone done, void *userdata,
 
         request.id = (char *) id;
         return rpc_call_unary(client, &list_leased_method, &request.base, CONTENT_TIMEOUT_USEC,
+                              done, userdata, ret);
+}
+
+int leases_list_expiring(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {
+        Containerd__Services__Leases__V1__ListRequest request =
+                CONTAINERD__SERVICES__LEASES__V1__LIST_REQUEST__INIT;
+        char *filters[] = { "labels.\"" LABEL_EXPIRE "\"" };
+
+        request.filters = filters;
+        request.n_filters = 1;
+        return rpc_call_unary(client, &list_leases_method, &request.base, CONTENT_TIMEOUT_USEC,
                               done, userdata, ret);
 }
 

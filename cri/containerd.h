@@ -59,6 +59,9 @@ int leases_delete(RpcClient *client, const char *id, RpcDone done, void *userdat
 /* Leased: the resources that the lease refers to. */
 int leases_list(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret);
 
+/* LeaseList: the leases that expire, as those of pulls do; not those of sandboxes. */
+int leases_list_expiring(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret);
+
 /*
  * Events of images (containerd.services.events.v1)
  *

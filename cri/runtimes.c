@@ -41,6 +41,7 @@ struct Runtime {
         RpcCall *call;
         Timer retry;
         unsigned n_connects;
+        struct timespec connected_at; /* time of the last of these */
 
         bool is_doubted; /* the last quick call was not answered in time */
         bool is_silent;  /* the question for the version was not answered either */
@@ -252,6 +253,7 @@ static char *copy_word(const char *word) {
 
 static int runtime_is_ready(Runtime *runtime) {
         runtime->n_connects++;
+        (void) clock_gettime(CLOCK_REALTIME, &runtime->connected_at);
         return runtime_become(runtime, RUNTIME_READY, ERROR_NONE,
                               format("%s %s at %s is ready", runtime->name, runtime->version,
                                      runtime->path));
@@ -467,6 +469,10 @@ const char *runtime_sentence(const Runtime *runtime) {
 
 unsigned runtime_n_connects(const Runtime *runtime) {
         return runtime->n_connects;
+}
+
+struct timespec runtime_connected_at(const Runtime *runtime) {
+        return runtime->connected_at;
 }
 
 int runtimes_new(CompletionQueue *queue, const RuntimesOptions *options, Runtimes **ret) {

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <time.h>
 
 #include "agent/observe/metrics.h"
 #include "agent/rpc/client.h"
@@ -88,3 +89,6 @@ const char *runtime_api_version(const Runtime *runtime); /* "v1" */
 const char *runtime_image_path(const Runtime *runtime);
 const char *runtime_sentence(const Runtime *runtime);
 unsigned runtime_n_connects(const Runtime *runtime); /* how often the runtime became ready */
+
+/* Returns when the runtime became ready last, by CLOCK_REALTIME; all zero: not yet. */
+struct timespec runtime_connected_at(const Runtime *runtime);

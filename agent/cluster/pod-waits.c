@@ -27,6 +27,7 @@ typedef struct Wait {
         char *uid; /* UID of the pod */
         char *pod; /* "namespace/name" */
         char *key; /* canonical reference of the image */
+        struct timespec since;
         WaitImage image;
         bool must_ask;
         bool is_update;  /* the container runs, and has another image */
@@ -38,8 +39,9 @@ struct PodWaits {
         PodWaitsOptions options;
         PodsWatcher watcher;
         Wait *waits;
-        RpcCall *call; /* question for an image, */
-        char *asked;   /* and its key */
+        bool is_synced; /* the agent knows all pods: another one is new */
+        RpcCall *call;  /* question for an image, */
+        char *asked;    /* and its key */
         PodPause pause;
         bool is_changed;       /* the waits differ from those that images_pause() was called with */
         bool is_logged;        /* the begin of the pause is in the log */
@@ -215,6 +217,8 @@ static int pod_waits_add(PodWaits *waits, const Pod *pod, char **key, Wait **ret
             text_format(&wait->pod, "%s/%s", pod->namespace, pod->name) < 0)
                 return -ENOMEM;
 
+        if (waits->is_synced)
+                (void) clock_gettime(CLOCK_REALTIME, &wait->since);
         wait->key = take_ptr(*key);
         wait->must_ask = true;
         list_prepend(&waits->waits, wait);
@@ -295,6 +299,7 @@ static int on_gone(const Pod *pod, void *userdata) {
 }
 
 static int on_state(bool is_synced, void *userdata) {
+        ((PodWaits *) userdata)->is_synced = is_synced;
         return 0;
 }
 
@@ -333,6 +338,19 @@ PodWaits *pod_waits_free(PodWaits *waits) {
         }
         free(waits);
         return NULL;
+}
+
+int pod_waits_visit(const PodWaits *waits, int (*visit)(const PodWait *wait, void *userdata),
+                    void *userdata) {
+        int r = 0;
+
+        for (const Wait *wait = waits->waits; r >= 0 && wait; wait = wait->next)
+                r = visit(&(PodWait){ .pod = wait->pod,
+                                      .key = wait->key,
+                                      .since = wait->since,
+                                      .is_missing = wait->image == WAIT_MISSING },
+                          userdata);
+        return r;
 }
 
 int pod_waits_set_limit(PodWaits *waits, uint64_t limit_usec) {

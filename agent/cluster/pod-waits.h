@@ -10,6 +10,8 @@
  * runtime does not hold the image.
  */
 
+#include <time.h>
+
 #include "agent/image/images.h"
 #include "agent/pod/pods.h"
 
@@ -28,5 +30,18 @@ typedef struct PodWaitsOptions {
 /* All are borrowed, and have to outlive it. */
 int pod_waits_new(const PodWaitsOptions *options, PodWaits **ret);
 PodWaits *pod_waits_free(PodWaits *waits);
+
+/* An image for which a pod waits. */
+typedef struct PodWait {
+        const char *pod; /* "namespace/name" */
+        const char *key; /* canonical reference of the image */
+        struct timespec
+                since;   /* time of its begin; all zero: it began before the agent knew the pods */
+        bool is_missing; /* the runtime does not hold the image */
+} PodWait;
+
+/* Calls visit for each. All is borrowed during the call. */
+int pod_waits_visit(const PodWaits *waits, int (*visit)(const PodWait *wait, void *userdata),
+                    void *userdata);
 
 int pod_waits_set_limit(PodWaits *waits, uint64_t limit_usec);

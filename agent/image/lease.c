@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "agent/base/cleanup.h"
@@ -15,6 +16,7 @@
 #include "cri/containerd.h"
 
 #define LEASE_SEC (24 * 3600) /* lifetime of containerd's own leases */
+#define ID_PREFIX "inplaced-"
 
 struct Leases {
         const Runtimes *runtimes;
@@ -87,7 +89,7 @@ int lease_begin(Leases *leases, LeaseReady on_ready, void *userdata, Lease **ret
         lease->on_ready = on_ready;
         lease->userdata = userdata;
         list_prepend(&leases->items, lease);
-        if (asprintf(&lease->id, "inplaced-%016" PRIx64, random_id()) < 0) {
+        if (asprintf(&lease->id, ID_PREFIX "%016" PRIx64, random_id()) < 0) {
                 lease->id = NULL;
                 return -ENOMEM;
         }
@@ -104,6 +106,10 @@ int lease_begin(Leases *leases, LeaseReady on_ready, void *userdata, Lease **ret
 
 const char *lease_id(const Lease *lease) {
         return lease ? lease->id : NULL;
+}
+
+bool lease_id_is_own(const char *id) {
+        return strncmp(id, ID_PREFIX, strlen(ID_PREFIX)) == 0;
 }
 
 static int on_deleted(const void *reply, const Error *error, void *userdata) {

@@ -12,6 +12,8 @@
  * A runtime without leases fetches everything again.
  */
 
+#include <stdbool.h>
+
 #include "cri/runtimes.h"
 
 typedef struct Leases Leases;
@@ -30,6 +32,9 @@ int lease_begin(Leases *leases, LeaseReady on_ready, void *userdata, Lease **ret
 
 /* NULL: there is none. Borrowed from the lease, which may be NULL. */
 const char *lease_id(const Lease *lease);
+
+/* Whether this is the ID of a lease of the agent, perhaps of its previous run. */
+bool lease_id_is_own(const char *id);
 
 /* Lets the runtime collect content that nothing else refers to. Returns NULL. */
 Lease *lease_end(Lease *lease);

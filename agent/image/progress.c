@@ -23,9 +23,15 @@
 /* Between two layers there may be an instant without an ingest, but not for so many polls. */
 #define QUIET_POLLS 5
 
+#define LINES_SIZE_MAX 8192 /* size of a text of many lines that come from the runtime */
+
 /* containerd puts it on the manifest of an image, which alone refers to a config (see its
  * docs/garbage-collection.md). */
 #define LABEL_CONFIG "containerd.io/gc.ref.content.config"
+
+/* containerd puts "LABEL_SOURCE.REGISTRY=REPOSITORY,..." on what it fetches, a moment after LABEL_CONFIG. */
+#define LABEL_SOURCE "containerd.io/distribution.source."
+#define SOURCE_TRIES 5
 
 /* State of one of the manifest's blobs. */
 typedef struct BlobState {
@@ -50,10 +56,13 @@ typedef struct ProgressFind {
         RpcCall *call;
 
         char *manifest_digest; /* NULL until it is found */
-        bool has_ingests;      /* the lease refers to an ingest: something arrives */
-        bool had_ingests;      /* an ingest was seen before the manifest was found */
-        bool is_checked;       /* the blobs were checked at least once */
-        char *text;            /* text of the manifest, as far as it was read */
+        char *sources; /* repositories that it came from, "REGISTRY=REPOSITORY,...", one registry a line */
+        char *digests; /* blobs of the lease when it was found: the manifest and its index, one a line */
+        unsigned n_tries; /* searches that brought nothing */
+        bool has_ingests; /* the lease refers to an ingest: something arrives */
+        bool had_ingests; /* an ingest was seen before the manifest was found */
+        bool is_checked;  /* the blobs were checked at least once */
+        char *text;       /* text of the manifest, as far as it was read */
         size_t text_size;
         Manifest manifest;
         BlobState *blobs; /* states of the manifest's blobs */
@@ -85,7 +94,8 @@ struct Progress {
         ProgressCounted on_counted; /* NULL while the pull runs */
         void *userdata;
 
-        char *lease_id; /* ID of the lease; NULL: the pull shows nothing */
+        char *lease_id;   /* ID of the lease; NULL: the pull shows nothing */
+        bool is_followed; /* another process pulls: see progress_follow() */
         ProgressFind find;
         ProgressReport report;
         uint64_t arrived; /* present bytes in the store, which may go back, unlike the report */
@@ -105,6 +115,8 @@ static void progress_find_forget(ProgressFind *find) {
         find->call = rpc_call_unref(find->call);
         manifest_done(&find->manifest);
         free(take_ptr(find->manifest_digest));
+        free(take_ptr(find->sources));
+        free(take_ptr(find->digests));
         free(take_ptr(find->text));
         free(take_ptr(find->blobs));
         find->text_size = 0;
@@ -164,6 +176,7 @@ static int progress_find_fail(ProgressFind *find) {
         Progress *progress = find->progress;
 
         progress_find_forget(find);
+        find->n_tries++;
         return progress->on_counted ? progress->on_counted(NULL, progress->userdata) : 0;
 }
 
@@ -260,12 +273,43 @@ static int on_read(const void *reply, const Error *error, void *userdata) {
         return progress_find_step(find);
 }
 
+/* Adds a line to the text, unless it has become too large. */
+static int add_line(char **text, const char *first, const char *between, const char *last) {
+        char *longer;
+
+        if (*text && strlen(*text) + strlen(first) + strlen(last) > LINES_SIZE_MAX)
+                return 0;
+        if (asprintf(&longer, "%s%s%s%s\n", *text ?: "", first, between, last) < 0)
+                return -ENOMEM;
+
+        free(*text);
+        *text = longer;
+        return 0;
+}
+
+static int note_sources(ProgressFind *find, const ContentInfo *info) {
+        const size_t prefix = strlen(LABEL_SOURCE);
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < info->n_labels; i++)
+                if (strncmp(info->labels[i]->key, LABEL_SOURCE, prefix) == 0)
+                        r = add_line(&find->sources, info->labels[i]->key + prefix, "=",
+                                     info->labels[i]->value);
+        return r;
+}
+
 static int on_manifests(const void *message, void *userdata) {
         const ContentList *list = message;
         ProgressFind *find = userdata;
+        int r;
 
         if (find->manifest_digest || list->n_info == 0)
                 return 0;
+
+        r = note_sources(find, list->info[0]);
+        if (r < 0 ||
+            (find->progress->is_followed && !find->sources && find->n_tries < SOURCE_TRIES))
+                return r;
 
         find->manifest_digest = strdup(list->info[0]->digest);
         return find->manifest_digest ? 0 : -ENOMEM;
@@ -309,6 +353,8 @@ static int progress_find_list(ProgressFind *find, RpcClient *client, const Lease
                 find->has_ingests |= strcmp(resource->type, "ingests") == 0;
                 if (strcmp(resource->type, "content") != 0)
                         continue;
+                if (add_line(&find->digests, resource->id, "", "") < 0)
+                        return -ENOMEM;
                 if (asprintf(&filters[n], "digest==%s,labels.\"" LABEL_CONFIG "\"", resource->id) <
                     0) {
                         filters[n] = NULL;
@@ -786,6 +832,36 @@ int progress_begin(ProgressTracker *tracker, const char *lease_id, ProgressChang
 
         *ret = take_ptr(progress);
         return 0;
+}
+
+int progress_follow(ProgressTracker *tracker, const char *lease_id, struct timespec began,
+                    ProgressChanged on_changed, void *userdata, Progress **ret) {
+        int r;
+
+        r = progress_begin(tracker, lease_id, on_changed, /* on_stalled= */ NULL, userdata, ret);
+        if (r < 0)
+                return r;
+
+        (*ret)->is_followed = true;
+        (*ret)->find.started = began;
+        return 0;
+}
+
+const ProgressReport *progress_report(const Progress *progress) {
+        return &progress->report;
+}
+
+bool progress_is_settled(const Progress *progress) {
+        return progress->report.step != IMAGE_STEP_RESOLVING || progress->find.n_tries > 0;
+}
+
+PulledManifest progress_manifest(const Progress *progress) {
+        const ProgressFind *find = &progress->find;
+
+        return progress_find_is_done(find) ? (PulledManifest){ .digest = find->manifest_digest,
+                                                               .sources = find->sources ?: "",
+                                                               .digests = find->digests ?: "" }
+                                           : (PulledManifest){ .digest = NULL };
 }
 
 int progress_count(Progress *progress, ProgressCounted on_counted) {

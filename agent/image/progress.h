@@ -28,6 +28,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "agent/image/image-status.h"
 #include "cri/runtimes.h"
@@ -80,6 +81,29 @@ uint64_t progress_tracker_bytes(const ProgressTracker *tracker);
  * nothing is reported. */
 int progress_begin(ProgressTracker *tracker, const char *lease_id, ProgressChanged on_changed,
                    ProgressStalled on_stalled, void *userdata, Progress **ret);
+
+/* Reports the pull of another process, which began at that time, until its lease ends: the tracker must have no
+ * stall time-out then, and no pulls of its own. */
+int progress_follow(ProgressTracker *tracker, const char *lease_id, struct timespec began,
+                    ProgressChanged on_changed, void *userdata, Progress **ret);
+
+/* Returns the last report; all zero but the step before there was any. */
+const ProgressReport *progress_report(const Progress *progress);
+
+/* Whether the store was searched once for the pull, which may have fetched nothing yet. */
+bool progress_is_settled(const Progress *progress);
+
+/* A manifest that is being pulled, as the store describes it. */
+typedef struct PulledManifest {
+        const char *digest; /* NULL: not fetched yet */
+        const char
+                *sources; /* lines "REGISTRY=REPOSITORY,...", the registries without their ports */
+        const char *
+                digests; /* lines of digests that name it: its own, that of its index, and others */
+} PulledManifest;
+
+/* Borrowed until the next event. */
+PulledManifest progress_manifest(const Progress *progress);
 
 /* To be called when the runtime has pulled the image, while the lease is there. Stops all other
  * reports. 1: the callback will run; 0: the runtime does not report bytes. */
