@@ -751,6 +751,7 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
                 .subject = &agent->subject,
                 .stops = agent->stops,
                 .pods = agent->pods,
+                .pod_waits = agent->pod_waits,
                 .meta = agent->inplace,
                 .probes = agent->probes,
                 .node_name = options->node_name,

@@ -17,6 +17,7 @@ static const RpcService services[] = {
         { METHOD("Retry"), &inplaced__v1__retry_request__descriptor, api_retry },
         { METHOD("GetStatus"), &inplaced__v1__get_status_request__descriptor, api_get_status },
         { METHOD("Watch"), &inplaced__v1__watch_request__descriptor, api_watch },
+        { METHOD("WatchPulls"), &inplaced__v1__watch_pulls_request__descriptor, api_watch_pulls },
         { METHOD("ListImages"), &inplaced__v1__list_images_request__descriptor, api_list_images },
         { METHOD("Restart"), &inplaced__v1__restart_request__descriptor, api_restart },
         { METHOD("Verify"), &inplaced__v1__verify_request__descriptor, api_verify },
@@ -26,7 +27,7 @@ static const RpcService services[] = {
 };
 
 const char *const api_method_names[] = {
-        "Preload", "Cancel", "Retry",      "GetStatus", "Watch",      "ListImages",
+        "Preload", "Cancel", "Retry",      "GetStatus", "Watch",      "WatchPulls", "ListImages",
         "Restart", "Verify", "ListProbes", "Diagnose",  "GetVersion", NULL,
 };
 
@@ -103,6 +104,7 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
                 .subject = options->subject,
                 .stops = options->stops,
                 .pods = options->pods,
+                .pod_waits = options->pod_waits,
                 .meta = options->meta,
                 .probes = options->probes,
                 .state_file = options->state_file,
@@ -162,6 +164,7 @@ Api *api_free(Api *api) {
                 verification_drop(api->verifications);
         while (api->watches)
                 watch_drop(api->watches);
+        pulls_free(api->pulls);
         listener_free(api->listener);
         rpc_server_free(api->server);
         free(api->node_name);

@@ -6,6 +6,7 @@
  */
 
 #include "agent/api/diagnosis.h"
+#include "agent/cluster/pod-waits.h"
 #include "agent/inplace/inplace.h"
 #include "agent/observe/metrics.h"
 #include "agent/pod/pods.h"
@@ -24,8 +25,9 @@ typedef struct ApiOptions {
         const Runtimes *runtimes;
         const DiagnosisSubject *subject;
         Stops *stops;
-        Pods *pods;            /* NULL: there is no API server */
-        const InPlace *meta;   /* NULL: there is no API server */
+        Pods *pods;                /* NULL: there is no API server */
+        const PodWaits *pod_waits; /* NULL: there is no API server */
+        const InPlace *meta;       /* NULL: there is no API server */
         const Probes *probes;  /* NULL: there is no API server; borrowed, as all pointers above */
         const char *node_name; /* copied */
         ListenerOptions listener;

@@ -255,3 +255,22 @@ Inplaced__V1__OnDemand *on_demand_message(const ImageOnDemand *found, Inplaced__
         ret->bytes_total = found->bytes_total;
         return ret;
 }
+
+Inplaced__V1__Step step_message(ImageStep step) {
+        /* clang-format off */
+        static const Inplaced__V1__Step steps[_IMAGE_STEP_MAX] = {
+                [IMAGE_STEP_NONE]                = INPLACED__V1__STEP__STEP_UNSPECIFIED,
+                [IMAGE_STEP_QUEUED]              = INPLACED__V1__STEP__STEP_QUEUED,
+                [IMAGE_STEP_WAITING_FOR_RUNTIME] = INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME,
+                [IMAGE_STEP_INSPECTING]             = INPLACED__V1__STEP__STEP_INSPECTING,
+                [IMAGE_STEP_RESOLVING]           = INPLACED__V1__STEP__STEP_RESOLVING,
+                [IMAGE_STEP_DOWNLOADING]         = INPLACED__V1__STEP__STEP_DOWNLOADING,
+                [IMAGE_STEP_UNPACKING]           = INPLACED__V1__STEP__STEP_UNPACKING,
+                [IMAGE_STEP_BACKING_OFF]         = INPLACED__V1__STEP__STEP_BACKING_OFF,
+                [IMAGE_STEP_WAITING_FOR_DISK]    = INPLACED__V1__STEP__STEP_WAITING_FOR_DISK,
+                [IMAGE_STEP_WAITING_FOR_POD]     = INPLACED__V1__STEP__STEP_WAITING_FOR_POD,
+        };
+        /* clang-format on */
+
+        return steps[step];
+}

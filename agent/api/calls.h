@@ -10,6 +10,7 @@
 #include "agent/api/diagnosis.h"
 #include "agent/base/list.h"
 #include "agent/base/log-once.h"
+#include "agent/cluster/pod-waits.h"
 #include "agent/inplace/inplace.h"
 #include "agent/observe/metrics.h"
 #include "agent/pod/pods.h"
@@ -26,6 +27,7 @@ typedef struct ImageListing ImageListing;
 typedef struct Restarting Restarting;
 typedef struct Verification Verification;
 typedef struct Watch Watch;
+typedef struct Pulls Pulls;
 
 struct Api {
         CompletionQueue *completions;
@@ -36,6 +38,7 @@ struct Api {
         const DiagnosisSubject *subject;
         Stops *stops;
         Pods *pods;
+        const PodWaits *pod_waits;
         const InPlace *meta;
         const Probes *probes;
         StateFile *state_file;
@@ -59,6 +62,7 @@ struct Api {
         size_t n_verifications;
         Watch *watches;
         size_t n_watches;
+        Pulls *pulls; /* NULL while no caller follows the pulls */
 };
 
 /* Counts an answered call. */
@@ -87,6 +91,8 @@ void requested_by_done(RequestedBy *requested);
 
 /* Fills the message and returns it; NULL if no layer is fetched on demand. */
 Inplaced__V1__OnDemand *on_demand_message(const ImageOnDemand *found, Inplaced__V1__OnDemand *ret);
+
+Inplaced__V1__Step step_message(ImageStep step);
 
 /* Borrows from the runtime. */
 int runtime_message_init(Inplaced__V1__Runtime *message, const Api *api, const Runtime *runtime);
@@ -129,6 +135,10 @@ int api_watch(RpcRequest *request, const void *message, void *userdata);
 int watches_on_image(Api *api, const Image *image);
 int watches_on_runtime(Api *api);
 void watch_drop(Watch *watch);
+
+/* pulls.c */
+int api_watch_pulls(RpcRequest *request, const void *message, void *userdata);
+Pulls *pulls_free(Pulls *pulls);
 
 /* probes.c */
 int api_list_probes(RpcRequest *request, const void *message, void *userdata);

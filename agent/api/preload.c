@@ -66,19 +66,6 @@ static const Inplaced__V1__Phase phases[_IMAGE_PHASE_MAX] = {
         [IMAGE_SUCCEEDED] = INPLACED__V1__PHASE__PHASE_SUCCEEDED,
         [IMAGE_FAILED]    = INPLACED__V1__PHASE__PHASE_FAILED,
 };
-
-static const Inplaced__V1__Step steps[_IMAGE_STEP_MAX] = {
-        [IMAGE_STEP_NONE]                = INPLACED__V1__STEP__STEP_UNSPECIFIED,
-        [IMAGE_STEP_QUEUED]              = INPLACED__V1__STEP__STEP_QUEUED,
-        [IMAGE_STEP_WAITING_FOR_RUNTIME] = INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME,
-        [IMAGE_STEP_INSPECTING]             = INPLACED__V1__STEP__STEP_INSPECTING,
-        [IMAGE_STEP_RESOLVING]           = INPLACED__V1__STEP__STEP_RESOLVING,
-        [IMAGE_STEP_DOWNLOADING]         = INPLACED__V1__STEP__STEP_DOWNLOADING,
-        [IMAGE_STEP_UNPACKING]           = INPLACED__V1__STEP__STEP_UNPACKING,
-        [IMAGE_STEP_BACKING_OFF]         = INPLACED__V1__STEP__STEP_BACKING_OFF,
-        [IMAGE_STEP_WAITING_FOR_DISK]    = INPLACED__V1__STEP__STEP_WAITING_FOR_DISK,
-        [IMAGE_STEP_WAITING_FOR_POD]     = INPLACED__V1__STEP__STEP_WAITING_FOR_POD,
-};
 /* clang-format on */
 
 static inline void preload_drop_p(Preload **preload) {
@@ -180,7 +167,7 @@ static void preload_news_init(PreloadNews *news, const Preload *preload, const c
         event->request_id = (char *) preload->id;
         event->image = (char *) image;
         event->phase = phases[status->phase];
-        event->step = steps[status->step];
+        event->step = step_message(status->step);
         event->attempt = status->attempt;
         event->next_attempt_time = status->next_attempt_at;
         event->bytes_done = status->bytes_done;

@@ -13,6 +13,9 @@
  * agent goes away meanwhile, connects again and repeats the request. */
 int command_pull(const Options *options);
 
+/* Shows the pulls that run on this node, whoever began them. */
+int command_pulls(const Options *options);
+
 /* Withdraws the unfinished part of a request of this user, or of all of them for an image. */
 int command_cancel(const Options *options);
 

@@ -99,6 +99,10 @@ static const Command commands[] = {
           "  --attempt-timeout DURATION          limit of one attempt, default 10m\n"
           "  --no-wait                           leave the request with the agent and end\n"
           "  -q, --quiet                         print nothing but image IDs\n" },
+        { "pulls", 0, 0, command_pulls, OPTION_GROUP_PULLS, "pulls",
+          "Shows the pulls that run on this node, also those of the kubelet, and who waits for them.\n"
+          "\n"
+          "  -w, --watch                         continue, and show changes\n" },
         { "cancel", 1, 1, command_cancel, OPTION_GROUP_NONE, "cancel REQUEST|IMAGE",
           "Withdraws a request, or your requests for an image, unless they are finished.\n"
           "To withdraw a request of the images folder or of the cluster, change it there.\n" },

@@ -70,7 +70,7 @@ static const struct {
         { OPTION_GRACE,       { [OPTION_GROUP_RESTART] = true } },
         { OPTION_REASON,      { [OPTION_GROUP_RESTART] = true } },
         { OPTION_FAILED,      { [OPTION_GROUP_STATUS]  = true, [OPTION_GROUP_RETRY] = true } },
-        { 'w',                { [OPTION_GROUP_STATUS]  = true } },
+        { 'w',                { [OPTION_GROUP_STATUS]  = true, [OPTION_GROUP_PULLS] = true } },
         { 'n',                { [OPTION_GROUP_RESTART] = true, [OPTION_GROUP_VERIFY] = true } },
 };
 /* clang-format on */

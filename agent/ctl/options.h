@@ -17,6 +17,7 @@
 typedef enum OptionGroup {
         OPTION_GROUP_NONE, /* all other commands */
         OPTION_GROUP_PULL,
+        OPTION_GROUP_PULLS,
         OPTION_GROUP_RESTART,
         OPTION_GROUP_RETRY,
         OPTION_GROUP_STATUS,
@@ -57,7 +58,9 @@ typedef struct Options {
 
         /* for "retry" and "status" */
         bool failed; /* only images that failed */
-        bool watch;  /* follow the changes */
+
+        /* for "pulls" and "status" */
+        bool watch; /* follow the changes */
 
         /* for "restart" and "verify" */
         const char *namespace; /* NULL if none was given */

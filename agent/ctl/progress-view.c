@@ -16,7 +16,7 @@
 #define IDLE_SEC_MIN 5
 #define HINT_ROWS_MIN 4 /* no hint on a screen of this height or less */
 
-static const char *step_to_string(Inplaced__V1__Step step) {
+const char *step_to_string(Inplaced__V1__Step step) {
         switch (step) {
         case INPLACED__V1__STEP__STEP_QUEUED: return "queued";
         case INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME: return "waiting";
@@ -27,6 +27,7 @@ static const char *step_to_string(Inplaced__V1__Step step) {
         case INPLACED__V1__STEP__STEP_BACKING_OFF: return "retrying";
         case INPLACED__V1__STEP__STEP_WAITING_FOR_DISK: return "disk full";
         case INPLACED__V1__STEP__STEP_WAITING_FOR_POD: return "paused";
+        case INPLACED__V1__STEP__STEP_WAITING_FOR_KUBELET: return "waiting";
         default: return "asking";
         }
 }

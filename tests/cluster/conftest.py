@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -37,7 +38,7 @@ from lab.image import build_image  # noqa: E402
 from lab.kube import Kube  # noqa: E402
 from lab.kubeconfig import write_kubeconfig  # noqa: E402
 from lab.kubelet import HASTY, Kubelet, is_ready  # noqa: E402
-from lab.layers import program_layer  # noqa: E402
+from lab.layers import busybox_layer, program_layer, random_layer  # noqa: E402
 from lab.node_image import NodeImage  # noqa: E402
 from lab.pod import Pod, container, from_annotations  # noqa: E402
 from lab.registry import PushedImage, Registry  # noqa: E402
@@ -237,6 +238,24 @@ def make_pod(node: Kubelet) -> Iterator[MakePod]:
     yield make
     for pod in made:
         pod.delete()
+
+
+@pytest.fixture
+def add_image(fake_registry, node: Kubelet, image_name: str) -> Iterator[Callable[..., tuple[PushedImage, str]]]:
+    """add_image(name, *megabytes, tag=…): an image of the fake registry, with layers of such sizes; and its repository."""
+    made = []
+
+    def add(name: str, *sizes: float, tag: str = "1") -> tuple[PushedImage, str]:
+        name = f"{image_name}/{name}"
+        seed = zlib.crc32(f"{name}:{tag}".encode())
+        layers = [random_layer(int(size * (1 << 20)), seed=seed + i) for i, size in enumerate(sizes)]
+        image = fake_registry.add(name, tag, build_image([busybox_layer(), *layers]))
+        made.append(image)
+        return image, name
+
+    yield add
+    for image in made:
+        node.runtime.remove_image(image.reference)
 
 
 @pytest.fixture

@@ -5,19 +5,15 @@ from __future__ import annotations
 
 import threading
 import time
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from fake.registry import Behaviour, Connection, Line, Reply, Request
 from lab import sanitizers
-from lab.image import build_image
 from lab.kubelet import is_ready
-from lab.layers import busybox_layer, random_layer
 from lab.node_image import NodeImage
 from lab.pod import container
-from lab.registry import PushedImage
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -43,28 +39,9 @@ def line(fake_registry) -> Line:
 
 
 @pytest.fixture
-def add(fake_registry, node, image_name) -> Iterator[Callable[..., PushedImage]]:
-    """add(name, *sizes): an image of the slow registry, with layers of so many megabytes; and its name there."""
-    made = []
-
-    def add_image(name: str, *sizes: float) -> tuple[PushedImage, str]:
-        name = f"{image_name}/{name}"
-        layers = [
-            random_layer(int(size * _MEGABYTE), seed=zlib.crc32(name.encode()) + i) for i, size in enumerate(sizes)
-        ]
-        image = fake_registry.add(name, "1", build_image([busybox_layer(), *layers]))
-        made.append(image)
-        return image, name
-
-    yield add_image
-    for image in made:
-        node.runtime.remove_image(image.reference)
-
-
-@pytest.fixture
-def preload(kube, node, line, add):
+def preload(kube, node, line, add_image):
     """Two images of the NodeImage, which are being pulled once the agent runs."""
-    images = [add(f"big-{n}", 3, 3, 3) for n in range(2)]
+    images = [add_image(f"big-{n}", 3, 3, 3) for n in range(2)]
     node_image = NodeImage(kube, node.name)
     node_image.request(*(image.reference for image, _ in images))
     yield node_image, images
@@ -117,12 +94,12 @@ def unless(ended: threading.Event) -> Behaviour:
     return behave
 
 
-def test_pod_comes_first(start_node_agent, make_pod, line, add, preload):
+def test_pod_comes_first(start_node_agent, make_pod, line, add_image, preload):
     """While a pod's image is pulled no bytes of the preload are; then it goes on where it was."""
     node_image, images = preload
     agent = start_node_agent()
     wait_under_way(line, *(name for _, name in images))
-    image, pod_name = add("pod", 4)
+    image, pod_name = add_image("pod", 4)
     pod = make_pod(container("main", image.reference), must_wait=False)
     wait_until(lambda: line.n_sent(pod_name) > 0, 30 * SLOWLY, "pull of the pod's image")
     began = time.monotonic()
@@ -140,20 +117,20 @@ def test_pod_comes_first(start_node_agent, make_pod, line, add, preload):
     assert paused_seconds(agent) > last - began - _LATE
 
 
-def test_person_waits_too(start_node_agent, make_pod, line, add):
+def test_person_waits_too(start_node_agent, make_pod, line, add_image):
     """A pull of `inplacectl pull` yields as well, and says why."""
     agent = start_node_agent()
-    asked, name = add("asked", 8)
+    asked, name = add_image("asked", 8)
     with agent.start_ctl("pull", asked.reference) as pull:
         wait_under_way(line, name)
-        image, _ = add("pod", 3)
+        image, _ = add_image("pod", 3)
         pod = make_pod(container("main", image.reference))
         errors = pull.communicate()[1]
     assert pull.returncode == 0
     assert f"waiting for a pod: PodWaits: pod default/{pod.name} waits for its image; " in errors
 
 
-def test_same_image_goes_on(start_node_agent, make_pod, line, add, preload):
+def test_same_image_goes_on(start_node_agent, make_pod, line, add_image, preload):
     """A pod may wait for an image that the agent is pulling: that pull goes on, the other pauses."""
     node_image, images = preload
     start_node_agent()
@@ -168,13 +145,13 @@ def test_same_image_goes_on(start_node_agent, make_pod, line, add, preload):
     check_fetched_once(line, images)
 
 
-def test_new_image_of_a_running_pod(start_node_agent, make_pod, line, add, preload, tools):
+def test_new_image_of_a_running_pod(start_node_agent, make_pod, line, add_image, preload, tools):
     """An image that was changed in place is pulled by the kubelet, too, though the container runs before."""
     node_image, images = preload
     start_node_agent()
     pod = make_pod(container("main", tools))
     wait_under_way(line, *(name for _, name in images))
-    image, pod_name = add("pod", 4)
+    image, pod_name = add_image("pod", 4)
     pod.change(images={"main": image.reference})
     wait_until(lambda: line.n_sent(pod_name) > 0, 30 * SLOWLY, "pull of the pod's image")
     began = time.monotonic()
@@ -183,12 +160,12 @@ def test_new_image_of_a_running_pod(start_node_agent, make_pod, line, add, prelo
     wait_done(node_image, images)
 
 
-def test_restart_of_the_agent(start_node_agent, make_pod, line, add, preload):
+def test_restart_of_the_agent(start_node_agent, make_pod, line, add_image, preload):
     """An agent that dies during a pause pauses again, and fetches nothing twice."""
     node_image, images = preload
     agent = start_node_agent()
     wait_under_way(line, *(name for _, name in images))
-    image, pod_name = add("pod", 8)
+    image, pod_name = add_image("pod", 8)
     pod = make_pod(container("main", image.reference), must_wait=False)
     for one, _ in images:
         node_image.wait_status(one.reference, "Waiting")
@@ -202,12 +179,12 @@ def test_restart_of_the_agent(start_node_agent, make_pod, line, add, preload):
     check_fetched_once(line, images)
 
 
-def test_pause_has_a_limit(start_node_agent, make_pod, line, add, preload, fake_registry, blocked):
+def test_pause_has_a_limit(start_node_agent, make_pod, line, add_image, preload, fake_registry, blocked):
     """Pulls continue though a pod waits for ever."""
     node_image, images = preload
     agent = start_node_agent(flags=("--yield-to-pods=2",))
     wait_under_way(line, *(name for _, name in images))
-    image, pod_name = add("pod", 1)
+    image, pod_name = add_image("pod", 1)
     fake_registry.on("layer", unless(blocked), pod_name)
     make_pod(container("main", image.reference), must_wait=False)
     for one, _ in images:
@@ -217,21 +194,21 @@ def test_pause_has_a_limit(start_node_agent, make_pod, line, add, preload, fake_
     assert "the pause has reached its limit" in agent.log_text()
 
 
-def test_is_switched_off(start_node_agent, make_pod, line, add, preload):
+def test_is_switched_off(start_node_agent, make_pod, line, add_image, preload):
     """With 0 the preload and the pod share the line."""
     node_image, images = preload
     agent = start_node_agent(flags=("--yield-to-pods=0",))
     wait_under_way(line, *(name for _, name in images))
-    image, _ = add("pod", 1)
+    image, _ = add_image("pod", 1)
     make_pod(container("main", image.reference))
     assert paused_seconds(agent) == 0
     wait_done(node_image, images)
 
 
-def test_nothing_to_pull_pauses_nothing(start_node_agent, make_pod, line, add, preload, fake_registry):
+def test_nothing_to_pull_pauses_nothing(start_node_agent, make_pod, line, add_image, preload, fake_registry):
     """A pod of an image that does not exist, and one that waits for a volume, leave the kubelet nothing to pull."""
     node_image, images = preload
-    held, _ = add("held", 0.1)
+    held, _ = add_image("held", 0.1)
     waiting = make_pod(
         container("main", held.reference), must_wait=False, volumes=[{"name": "data", "secret": {"secretName": "no"}}]
     )

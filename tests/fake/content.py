@@ -56,6 +56,7 @@ class Content:
         self.names: dict[str, str] = {}
         self.blobs: dict[str, bytes] = {}
         self.ingests: list[Ingest] = []
+        self.leases: list[str] = []  # IDs of other programs' leases, made just now
         self._content = stubs.load("containerd.services.content.v1.content").messages
         self._images = stubs.load("containerd.services.images.v1.images").messages
         self._leases = stubs.load("containerd.services.leases.v1.leases").messages
@@ -93,6 +94,7 @@ class Content:
             return {
                 "Create": self._leases.CreateRequest,
                 "Delete": self._leases.DeleteRequest,
+                "List": self._leases.ListRequest,
                 "ListResources": self._leases.ListResourcesRequest,
             }.get(method)
         return {
@@ -107,6 +109,8 @@ class Content:
         """Answers one call well; streams are lists of messages here."""
         if call.metadata.get("containerd-namespace") != "k8s.io":
             raise LookupError("FAILED_PRECONDITION", "namespace is required: failed precondition")
+        if call.service == LEASES and call.method == "List":
+            return self._list_leases()
         return getattr(self, f"_{call.method.lower()}")(call.request)
 
     def _get(self, request: Any) -> Answer:
@@ -137,6 +141,11 @@ class Content:
     def _delete(self, request: Any) -> Answer:
         return self._leases.DeleteResponse()
 
+    def _list_leases(self) -> Answer:
+        now = self._leases.Timestamp(seconds=int(time.time()) + 1)
+        leases = [self._leases.Lease(id=name, created_at=now) for name in self.leases]
+        return self._leases.ListResponse(leases=leases)
+
     def _listresources(self, request: Any) -> Answer:
         """Every lease refers to all that is there: only one image is pulled at a time."""
         resources = [("content", info.digest) for info in self._infos()]
@@ -162,7 +171,8 @@ class Content:
 
     def _infos(self) -> Iterator[Any]:
         for digest, content in self.blobs.items():
-            yield self._content.Info(digest=digest, size=len(content))
+            labels = {"containerd.io/distribution.source.registry.example": "demo/web"}
+            yield self._content.Info(digest=digest, size=len(content), labels=labels)
         for ingest in self.ingests:
             if ingest.is_complete:
                 created = self._timestamp(ingest)

@@ -36,7 +36,7 @@ _ARTIFACTS = [
 ]
 
 COMMANDS = [
-    *("", "pull", "wait", "cancel", "retry", "restart", "verify", "probes", "status", "images", "doctor"),
+    *("", "pull", "pulls", "wait", "cancel", "retry", "restart", "verify", "probes", "status", "images", "doctor"),
     *("version", "help"),
 ]
 

@@ -41,8 +41,8 @@ static const struct Case {
         const char *name;
         JoinPull pulls[N_MAX];
         JoinImage images[N_MAX];
-        JoinResult results[N_MAX]; /* of each pull */
-        size_t joined[N_MAX];
+        JoinResult results[N_MAX]; /* result of each pull */
+        size_t joined[N_MAX]; /* image of each pull */
 } cases[] = {
         { "no pod waits", { PULL(A, 100) }, { { .key = NULL } }, { JOIN_NONE }, { NO } },
         { "one pod waits", { PULL(A, 100) }, { WAITS(APP ":1", 99) }, { JOIN_IMAGE }, { 0 } },
