@@ -369,6 +369,22 @@ typedef struct PlanCase {
         const char *patch; /* a part of it */
 } PlanCase;
 
+static void check_step(size_t i, const PlanCase *row, const RolloutStep *step) {
+        const char *about = or_else(step->message ? step->message : step->name, "");
+        const char *text = step->patch
+                                   ? json_object_to_json_string_ext(step->patch,
+                                                                    JSON_C_TO_STRING_NOSLASHESCAPE)
+                                   : "";
+
+        if (step->action != row->action)
+                fail_msg("row %zu: action %d, not %d: %s %s %s", i, step->action, row->action,
+                         or_else(step->name, ""), or_else(step->message, ""), text);
+        if (row->about && !strstr(about, row->about))
+                fail_msg("row %zu: \"%s\" instead of \"%s\"", i, about, row->about);
+        if (row->patch && !strstr(text, row->patch))
+                fail_msg("row %zu: %s is not in %s", i, row->patch, text);
+}
+
 static void check_plan(size_t i, const PlanCase *row) {
         cleanup(view_done) TestView made = make_view(&row->state);
         cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
@@ -376,7 +392,6 @@ static void check_plan(size_t i, const PlanCase *row) {
         const RolloutLimits limits = { .max_unavailable = row->state.max_unavailable,
                                        .grace_sec = row->state.grace_sec };
         cleanup(census_done) Census census = CENSUS_INIT;
-        const char *text;
         int r;
 
         assert_ok(census_take(&made.view, made.record, &census));
@@ -384,17 +399,7 @@ static void check_plan(size_t i, const PlanCase *row) {
 
         if (r < 0)
                 fail_msg("row %zu: %s", i, error_message(&error));
-        text = step.patch
-                       ? json_object_to_json_string_ext(step.patch, JSON_C_TO_STRING_NOSLASHESCAPE)
-                       : "";
-        if (step.action != row->action)
-                fail_msg("row %zu: action %d, not %d: %s %s %s", i, step.action, row->action,
-                         or_else(step.name, ""), or_else(step.message, ""), text);
-        if (row->about && !strstr(or_else(step.message ? step.message : step.name, ""), row->about))
-                fail_msg("row %zu: \"%s\" instead of \"%s\"", i,
-                         or_else(step.message ? step.message : step.name, ""), row->about);
-        if (row->patch && !strstr(text, row->patch))
-                fail_msg("row %zu: %s is not in %s", i, row->patch, text);
+        check_step(i, row, &step);
 }
 
 /* clang-format off */
@@ -822,6 +827,49 @@ TEST(test_lost) {
                         fail_msg("row %zu: %s", i, text);
                 assert_int_equal(step.action, ROLLOUT_ABANDON);
         }
+}
+
+/* clang-format off */
+/* The row of a Deployment names its images, where it gets any; no row has a message unless it waits. */
+static const PlanCase release_rows[] = {
+        { { DEPLOYMENT, .source = "B", .pods = { NEW, OLD } }, ROLLOUT_ABANDON, NULL, "\"image\":\"B\"" },
+        { { DEPLOYMENT, .source = "B", .pods = { NEW, OLD } }, ROLLOUT_ABANDON, NULL, "\"paused\":false" },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .source = "A", .template = "B", .pods = { OLD } },
+          ROLLOUT_ABANDON, NULL, "\"image\":\"A\"" },
+        { { DEPLOYMENT, .source = "B", .is_source_behind = true, .pods = { NEW, OLD } }, ROLLOUT_WAIT,
+          "for the controllers to see the last change", NULL },
+        { { DEPLOYMENT, .source = "B", .is_behind = true, .pods = { NEW, OLD } }, ROLLOUT_WAIT,
+          "for the controllers to see the last change", NULL },
+        { { DEPLOYMENT, .source = "B", .older = "B", .pods = { NEW, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "older", NULL },
+        { { STATEFUL, TURNED, .partition = 1, .pods = { OLD, NEW } }, ROLLOUT_ABANDON, NULL, "\"partition\":1" },
+        { { DAEMON, TURNED, .pods = { NEW } }, ROLLOUT_ABANDON, NULL, "\"type\":\"RollingUpdate\"" },
+};
+/* clang-format on */
+
+/* In the middle of an update a Deployment gets the images of its ReplicaSet: without them its controller would replace all
+ * pods. */
+TEST(test_release) {
+        for (size_t i = 0; i < N_ELEMENTS(release_rows); i++) {
+                const PlanCase *row = &release_rows[i];
+                cleanup(view_done) TestView made = make_view(&row->state);
+                cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+                const RolloutLimits limits = { .grace_sec = 0 };
+
+                assert_ok(rollout_plan_release(&made.view, made.record, &limits, &step));
+                check_step(i, row, &step);
+        }
+}
+
+/* Where another client has let the controller go on, only the record is closed. */
+TEST(test_release_free) {
+        const TestState with = { DEPLOYMENT, FREE, .source = "B", .pods = { NEW, OLD } };
+        cleanup(view_done) TestView made = make_view(&with);
+        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+        const RolloutLimits limits = { .grace_sec = 0 };
+
+        assert_ok(rollout_plan_release(&made.view, made.record, &limits, &step));
+        assert_int_equal(step.action, ROLLOUT_ABANDON);
+        assert_null(object_at(step.patch, "spec"));
 }
 
 typedef struct BeginCase {
