@@ -442,6 +442,44 @@ TEST(test_reasons) {
                                   "the disk: full on node m\n");
 }
 
+#define ENDED(phase) \
+        "{" SPEC("{'tag':'2'}") STATUS("{'tag':'2','phase':'" phase "','completionTime':'x'}") "}"
+
+/* The exit status and the summary of a command come from these numbers. */
+TEST(test_result) {
+        /* clang-format off */
+        static const struct {
+                const char *node_image;
+                bool is_late, is_expected;
+        } rows[] = {
+                { ENDED("Succeeded"), .is_expected = true },
+                { ENDED("Failed"), .is_expected = true },
+                { "{" SPEC("{'tag':'2'}") "}", .is_expected = true, .is_late = true },
+                { "{" SPEC("{'tag':'2'}") STATUS("{'tag':'2','phase':'Pulling'}") "}", .is_expected = true },
+                { "{}", .is_expected = false },
+        };
+        /* clang-format on */
+        cleanup(preload_reasons_done) PreloadReasons reasons = PRELOAD_REASONS_INIT;
+        cleanup(preload_result_done) PreloadResult result = { .nodes = json_object_new_array() };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(json_object_put_p) json_object *object = parse("%s", rows[i].node_image);
+                cleanup(preload_node_done) PreloadNode node;
+
+                read_node(&node, &one, "{}");
+                if (rows[i].is_expected)
+                        assert_ok(preload_node_expect(&node));
+                assert_ok(preload_node_read(&node, object));
+                node.is_late = rows[i].is_late;
+                assert_ok(preload_result_add(&result, &reasons, &node));
+        }
+        assert_int_equal(result.n_nodes, 5);
+        assert_int_equal(result.n_done, 1);
+        assert_int_equal(result.n_failed, 2);
+        assert_int_equal(result.n_silent, 1);
+        assert_int_equal(reasons.n_items, 2);
+}
+
 TEST(test_names) {
         cleanup(preload_image_done) PreloadImage hub = { .name = NULL }, digest = { .name = NULL };
         cleanup(error_done) Error error = ERROR_INIT;

@@ -257,11 +257,13 @@ TEST_F(test_node_is_missing, Fixture *fixture) {
         assert_error(fixture, ERROR_NONE, NULL);
 }
 
+/* A refusal that does not end by itself is tried again once a minute, an outage sooner. */
 TEST_F(test_rights_are_missing, Fixture *fixture) {
         start_without_object(fixture, MSEC, NEVER_USEC);
         expect(fixture, "GET", NODE_PATH);
         answer(fixture, 403, "{}");
         assert_error(fixture, ERROR_DENIED, "the right to get nodes is missing");
+        fake_clock_pass(fake_kube.event, 59 * SEC);
         expect_nothing(fixture);
 
         assert_ok(registration_kick(fixture->registration));
@@ -284,6 +286,8 @@ TEST_F(test_server_is_away, Fixture *fixture) {
                 answer(fixture, codes[i], "");
                 assert_error(fixture, ERROR_UNAVAILABLE, "code");
                 assert_null(the_request());
+                fake_clock_pass(fake_kube.event, 30 * SEC);
+                assert_non_null(the_request());
         }
         expect(fixture, "GET", NODE_PATH);
 }
