@@ -149,6 +149,29 @@ TEST(test_one_event) {
         assert_ok(fixture_close(&fixture));
 }
 
+/* The server takes an Event only in the namespace of its object, and of one without a namespace in "default". */
+TEST(test_namespaces) {
+        static const char *const namespaces[][2] = { { "a", "a" },
+                                                     { "", "default" },
+                                                     { NULL, "default" } };
+
+        for (size_t i = 0; i < N_ELEMENTS(namespaces); i++) {
+                KubeReference object = job;
+                Fixture fixture;
+                char path[64];
+
+                (void) snprintf(path, sizeof(path), "/api/v1/namespaces/%s/events",
+                                namespaces[i][1]);
+                object.namespace = namespaces[i][0];
+                fixture_open(&fixture);
+                send_about(&fixture, &object, "a");
+                assert_text(expect_call("POST", path), "metadata", "namespace", namespaces[i][1]);
+                assert_string_equal(fake_kube.calls[0]->request.path, path);
+                assert_ok(fake_kube_answer(201, "{}"));
+                (void) fixture_close(&fixture);
+        }
+}
+
 TEST(test_repetition_is_a_patch) {
         Fixture fixture;
         char name[256];

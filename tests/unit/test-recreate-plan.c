@@ -361,3 +361,20 @@ TEST(test_queue) {
         assert_false(recreate_queue_is_same_pod(order[0], order[1]));
         assert_true(recreate_queue_is_same_pod(order[1], order[5]));
 }
+
+/* A request whose pod is not known yet has no uid: then namespace and name tell the pods apart. */
+TEST(test_same_pod_without_uid) {
+        static const struct {
+                const char *namespace, *pod_name;
+        } pods[] = { { "d", "p" }, { "d", "q" }, { "e", "p" }, { "e", "q" } };
+
+        for (size_t i = 0; i < N_ELEMENTS(pods); i++)
+                for (size_t k = 0; k < N_ELEMENTS(pods); k++) {
+                        const RecreateSpec a = { .namespace = (char *) pods[i].namespace,
+                                                 .pod_name = (char *) pods[i].pod_name };
+                        const RecreateSpec b = { .namespace = (char *) pods[k].namespace,
+                                                 .pod_name = (char *) pods[k].pod_name };
+
+                        assert_int_equal(recreate_queue_is_same_pod(&a, &b), i == k);
+                }
+}
