@@ -789,6 +789,72 @@ TEST_F(test_lease, Fixture *fixture) {
         assert_int_equal(fake_runtime_n_asked("Create"), 1);
 }
 
+/*
+ * Each row is a pull that receives no byte of its own in six minutes, with a stall timeout of 50 seconds. containerd downloads
+ * three layers at a time, of all pulls together: a pull that may wait behind others lives as long as any of them gets bytes.
+ */
+static const struct SilentCase {
+        const char *name;
+        size_t n_ingests; /* downloads of other pulls */
+        size_t moving;    /* number of the one that gets bytes, from 1; 0: none does */
+        bool is_mute;     /* the store does not answer in that time */
+        bool is_stalled;
+} silences[] = {
+        { "no download at all", .n_ingests = 0, .is_stalled = true },
+        { "another pull that stands still", .n_ingests = 1, .is_stalled = true },
+        { "another pull, which leaves two places", .n_ingests = 1, .moving = 1,
+          .is_stalled = true },
+        { "behind the first of four", .n_ingests = 4, .moving = 1, .is_stalled = false },
+        { "behind the last of four", .n_ingests = 4, .moving = 4, .is_stalled = false },
+        { "a store without an answer", .is_mute = true, .is_stalled = false },
+};
+
+static void answer_ingests(const struct SilentCase *row, int64_t offset) {
+        ContentIngests answer = CONTAINERD__SERVICES__CONTENT__V1__LIST_STATUSES_RESPONSE__INIT;
+        ContentIngest ingests[4];
+        ContentIngest *statuses[4];
+
+        for (size_t i = 0; i < row->n_ingests; i++) {
+                containerd__services__content__v1__status__init(&ingests[i]);
+                ingests[i].ref = (char *) "layer-of-another-pull";
+                ingests[i].offset = i + 1 == row->moving ? offset : 1;
+                statuses[i] = &ingests[i];
+        }
+        answer.statuses = statuses;
+        answer.n_statuses = row->n_ingests;
+        if (row->is_mute)
+                fake_runtime_refuse("ListIngests", ERROR_UNAVAILABLE, "the store is busy");
+        else
+                fake_runtime_answer("ListIngests", &answer, NULL);
+}
+
+/* A stalled pull is given up and tried again later; the silence of others, or of the store, proves nothing. */
+TEST_ROWS_F(test_silence, silences, name, const struct SilentCase *row, Fixture *fixture) {
+        char id[192];
+
+        have_leases(fixture);
+        progress_tracker_set_stall(fixture->context.progress, 50 * SEC);
+        begin(fixture, PULL_POLICY_ALWAYS);
+        grant_lease(id, sizeof(id));
+        for (int64_t offset = 1; offset <= 6; offset++) {
+                while (!fake_runtime_find("ListIngests") &&
+                       pull_status(fixture->pull)->phase == IMAGE_PULLING)
+                        assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+                if (pull_status(fixture->pull)->phase != IMAGE_PULLING)
+                        break;
+                later_usec = (uint64_t) offset * 60 *
+                             SEC; /* but not for the timer of the next question */
+                answer_ingests(row, offset);
+                later_usec = 0;
+        }
+        assert_int_equal(pull_status(fixture->pull)->phase,
+                         row->is_stalled ? IMAGE_BACKING_OFF : IMAGE_PULLING);
+        if (row->is_stalled)
+                assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_NO_PROGRESS);
+        fixture->pull = pull_free(fixture->pull);
+        assert_lease_ends(id);
+}
+
 #define MANIFEST "sha256:aa"
 
 static void answer_lease(void) {
