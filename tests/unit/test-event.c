@@ -172,6 +172,25 @@ TEST(test_namespaces) {
         }
 }
 
+/* A pod that was made anew has the name of the one before, and Events of its own. */
+TEST(test_same_name_of_another_object) {
+        static const char *const uids[] = { "1", "2", NULL };
+        Fixture fixture;
+
+        fixture_open(&fixture);
+        for (size_t i = 0; i < N_ELEMENTS(uids); i++) {
+                KubeReference object = job;
+
+                object.uid = uids[i];
+                send_about(&fixture, &object, "a");
+                assert_text(expect_call("POST", "/api/v1/namespaces/team/events"), "count", NULL,
+                            "1");
+                assert_ok(fake_kube_answer(201, "{}"));
+        }
+        assert_int_equal(kube_events_n_waiting(fixture.events), 0);
+        (void) fixture_close(&fixture);
+}
+
 TEST(test_repetition_is_a_patch) {
         Fixture fixture;
         char name[256];

@@ -307,7 +307,9 @@ static void answer_in_turn(Fixture *f, const char *const *answers) {
         f->n_connections_before = f->server.n_connections;
 }
 
-#define TO(where) "HTTP/1.1 302 Found\r\nLocation: " where "\r\nContent-Length: 5\r\n\r\nmoved"
+#define TO_BY(status, where) \
+        "HTTP/1.1 " status " Moved\r\nLocation: " where "\r\nContent-Length: 5\r\n\r\nmoved"
+#define TO(where) TO_BY("302", where)
 #define FINE "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine"
 
 /* clang-format off */
@@ -320,6 +322,11 @@ static const struct {
         const char *path; /* path of the last request */
 } redirect_cases[] = {
         { { TO("/next"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /next HTTP" },
+        { { TO_BY("301", "/next"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /next HTTP" },
+        { { TO_BY("303", "/next"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /next HTTP" },
+        { { TO_BY("307", "/next"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /next HTTP" },
+        { { TO_BY("308", "/next"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /next HTTP" },
+        { { TO_BY("300", "/next") }, 1, HANDLER_SUCCEEDED, 300, "moved", "GET /a/b HTTP" },
         { { TO("next?a=b%20c#d"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine",
           "GET /a/next?a=b%20c HTTP" },
         { { TO("?q"), FINE }, 2, HANDLER_SUCCEEDED, 200, "fine", "GET /a/b?q HTTP" },

@@ -103,11 +103,16 @@ static const struct SummaryRow {
         { { A(.phase = RECREATE_FAILED), B(.phase = RECREATE_PENDING) },
           false,
           "0 of 2 containers restarted; a: failed" },
+        { { A(.phase = RECREATE_SUCCEEDED) }, true, "1 of 1 container restarted" },
+        { { { .name = NULL } }, false, "0 of 0 containers restarted" },
 };
 
 TEST_ROWS(test_summary, summary_rows, summary, const struct SummaryRow *row) {
-        const RecreateStatus status = { .states = (RecreateState *) row->states, .n_states = 2 };
+        RecreateStatus status = { .states = (RecreateState *) row->states };
         cleanup(free_p) char *summary = NULL;
+
+        while (status.n_states < 2 && row->states[status.n_states].name)
+                status.n_states++;
 
         assert_int_equal(recreate_status_summarize(&status, &summary), 0);
         assert_string_equal(summary, row->summary);
