@@ -364,3 +364,36 @@ TEST(test_groups) {
         for (size_t i = 0; i < N_ELEMENTS(pods); i++)
                 config_pod_free(pods[i]);
 }
+
+/* A ledger that has changed and is not reported is not saved: a change would be forgotten with the process. */
+TEST(test_note_says_what_has_changed) {
+        static const struct {
+                const char *members; /* NULL: there is no such object */
+                int is_changed;
+        } notes[] = {
+                { OLD, 1 },
+                { OLD, 0 },
+                { NEW, 1 },
+                { NEW, 0 },
+                { "'data':{'K':'2'}", 1 },
+                { "'data':{'K':'2'}", 0 },
+                { "'data':{'K':'2'},'binaryData':{'L':'MQ=='}", 1 },
+                { "'data':{'K':'2'},'binaryData':{'L':'Mg=='}", 1 },
+                { NULL, 1 },
+                { NULL, 0 },
+                { "'data':{}", 1 },
+                { "'data':{}", 0 },
+                { NULL, 1 },
+        };
+        cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
+
+        for (size_t i = 0; i < N_ELEMENTS(notes); i++) {
+                cleanup(json_object_put_p) json_object *object =
+                        notes[i].members ? parse("{%s}", notes[i].members) : NULL;
+                int r = config_note(ledger, "configmap/shop/c", object, secret,
+                                    FIRST + (int64_t) i);
+
+                if (r != notes[i].is_changed)
+                        fail_msg("note %zu: %d", i, r);
+        }
+}
