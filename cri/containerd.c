@@ -2,6 +2,9 @@
 
 #include "cri/containerd.h"
 
+#include <assert.h>
+#include <stdio.h>
+
 #include "proto/containerd/services/events/v1/events.pb-c.h"
 #include "proto/containerd/services/leases/v1/leases.pb-c.h"
 
@@ -130,19 +133,71 @@ int leases_list_expiring(RpcClient *client, RpcDone done, void *userdata, RpcCal
                               done, userdata, ret);
 }
 
+static const RpcMethod list_records_method =
+        METHOD("images.v1.Images", "List", images__v1__list_images_response);
+static const RpcMethod update_record_method =
+        METHOD("images.v1.Images", "Update", images__v1__update_image_response);
+
+int image_records_list(RpcClient *client, const char *const *filters, size_t n_filters,
+                       RpcDone done, void *userdata, RpcCall **ret) {
+        Containerd__Services__Images__V1__ListImagesRequest request =
+                CONTAINERD__SERVICES__IMAGES__V1__LIST_IMAGES_REQUEST__INIT;
+
+        request.filters = (char **) filters;
+        request.n_filters = n_filters;
+        return rpc_call_unary(client, &list_records_method, &request.base, CONTENT_TIMEOUT_USEC,
+                              done, userdata, ret);
+}
+
+/* containerd 2 crashes if there is no target at all; the mask leaves the record's own as it is. */
+int image_record_set_labels(RpcClient *client, const char *name, const ImageLabel *labels,
+                            size_t n_labels, RpcDone done, void *userdata, RpcCall **ret) {
+        Containerd__Services__Images__V1__UpdateImageRequest request =
+                CONTAINERD__SERVICES__IMAGES__V1__UPDATE_IMAGE_REQUEST__INIT;
+        Containerd__Services__Images__V1__FieldMask mask =
+                CONTAINERD__SERVICES__IMAGES__V1__FIELD_MASK__INIT;
+        Containerd__Services__Images__V1__Descriptor target =
+                CONTAINERD__SERVICES__IMAGES__V1__DESCRIPTOR__INIT;
+        ImageRecord record = CONTAINERD__SERVICES__IMAGES__V1__IMAGE__INIT;
+        Containerd__Services__Images__V1__Image__LabelsEntry entries[IMAGE_LABELS_MAX];
+        Containerd__Services__Images__V1__Image__LabelsEntry *list[IMAGE_LABELS_MAX];
+        char texts[IMAGE_LABELS_MAX][128], *paths[IMAGE_LABELS_MAX];
+
+        assert(n_labels <= IMAGE_LABELS_MAX);
+
+        for (size_t i = 0; i < n_labels; i++) {
+                containerd__services__images__v1__image__labels_entry__init(&entries[i]);
+                entries[i].key = (char *) labels[i].key;
+                entries[i].value = (char *) labels[i].value;
+                list[i] = &entries[i];
+                (void) snprintf(texts[i], sizeof(texts[i]), "labels.%s", labels[i].key);
+                paths[i] = texts[i];
+        }
+        record.name = (char *) name;
+        record.target = &target;
+        record.labels = list;
+        record.n_labels = mask.n_paths = n_labels;
+        mask.paths = paths;
+        request.image = &record;
+        request.update_mask = &mask;
+        return rpc_call_unary(client, &update_record_method, &request.base, CONTENT_TIMEOUT_USEC,
+                              done, userdata, ret);
+}
+
 static const RpcMethod subscribe_method = {
         .path = "/containerd.services.events.v1.Events/Subscribe",
         .reply = &containerd__services__events__v1__envelope__descriptor,
 };
 
-int events_watch_removed_images(RpcClient *client, RpcMessage on_removed, RpcDone done,
-                                void *userdata, RpcCall **ret) {
+int events_watch_images(RpcClient *client, const char *event, RpcMessage on_event, RpcDone done,
+                        void *userdata, RpcCall **ret) {
         Containerd__Services__Events__V1__SubscribeRequest request =
                 CONTAINERD__SERVICES__EVENTS__V1__SUBSCRIBE_REQUEST__INIT;
-        char *filters[] = { "topic==\"/images/delete\",namespace==k8s.io" };
+        char filter[64], *filters[] = { filter };
 
+        (void) snprintf(filter, sizeof(filter), "topic==\"%s\",namespace==k8s.io", event);
         request.filters = filters;
         request.n_filters = 1;
-        return rpc_call_stream(client, &subscribe_method, &request.base, RPC_NO_TIMEOUT, on_removed,
+        return rpc_call_stream(client, &subscribe_method, &request.base, RPC_NO_TIMEOUT, on_event,
                                done, userdata, ret);
 }

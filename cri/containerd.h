@@ -63,6 +63,27 @@ int leases_list(RpcClient *client, const char *id, RpcDone done, void *userdata,
 int leases_list_expiring(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret);
 
 /*
+ * Image records (containerd.services.images.v1)
+ *
+ * Each name of an image has a record of its own: its tags, its digests and its ID.
+ */
+
+typedef struct ImageLabel {
+        const char *key;
+        const char *value; /* "": there is no such label */
+} ImageLabel;
+
+/* ImageRecords: records that match one of the filters. */
+int image_records_list(RpcClient *client, const char *const *filters, size_t n_filters,
+                       RpcDone done, void *userdata, RpcCall **ret);
+
+#define IMAGE_LABELS_MAX 2
+
+/* Sets or removes these labels alone; NOT_FOUND if there is no such record. */
+int image_record_set_labels(RpcClient *client, const char *name, const ImageLabel *labels,
+                            size_t n_labels, RpcDone done, void *userdata, RpcCall **ret);
+
+/*
  * Events of images (containerd.services.events.v1)
  *
  * CRI does not report that an image was removed; containerd does, to all subscribers. The agent does not
@@ -70,7 +91,10 @@ int leases_list_expiring(RpcClient *client, RpcDone done, void *userdata, RpcCal
  * only, so that the kubelet would miss it.
  */
 
-/* A stream of empty messages, one for each name of an image that was removed. It ends with the
- * connection. Earlier removals are not reported. */
-int events_watch_removed_images(RpcClient *client, RpcMessage on_removed, RpcDone done,
-                                void *userdata, RpcCall **ret);
+#define EVENT_IMAGE_REMOVED "/images/delete"
+#define EVENT_IMAGE_UPDATED "/images/update" /* another target, or other labels */
+
+/* A stream of messages without details, one for each name of an image that has this event. It ends with
+ * the connection. Earlier events are not reported. */
+int events_watch_images(RpcClient *client, const char *event, RpcMessage on_event, RpcDone done,
+                        void *userdata, RpcCall **ret);

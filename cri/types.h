@@ -6,6 +6,7 @@
  */
 
 #include "proto/containerd/services/content/v1/content.pb-c.h"
+#include "proto/containerd/services/images/v1/images.pb-c.h"
 #include "proto/containerd/services/leases/v1/leases.pb-c.h"
 #include "proto/containerd/services/snapshots/v1/snapshots.pb-c.h"
 #include "proto/runtime/v1/api.pb-c.h"
@@ -27,6 +28,9 @@ typedef Runtime__V1__ListContainersResponse CriContainerList;
 typedef Runtime__V1__ContainerStatusResponse CriContainerStatus;
 typedef Runtime__V1__PodSandboxStatusResponse CriSandboxStatus;
 typedef Runtime__V1__ExecSyncResponse CriExec;
+
+typedef Containerd__Services__Images__V1__ListImagesResponse ImageRecords;
+typedef Containerd__Services__Images__V1__Image ImageRecord;
 
 typedef Containerd__Services__Content__V1__ListStatusesResponse ContentIngests;
 typedef Containerd__Services__Content__V1__Status ContentIngest;

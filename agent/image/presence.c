@@ -9,22 +9,12 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
+#include "agent/image/listing.h"
 #include "agent/image/presence-plan.h"
 #include "cri/client.h"
 #include "cri/containerd.h"
 
 #define ACCURACY_USEC ((uint64_t) 10 * 1000) /* accuracy of the time of the next list */
-
-/* A name in the runtime's list of images. */
-typedef struct Listed {
-        char *reference; /* canonical */
-        const char *id;  /* borrowed from the reply */
-} Listed;
-
-typedef struct Listing {
-        Listed *items;
-        size_t n_items;
-} Listing;
 
 struct Presence {
         const Runtimes *runtimes;
@@ -40,64 +30,6 @@ struct Presence {
         char **suspects; /* keys of images, the last one is asked for next */
         size_t n_suspects;
 };
-
-static void listing_done(Listing *listing) {
-        for (size_t i = 0; i < listing->n_items; i++)
-                free(listing->items[i].reference);
-        free(listing->items);
-}
-
-/* A name that cannot be parsed is none that the agent has asked for. */
-static int listing_add(Listing *listing, ShortNames short_names, const char *name, const char *id) {
-        Listed *listed = &listing->items[listing->n_items];
-        ImageRef ref;
-        int r;
-
-        if (image_ref_parse(name, short_names, &ref, NULL) < 0)
-                return 0;
-
-        r = image_ref_canonical_reference(&ref, &listed->reference);
-        if (r < 0)
-                return r;
-
-        listed->id = id;
-        listing->n_items++;
-        return 0;
-}
-
-static int by_reference(const void *a, const void *b) {
-        return strcmp(((const Listed *) a)->reference, ((const Listed *) b)->reference);
-}
-
-static int listing_init(Listing *listing, ShortNames short_names, const CriImageList *list) {
-        size_t n = 0;
-        int r = 0;
-
-        for (size_t i = 0; i < list->n_images; i++)
-                n += list->images[i]->n_repo_tags + list->images[i]->n_repo_digests;
-        listing->items = calloc(n + 1, sizeof(listing->items[0]));
-        if (!listing->items)
-                return -ENOMEM;
-
-        for (size_t i = 0; r >= 0 && i < list->n_images; i++) {
-                const CriImage *image = list->images[i];
-
-                for (size_t j = 0; r >= 0 && j < image->n_repo_tags; j++)
-                        r = listing_add(listing, short_names, image->repo_tags[j], image->id);
-                for (size_t j = 0; r >= 0 && j < image->n_repo_digests; j++)
-                        r = listing_add(listing, short_names, image->repo_digests[j], image->id);
-        }
-        qsort(listing->items, listing->n_items, sizeof(listing->items[0]), by_reference);
-        return r;
-}
-
-static const char *listing_find(const Listing *listing, const char *reference) {
-        const Listed key = { .reference = (char *) reference };
-        const Listed *found = bsearch(&key, listing->items, listing->n_items,
-                                      sizeof(listing->items[0]), by_reference);
-
-        return found ? found->id : NULL;
-}
 
 static void presence_forget_suspects(Presence *presence) {
         for (size_t i = 0; i < presence->n_suspects; i++)
@@ -116,11 +48,11 @@ static int presence_suspect(Presence *presence, const Listing *listing) {
 
         for (size_t i = 0; i < n; i++) {
                 const Image *image = images_get(presence->images, i);
+                const CriImage *listed = listing_find(listing, image_key(image));
                 char *key;
 
                 if (!image_is_verifiable(image) ||
-                    !presence_is_suspect(image_status(image),
-                                         listing_find(listing, image_key(image))))
+                    !presence_is_suspect(image_status(image), listed ? listed->id : NULL))
                         continue;
 
                 key = strdup(image_key(image));
@@ -176,7 +108,7 @@ static int presence_confirm_next(Presence *presence) {
 }
 
 static int on_listed(const void *reply, const Error *error, void *userdata) {
-        cleanup(listing_done) Listing listing = { .items = NULL };
+        cleanup(listing_done) Listing listing = { .names = NULL };
         Presence *presence = userdata;
         int r;
 
@@ -249,8 +181,8 @@ static int on_events_end(const void *reply, const Error *error, void *userdata) 
 /* The list that follows finds the images that were removed before the subscription. */
 static int presence_subscribe(Presence *presence) {
         presence->has_events = true;
-        return events_watch_removed_images(runtimes_client(presence->runtimes), on_removed,
-                                           on_events_end, presence, &presence->events);
+        return events_watch_images(runtimes_client(presence->runtimes), EVENT_IMAGE_REMOVED,
+                                   on_removed, on_events_end, presence, &presence->events);
 }
 
 int presence_runtime_changed(Presence *presence) {

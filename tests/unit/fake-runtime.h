@@ -236,8 +236,8 @@ int cri_list_images(RpcClient *client, RpcDone done, void *userdata, RpcCall **r
 }
 
 /* The test calls fake_runtime.on_removed with the call's argument. */
-int events_watch_removed_images(RpcClient *client, RpcMessage on_removed, RpcDone done,
-                                void *userdata, RpcCall **ret) {
+int events_watch_images(RpcClient *client, const char *event, RpcMessage on_removed, RpcDone done,
+                        void *userdata, RpcCall **ret) {
         fake_runtime.on_removed = on_removed;
         return fake_runtime_call("Subscribe", "", done, userdata, ret);
 }
