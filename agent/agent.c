@@ -24,6 +24,7 @@
 #include "agent/base/time-units.h"
 #include "agent/cluster/cluster.h"
 #include "agent/cluster/pod-waits.h"
+#include "agent/image/pins.h"
 #include "agent/image/presence.h"
 #include "agent/node/folder.h"
 #include "agent/node/state-file.h"
@@ -37,6 +38,7 @@
 
 /* Time to wait for a runtime's answer before the agent reports that it is ready. */
 #define SETTLE_USEC ((uint64_t) 40 * 1000)
+#define SETTLE_AT_LAST_USEC (10 * USEC_PER_SEC)
 
 /* Changes that come in quick succession are reported to systemd together. */
 #define NOTIFY_USEC ((uint64_t) 500 * 1000)
@@ -74,6 +76,8 @@ struct Agent {
         Images *images;
         ImagesWatcher watcher;
         Presence *presence;
+        Pins *pins;
+        bool removes_pins; /* there are only the parts for that */
         StateFile *state_file;
         Folder *folder; /* NULL in a cluster */
         Kubelet *kubelet;
@@ -122,7 +126,9 @@ static int on_trim(void *userdata) {
 }
 
 static int agent_notify_later(Agent *agent) {
-        return timer_is_running(&agent->notify) ? 0 : timer_start(&agent->notify, NOTIFY_USEC);
+        return timer_is_running(&agent->notify) || agent->removes_pins
+                       ? 0
+                       : timer_start(&agent->notify, NOTIFY_USEC);
 }
 
 static int agent_add_notify(Agent *agent, const Options *options, Error *reterr) {
@@ -200,9 +206,17 @@ static bool is_silence(const Runtimes *runtimes) {
         return true;
 }
 
-/* All runtimes have been tried once. */
+/* All runtimes have been tried once, or the time for it is over. */
 static int agent_settle(Agent *agent) {
         timer_stop(&agent->settle);
+        if (agent->removes_pins && !runtimes_are_alive(agent->runtimes)) {
+                log_error(agent->log, NULL, "Cannot remove the pins: %s.",
+                          diagnosis_runtime_sentence(agent->runtimes));
+                return sd_event_exit(agent->event, 1);
+        }
+        if (agent->removes_pins)
+                return 0;
+
         if (is_silence(agent->runtimes))
                 log_warning(agent->log, LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST }),
                             "Waiting for a runtime: %s.",
@@ -224,6 +238,8 @@ static int notify_runtime_changed(Agent *agent) {
         r = images_runtime_changed(agent->images);
         if (r >= 0)
                 r = presence_runtime_changed(agent->presence);
+        if (r >= 0)
+                r = pins_runtime_changed(agent->pins);
         if (r >= 0 && agent->stops)
                 r = stops_runtime_changed(agent->stops);
         if (r >= 0 && agent->inplace)
@@ -245,7 +261,7 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
         r = is_another ? notify_runtime_changed(agent) : 0;
         if (r >= 0 && agent->api)
                 r = api_runtime_changed(agent->api);
-        if (r >= 0)
+        if (r >= 0 && agent->state_file)
                 r = state_file_touch(agent->state_file);
         if (r < 0)
                 return r;
@@ -294,7 +310,9 @@ static int agent_look_for_runtimes(Agent *agent, const Options *options, Error *
         if (r < 0)
                 return r;
 
-        return timer_start(&agent->settle, runtimes_are_settled(agent->runtimes) ? 0 : SETTLE_USEC);
+        return timer_start(&agent->settle, runtimes_are_settled(agent->runtimes) ? 0
+                                           : agent->removes_pins ? SETTLE_AT_LAST_USEC
+                                                                 : SETTLE_USEC);
 }
 
 /* Credentials: all sources that the options name, and the exposure of their files. */
@@ -446,6 +464,45 @@ static int on_credentials_changed(void *userdata) {
         return 0;
 }
 
+static int visit_pins(const void *source, const DiagnosisVisitor *visitor) {
+        return pins_visit(source, visitor);
+}
+
+/* The only task of an agent that removes pins is done. */
+static void on_round(const Error *error, void *userdata) {
+        Agent *agent = userdata;
+
+        if (!agent->removes_pins)
+                return;
+
+        if (error)
+                log_error(agent->log, NULL, "Cannot remove the pins: %s.", error_message(error));
+        (void) sd_event_exit(agent->event, error != NULL);
+}
+
+/* An agent that removes pins has no requests, and thus wants none. */
+static int agent_add_pins(Agent *agent, const Options *options) {
+        const PinsOptions pins = {
+                .event = agent->event,
+                .log = agent->log,
+                .runtimes = agent->runtimes,
+                .images = agent->images,
+                .limit = options->max_pinned,
+                .on_round = on_round,
+                .userdata = agent,
+        };
+        int r;
+
+        r = pins_new(&pins, &agent->pins);
+        if (r < 0)
+                return r;
+
+        agent->subject.pins = (DiagnosisSource){ .visit = visit_pins, .source = agent->pins };
+        if (agent->removes_pins)
+                images_restore_end(agent->images);
+        return 0;
+}
+
 static int agent_add_images(Agent *agent, const Options *options, Error *reterr) {
         const ImagesOptions images = {
                 .completions = agent->completions,
@@ -470,8 +527,9 @@ static int agent_add_images(Agent *agent, const Options *options, Error *reterr)
         agent->watcher = (ImagesWatcher){ .on_image = on_image, .userdata = agent };
         images_watch(agent->images, &agent->watcher);
         r = auth_watch(agent->auth, on_credentials_changed, agent);
-        return r < 0 ? r
-                     : presence_new(agent->event, agent->runtimes, agent->images, &agent->presence);
+        if (r >= 0)
+                r = presence_new(agent->event, agent->runtimes, agent->images, &agent->presence);
+        return r < 0 ? r : agent_add_pins(agent, options);
 }
 
 static const char *get_runtime_sentence(void *userdata) {
@@ -747,6 +805,7 @@ static int agent_add_api(Agent *agent, const Options *options, Error *reterr) {
                 .log = agent->log,
                 .metrics = agent->metrics,
                 .images = agent->images,
+                .pins = agent->pins,
                 .runtimes = agent->runtimes,
                 .subject = &agent->subject,
                 .stops = agent->stops,
@@ -883,11 +942,19 @@ static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
 
 /* In the order of dependencies; the previous run's state is restored before a caller can request
  * anything. */
-static int (*const steps[])(Agent *agent, const Options *options, Error *reterr) = {
-        agent_add_ground,  agent_add_runtimes,      agent_add_auth,       agent_add_files,
-        agent_add_cluster, agent_add_images,        agent_add_state_file, agent_add_source,
-        agent_add_stops,   agent_add_pods,          agent_add_api,        agent_add_http,
-        agent_add_notify,  agent_look_for_runtimes,
+typedef int (*Step)(Agent *agent, const Options *options, Error *reterr);
+
+static const Step steps[] = {
+        agent_add_ground,     agent_add_runtimes,      agent_add_auth,
+        agent_add_files,      agent_add_cluster,       agent_add_images,
+        agent_add_state_file, agent_add_source,        agent_add_stops,
+        agent_add_pods,       agent_add_api,           agent_add_http,
+        agent_add_notify,     agent_look_for_runtimes, NULL,
+};
+
+static const Step steps_to_remove_pins[] = {
+        agent_add_ground, agent_add_runtimes,      agent_add_auth,
+        agent_add_images, agent_look_for_runtimes, NULL,
 };
 
 int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_ready,
@@ -911,8 +978,9 @@ int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_r
             text_copy(options->node_name, &agent->node_name) < 0)
                 return -ENOMEM;
 
-        for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
-                r = steps[i](agent, options, reterr);
+        agent->removes_pins = options->removes_pins;
+        for (const Step *step = agent->removes_pins ? steps_to_remove_pins : steps; *step; step++) {
+                r = (*step)(agent, options, reterr);
                 if (r < 0)
                         return r;
         }
@@ -941,6 +1009,7 @@ Agent *agent_free(Agent *agent) {
         if (agent->cluster)
                 cluster_stop(agent->cluster);
         agent->presence = presence_free(agent->presence);
+        agent->pins = pins_free(agent->pins);
         images_free(agent->images);
         agent->cluster = cluster_free(agent->cluster);
         auth_free(agent->auth);
@@ -978,6 +1047,8 @@ int agent_reload(Agent *agent, const Options *options) {
         r = images_set_limits(agent->images, &limits);
         if (r >= 0)
                 r = presence_verify(agent->presence);
+        if (r >= 0)
+                r = pins_set_limit(agent->pins, &options->max_pinned);
         if (r >= 0 && agent->pod_waits)
                 r = pod_waits_set_limit(agent->pod_waits, get_longest_pause(options));
         if (r < 0)

@@ -236,7 +236,8 @@ static int program_run(Program *program, Error *reterr) {
 
         agent_set_configuration(program->agent, (DiagnosisSource){ .visit = visit_configuration,
                                                                    .source = program });
-        return sd_event_loop(program->event);
+        r = sd_event_loop(program->event);
+        return r > 0 ? error_set(reterr, ERROR_UNAVAILABLE, "the pins were not removed") : r;
 }
 
 static void exit_well(int number) {

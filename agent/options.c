@@ -65,10 +65,12 @@ const char options_help[] =
         "  --min-free-disk SIZE|PERCENT%\n"
         "                             keep this much free where the runtime has its images;\n"
         "                             default 15%,5GB, the lesser of both; 0 for no floor\n"
+        "  --max-pinned SIZE|PERCENT% pin no more images than this; default 0, for no limit\n"
         "  --keep-images              pull removed images of a controller's NodeImage again,\n"
         "                             as the agent always does with images of the folder\n"
         "  --log-level LEVEL          error, warning, notice, info or debug; default info\n"
         "  --log-format FORMAT        auto, journal, json or text; default auto\n"
+        "  --remove-pins              take the agent's pins from all images, and exit\n"
         "  --check-config             check configuration, documents and credentials, and exit\n"
         "  --version, --help\n"
         "\n"
@@ -272,6 +274,7 @@ static const struct Setting {
         { "stall-timeout",      "stallTimeoutSeconds", set_seconds,  offsetof(Options, stall_timeout_sec),  true,  "60" },
         { "yield-to-pods",      "yieldToPodsSeconds",  set_seconds,  offsetof(Options, yield_sec),          true,  "600" },
         { "min-free-disk",      "minFreeDisk",         set_floor,    offsetof(Options, min_free_disk),      true,  "15%,5GB" },
+        { "max-pinned",         "maxPinned",           set_floor,    offsetof(Options, max_pinned),         true,  "0" },
         { "keep-images",        "keepImages",          set_switch,   offsetof(Options, must_keep_images),   true,  "false" },
         { "log-level",          "logLevel",            set_level,    offsetof(Options, log_level),          true,  "info" },
         { "log-format",         "logFormat",           set_format,   offsetof(Options, log_format),         true,  "auto" },
@@ -442,6 +445,9 @@ static bool *find_action(Options *options, const char *text) {
                 return &options->wants_help;
         if (strcmp(text, "--version") == 0)
                 return &options->wants_version;
+
+        if (strcmp(text, "--remove-pins") == 0)
+                return &options->removes_pins;
 
         return strcmp(text, "--check-config") == 0 ? &options->wants_check : NULL;
 }

@@ -48,6 +48,7 @@ typedef struct Options {
         int stall_timeout_sec; /* 0: never */
         int yield_sec;         /* longest pause of pulls for pods; 0: none */
         DiskFloor min_free_disk;
+        DiskFloor max_pinned; /* the most that the agent pins; all zero: no limit */
         bool must_keep_images;
         int log_level;
         LogFormat log_format;
@@ -55,6 +56,7 @@ typedef struct Options {
         bool wants_help;
         bool wants_version;
         bool wants_check;
+        bool removes_pins; /* instead of running */
 } Options;
 
 /* Reads the flags, then the config file for all others. Reports each problem to the visitor, with

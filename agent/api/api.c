@@ -15,6 +15,7 @@ static const RpcService services[] = {
         { METHOD("Preload"), &inplaced__v1__preload_request__descriptor, api_preload },
         { METHOD("Cancel"), &inplaced__v1__cancel_request__descriptor, api_cancel },
         { METHOD("Retry"), &inplaced__v1__retry_request__descriptor, api_retry },
+        { METHOD("Unpin"), &inplaced__v1__unpin_request__descriptor, api_unpin },
         { METHOD("GetStatus"), &inplaced__v1__get_status_request__descriptor, api_get_status },
         { METHOD("Watch"), &inplaced__v1__watch_request__descriptor, api_watch },
         { METHOD("WatchPulls"), &inplaced__v1__watch_pulls_request__descriptor, api_watch_pulls },
@@ -27,8 +28,8 @@ static const RpcService services[] = {
 };
 
 const char *const api_method_names[] = {
-        "Preload", "Cancel", "Retry",      "GetStatus", "Watch",      "WatchPulls", "ListImages",
-        "Restart", "Verify", "ListProbes", "Diagnose",  "GetVersion", NULL,
+        "Preload",    "Cancel",  "Retry",  "Unpin",      "GetStatus", "Watch",      "WatchPulls",
+        "ListImages", "Restart", "Verify", "ListProbes", "Diagnose",  "GetVersion", NULL,
 };
 
 DEFINE_CLEANUP(Api *, api_free)
@@ -107,6 +108,7 @@ int api_new(const ApiOptions *options, Api **ret, Error *reterr) {
                 .pod_waits = options->pod_waits,
                 .meta = options->meta,
                 .probes = options->probes,
+                .pins = options->pins,
                 .state_file = options->state_file,
                 .node_name = strdup(options->node_name),
                 .restart_group = options->restart_group,

@@ -7,6 +7,7 @@
 
 #include "agent/api/diagnosis.h"
 #include "agent/cluster/pod-waits.h"
+#include "agent/image/pins.h"
 #include "agent/inplace/inplace.h"
 #include "agent/observe/metrics.h"
 #include "agent/pod/pods.h"
@@ -24,6 +25,7 @@ typedef struct ApiOptions {
         Images *images;
         const Runtimes *runtimes;
         const DiagnosisSubject *subject;
+        const Pins *pins;
         Stops *stops;
         Pods *pods;                /* NULL: there is no API server */
         const PodWaits *pod_waits; /* NULL: there is no API server */

@@ -125,9 +125,10 @@ static int add_owners_of_request(RequestedBy *requested, const ImageRequest *req
         return 0;
 }
 
-/* A request that is done only stays so that callers can read its status. */
+/* A local request that is done only stays so that callers can read its status, or to pin. */
 static bool is_requested(const ImageRequest *request) {
-        return !request->is_expired && !(request->is_done && owner_is_request(request->owner));
+        return !request->is_expired && (!request->is_done || !owner_is_request(request->owner) ||
+                                        request->desired.is_pinned);
 }
 
 int requested_by_add(RequestedBy *requested, const Image *image) {

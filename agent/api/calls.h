@@ -11,6 +11,7 @@
 #include "agent/base/list.h"
 #include "agent/base/log-once.h"
 #include "agent/cluster/pod-waits.h"
+#include "agent/image/pins.h"
 #include "agent/inplace/inplace.h"
 #include "agent/observe/metrics.h"
 #include "agent/pod/pods.h"
@@ -41,6 +42,7 @@ struct Api {
         const PodWaits *pod_waits;
         const InPlace *meta;
         const Probes *probes;
+        const Pins *pins;
         StateFile *state_file;
         char *node_name;
         gid_t restart_group;
@@ -85,7 +87,7 @@ typedef struct RequestedBy {
         size_t n_words;
 } RequestedBy;
 
-/* Adds the first few. A local request that is done does not count. */
+/* Adds the first few. A local request that is done counts only if it pins. */
 int requested_by_add(RequestedBy *requested, const Image *image);
 void requested_by_done(RequestedBy *requested);
 
@@ -115,6 +117,12 @@ int api_preload(RpcRequest *request, const void *message, void *userdata);
 int api_cancel(RpcRequest *request, const void *message, void *userdata);
 int preloads_on_image(Api *api, const Image *image);
 void preload_drop(Preload *preload);
+
+/* The request's caller and root may withdraw it. */
+bool may_withdraw(const Peer *peer, const ImageRequest *request);
+
+/* unpin.c */
+int api_unpin(RpcRequest *request, const void *message, void *userdata);
 
 /* images.c */
 int api_list_images(RpcRequest *request, const void *message, void *userdata);

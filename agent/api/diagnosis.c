@@ -331,6 +331,8 @@ int diagnosis_visit(const DiagnosisSubject *subject, const DiagnosisVisitor *vis
                 r = visit_disk(subject, visitor);
         if (r >= 0 && subject->images)
                 r = visit_on_demand(subject, visitor);
+        if (r >= 0 && subject->pins.visit)
+                r = subject->pins.visit(subject->pins.source, visitor);
         if (r >= 0 && subject->cluster.visit)
                 r = subject->cluster.visit(subject->cluster.source, visitor);
         if (r >= 0 && subject->pods.visit)

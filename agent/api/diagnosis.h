@@ -23,6 +23,7 @@ typedef struct DiagnosisSubject {
         const char *images_path;
         DiagnosisSource cluster;       /* problems of the cluster, instead of an images folder */
         DiagnosisSource pods;          /* problems of pods, in a cluster */
+        DiagnosisSource pins;          /* pins that are not in effect */
         DiagnosisSource files;         /* other users who may write or read the agent's files */
         DiagnosisSource groups;        /* groups that may use the socket */
         DiagnosisSource configuration; /* configuration on disk */

@@ -66,6 +66,14 @@ static int add_known(ImageEntry *entry, const Api *api, const char *reference) {
         return requested_by_add(&entry->requested, image);
 }
 
+static bool is_ours(const Api *api, char *const *names, size_t n_names) {
+        for (size_t i = 0; i < n_names; i++)
+                if (pins_has(api->pins, names[i]))
+                        return true;
+
+        return false;
+}
+
 /* Adds the owners of short names that the runtime resolves to the image. */
 static int add_owners_by_id(RequestedBy *requested, const Api *api, const char *id) {
         int r = 0;
@@ -111,6 +119,9 @@ static int image_entry_init(ImageEntry *entry, const Api *api, CriImage *image) 
         message->n_repo_digests = keep_plain(image->repo_digests, image->n_repo_digests);
         message->size_bytes = image->size;
         message->pinned = image->pinned;
+        message->pinned_by_inplaced =
+                image->pinned && (is_ours(api, message->repo_tags, message->n_repo_tags) ||
+                                  is_ours(api, message->repo_digests, message->n_repo_digests));
         for (size_t i = 0; r >= 0 && i < message->n_repo_tags; i++)
                 r = add_known(entry, api, message->repo_tags[i]);
         for (size_t i = 0; r >= 0 && i < message->n_repo_digests; i++)

@@ -375,7 +375,7 @@ static void list_image_requests(const Image *image, RequestList *list) {
                         list->items[list->n_items++] = (RequestEntry){
                                 .owner = request->owner,
                                 .n_images = 1,
-                                .is_finished = request->is_done,
+                                .is_finished = request->is_done && !request->desired.is_pinned,
                                 .ended_at = image_status(image)->completed_at,
                         };
 }
@@ -503,6 +503,7 @@ static void read_limits(const PreloadMessage *message, DesiredImage *desired) {
                                   ? PULL_POLICY_ALWAYS
                                   : PULL_POLICY_IF_NOT_PRESENT;
         desired->is_complete = message->complete;
+        desired->is_pinned = message->pin;
         if (message->timeout_seconds > 0)
                 desired->timeout_sec = message->timeout_seconds;
         if (message->backoff_limit_presence_case ==
@@ -515,7 +516,8 @@ static void read_limits(const PreloadMessage *message, DesiredImage *desired) {
                 desired->active_deadline_sec = message->active_deadline_seconds;
         desired->ttl_sec = message->ttl_seconds_after_finished > 0
                                    ? message->ttl_seconds_after_finished
-                                   : TTL_SEC_DEFAULT;
+                           : message->pin ? DESIRED_IMAGE_NO_LIMIT
+                                          : TTL_SEC_DEFAULT;
 }
 
 static int by_image(const void *a, const void *b) {
@@ -636,7 +638,7 @@ int api_preload(RpcRequest *request, const void *message, void *userdata) {
         return preload_ask(preload, message);
 }
 
-/* The request's caller and root may cancel. Requests of an older agent lack the caller. */
+/* Requests of an older agent lack the caller. */
 static bool may_cancel(const Peer *peer, const OwnerRef *reference) {
         char uid[16];
 
@@ -644,16 +646,18 @@ static bool may_cancel(const Peer *peer, const OwnerRef *reference) {
         return peer_is_root(peer) || (reference->uid && strcmp(reference->uid, uid) == 0);
 }
 
+bool may_withdraw(const Peer *peer, const ImageRequest *request) {
+        const OwnerRef reference = owner_to_reference(request->owner, &request->desired);
+
+        return may_cancel(peer, &reference);
+}
+
 /* Takes the first one each time, since a request is gone after it was withdrawn. */
 static const ImageRequest *next_to_cancel(const Image *image, const Peer *peer) {
-        for (const ImageRequest *request = image_requests(image); request;
-             request = request->next) {
-                const OwnerRef reference = owner_to_reference(request->owner, &request->desired);
-
+        for (const ImageRequest *request = image_requests(image); request; request = request->next)
                 if (!request->is_done && owner_is_request(request->owner) &&
-                    may_cancel(peer, &reference))
+                    may_withdraw(peer, request))
                         return request;
-        }
 
         return NULL;
 }

@@ -155,6 +155,12 @@ static int on_gone(const KubeObject *object, void *userdata) {
         return r;
 }
 
+static int on_synced(bool is_first, void *userdata) {
+        if (is_first)
+                images_heard(((ImageSets *) userdata)->options.images);
+        return 0;
+}
+
 static int on_changed(void *userdata) {
         return 0;
 }
@@ -181,6 +187,7 @@ int image_sets_new(const ImageSetsOptions *options, ImageSets **ret) {
                         .selections = { { .labels = IMAGE_SET_LABEL,
                                           .on_object = on_object,
                                           .on_gone = on_gone } },
+                        .on_synced = on_synced,
                         .on_changed = on_changed,
                         .userdata = sets,
                 },
@@ -188,6 +195,7 @@ int image_sets_new(const ImageSetsOptions *options, ImageSets **ret) {
         if (r < 0)
                 return r;
 
+        images_await(options->images);
         *ret = take_ptr(sets);
         return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
@@ -245,16 +246,39 @@ static struct json_object *entry_to_json(const StatusEntry *entry) {
         return image_status_to_json(&status, entry->name, entry->tag);
 }
 
+/* Sets *ret to the finished entry, which stays as it is, except for the reason that keeps the image from being
+ * pinned: it is found out, and changes, after the end of the pull. */
+static int keep_entry(const ImageStatus *status, struct json_object *observed,
+                      struct json_object **ret) {
+        const char *said = json_get_text(observed, "message");
+        bool is_pin = said && strncmp(said, IMAGE_NOT_PINNED, strlen(IMAGE_NOT_PINNED)) == 0;
+        cleanup(json_object_put_p) struct json_object *copy = NULL;
+
+        if (!status || status->phase != IMAGE_SUCCEEDED ||
+            observed_phase(observed) != IMAGE_SUCCEEDED ||
+            text_equal(is_pin ? said : NULL, status->pin)) {
+                *ret = json_object_get(observed);
+                return STATUS_SAME;
+        }
+
+        if (json_object_deep_copy(observed, &copy, NULL) < 0)
+                return -ENOMEM;
+        json_object_object_del(copy, "message");
+        if (patch_add_filled(copy, "message", image_status_message(status)) < 0)
+                return -ENOMEM;
+
+        *ret = take_ptr(copy);
+        return STATUS_DIFFERENT;
+}
+
 /* Sets *ret to the wanted entry: the observed one itself if it is right. */
 static int choose_entry(const StatusEntry *entry, struct json_object *observed,
                         struct json_object **ret) {
         cleanup(json_object_put_p) json_object *desired = NULL;
         StatusDifference difference;
 
-        if (observed && observed_is_finished(observed, entry->version)) {
-                *ret = json_object_get(observed);
-                return STATUS_SAME;
-        }
+        if (observed && observed_is_finished(observed, entry->version))
+                return keep_entry(entry->status, observed, ret);
 
         desired = entry_to_json(entry);
         if (!desired)

@@ -16,6 +16,10 @@ int command_pull(const Options *options);
 /* Shows the pulls that run on this node, whoever began them. */
 int command_pulls(const Options *options);
 
+/* The same with a pin, and what takes the pin from requests of this user. */
+int command_pin(const Options *options);
+int command_unpin(const Options *options);
+
 /* Withdraws the unfinished part of a request of this user, or of all of them for an image. */
 int command_cancel(const Options *options);
 

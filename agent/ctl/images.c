@@ -97,7 +97,9 @@ static int add_row(Table *table, const void *item, bool is_wide) {
                                             names[0] ? names : "-",
                                             digests[0] ? digests : "-",
                                             size,
-                                            image->pinned ? "yes" : "no",
+                                            !image->pinned              ? "no"
+                                            : image->pinned_by_inplaced ? "inplaced"
+                                                                        : "other",
                                             requested_by[0] ? requested_by : "-",
                                     });
 }

@@ -94,6 +94,7 @@ static const Command commands[] = {
           "\n"
           "  --pull-policy Always|IfNotPresent   default IfNotPresent\n"
           "  --complete                          wait for layers that are fetched on demand\n"
+          "  --pin                               keep them from the kubelet's garbage collection\n"
           "  --timeout DURATION                  limit of all attempts together, such as 30s or 10m\n"
           "  --attempts NUMBER                   limit of the attempts; 0 for none\n"
           "  --attempt-timeout DURATION          limit of one attempt, default 10m\n"
@@ -103,6 +104,12 @@ static const Command commands[] = {
           "Shows the pulls that run on this node, also those of the kubelet, and who waits for them.\n"
           "\n"
           "  -w, --watch                         continue, and show changes\n" },
+        { "pin", 1, INT_MAX, command_pin, OPTION_GROUP_NONE, "pin IMAGE...",
+          "Keeps images on this node until unpin: pulls those that are missing, and has the\n"
+          "kubelet's garbage collection skip them. The same as pull --pin.\n" },
+        { "unpin", 1, INT_MAX, command_unpin, OPTION_GROUP_NONE, "unpin IMAGE...",
+          "Takes back your pins. The images stay until the kubelet removes them.\n"
+          "A pin of the images folder or of the cluster is withdrawn there.\n" },
         { "cancel", 1, 1, command_cancel, OPTION_GROUP_NONE, "cancel REQUEST|IMAGE",
           "Withdraws a request, or your requests for an image, unless they are finished.\n"
           "To withdraw a request of the images folder or of the cluster, change it there.\n" },

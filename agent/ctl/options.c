@@ -19,6 +19,7 @@ enum {
         OPTION_VERSION,
         OPTION_PULL_POLICY,
         OPTION_COMPLETE,
+        OPTION_PIN,
         OPTION_NO_WAIT,
         OPTION_TIMEOUT,
         OPTION_ATTEMPT_TIMEOUT,
@@ -39,6 +40,7 @@ static const struct option long_options[] = {
         { "version",     no_argument,       NULL, OPTION_VERSION     },
         { "pull-policy", required_argument, NULL, OPTION_PULL_POLICY },
         { "complete",    no_argument,       NULL, OPTION_COMPLETE    },
+        { "pin",         no_argument,       NULL, OPTION_PIN         },
         { "no-wait",     no_argument,       NULL, OPTION_NO_WAIT     },
         { "timeout",     required_argument, NULL, OPTION_TIMEOUT     },
         { "attempts",    required_argument, NULL, OPTION_ATTEMPTS    },
@@ -60,6 +62,7 @@ static const struct {
 } owned_options[] = {
         { OPTION_PULL_POLICY, { [OPTION_GROUP_PULL]    = true } },
         { OPTION_COMPLETE,    { [OPTION_GROUP_PULL]    = true } },
+        { OPTION_PIN,         { [OPTION_GROUP_PULL]    = true } },
         { OPTION_NO_WAIT,     { [OPTION_GROUP_PULL]    = true } },
         { OPTION_ATTEMPTS,    { [OPTION_GROUP_PULL]    = true } },
         { OPTION_ATTEMPT_TIMEOUT, { [OPTION_GROUP_PULL] = true } },
@@ -178,6 +181,7 @@ static int parse_one(int option, const char *argument, Options *options, Error *
         case OPTION_VERSION: options->wants_version = true; return 0;
         case OPTION_PULL_POLICY: return parse_policy(argument, &options->always_pull, reterr);
         case OPTION_COMPLETE: options->complete = true; return 0;
+        case OPTION_PIN: options->pin = true; return 0;
         case OPTION_NO_WAIT: options->no_wait = true; return 0;
         case OPTION_TIMEOUT:
                 return parse_timeout("--timeout", argument, &options->timeout_sec, reterr);

@@ -41,6 +41,7 @@ typedef struct Options {
         /* for "pull" */
         bool always_pull;
         bool complete; /* also wait for the content of layers that are fetched on demand */
+        bool pin;      /* keep the images from the kubelet's garbage collection */
         bool no_wait;
         bool quiet;
         int32_t attempt_timeout_sec; /* 0: the agent's default */

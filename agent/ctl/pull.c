@@ -487,6 +487,7 @@ static int pull_ask(Pull *pull) {
                                       ? INPLACED__V1__PULL_POLICY__PULL_POLICY_ALWAYS
                                       : INPLACED__V1__PULL_POLICY__PULL_POLICY_IF_NOT_PRESENT;
         request.complete = pull->options->complete;
+        request.pin = pull->options->pin;
         request.detach = pull->options->no_wait;
         set_limits(&request, pull->options);
 
@@ -598,4 +599,11 @@ int command_pull(const Options *options) {
                 return r;
 
         return pull_conclude(&pull);
+}
+
+int command_pin(const Options *options) {
+        Options pin = *options;
+
+        pin.pin = true;
+        return command_pull(&pin);
 }

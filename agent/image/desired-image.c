@@ -143,6 +143,7 @@ int desired_image_copy(const DesiredImage *desired, DesiredImage *ret) {
         copy.ttl_sec = desired->ttl_sec;
         copy.is_complete = desired->is_complete;
         copy.is_resolved = desired->is_resolved;
+        copy.is_pinned = desired->is_pinned;
 
         r = copy_lists(desired, &copy);
         if (r < 0)
@@ -232,8 +233,8 @@ static bool equal_numbers(const DesiredImage *a, const DesiredImage *b) {
         return a->is_hub == b->is_hub && a->version == b->version &&
                a->created_at == b->created_at && a->policy == b->policy &&
                a->is_complete == b->is_complete && a->is_resolved == b->is_resolved &&
-               a->timeout_sec == b->timeout_sec && a->backoff_limit == b->backoff_limit &&
-               a->refusal_limit == b->refusal_limit &&
+               a->is_pinned == b->is_pinned && a->timeout_sec == b->timeout_sec &&
+               a->backoff_limit == b->backoff_limit && a->refusal_limit == b->refusal_limit &&
                a->active_deadline_sec == b->active_deadline_sec && a->ttl_sec == b->ttl_sec &&
                a->n_secrets == b->n_secrets && a->n_labels == b->n_labels &&
                a->n_annotations == b->n_annotations && a->n_owners == b->n_owners;
@@ -350,6 +351,7 @@ static int merge_one(DesiredImage *into, const DesiredImage *from) {
                 into->policy = PULL_POLICY_ALWAYS;
         into->is_complete = into->is_complete || from->is_complete;
         into->is_resolved = into->is_resolved || from->is_resolved;
+        into->is_pinned = into->is_pinned || from->is_pinned;
 
         return merge_secrets(into, from) ?: merge_sandbox(into, from) ?: merge_owners(into, from);
 }

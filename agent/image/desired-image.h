@@ -53,6 +53,7 @@ typedef struct DesiredImage {
         PullPolicy policy;
         bool is_complete;      /* needs all content, also of layers that are fetched on demand */
         bool is_resolved;      /* wants the digest of its tag in the status */
+        bool is_pinned;        /* is to be kept from the kubelet's garbage collection */
         int64_t timeout_sec;   /* timeout of one attempt, > 0 */
         int64_t backoff_limit; /* attempts after the first one, or DESIRED_IMAGE_NO_LIMIT */
         int64_t refusal_limit; /* likewise, plain refusals of the registry after the first one */

@@ -79,8 +79,8 @@ int disk_floor_parse(const char *text, DiskFloor *ret, Error *reterr) {
             (second && (!read_part(second, strlen(second), &floor) || floor.percent == 0 ||
                         floor.bytes == 0)))
                 return error_set(reterr, ERROR_INVALID,
-                                 "%s is no amount of disk space to keep free: write 5GB, 10%%, or "
-                                 "15%%,5GB for the lesser of both; at most %d%%; 0 for no floor",
+                                 "%s is no amount of disk space: write 5GB, 10%%, or "
+                                 "15%%,5GB for the lesser of both; at most %d%%; 0 for none",
                                  quote(text, quoted), PERCENT_MAX);
 
         *ret = floor;
@@ -119,7 +119,7 @@ DiskRoom disk_room_for(const DiskFloor *floor, const DiskSpace *space, const Dis
         return space->n_free >= n_needed ? room : DISK_ROOM_SCARCE;
 }
 
-static const char *format_bytes(uint64_t bytes, char text[static 32]) {
+const char *disk_format_bytes(uint64_t bytes, char text[static 32]) {
         double n = (double) bytes;
 
         if (n < GB)
@@ -134,9 +134,10 @@ char *disk_describe(const DiskFloor *floor, const DiskSpace *space, const char *
         char *text;
 
         if (asprintf(&text, "%s of %s are free in %s, less than %sminFreeDisk (%s)",
-                     format_bytes(space->n_free, n_free), format_bytes(space->n_total, n_total),
-                     path, disk_room(floor, space) == DISK_ROOM_CRITICAL ? "a third of " : "",
-                     format_bytes(disk_floor_bytes(floor, space->n_total), least)) < 0)
+                     disk_format_bytes(space->n_free, n_free),
+                     disk_format_bytes(space->n_total, n_total), path,
+                     disk_room(floor, space) == DISK_ROOM_CRITICAL ? "a third of " : "",
+                     disk_format_bytes(disk_floor_bytes(floor, space->n_total), least)) < 0)
                 return NULL;
 
         return text;
@@ -149,11 +150,12 @@ char *disk_describe_need(const DiskFloor *floor, const DiskSpace *space, const D
         char *text;
 
         if (asprintf(&text, "needs %s, %s of %s are free in %s%s%s%s%s%s",
-                     format_bytes(need->n_bytes, n_needed), format_bytes(space->n_free, n_free),
-                     format_bytes(space->n_total, n_total), path,
+                     disk_format_bytes(need->n_bytes, n_needed),
+                     disk_format_bytes(space->n_free, n_free),
+                     disk_format_bytes(space->n_total, n_total), path,
                      need->n_others > 0 ? ", other pulls need " : "",
-                     need->n_others > 0 ? format_bytes(need->n_others, n_others) : "",
-                     kept > 0 ? ", " : "", kept > 0 ? format_bytes(kept, n_kept) : "",
+                     need->n_others > 0 ? disk_format_bytes(need->n_others, n_others) : "",
+                     kept > 0 ? ", " : "", kept > 0 ? disk_format_bytes(kept, n_kept) : "",
                      kept > 0 ? " stay free (a third of minFreeDisk)" : "") < 0)
                 return NULL;
 

@@ -49,6 +49,9 @@ DiskRoom disk_room(const DiskFloor *floor, const DiskSpace *space);
 /* The same for a pull with this need; without a need, the same as disk_room(). */
 DiskRoom disk_room_for(const DiskFloor *floor, const DiskSpace *space, const DiskNeed *need);
 
+/* "12 MB", "1.2 GB"; returns the text. */
+const char *disk_format_bytes(uint64_t bytes, char text[static 32]);
+
 /* "1.2 GB of 50 GB are free in PATH, less than minFreeDisk (5.0 GB)", for a room that is not enough.
  * NULL: no memory. The caller owns it. */
 char *disk_describe(const DiskFloor *floor, const DiskSpace *space, const char *path);

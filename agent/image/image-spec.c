@@ -21,6 +21,7 @@
 #define PAIRS_MAX 256 /* labels or annotations of one image */
 
 #define ANNOTATION_COMPLETE "inplaced.io/complete"
+#define ANNOTATION_PIN "inplaced.io/pin"
 #define BACKOFF_LIMIT_DEFAULT 3 /* OpenKruise's default for objects */
 
 typedef struct Spec {
@@ -70,6 +71,8 @@ static void read_annotations(DesiredImage *desired) {
 
                 if (strcmp(annotation->key, ANNOTATION_COMPLETE) == 0)
                         desired->is_complete = strcmp(annotation->value, "true") == 0;
+                else if (strcmp(annotation->key, ANNOTATION_PIN) == 0)
+                        desired->is_pinned = strcmp(annotation->value, "true") == 0;
                 else if (strcmp(annotation->key, IMAGE_ANNOTATION_RESOLVE) == 0)
                         desired->is_resolved = strcmp(annotation->value, "true") == 0;
         }
@@ -156,6 +159,7 @@ static const JsonField tag_fields[] = {
         { "createdAt", JSON_TIME, .offset = offsetof(DesiredImage, created_at) },
         { "imagePullPolicy", JSON_WORD, .offset = offsetof(DesiredImage, policy), .on_text = read_policy },
         { "complete", JSON_BOOLEAN, .offset = offsetof(DesiredImage, is_complete) },
+        { "pin", JSON_BOOLEAN, .offset = offsetof(DesiredImage, is_pinned) },
         { "pullPolicy", JSON_OBJECT, .fields = policy_fields },
         { .key = NULL },
 };

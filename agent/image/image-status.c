@@ -33,6 +33,7 @@ void image_status_done(ImageStatus *status) {
         free(status->image_id);
         free(status->message);
         free(status->resolved);
+        free(status->pin);
         *status = (ImageStatus){ 0 };
 }
 
@@ -76,10 +77,12 @@ int image_status_copy(const ImageStatus *status, ImageStatus *ret) {
 
         copy.message = NULL;
         copy.resolved = NULL;
+        copy.pin = NULL;
         copy.image_id = NULL;
         copy.repo_digests = NULL;
         r = text_copy(status->message, &copy.message)
                     ?: text_copy(status->resolved, &copy.resolved)
+                    ?: text_copy(status->pin, &copy.pin)
                     ?: text_copy(status->image_id, &copy.image_id)
                     ?: image_status_set_digests(&copy, (const char *const *) status->repo_digests,
                                                 count_strings(status->repo_digests));
@@ -92,10 +95,10 @@ int image_status_copy(const ImageStatus *status, ImageStatus *ret) {
 }
 
 const char *image_status_message(const ImageStatus *status) {
-        if (status->message || status->phase != IMAGE_SUCCEEDED)
+        if (status->phase != IMAGE_SUCCEEDED)
                 return status->message;
 
-        return status->resolved;
+        return status->pin ?: status->message ?: status->resolved;
 }
 
 bool image_phase_is_final(ImagePhase phase) {
@@ -196,11 +199,20 @@ static PullReason reason_of_message(const char *message) {
         return word ? pull_reason_from_string(word) : PULL_REASON_UNKNOWN;
 }
 
+/* Finds the field whose texts begin as this one. */
+static char **field_of_message(ImageStatus *status, const char *message) {
+        if (message && strncmp(message, IMAGE_RESOLVED, strlen(IMAGE_RESOLVED)) == 0)
+                return &status->resolved;
+        if (message && strncmp(message, IMAGE_NOT_PINNED, strlen(IMAGE_NOT_PINNED)) == 0)
+                return &status->pin;
+
+        return &status->message;
+}
+
 static int read_texts(json_object *entry, const char *name, ImageStatus *status) {
         const char *image_id = json_get_text(entry, "imageID");
         const char *message = json_get_text(entry, "message");
-        bool is_resolved = message && strncmp(message, IMAGE_RESOLVED, strlen(IMAGE_RESOLVED)) == 0;
-        char **text = is_resolved ? &status->resolved : &status->message;
+        char **text = field_of_message(status, message);
         size_t prefix = strlen(name);
         int r;
 

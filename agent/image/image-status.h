@@ -59,12 +59,15 @@ typedef struct ImageStatus {
         PullReason reason;
         char *message;  /* owned; one line, or NULL */
         char *resolved; /* owned; what a short name or a tag stands for, as one line, or NULL */
-        char *image_id; /* owned; ID that the runtime has under the reference, or NULL */
+        char *pin; /* owned; why a wanted pin is not in effect, one line that begins with IMAGE_NOT_PINNED, or NULL */
+        char *image_id;      /* owned; ID that the runtime has under the reference, or NULL */
         char **repo_digests; /* owned, as are the strings; ended by NULL; or NULL */
 } ImageStatus;
 
 void image_status_done(ImageStatus *status);
 int image_status_copy(const ImageStatus *status, ImageStatus *ret);
+
+#define IMAGE_NOT_PINNED "not pinned: "
 
 #define IMAGE_DIGESTS_MAX 16
 #define IMAGE_DIGEST_TEXT_MAX 512 /* bytes; longer ones are left out */
@@ -79,7 +82,8 @@ const char *image_phase_to_string(ImagePhase phase);
  * cleaned and shortened. */
 int image_status_set_resolved(ImageStatus *status, const char *reference);
 
-/* Returns the reason of the phase, else the resolved reference; NULL: neither. */
+/* Returns why the image is not pinned, else the reason of the phase, else the resolved reference; NULL: none
+ * of them. */
 const char *image_status_message(const ImageStatus *status);
 
 /* Returns a percentage: 100 only when it succeeded. */

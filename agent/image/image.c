@@ -10,9 +10,12 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/random.h"
+#include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/image/desired-image.h"
 #include "agent/image/presence-plan.h"
+
+#define UNPINNED_TTL_SEC 600 /* as other local requests */
 
 struct Image {
         ImageDirty on_dirty;
@@ -373,6 +376,44 @@ int image_retry(Image *image, ImageRequestFilter filter, const void *userdata) {
         if (is_retried)
                 r = image_update_desired(image);
         return r < 0 ? r : is_retried;
+}
+
+bool image_wants_pin(const Image *image) {
+        return image->desired.name && image->desired.is_pinned &&
+               image->malformed.kind == ERROR_NONE;
+}
+
+/* A request that wants to read what the tag stands for has no other place for it. */
+int image_set_pin(Image *image, const char *why_not) {
+        int r;
+
+        if (image->pull || image->status.phase != IMAGE_SUCCEEDED || image->desired.is_resolved ||
+            text_equal(image->status.pin, why_not))
+                return 0;
+
+        r = text_set(&image->status.pin, why_not);
+        if (r < 0)
+                return r;
+
+        image->on_dirty(image, image->userdata);
+        return 1;
+}
+
+int image_unpin(Image *image, ImageRequestFilter filter, const void *userdata) {
+        int n = 0, r;
+
+        for (ImageRequest *request = image->requests.first; request; request = request->next) {
+                if (!request->desired.is_pinned || !filter(request, userdata))
+                        continue;
+
+                request->desired.is_pinned = false;
+                if (request->desired.ttl_sec == DESIRED_IMAGE_NO_LIMIT)
+                        request->desired.ttl_sec = UNPINNED_TTL_SEC;
+                n++;
+        }
+
+        r = n > 0 ? image_update_desired(image) : 0;
+        return r < 0 ? r : n;
 }
 
 Pull *image_pull(const Image *image) {

@@ -29,6 +29,7 @@ typedef struct ImageMarks {
         bool is_dirty;             /* waits for image_reconcile() */
         bool has_outcome;          /* a sync has ended, but is not reported yet */
         bool is_unverified;        /* the success was copied, not verified */
+        bool wants_pin;            /* wanted a pin when it changed last */
         uint64_t forced_usec;      /* time at which a caller last forced an attempt; 0: never */
         uint64_t file_fingerprint; /* fingerprint of the image in the status file; 0 at first */
 } ImageMarks;
@@ -92,6 +93,15 @@ int image_withdraw(Image *image, const char *owner);
  * except those that can only fail. Returns 1 if there were such requests. */
 typedef bool (*ImageRequestFilter)(const ImageRequest *request, const void *userdata);
 int image_retry(Image *image, ImageRequestFilter filter, const void *userdata);
+
+/* Whether a current request wants the image to be pinned. */
+bool image_wants_pin(const Image *image);
+
+/* Notes why the image, which is there, is not pinned; NULL: it is, or need not be. Returns 1 if that is new. */
+int image_set_pin(Image *image, const char *why_not);
+
+/* Takes the pin from the requests that pass; they end like those without one. Returns how many. */
+int image_unpin(Image *image, ImageRequestFilter filter, const void *userdata);
 
 /* Returns the running pull; NULL: none. */
 Pull *image_pull(const Image *image);

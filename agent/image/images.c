@@ -50,6 +50,8 @@ struct Images {
         char *pause; /* the context's; NULL: there is none */
         bool runtime_was_away;
         bool keeps_served;
+        bool are_restored;
+        unsigned n_awaited; /* sources of owners that were not heard yet */
         Deferred pass;
         Timer expiry;
         Timer arrivals; /* runs while an image is arriving, see image_is_arriving() */
@@ -552,7 +554,20 @@ int images_restore_done(Images *images, const char *name, const char *tag, const
         return image_restore_done(image, owner, version, is_expired, outcome);
 }
 
+void images_await(Images *images) {
+        images->n_awaited++;
+}
+
+void images_heard(Images *images) {
+        images->n_awaited--;
+}
+
+bool images_are_complete(const Images *images) {
+        return images->are_restored && images->n_awaited == 0;
+}
+
 void images_restore_end(Images *images) {
+        images->are_restored = true;
         for (size_t i = 0; i < images->index.n_items; i++)
                 image_restore_end(images->index.items[i]);
 }

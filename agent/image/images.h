@@ -75,6 +75,11 @@ int images_restore(Images *images, const char *name, const char *tag, ImageStatu
 int images_restore_done(Images *images, const char *name, const char *tag, const char *owner,
                         int64_t version, bool is_expired, const ImageStatus *outcome);
 void images_restore_end(Images *images);
+/* Waits for one more source of owners, until images_heard(). */
+void images_await(Images *images);
+void images_heard(Images *images);
+/* Whether all owners have set their images since the start: restored, and none awaited. */
+bool images_are_complete(const Images *images);
 
 /* Starts another attempt of each image that has such requests, see image_retry(). */
 int images_retry(Images *images, ImageRequestFilter filter, const void *userdata);

@@ -22,6 +22,7 @@
 /* Annotations. */
 #define NODE_IMAGE_EXPIRED "inplaced.io/expired"
 #define NODE_IMAGE_OUTCOMES "inplaced.io/outcomes"
+#define NODE_IMAGE_PINS "inplaced.io/pins"
 #define NODE_IMAGE_SHORT_NAMES "inplaced.io/short-names"
 #define SHORT_NAMES_ARE_SEARCHED "Searched" /* else they are Docker Hub's */
 
@@ -99,6 +100,8 @@ static json_object *desired_tag_to_json(const DesiredImage *desired, const Image
                     ?: patch_add(tag, "pullPolicy", policy_to_json(desired));
         if (r >= 0 && desired->is_complete)
                 r = patch_add_bool(tag, "complete", true);
+        if (r >= 0 && desired->is_pinned)
+                r = patch_add_bool(tag, "pin", true);
         if (r >= 0)
                 r = patch_add(tag, "ownerReferences", owners_to_json(desired, image));
         return r < 0 ? NULL : take_ptr(tag);
@@ -193,6 +196,15 @@ static json_object *outcome_to_json(const Image *image, const ImageRequest *requ
         return r < 0 ? NULL : take_ptr(object);
 }
 
+/* The same for one that pins, done or not: the members of the spec are those of all requests together. */
+static json_object *pin_to_json(const Image *image, const ImageRequest *request) {
+        cleanup(json_object_put_p) json_object *object = done_request_to_json(image, request);
+        int r;
+
+        r = put_limit(object, "ttlSecondsAfterFinished", request->desired.ttl_sec);
+        return r < 0 ? NULL : take_ptr(object);
+}
+
 /* Writing. */
 
 /* Prints a value and releases it. NULL: no memory. */
@@ -225,6 +237,10 @@ static bool has_outcome(const Image *image, const ImageRequest *request) {
                        image_status(image);
 }
 
+static bool is_pinned(const Image *image, const ImageRequest *request) {
+        return request->desired.is_pinned && !request->is_expired;
+}
+
 /* An annotation for data that a NodeImage has no field for, and the requests in it. */
 typedef struct Note {
         const char *key;
@@ -235,6 +251,7 @@ typedef struct Note {
 static const Note notes[] = {
         { NODE_IMAGE_EXPIRED, is_expired, done_request_to_json },
         { NODE_IMAGE_OUTCOMES, has_outcome, outcome_to_json },
+        { NODE_IMAGE_PINS, is_pinned, pin_to_json },
 };
 
 static int note_collect(const Note *note, const Image *image, json_object *list) {
@@ -439,6 +456,7 @@ uint64_t node_image_fingerprint(const Image *image) {
                 sum = hash_text(sum, request->owner);
                 sum = hash_number(sum, request->desired.version);
                 sum = hash_number(sum, request->desired.policy);
+                sum = hash_number(sum, request->desired.is_pinned);
                 sum = hash_number(sum, request->is_expired);
                 sum = hash_number(sum, request->is_done);
                 sum = hash_number(sum, request->outcome ? request->outcome->completed_at : 0);
@@ -508,6 +526,7 @@ typedef struct Restored {
 
 typedef struct RestoredList {
         bool in_cluster;
+        json_object *pins; /* a list; NULL: none */
         Restored *items;
         size_t n_items;
 } RestoredList;
@@ -518,6 +537,31 @@ static void restored_list_done(RestoredList *list) {
                 free(list->items[i].owner);
         }
         free(list->items);
+        json_object_put(list->pins);
+}
+
+/* Returns the entry of a request that pins; NULL: it does not. */
+static json_object *find_pin(const RestoredList *list, const DesiredImage *desired,
+                             const char *owner) {
+        for (size_t i = 0; list->pins && i < json_object_array_length(list->pins); i++) {
+                json_object *pin = json_object_array_get_idx(list->pins, i);
+
+                if (text_equal(json_get_text(pin, "name"), desired->name) &&
+                    text_equal(json_get_text(pin, "tag"), desired->tag) &&
+                    text_equal(json_get_text(pin, "owner"), owner))
+                        return pin;
+        }
+
+        return NULL;
+}
+
+static void restore_pin(const RestoredList *list, const char *owner, DesiredImage *desired) {
+        json_object *pin = find_pin(list, desired, owner);
+
+        desired->is_pinned = pin;
+        if (pin)
+                desired->ttl_sec =
+                        json_get_integer(pin, "ttlSecondsAfterFinished") ?: DESIRED_IMAGE_NO_LIMIT;
 }
 
 static int64_t version_of(const OwnerRef *owner) {
@@ -540,6 +584,7 @@ static int add_request(RestoredList *list, const DesiredImage *desired, char *ow
 
         desired_image_clear_owners(&copy);
         copy.version = version;
+        restore_pin(list, owner, &copy);
         if (owner_is_request(owner)) {
                 r = desired_image_add_owner(&copy, &(OwnerRef){
                                                            .api_version = reference->api_version,
@@ -649,16 +694,23 @@ static const char *find_annotation(json_object *root, const char *key) {
         return json_get_text(annotations, key);
 }
 
-static int restore_note(Images *images, json_object *root, const char *key) {
+/* Returns the list of an annotation, owned by the caller; NULL: there is none. */
+static json_object *read_note(json_object *root, const char *key) {
         cleanup(json_object_put_p) json_object *list = NULL;
         const char *text = find_annotation(root, key);
-        int r = 0;
 
         if (!text || json_parse(text, strlen(text), &list, NULL) < 0 ||
             !json_object_is_type(list, json_type_array))
-                return 0;
+                return NULL;
 
-        for (size_t i = 0; r >= 0 && i < json_object_array_length(list); i++)
+        return take_ptr(list);
+}
+
+static int restore_note(Images *images, json_object *root, const char *key) {
+        cleanup(json_object_put_p) json_object *list = read_note(root, key);
+        int r = 0;
+
+        for (size_t i = 0; list && r >= 0 && i < json_object_array_length(list); i++)
                 r = restore_done(images, json_object_array_get_idx(list, i));
         return r;
 }
@@ -714,6 +766,7 @@ static int restore(Images *images, json_object *root, bool in_cluster, Error *re
         if (r < 0)
                 return r;
 
+        requests.pins = read_note(root, NODE_IMAGE_PINS);
         for (size_t i = 0; i < desired_images.n_items; i++) {
                 r = restore_tag(images, root, &desired_images.items[i], &requests);
                 if (r < 0)

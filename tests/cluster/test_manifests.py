@@ -61,6 +61,7 @@ _CONFIG: dict[str, tuple[list[Any], list[Any]]] = {
         [0, 5000000000, "5GB", "10%", "15%,5GB", "512Mi,90%", "7", "1kB"],
         ["lots", "91%", "10%,20%", "0%,5GB", "5GB,", "5X", -1],
     ),
+    "maxPinned": ([0, "5GB", "10%", "15%,5GB"], ["lots", "91%", -1]),
     "keepImages": ([True], ["maybe"]),
     "logLevel": (["debug"], ["loud"]),
     "logFormat": (["json"], ["xml"]),

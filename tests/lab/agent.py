@@ -189,10 +189,11 @@ class Agent:
         file: str = "wanted.yaml",
         policy: str = "IfNotPresent",
         version: int = 0,
+        pin: bool = False,
         **pull_policy: int,
     ) -> None:
         """Writes a document into its images folder, see documents.node_image()."""
-        document = node_image(references, policy, version, **pull_policy)
+        document = node_image(references, policy, version, pin, **pull_policy)
         write_whole(self.images_dir / file, document)
 
     def give_credentials(self, host: str, user: str, password: str, file: str = "a.json") -> None:

@@ -24,13 +24,16 @@ def node_image(
     references: tuple[str, ...],
     policy: str = "IfNotPresent",
     version: int = 0,
+    pin: bool = False,
     **pull_policy: int,
 ) -> dict[str, Any]:
     """A document with these images; `pull_policy` as in `timeoutSeconds=5, backoffLimit=0`."""
     images: dict[str, Any] = {}
     for reference in references:
         name, tag = split_reference(reference)
-        entry = {"tag": tag, "imagePullPolicy": policy, "version": version}
+        entry: dict[str, Any] = {"tag": tag, "imagePullPolicy": policy, "version": version}
+        if pin:
+            entry["pin"] = True
         if pull_policy:
             entry["pullPolicy"] = pull_policy
         images.setdefault(name, {"tags": []})["tags"].append(entry)

@@ -36,7 +36,8 @@ _ARTIFACTS = [
 ]
 
 COMMANDS = [
-    *("", "pull", "pulls", "wait", "cancel", "retry", "restart", "verify", "probes", "status", "images", "doctor"),
+    *("", "pull", "pulls", "pin", "unpin", "wait", "cancel", "retry", "restart", "verify", "probes", "status"),
+    *("images", "doctor"),
     *("version", "help"),
 ]
 

@@ -27,7 +27,7 @@ static void assert_json(void *message, const ProtobufCMessageDescriptor *type,
                             expected);
 }
 
-/* A message without an entry in the table: all its fields, also empty ones, but no absent message. */
+/* All its fields, also empty ones, but no absent message, and no cause of a pin that is none. */
 TEST(test_fields_in_order) {
         Inplaced__V1__Image image = {
                 .id = "",
@@ -39,7 +39,13 @@ TEST(test_fields_in_order) {
 
         assert_json(&image, &inplaced__v1__image__descriptor,
                     "{\"id\":\"\",\"repoTags\":[\"a:1\",\"a:2\"],\"repoDigests\":[],"
-                    "\"sizeBytes\":18446744073709551615,\"pinned\":true,\"requestedBy\":[]}");
+                    "\"sizeBytes\":18446744073709551615,\"pinned\":true,\"pinnedByInplaced\":false,"
+                    "\"requestedBy\":[]}");
+        image.pinned = false;
+        image.n_repo_tags = image.size_bytes = 0;
+        assert_json(&image, &inplaced__v1__image__descriptor,
+                    "{\"id\":\"\",\"repoTags\":[],\"repoDigests\":[],\"sizeBytes\":0,"
+                    "\"pinned\":false,\"requestedBy\":[]}");
 }
 
 TEST(test_members_of_the_table) {

@@ -37,8 +37,8 @@ TEST(test_options_stand_anywhere) {
         Options options;
 
         assert_ok(parse(WORDS("--socket", "unix:///run/s", "pull", "--timeout=10m", "a", "-o",
-                              "json", "b", "--pull-policy", "Always", "--complete", "--attempts=0",
-                              "--attempt-timeout", "90", "-q"),
+                              "json", "b", "--pull-policy", "Always", "--complete", "--pin",
+                              "--attempts=0", "--attempt-timeout", "90", "-q"),
                         &options, NULL));
         assert_string_equal(options.socket_path, "/run/s");
         assert_string_equal(options.command, "pull");
@@ -52,6 +52,7 @@ TEST(test_options_stand_anywhere) {
         assert_int_equal(options.n_attempts, 0);
         assert_true(options.always_pull);
         assert_true(options.complete);
+        assert_true(options.pin);
         assert_true(options.quiet);
         assert_string_equal(options.misplaced[OPTION_GROUP_NONE], "quiet");
         assert_null(options.misplaced[OPTION_GROUP_PULL]);

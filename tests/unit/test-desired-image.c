@@ -101,11 +101,12 @@ static void change(DesiredImage *desired, unsigned n) {
         case 23: desired->refusal_limit = 4; break;
         case 24: desired->is_complete = true; break;
         case 25: desired->is_resolved = true; break;
+        case 26: desired->is_pinned = true; break;
         default: fail();
         }
 }
 
-#define N_CHANGES 26
+#define N_CHANGES 27
 
 TEST(test_every_difference_counts) {
         for (unsigned n = 0; n < N_CHANGES; n++) {

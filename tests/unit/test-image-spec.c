@@ -486,6 +486,31 @@ TEST_ROWS(test_resolve, resolve_rows, json, const struct ResolveRow *row) {
         assert_int_equal(desired_images.items[0].is_resolved, row->is_resolved);
 }
 
+static const struct PinRow {
+        const char *json;
+        bool is_pinned;
+} pin_rows[] = {
+        { TAG("\"version\":1"), false },
+        { TAG("\"pin\":true"), true },
+        { TAG("\"pin\":false"), false },
+        { IMAGES("\"nginx\":{\"sandboxConfig\":{\"annotations\":{\"inplaced.io/pin\":"
+                 "\"true\"}},\"tags\":[{\"tag\":\"1\"}]}"),
+          true },
+        { IMAGES("\"nginx\":{\"sandboxConfig\":{\"annotations\":{\"inplaced.io/pin\":"
+                 "\"1\"}},\"tags\":[{\"tag\":\"1\"}]}"),
+          false },
+};
+
+TEST_ROWS(test_pin, pin_rows, json, const struct PinRow *row) {
+        cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(row->json);
+        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+
+        assert_ok(image_spec_parse_each(object, &desired_images, &skipped, &error));
+        assert_int_equal(desired_images.n_items, 1);
+        assert_int_equal(desired_images.items[0].is_pinned, row->is_pinned);
+}
+
 static const struct AttemptsOfEachRow {
         const char *json;
         int64_t backoff_limit;

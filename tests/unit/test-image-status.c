@@ -189,6 +189,17 @@ TEST(test_reason_of_a_message) {
         }
 }
 
+/* The agent of before may have pinned nothing for a reason that has gone. */
+TEST(test_pin_in_a_message) {
+        cleanup(json_object_put_p) json_object *object =
+                json_tokener_parse("{\"phase\":\"Succeeded\",\"message\":\"not pinned: x\"}");
+        cleanup(image_status_done) ImageStatus status = { 0 };
+
+        assert_int_equal(image_status_from_json(object, "nginx", &status, NULL), 0);
+        assert_null(status.message);
+        assert_string_equal(status.pin, "not pinned: x");
+}
+
 /* A secret that an older version has kept in a message is not shown. */
 TEST(test_secret_in_a_message) {
         cleanup(json_object_put_p) json_object *object = json_tokener_parse(
@@ -213,6 +224,7 @@ static void make_full(ImageStatus *status) {
                 .was_present = true,
                 .reason = PULL_REASON_TLS,
                 .message = strdup("TLS: x"),
+                .pin = strdup("not pinned: x"),
                 .image_id = strdup(ID),
         };
         assert_int_equal(image_status_set_digests(status, (const char *[]){ "a@b", "c@d" }, 2), 0);
@@ -230,6 +242,7 @@ TEST(test_copy) {
         image_status_done(&status);
 
         assert_string_equal(copy.message, "TLS: x");
+        assert_string_equal(copy.pin, "not pinned: x");
         assert_string_equal(copy.image_id, ID);
         assert_string_equal(copy.repo_digests[0], "a@b");
         assert_string_equal(copy.repo_digests[1], "c@d");

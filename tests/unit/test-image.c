@@ -124,8 +124,15 @@ static void set_request(Fixture *fixture, const char *owner, const char *name, i
         assert_ok(image_set_request(fixture->image, owner, &desired, kind));
 }
 
-/* Difference of a request: one more second or attempt, or a secret. */
-typedef enum More { MORE_NOTHING, MORE_TIMEOUT, MORE_ATTEMPTS, MORE_DEADLINE, MORE_SECRET } More;
+/* Difference of a request: one more second or attempt, a secret, or a pin. */
+typedef enum More {
+        MORE_NOTHING,
+        MORE_TIMEOUT,
+        MORE_ATTEMPTS,
+        MORE_DEADLINE,
+        MORE_SECRET,
+        MORE_PIN,
+} More;
 
 static void set_more(Fixture *fixture, const char *owner, More more) {
         cleanup(desired_image_done) DesiredImage desired;
@@ -134,6 +141,7 @@ static void set_more(Fixture *fixture, const char *owner, More more) {
         desired.active_deadline_sec = 60 + (more == MORE_DEADLINE);
         desired.timeout_sec += more == MORE_TIMEOUT;
         desired.backoff_limit = more == MORE_ATTEMPTS;
+        desired.is_pinned = more == MORE_PIN;
         if (more == MORE_SECRET)
                 assert_ok(desired_image_add_secret(&desired, "team", "key"));
         assert_ok(image_set_request(fixture->image, owner, &desired, REQUEST_ONCE));
@@ -832,6 +840,40 @@ TEST_F(test_withdraw, Fixture *fixture) {
         reconcile(fixture);
         assert_false(image_is_syncing(fixture->image));
         assert_requests(fixture, "a:done b:done ");
+}
+
+static bool is_first(const ImageRequest *request, const void *userdata) {
+        return request->owner[0] == 'a';
+}
+
+/* The pin ends with its last request, also by that one's time to live. */
+TEST_F(test_pins_of_two_owners, Fixture *fixture) {
+        set_request(fixture, "c", "nginx", 1, 30, REQUEST_ONCE);
+        assert_false(image_wants_pin(fixture->image));
+        set_more(fixture, "a", MORE_PIN);
+        set_more(fixture, "b", MORE_PIN);
+        assert_true(image_wants_pin(fixture->image));
+        assert_int_equal(image_unpin(fixture->image, is_first, NULL), 1);
+        assert_true(image_wants_pin(fixture->image));
+        assert_int_equal(image_unpin(fixture->image, is_first, NULL), 0);
+        sweep(fixture, "b");
+        sweep(fixture, "b");
+        assert_false(image_wants_pin(fixture->image));
+}
+
+TEST_F(test_pin_that_is_not_in_effect, Fixture *fixture) {
+        ask(fixture, "a", 1);
+        assert_int_equal(image_set_pin(fixture->image, "not pinned: x"), 0); /* not there yet */
+        finish(fixture, IMAGE_SUCCEEDED);
+        fixture->is_dirty = false;
+        assert_int_equal(image_set_pin(fixture->image, NULL), 0);
+        assert_false(fixture->is_dirty);
+        assert_int_equal(image_set_pin(fixture->image, "not pinned: x"), 1);
+        assert_true(fixture->is_dirty);
+        assert_string_equal(image_status_message(image_status(fixture->image)), "not pinned: x");
+        assert_int_equal(image_set_pin(fixture->image, "not pinned: x"), 0);
+        assert_int_equal(image_set_pin(fixture->image, NULL), 1);
+        assert_null(image_status_message(image_status(fixture->image)));
 }
 
 TEST_F(test_requests_are_merged, Fixture *fixture) {

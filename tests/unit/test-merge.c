@@ -129,6 +129,16 @@ TEST(test_one_asks_for_all_layers) {
         b.is_complete = true;
         merged = merge_two(&a, &b);
         assert_true(merged.is_complete);
+        assert_false(merged.is_pinned);
+}
+
+TEST(test_one_asks_for_a_pin) {
+        cleanup(desired_image_done) DesiredImage a = make_desired(), b = make_desired();
+        cleanup(desired_image_done) DesiredImage merged;
+
+        b.is_pinned = true;
+        merged = merge_two(&a, &b);
+        assert_true(merged.is_pinned);
 }
 
 TEST(test_one_request_stays_as_it_is) {

@@ -45,6 +45,10 @@ static const ImageStatus succeeded = { .phase = IMAGE_SUCCEEDED,
                                        .started_at = STARTED,
                                        .completed_at = ENDED,
                                        .image_id = (char *) "sha256:1" };
+static const ImageStatus not_pinned = { .phase = IMAGE_SUCCEEDED,
+                                        .started_at = STARTED + 1,
+                                        .completed_at = ENDED + 1,
+                                        .pin = (char *) "not pinned: no" };
 static const ImageStatus failed = { .phase = IMAGE_FAILED,
                                     .started_at = STARTED,
                                     .completed_at = ENDED,
@@ -60,6 +64,9 @@ static const ImageStatus failed = { .phase = IMAGE_FAILED,
 #define SUCCEEDED                                                                           \
         "{'tag':'1','phase':'Succeeded','progress':100,'startTime':'2026-01-31T23:59:59Z'," \
         "'completionTime':'2026-02-01T00:00:59Z','imageID':'nginx@sha256:1'}"
+#define NOT_PINNED                                                                          \
+        "{'tag':'1','phase':'Succeeded','progress':100,'startTime':'2026-01-31T23:59:59Z'," \
+        "'completionTime':'2026-02-01T00:00:59Z','imageID':'nginx@sha256:1','message':'not pinned: no'}"
 #define FAILED_2                                                          \
         "{'tag':'2','phase':'Failed','startTime':'2026-01-31T23:59:59Z'," \
         "'completionTime':'2026-02-01T00:00:59Z','message':'NotFound: no'}"
@@ -100,6 +107,16 @@ static const struct Case {
         { "has succeeded", "{" COUNTS(1,0,0,1,0) "," ONE(PULLS_HALF) "}",
           { { "nginx", "1", 0, &succeeded } }, STATUS_DIFFERENT,
           "{'succeeded':1,'pulling':0," ONE(SUCCEEDED) "}" },
+        { "is not pinned, as is found out later", "{" COUNTS(1,1,0,0,0) "," ONE(SUCCEEDED) "}",
+          { { "nginx", "1", 0, &not_pinned } }, STATUS_DIFFERENT, "{" ONE(NOT_PINNED) "}" },
+        { "is still not pinned", "{" COUNTS(1,1,0,0,0) "," ONE(NOT_PINNED) "}",
+          { { "nginx", "1", 0, &not_pinned } }, STATUS_SAME, NULL },
+        { "is pinned at last", "{" COUNTS(1,1,0,0,0) "," ONE(NOT_PINNED) "}",
+          { { "nginx", "1", 0, &succeeded } }, STATUS_DIFFERENT, "{" ONE(SUCCEEDED) "}" },
+        { "is not pinned, and missing since", "{" COUNTS(1,1,0,0,0) "," ONE(NOT_PINNED) "}",
+          { { "nginx", "1", 0, NULL } }, STATUS_SAME, NULL },
+        { "is finished by another writer, and not pinned", "{" COUNTS(1,0,1,0,0) "," ONE(TIMED_OUT) "}",
+          { { "nginx", "1", 0, &not_pinned } }, STATUS_SAME, NULL },
         { "is finished by another writer", "{" COUNTS(1,0,1,0,0) "," ONE(TIMED_OUT) "}",
           { { "nginx", "1", 0, &pulling } }, STATUS_SAME, NULL },
         { "is finished by a writer that cannot count", "{" COUNTS(1,0,0,1,0) "," ONE(TIMED_OUT) "}",
