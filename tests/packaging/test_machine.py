@@ -27,6 +27,7 @@ OPEN, CLOSED = "127.0.0.1:5000", "127.0.0.1:5001"
 USER, PASSWORD = "lab-user", "lab-password"
 HIDDEN = "/root", "/home"
 AGENT, SOCKET = "inplaced.service", "inplaced.socket"
+PIN = "inplaced.io/pinned=true"
 CONFIG = "/etc/inplaced/config.yaml"
 CONTAINERD = {"12": "1.6", "13": "1.7"}  # by the release of Debian
 PULLED = "MESSAGE_ID=6f0c1f4f2b6b4e0f9c1d3a50c8a6e101"
@@ -461,8 +462,11 @@ def test_disabled_stays_disabled(node):
 
 
 def test_remove(node):
-    """The service ends; configuration, credentials and status stay, and a new installation has them."""
+    """The service ends, and its pins; configuration, credentials and status stay, and a new installation has them."""
+    node.run("inplacectl", "pin", f"{OPEN}/t/doc:1")
+    wait_until(lambda: PIN in node.held(), 60, lambda: f"pin: {node.log()}", 0.1)
     node.run("apt-get", "remove", "--yes", "inplaced")
+    assert PIN not in node.held()
     assert node.show(AGENT, "LoadState") == "not-found" and node.pid() == 0
     assert not (node.machine.root / "usr/bin/inplaced").exists()
     assert "maxParallelPulls: 3" in node.read(CONFIG)
@@ -471,6 +475,7 @@ def test_remove(node):
     node.wait_active()
     node.wait_text(r"^[1-9]\d* images desired, 0 being pulled, 0 waiting; ")
     assert "maxParallelPulls: 3" in node.read(CONFIG)
+    wait_until(lambda: PIN in node.held(), 60, lambda: f"pin: {node.log()}", 0.1)
 
 
 def test_purge(node):
@@ -487,4 +492,4 @@ def test_purge(node):
     assert "inplaced" not in node.run("find", "/run", "/var/lib/systemd", "/etc/systemd", check=False)
     assert "inplaced" not in node.run("systemctl", "list-units", "--all", "--no-legend")
     assert node.show("containerd", "ActiveState") == "active"
-    assert f"{OPEN}/t/doc:1" in node.held()
+    assert f"{OPEN}/t/doc:1" in node.held() and PIN not in node.held()
