@@ -302,6 +302,21 @@ def test_second_try(small, write_script, run, text, last_line, status):
     assert ("unsteady: tests.node.test_x: test_late" in done.stdout) == (status == 0)
 
 
+@only_root
+def test_second_try_of_a_part(small, write_script, run):
+    """Where a stage names files, too, the others of them do not run once more."""
+    (small / "tests/node/test_x.py").write_text(LATE)
+    (small / "tests/unsanitized").touch()
+    for name in ("runtimes", "cluster/control-plane", "cluster/clients"):
+        write_script(f"checkout/tests/{name}/build", "echo /nowhere")
+    for name in ("metadata_restart", "metadata_restart_bad", "recreate", "verify"):
+        text = "def test_counted():\n    with open('build/counted', 'a') as file:\n        file.write('.')\n"
+        (small / f"tests/cluster/test_{name}.py").write_text(text)
+    done = run("tests/run", "--only", "runtimes", cwd=small)
+    assert done.returncode == 0, done.stdout
+    assert (small / "build/counted").read_text() == "." * 4 * 2, "each file once on each of the two runtimes"
+
+
 NOTES = "import compatibility\ndef test_x(): compatibility.note('containerd', '9.9.9')\n"
 
 
