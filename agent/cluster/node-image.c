@@ -281,24 +281,13 @@ static int add_entry(const char *owner, const DesiredImage *desired, void *userd
         return 0;
 }
 
-/* A tag that the spec or another set has, too, is shown once. */
-static int add_new_entry(const char *owner, const DesiredImage *desired, void *userdata) {
-        StatusList *list = userdata;
-
-        for (size_t i = 0; i < list->n_entries; i++)
-                if (text_equal(list->entries[i].name, desired->name) &&
-                    text_equal(list->entries[i].tag, desired->tag))
-                        return 0;
-
-        return add_entry(owner, desired, list);
-}
-
+/* A tag that several have is shown as the spec has it, else as the first of the sets has it. */
 static int list_entries(const ClusterNodeImage *node_image, StatusList *ret) {
         int r = 0;
 
         for (size_t i = 0; r >= 0 && i < node_image->desired_images.n_items; i++)
                 r = add_entry(node_image->owner, &node_image->desired_images.items[i], ret);
-        return r < 0 ? r : image_sets_each(node_image->sets, add_new_entry, ret);
+        return r < 0 ? r : image_sets_each(node_image->sets, add_entry, ret);
 }
 
 /* Counts unfinished images, but not beyond a few and one more. */
@@ -421,7 +410,7 @@ static int show_registration(const ClusterNodeImage *node_image, const KubeObjec
                                         : 0;
 }
 
-/* The labels are those of the Node, whoever has made the object. */
+/* The labels are those of the Node, in an object of the agent as in one of a controller. */
 static int show_labels(const ClusterNodeImage *node_image, json_object *object) {
         json_object *metadata = json_get(object, "metadata", json_type_object);
 

@@ -360,6 +360,14 @@ static int compare_keys(const void *a, const void *b) {
         return order != 0 ? order : strcmp(x->tag, y->tag);
 }
 
+/* Keeps the entries for one tag in their order. */
+static int compare_places(const void *a, const void *b) {
+        const StatusEntry *x = *(const StatusEntry *const *) a;
+        const StatusEntry *y = *(const StatusEntry *const *) b;
+
+        return compare_keys(a, b) ?: (x > y) - (x < y);
+}
+
 static int diff_sort(Diff *diff, const StatusEntry *entries, size_t n_entries) {
         diff->entries = calloc(n_entries + 1, sizeof(diff->entries[0]));
         if (!diff->entries)
@@ -367,7 +375,7 @@ static int diff_sort(Diff *diff, const StatusEntry *entries, size_t n_entries) {
 
         for (size_t i = 0; i < n_entries; i++)
                 diff->entries[i] = &entries[i];
-        qsort(diff->entries, n_entries, sizeof(diff->entries[0]), compare_keys);
+        qsort(diff->entries, n_entries, sizeof(diff->entries[0]), compare_places);
 
         for (size_t i = 0; i < n_entries; i++)
                 if (i == 0 || compare_keys(&diff->entries[i - 1], &diff->entries[i]) != 0)

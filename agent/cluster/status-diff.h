@@ -27,7 +27,7 @@ typedef enum StatusDifference {
         STATUS_DIFFERENT,
 } StatusDifference;
 
-/* observed: the object's status, or NULL. The entries are in the order of the spec. *ret_patch is a
+/* observed: the object's status, or NULL. The entries are in the order of the spec; of several for one tag, the first counts. *ret_patch is a
  * patch such as {"status":{"succeeded":2,"imageStatuses":{"nginx":{"tags":[...]}}}}, owned by the
  * caller; NULL if nothing differs. Returns a StatusDifference or -ENOMEM. */
 int status_diff(struct json_object *observed, const StatusEntry *entries, size_t n_entries,

@@ -196,6 +196,9 @@ static const struct Case {
         { "asks for a tag twice", "null",
           { { "nginx", "1", 0, NULL }, { "nginx", "1", 0, NULL } }, STATUS_DIFFERENT,
           "{" COUNTS(1,0,0,0,1) "," ONE(WAITS) "}" },
+        { "asks for two versions of a tag", "null",
+          { { "nginx", "1", 7, NULL }, { "nginx", "1", 3, NULL } }, STATUS_DIFFERENT,
+          "{" COUNTS(1,0,0,0,1) "," ONE("{'tag':'1','phase':'Waiting','version':7}") "}" },
 };
 
 /* clang-format on */
