@@ -260,15 +260,15 @@ static json_object *new_tag(const PreloadTask *task, const char *tag, int64_t ve
         return take_ptr(entry);
 }
 
-static int add_secrets(const PreloadTask *task, json_object *image) {
-        json_object_object_foreach(task->secrets, name, none) {
+int preload_add_secrets(json_object *secrets, const char *namespace, json_object *image) {
+        json_object_object_foreach(secrets, name, none) {
                 json_object *list = obtain(image, "pullSecrets", json_type_array), *secret;
 
                 (void) none;
-                if (has_secret(list, task->namespace, name))
+                if (has_secret(list, namespace, name))
                         continue;
 
-                secret = patch_wrap("namespace", json_object_new_string(task->namespace));
+                secret = patch_wrap("namespace", json_object_new_string(namespace));
                 if (patch_append(list, secret) < 0 || patch_add_text(secret, "name", name) < 0)
                         return -ENOMEM;
         }
@@ -281,7 +281,8 @@ static int add_request(const PreloadTask *task, const char *tag, const PreloadPu
                        json_object *image) {
         json_object *known = preload_find_tag(image, tag);
 
-        if (add_secrets(task, image) < 0 || (task->resolves && add_question(image) < 0) ||
+        if (preload_add_secrets(task->secrets, task->namespace, image) < 0 ||
+            (task->resolves && add_question(image) < 0) ||
             (known && task->resolves &&
              patch_add_text(known, "imagePullPolicy", policy_of(task)) < 0))
                 return -ENOMEM;

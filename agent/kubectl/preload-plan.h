@@ -48,6 +48,9 @@ void preload_image_done(PreloadImage *image);
 /* The entry of the tag in spec.images[NAME] or status.imageStatuses[NAME]; NULL: there is none. Borrowed. */
 json_object *preload_find_tag(json_object *image, const char *tag);
 
+/* Adds the pull secrets {name: null} of the namespace, but for those that spec.images[NAME] has already. */
+int preload_add_secrets(json_object *secrets, const char *namespace, json_object *image);
+
 /* An ImagePullJob for one of the images; texts are owned. */
 typedef struct PreloadJob {
         char *name;

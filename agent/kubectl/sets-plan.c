@@ -25,28 +25,6 @@ bool set_is_set(json_object *node_image) {
                set_selector(node_image);
 }
 
-static int make_secrets(const SetContent *content, json_object *image) {
-        json_object *list;
-        int r;
-
-        if (json_object_object_length(content->secrets) == 0)
-                return 0;
-
-        list = json_object_new_array();
-        r = patch_add(image, "pullSecrets", list);
-        json_object_object_foreach(content->secrets, name, none) {
-                json_object *secret = json_object_new_object();
-
-                (void) none;
-                if (r >= 0)
-                        r = patch_append(list, json_object_get(secret))
-                                    ?: patch_add_text(secret, "namespace", content->namespace)
-                                    ?: patch_add_text(secret, "name", name);
-                json_object_put(secret);
-        }
-        return r;
-}
-
 static int make_tag(const SetContent *content, const char *tag, json_object **ret) {
         json_object *made = json_object_new_object();
         char now[RFC3339_SIZE];
@@ -65,7 +43,8 @@ static int add_image(const SetContent *content, const PreloadImage *wanted, json
 
         if (!image) {
                 image = patch_wrap("tags", json_object_new_array());
-                r = patch_add(images, wanted->name, image) ?: make_secrets(content, image);
+                r = patch_add(images, wanted->name, image)
+                            ?: preload_add_secrets(content->secrets, content->namespace, image);
         }
         if (r < 0 || preload_find_tag(image, wanted->tag))
                 return r;

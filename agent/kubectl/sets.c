@@ -209,8 +209,7 @@ static const TableColumn columns[] = {
 
 #define N_COLUMNS (sizeof(columns) / sizeof(columns[0]))
 
-static int add_row(Table *table, const void *item, bool is_wide) {
-        const SetRow *row = item;
+static int add_row(Table *table, const SetRow *row) {
         const char *selector = set_selector(row->set);
         char images[24], nodes[24], ready[24], failed[24];
         const char *cells[N_COLUMNS] = {
@@ -236,7 +235,7 @@ static int print_table(const Flags *flags, const SetRows *rows) {
         int r = table_new(columns, N_COLUMNS, flags->format == OUTPUT_WIDE, &table);
 
         for (size_t i = 0; r >= 0 && i < rows->n_items; i++)
-                r = add_row(table, &rows->items[i], /* is_wide= */ false);
+                r = add_row(table, &rows->items[i]);
         return r < 0 ? r : table_print(table);
 }
 
