@@ -161,10 +161,6 @@ static int on_synced(bool is_first, void *userdata) {
         return 0;
 }
 
-static int on_changed(void *userdata) {
-        return 0;
-}
-
 int image_sets_new(const ImageSetsOptions *options, ImageSets **ret) {
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         cleanup(image_sets_free_p) ImageSets *sets = calloc(1, sizeof(*sets));
@@ -188,7 +184,6 @@ int image_sets_new(const ImageSetsOptions *options, ImageSets **ret) {
                                           .on_object = on_object,
                                           .on_gone = on_gone } },
                         .on_synced = on_synced,
-                        .on_changed = on_changed,
                         .userdata = sets,
                 },
                 &sets->resource);

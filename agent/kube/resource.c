@@ -51,7 +51,9 @@ struct KubeResource {
 DEFINE_CLEANUP(KubeResource *, kube_resource_free)
 
 static int notify_changed(KubeResource *resource) {
-        return resource->options.on_changed(resource->options.userdata);
+        return resource->options.on_changed
+                       ? resource->options.on_changed(resource->options.userdata)
+                       : 0;
 }
 
 static int notify_version(KubeResource *resource) {

@@ -48,7 +48,7 @@ typedef struct KubeResourceOptions {
         int (*on_version)(const char *version, void *userdata);
         /* All objects were shown: for the first time, or again after a new list or trouble. */
         int (*on_synced)(bool is_first, void *userdata);
-        /* The results of the functions below may differ; runs after the two above. */
+        /* The results of the functions below may differ; runs after the two above. May be NULL. */
         int (*on_changed)(void *userdata);
         void *userdata;
 } KubeResourceOptions;
