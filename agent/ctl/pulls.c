@@ -48,8 +48,7 @@ typedef struct PullsView {
         Table *table; /* columns of the appended lines */
         Live live;
         Changes changes; /* last appended line of each pull */
-        bool is_over;
-        int result;
+        bool is_over;    /* the loop ends */
 } PullsView;
 
 static const RpcMethod method = {
@@ -169,10 +168,9 @@ static int print_document(const PullsView *view, const Event *event) {
         return output_tree(view->options->format, document);
 }
 
-static int view_end(PullsView *view, int result) {
+static int view_end(PullsView *view, int status) {
         view->is_over = true;
-        view->result = result;
-        return sd_event_exit(node_client_event(view->client), 0);
+        return sd_event_exit(node_client_event(view->client), status);
 }
 
 static int on_message(const void *message, void *userdata) {
@@ -210,12 +208,6 @@ static int on_refused(const Error *error, void *userdata) {
         return view_end(userdata, EXIT_STATUS_FAILED);
 }
 
-static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *info,
-                        void *userdata) {
-
-        return view_end(userdata, EXIT_STATUS_SIGNAL + (int) info->ssi_signo);
-}
-
 static void view_done(PullsView *view) {
         stream_free(view->stream);
         node_client_free(view->client);
@@ -232,7 +224,7 @@ int command_pulls(const Options *options) {
         };
         int r;
 
-        r = node_client_new(options->socket_path, on_interrupt, &view, &view.client);
+        r = node_client_new(options->socket_path, /* on_interrupt= */ NULL, NULL, &view.client);
         if (r >= 0)
                 r = table_new(columns, sizeof(columns) / sizeof(columns[0]),
                               options->format == OUTPUT_WIDE, &view.table);
@@ -254,9 +246,6 @@ int command_pulls(const Options *options) {
                 &view.stream);
         if (r < 0)
                 return r;
-        if (view.is_over)
-                return view.result;
 
-        r = sd_event_loop(node_client_event(view.client));
-        return r < 0 ? r : view.result;
+        return sd_event_loop(node_client_event(view.client));
 }

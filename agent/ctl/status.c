@@ -234,8 +234,7 @@ typedef struct StatusWatch {
         Table *table; /* columns of the appended lines */
         Live live;
         Changes changes; /* last appended line of each image */
-        bool is_over;
-        int result;
+        bool is_over;    /* the loop ends */
 } StatusWatch;
 
 /* Appends a line about the image if that changed. */
@@ -324,10 +323,9 @@ static int print_document(const StatusWatch *watch, json_object *selected) {
         return output_tree(watch->options->format, selected);
 }
 
-static int watch_end(StatusWatch *watch, int result) {
+static int watch_end(StatusWatch *watch, int status) {
         watch->is_over = true;
-        watch->result = result;
-        return sd_event_exit(node_client_event(watch->client), 0);
+        return sd_event_exit(node_client_event(watch->client), status);
 }
 
 static int on_changed(json_object *node_image, json_object *changes, const Event *event,
@@ -373,12 +371,6 @@ static int on_refused(const Error *error, void *userdata) {
         return watch_end(userdata, EXIT_STATUS_FAILED);
 }
 
-static int on_interrupt(sd_event_source *source, const struct signalfd_siginfo *info,
-                        void *userdata) {
-
-        return watch_end(userdata, EXIT_STATUS_SIGNAL + (int) info->ssi_signo);
-}
-
 static void watch_done(StatusWatch *watch) {
         follower_free(watch->follower);
         node_client_free(watch->client);
@@ -396,7 +388,7 @@ static int status_watch(const Options *options) {
         };
         int r;
 
-        r = node_client_new(options->socket_path, on_interrupt, &watch, &watch.client);
+        r = node_client_new(options->socket_path, /* on_interrupt= */ NULL, NULL, &watch.client);
         if (r < 0)
                 return r;
 
@@ -420,11 +412,8 @@ static int status_watch(const Options *options) {
                 &watch.follower);
         if (r < 0)
                 return r;
-        if (watch.is_over)
-                return watch.result;
 
-        r = sd_event_loop(node_client_event(watch.client));
-        return r < 0 ? r : watch.result;
+        return sd_event_loop(node_client_event(watch.client));
 }
 
 static const Question question = {
