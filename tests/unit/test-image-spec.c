@@ -399,6 +399,17 @@ static void assert_desired_images(const DesiredImages *desired_images, const cha
         assert_string_equal(text, expected);
 }
 
+/* The only tag of the object. */
+static DesiredImages parse_single(const char *json) {
+        cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(json);
+        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
+        DesiredImages desired_images = DESIRED_IMAGES_INIT;
+
+        assert_ok(image_spec_parse_each(object, &desired_images, &skipped, &error));
+        assert_int_equal(desired_images.n_items, 1);
+        return desired_images;
+}
+
 TEST_ROWS(test_each, each, name, const struct Each *row) {
         cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(row->json);
         cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
@@ -462,12 +473,8 @@ static const struct CompleteRow {
 
 /* A member where documents may have it, an annotation where an API server drops the member. */
 TEST_ROWS(test_complete, complete_rows, json, const struct CompleteRow *row) {
-        cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(row->json);
-        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
-        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = parse_single(row->json);
 
-        assert_ok(image_spec_parse_each(object, &desired_images, &skipped, &error));
-        assert_int_equal(desired_images.n_items, 1);
         assert_int_equal(desired_images.items[0].is_complete, row->is_complete);
         assert_int_equal(!desired_images.items[0].fault, !row->fault);
         if (row->fault)
@@ -477,12 +484,8 @@ TEST_ROWS(test_complete, complete_rows, json, const struct CompleteRow *row) {
 #undef COMPLETE
 
 TEST_ROWS(test_resolve, resolve_rows, json, const struct ResolveRow *row) {
-        cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(row->json);
-        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
-        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = parse_single(row->json);
 
-        assert_ok(image_spec_parse_each(object, &desired_images, &skipped, &error));
-        assert_int_equal(desired_images.n_items, 1);
         assert_int_equal(desired_images.items[0].is_resolved, row->is_resolved);
 }
 
@@ -502,12 +505,8 @@ static const struct PinRow {
 };
 
 TEST_ROWS(test_pin, pin_rows, json, const struct PinRow *row) {
-        cleanup(json_object_put_p) struct json_object *object = json_tokener_parse(row->json);
-        cleanup(error_done) Error skipped = ERROR_INIT, error = ERROR_INIT;
-        cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
+        cleanup(desired_images_done) DesiredImages desired_images = parse_single(row->json);
 
-        assert_ok(image_spec_parse_each(object, &desired_images, &skipped, &error));
-        assert_int_equal(desired_images.n_items, 1);
         assert_int_equal(desired_images.items[0].is_pinned, row->is_pinned);
 }
 
