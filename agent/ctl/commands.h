@@ -13,7 +13,7 @@
  * agent goes away meanwhile, connects again and repeats the request. */
 int command_pull(const Options *options);
 
-/* Shows the pulls that run on this node, whoever began them. */
+/* Shows the pulls that run on this node, those of the kubelet, too. */
 int command_pulls(const Options *options);
 
 /* The same with a pin, and what takes the pin from requests of this user. */

@@ -5,7 +5,7 @@
  * Which awaited image a pull of another process fetches
  *
  * The content store knows the repository and the digests of a pull, but not its tag. So images of one repository
- * are told apart by their digests, where they have one, by the time from which they were awaited, which is not
+ * are distinguished by their digests, where they have one, by the time from which they were awaited, which is not
  * after the begin of the pull, and by exclusion. Where that leaves several, the tag is unknown. Pure.
  */
 

@@ -121,7 +121,7 @@ def test_other_owners(make_node_agent, image_set, push):
 
 
 def test_removed_image(make_node_agent, image_set, runtime, push):
-    """An image of a set that somebody removes is pulled again."""
+    """An image of a set that another client of the runtime removes is pulled again."""
     image = push(tag="1")
     _, node = make_node_agent({})
     image_set.create_set("", image.reference)
@@ -131,7 +131,7 @@ def test_removed_image(make_node_agent, image_set, runtime, push):
 
 
 def test_labels_change(make_node_agent, image_set, push):
-    """By the labels of the NodeImage, which whoever makes it keeps like those of the Node."""
+    """By the labels of the NodeImage, which its maker keeps like those of the Node."""
     image = push(tag="1")
     _, node = make_node_agent({"pool": "cpu"})
     image_set.create_set("pool in (gpu, tpu)", image.reference)

@@ -60,7 +60,7 @@ def test_pull_of_the_kubelet(node_agent, pulls, make_pod, line, add_image, fake_
 
 
 def test_two_images_of_one_repository(pulls, make_pod, line, add_image):
-    """Two tags are told apart: by the time, and then because the first one has been pulled."""
+    """Two tags are distinguished: by the time, and then because the first one has been pulled."""
     (first, name), (second, _) = (add_image("web", 10, 10, tag=tag) for tag in ("1", "2"))
     pods = [make_pod(container("main", first.reference), must_wait=False)]
     pulls.wait(first.reference, is_downloading)
@@ -91,7 +91,7 @@ def test_two_tags_at_once(pulls, make_pod, line, add_image):
 
 
 def test_pod_that_is_deleted(pulls, make_pod, line, add_image):
-    """The kubelet goes on, so the pull stays; nobody waits for it then."""
+    """The kubelet goes on, so the pull stays, without a pod that waits for it."""
     image, name = add_image("web", 20, 20)
     pod = make_pod(container("main", image.reference), must_wait=False)
     pulls.wait(image.reference, is_downloading)

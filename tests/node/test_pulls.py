@@ -93,7 +93,7 @@ def test_pull_of_another_program(start_agent, runtime, add):
 
 
 def test_two_images_of_one_repository(start_agent, runtime, add):
-    """They are told apart by their manifests; each has its own bytes."""
+    """They are distinguished by their manifests; each has its own bytes."""
     images = [add("1", 4), add("2", 6)]
     with Pulls(start_agent(runtime.endpoint)) as pulls:
         others = [OtherProgram(runtime, image.reference) for image in images]
