@@ -216,7 +216,11 @@ def test_what_cannot_fit_is_not_downloaded(start_agent, small, registry, fake_re
     assert re.search(r": needs 1[012]\d MB, \d+ MB of 101 MB are free in ", status["message"]), status
     assert "(a third of minFreeDisk); remove images" in status["message"]
     assert sent.n_sent < 80 * MB, "about as much as fits was sent"
-    wait_until(lambda: n_free(small) > 95 * MB, 20 * SLOWLY, "the end of what was fetched")
+    wait_until(
+        lambda: n_free(small) > 95 * MB and not fake_registry.is_fetched_from(image_name),
+        20 * SLOWLY,
+        "the end of what was fetched",
+    )
     so_far = sent.n_sent
 
     one = registry.push_image(image_name, "small", [1000])
