@@ -26,8 +26,8 @@
 /*
  * The request of an httpGet
  *
- * As the kubelet makes it: without a proxy, without verifying certificates, and with redirects to the
- * same host alone. The caller keeps the time limit.
+ * As the kubelet makes it: without a proxy and without verifying certificates. A probe follows redirects to the
+ * same host alone, a hook none. The caller keeps the time limit.
  */
 
 /* Takes the result. status: 0 if no answer began; error: NULL if the answer is complete, or larger
