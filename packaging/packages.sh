@@ -58,6 +58,9 @@ packaging_packages=(lintian rpmlint zsh fish binutils mmdebstrap systemd-contain
 # To run programs of another architecture.
 foreign_packages=(qemu-user-static)
 
+# To plot what tests/bench has measured.
+page_packages=(gnuplot-nox)
+
 # For tests/analyze, in addition.
 analyze_packages=(valgrind)
 

@@ -62,6 +62,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -70,11 +71,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lab.folder import LabFolder  # noqa: E402
 
 import machine  # noqa: E402
+import page  # noqa: E402
 import pulls  # noqa: E402
 import resting  # noqa: E402
 import starting  # noqa: E402
 from node import Node  # noqa: E402
-from table import Row, print_table  # noqa: E402
+from table import Row, format_table  # noqa: E402
 
 Group = Callable[[Node], list[Row]]
 
@@ -164,23 +166,34 @@ def run_group(name: str, build_dir: Path, quick: bool) -> list[Row] | None:
         return None
 
 
+def measure(name: str, options: argparse.Namespace) -> list[Row] | None:
+    """Notes how busy the machine was before, and writes what can be quoted into the page if that is wanted."""
+    load = f"Before the run other processes kept {machine.load_of_others():.0%} of it busy."
+    rows = run_group(name, options.build_dir, options.quick)
+    print(f"{name}: {load}", file=sys.stderr, flush=True)
+    if options.page and rows:
+        page.write(name, f"{machine.describe()}, {date.today():%-d %B %Y}. {load}", rows)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench")
     parser.add_argument("--build-dir", type=Path, required=True)
     parser.add_argument("--only", action="append", choices=list(GROUPS), default=[])
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
+    if options.page and options.quick:
+        parser.error("--page needs figures that can be quoted; --quick makes none")
 
-    about = machine.describe()
-    load = machine.load_of_others()
-    results = {
-        name: run_group(name, options.build_dir, options.quick) for name in options.only or GROUPS
-    }
-    print(about)
-    print(f"Before the run other processes kept {load:.0%} of it busy.")
+    names = options.only or list(GROUPS)
+    if options.page:
+        page.check(names)
+    results = {name: measure(name, options) for name in names}
+    print(machine.describe())
     print()
     if any(results.values()):
-        print_table([row for rows in results.values() for row in rows or []])
+        print("\n".join(format_table([row for rows in results.values() for row in rows or []])))
 
     missing = [name for name, rows in results.items() if rows is None]
     if missing:

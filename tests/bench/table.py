@@ -100,10 +100,9 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def print_table(rows: list[Row]) -> None:
+def format_table(rows: list[Row]) -> list[str]:
     lines = [_HEADINGS, *(_cells(row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(_HEADINGS))]
     lines.insert(1, ["-" * width for width in widths])
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths))
-        print(f"| {' | '.join(cells)} |")
+    padded = [[cell.ljust(width) for cell, width in zip(line, widths)] for line in lines]
+    return [f"| {' | '.join(cells)} |" for cells in padded]
