@@ -47,6 +47,11 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
   probes On a real node: the CPU time and memory of 10, 100 and 500 probes that run every second, beside
          a program that only makes them (probe-floor.c), and what is written about them.
 
+  fleet  500 to 5,000 agents on this machine, each with a node of its own, against one API server and one
+         runtime, which has the images already: what they ask of the API server at their start, for a preload
+         and an image set over all nodes, in an idle minute, when 10 % of them start again, and when the API
+         server does. It ends at the size for which there is no memory.
+
 A pull is compared with the call that did the same work a moment before or after, by the same
 process and thread: the order changes from round to round, and the image is removed in between. What
 counts is the median, of differences and ratios as well; "±" is twice its standard error. What the
@@ -129,6 +134,12 @@ def measure_probes(node: Node) -> list[Row]:
     return probing.measure(node)
 
 
+def measure_fleet(node: Node) -> list[Row]:
+    import fleet
+
+    return fleet.measure(node)
+
+
 def measure_peer(node: Node) -> list[Row]:
     import peer
 
@@ -152,6 +163,7 @@ GROUPS: dict[str, Group] = {
     "declared": measure_declared,
     "probes": measure_probes,
     "peer": measure_peer,
+    "fleet": measure_fleet,
 }
 
 

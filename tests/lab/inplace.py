@@ -68,7 +68,7 @@ class Inplace:
     ) -> tuple[Ran, int]:
         """Runs it; returns the result, and the most memory that was resident, in KiB."""
         peak = self.folder / "peak"
-        measured = Inplace(self.kubeconfig, self.folder)
+        measured = Inplace(self.kubeconfig, self.folder, self.program.parents[1])
         measured.prefix = [sys.executable, "-I", "-S", "-c", _MEASURE, str(peak), *self.prefix]
         ran = measured.run(*arguments, timeout=timeout, **environment)
         return ran, int(peak.read_text())

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Thousands of agents on this machine, each a process with a node of its own, against one API server and one runtime.
+
+Pulling is not measured: the runtime has the images before. What counts is what the agents ask of the API server.
+The fleet grows from size to size while there is memory, and each size goes through the same steps.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from lab.cleanup import MARKER, Closing
+from lab.control_plane import ControlPlane
+from lab.documents import node_image
+from lab.inplace import Inplace
+from lab.kube import KubeError, Object
+from lab.metrics import Metrics, parse_metrics
+from lab.node_image import GROUP
+from lab.wait import wait_until
+
+import machine
+from cluster import has_succeeded
+from node import Node
+from table import Row
+
+_SIZES = [500, 1000, 2000, 3500, 5000]
+_SPARE_MEBIBYTES = 3000
+_MEBIBYTES_EACH = 4
+_STEP_SECONDS = 900
+_SAMPLE_SECONDS = 1
+_OWN_RATE = 6  # requests a second of the API server itself and of this program
+_IDLE_SECONDS = 60
+_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+_IMAGES = f"/apis/{GROUP}/v1beta1/nodeimages"
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The API server's counters since its start."""
+
+    at: float
+    requests: float  # without watches; with the API server's own, a few a second
+    sent: float  # bytes of answers and of watches
+    cpu: float  # seconds
+    watches: float
+    resident: float  # bytes
+
+    @classmethod
+    def of(cls, metrics: Metrics) -> Sample:
+        requests = metrics.total("apiserver_request_total") - metrics.total("apiserver_request_total", verb="WATCH")
+        sent = metrics.total("apiserver_response_sizes_sum") + metrics.total("apiserver_watch_events_sizes_sum")
+        return cls(
+            time.monotonic(),
+            requests,
+            sent,
+            metrics.total("process_cpu_seconds_total"),
+            metrics.total("apiserver_longrunning_requests", verb="WATCH"),
+            metrics.total("process_resident_memory_bytes"),
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """The work of the API server from the begin of a step until nothing came any more."""
+
+    seconds: float
+    requests: float
+    peak: float  # requests a second
+    sent: float
+    cpu: float
+
+
+class Fleet(Closing):
+    """Agents that are registered by themselves, until closed."""
+
+    def __init__(self, node: Node, control_plane: ControlPlane) -> None:
+        self.control_plane = control_plane
+        self.admin = control_plane.admin
+        self._node = node
+        self._folder = node.folder / "fleet"
+        self._config = self._folder / "config.yaml"
+        self._kubeconfig = node.folder / "fleet.conf"
+        self._environment = {**os.environ, MARKER: str(self._folder), "MALLOC_ARENA_MAX": "2", "KUBECONFIG": ""}
+        self._agents: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        self._folder.mkdir()
+        self._config.touch()
+        token = self.control_plane.service_account_token("inplaced", "unbound", seconds=86400)
+        self.control_plane.write_kubeconfig(self._kubeconfig, token=token)
+        self._instances = _INSTANCES.read_text()
+        _INSTANCES.write_text(str(max(int(self._instances), 4 * _SIZES[-1])))
+
+    def close(self) -> None:
+        for agent in self._agents:
+            agent.kill()
+        for agent in self._agents:
+            agent.wait()
+        _INSTANCES.write_text(self._instances)
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def grow(self, size: int) -> None:
+        """The nodes are there before the first agent starts."""
+        for number in range(len(self), size):
+            self.admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": _name(number)}})
+        for number in range(len(self), size):
+            self._agents.append(self._spawn(number))
+
+    def restart(self, share: float) -> None:
+        """Kills so many of them, and starts them again at once."""
+        numbers = range(round(len(self) * share))
+        for number in numbers:
+            self._agents[number].kill()
+        for number in numbers:
+            self._agents[number].wait()
+        for number in numbers:
+            self._agents[number] = self._spawn(number)
+
+    def check(self) -> None:
+        """RuntimeError if one has ended."""
+        ended = [f"{_name(i)}: {one.returncode}" for i, one in enumerate(self._agents) if one.poll() is not None]
+        if ended:
+            raise RuntimeError(f"{len(ended)} agents have ended: {', '.join(ended[:5])}")
+
+    def memory(self) -> float:
+        """Mebibytes of an agent; what they share is divided among them."""
+        return mean(_proportional_kilobytes(agent.pid) for agent in self._agents) / 1024
+
+    def cpu(self) -> float:
+        """Seconds that they have used since their start."""
+        return sum(_cpu_ticks(agent.pid) for agent in self._agents) / os.sysconf("SC_CLK_TCK")
+
+    def n_registered(self) -> int:
+        metadata = self.admin.get(_IMAGES, limit="1")
+        return len(metadata["items"]) + metadata["metadata"].get("remainingItemCount", 0)
+
+    def count(self, is_right: Callable[[Object], bool]) -> int:
+        return sum(map(is_right, self.admin.list(_IMAGES)))
+
+    def _spawn(self, number: int) -> subprocess.Popen[bytes]:
+        folder = self._folder / str(number)
+        for name in ("state", "images.d", "auth"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        argv = [
+            "setpriv", "--pdeathsig", "KILL", "--", self._node.build_dir / "agent" / "inplaced",
+            f"--node-name={_name(number)}", f"--config={self._config}", f"--socket={folder}/s",
+            f"--state-dir={folder}/state", f"--images-dir={folder}/images.d", f"--auth-dir={folder}/auth",
+            "--metrics-address=", "--kubelet-health-address=", "--register-node", "--min-free-disk=0",
+            f"--runtime-endpoint={self._node.runtime.endpoint}", "--mode=cluster",
+            f"--kubeconfig={self._kubeconfig}", "--log-format=text", "--log-level=warning",
+        ]  # fmt: skip
+        log = self._folder / "log"
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=self._environment
+            )
+
+
+class Meter:
+    """Watches the API server's work."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def sample(self) -> Sample:
+        return Sample.of(parse_metrics(self._fleet.admin.request("GET", "/metrics")))
+
+    def step(
+        self, begin: Callable[[], object], is_done: Callable[[], bool] = lambda: True, is_new: bool = False
+    ) -> Step:
+        """Runs a step until it is done and quiet. is_new: the counters begin anew in it."""
+        before = self.sample()
+        began = time.monotonic()
+        begin()
+        samples = [Sample(began, 0, 0, 0, 0, 0) if is_new else before]
+        quiet, deadline = 0, began + _STEP_SECONDS
+        while quiet < 3:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not done after {_STEP_SECONDS} s: {samples[-1]}")
+            time.sleep(_SAMPLE_SECONDS)
+            samples.append(self.sample())
+            rate = _rate(*samples[-2:])
+            quiet = quiet + 1 if rate <= max(_OWN_RATE, len(self._fleet) / 500) and is_done() else 0
+            self._fleet.check()
+        first, last = samples[0], samples[-1]
+        return Step(
+            samples[-4].at - began if len(samples) > 4 else 0,
+            last.requests - first.requests,
+            max(_rate(*pair) for pair in zip(samples, samples[1:])),
+            last.sent - first.sent,
+            last.cpu - first.cpu,
+        )
+
+
+def _rate(before: Sample, after: Sample) -> float:
+    return (after.requests - before.requests) / (after.at - before.at)
+
+
+def _name(number: int) -> str:
+    return f"fleet-{number:05}"
+
+
+def _proportional_kilobytes(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+def _cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def measure(node: Node) -> list[Row]:
+    sizes = [20, 40] if node.quick else _SIZES
+    rows: list[Row] = []
+    with ControlPlane(node.folder / "control-plane") as control_plane:
+        control_plane.install()
+        with Fleet(node, control_plane) as fleet:
+            for size in sizes:
+                needed = (size - len(fleet)) * _MEBIBYTES_EACH + _SPARE_MEBIBYTES
+                if machine.available_mebibytes() < needed:
+                    print(f"fleet: {size} agents need {needed} MiB, which this machine has not", flush=True)
+                    break
+                rows += _measure_size(node, fleet, size)
+    return rows
+
+
+def _measure_size(node: Node, fleet: Fleet, size: int) -> list[Row]:
+    meter = Meter(fleet)
+    n_new = size - len(fleet)
+    started = meter.step(lambda: fleet.grow(size), lambda: fleet.n_registered() == size)
+    watches = meter.sample().watches
+    tool, preload = _preload(node, fleet, meter)
+    image_set = _serve_set(node, fleet, meter)
+    idle, cpu = _be_idle(node, fleet, meter)
+    restarted = meter.step(lambda: fleet.restart(0.1))
+    memory, resident = fleet.memory(), meter.sample().resident
+    server = meter.step(lambda: _restart_server(fleet), lambda: meter.sample().watches >= watches, is_new=True)
+
+    def row(what: str, figure: float, unit: str, digits: int = 1) -> Row:
+        return Row(f"{size} agents: {what}", figure, None, unit, digits=digits)
+
+    return [
+        row("memory of each", memory, "MB"),
+        row("API server's memory", resident / _MIB, "MB", 0),
+        row(f"{n_new} start, until all are registered and quiet", started.seconds, "s"),
+        row("the same, requests of each", started.requests / n_new, ""),
+        row("the same, peak", started.peak, "/s", 0),
+        row("preload, until all nodes say Succeeded", preload.seconds, "s"),
+        row("the same, requests of each", preload.requests / size, ""),
+        row("the same, sent to each", preload.sent / size / 1000, "kB"),
+        row("the same, CPU of the API server", preload.cpu, "s"),
+        row("the same, memory of kubectl inplace", tool, "MB"),
+        row("image set, until all nodes say Succeeded", image_set.seconds, "s"),
+        row("the same, requests of each", image_set.requests / size, ""),
+        row("the same, sent to each", image_set.sent / size / 1000, "kB"),
+        row("idle, requests of each", idle.requests / size, "/min", 2),
+        row("idle, CPU of the API server", idle.cpu, "s/min"),
+        row("idle, CPU of each", cpu / size * 1000, "ms/min"),
+        row("10 % killed and started, until quiet", restarted.seconds, "s"),
+        row("the same, requests of each", restarted.requests / round(size * 0.1), ""),
+        row("the same, peak", restarted.peak, "/s", 0),
+        row("API server killed and started, until all watch and are quiet", server.seconds, "s"),
+        row("the same, requests of each", server.requests / size, ""),
+        row("the same, peak", server.peak, "/s", 0),
+    ]
+
+
+def _push(node: Node, name: str, size: int) -> str:
+    reference = node.registry.push_image(f"bench/{name}", str(size), [1000], seed=size).reference
+    node.runtime.pull(reference)
+    return reference
+
+
+def _preload(node: Node, fleet: Fleet, meter: Meter) -> tuple[float, Step]:
+    """Also the most memory that the command took, in MB."""
+    reference = _push(node, "fleet", len(fleet))
+    tool = Inplace(fleet.control_plane.admin_kubeconfig, node.folder / "home", node.build_dir)
+    tool.folder.mkdir(exist_ok=True)
+    peak = 0
+
+    def run() -> None:
+        nonlocal peak
+        arguments = ("preload", reference, "--parallelism", "100%", "--timeout", f"{_STEP_SECONDS}s")
+        ran, peak = tool.measure(*arguments, timeout=_STEP_SECONDS)
+        if ran.code != 0:
+            raise RuntimeError(f"kubectl inplace preload ended with {ran.code}: {ran.stderr[-500:]}")
+
+    step = meter.step(run)
+    if (n := fleet.count(lambda one: has_succeeded(one, reference))) != len(fleet):
+        raise RuntimeError(f"{n} of {len(fleet)} nodes have {reference}")
+    return peak / 1024, step
+
+
+def _serve_set(node: Node, fleet: Fleet, meter: Meter) -> Step:
+    reference = _push(node, "set", len(fleet))
+    document = node_image([reference])
+    document["apiVersion"] = f"{GROUP}/v1beta1"
+    document["metadata"] = {
+        "name": "fleet-set",
+        "labels": {"inplaced.io/set": ""},
+        "annotations": {"inplaced.io/node-selector": ""},
+    }
+    path = f"{_IMAGES}/fleet-set"
+
+    def is_there(one: Object) -> bool:
+        return one["metadata"]["name"] != "fleet-set" and has_succeeded(one, reference)
+
+    step = meter.step(lambda: fleet.admin.create(document), lambda: fleet.count(is_there) == len(fleet))
+    meter.step(lambda: fleet.admin.delete(path))
+    return step
+
+
+def _be_idle(node: Node, fleet: Fleet, meter: Meter) -> tuple[Step, float]:
+    """Measures a minute in which nothing happens; also the seconds of CPU of all agents."""
+    seconds = 5 if node.quick else _IDLE_SECONDS
+    before, cpu = meter.sample(), fleet.cpu()
+    time.sleep(seconds)
+    after, factor = meter.sample(), 60 / seconds
+    used = fleet.cpu() - cpu
+    step = Step(
+        after.at - before.at,
+        (after.requests - before.requests - 1) * factor,
+        0,
+        (after.sent - before.sent) * factor,
+        (after.cpu - before.cpu) * factor,
+    )
+    return step, used * factor
+
+
+def _restart_server(fleet: Fleet) -> None:
+    def answers() -> bool:
+        try:
+            return fleet.admin.request("GET", "/readyz") == "ok"
+        except (OSError, KubeError):
+            return False
+
+    fleet.control_plane.apiserver.kill9()
+    fleet.control_plane.apiserver.start(wait_ready=False)
+    wait_until(answers, _STEP_SECONDS, "API server")
