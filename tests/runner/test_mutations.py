@@ -2,6 +2,8 @@
 """The mistakes that tests/mutation/run makes."""
 
 import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 
 import pytest
 
@@ -42,3 +44,15 @@ def test_the_seed_decides():
     texts = {"a.c": "        a = b + 1;\n        return 0;\n", "b.c": "        c == d;\n"}
     assert list(choose(texts, 7)) == list(choose(texts, 7)) != list(choose(texts, 8))
     assert sorted(choose(texts, 7)) == sorted(choose(texts, 8))
+
+
+def test_verdicts_are_read_again(tmp_path):
+    loader = SourceFileLoader("mutation_run", str(REPOSITORY / "tests" / "mutation" / "run"))
+    program = module_from_spec(spec_from_loader(loader.name, loader))
+    sys.modules[loader.name] = program
+    loader.exec_module(program)
+    verdicts = tmp_path / "verdicts"
+    assert program.read_verdicts(verdicts) == program.read_verdicts(None) == {}
+    verdicts.write_text("missed\ta.c:1: b  ->  c\nnoticed\ta.c:2: d  ->  e\nnoti")
+    assert program.read_verdicts(verdicts) == {"a.c:1: b  ->  c": "missed", "a.c:2: d  ->  e": "noticed"}
+    assert verdicts.read_text().endswith("e\n")
