@@ -61,8 +61,7 @@ def history_of(workload: Workload) -> list[str]:
     return [re.search(r"Image:\s*(\S+)", text)[1] for text in shown]
 
 
-@pytest.mark.parametrize("limit", [10, 1])
-@pytest.mark.parametrize("has_older", [False, True])
+@pytest.mark.parametrize(("limit", "has_older"), [(10, False), (1, True)])
 def test_kubectl_undo(cluster, make, inplace, images, limit, has_older):
     """kubectl rollout undo goes to the images before the update, and keeps the members that others have written."""
     workload = make("deployment", revisionHistoryLimit=limit)
