@@ -36,6 +36,7 @@ _UNSANITIZED = set(read_reasons((_TESTS / "unsanitized").read_text()))
 _TWICE = set(read_reasons((_TESTS / "twice").read_text()))
 _MAIN = set(read_reasons((_TESTS / "main").read_text()))
 _OLDER = set(read_reasons((_TESTS / "older").read_text()))
+_EACH_RUNTIME = set(read_reasons((_TESTS / "each-runtime").read_text()))
 _ELSEWHERE = _TESTS / "not-on" / runtimes.NAME
 _NOT_HERE = set(read_reasons(_ELSEWHERE.read_text())) if _ELSEWHERE.exists() else set()
 _RUNTIME_FIXTURES = {"runtime", "new_runtime", "node"}
@@ -67,11 +68,13 @@ def _is_in(names: Set[str], item: pytest.Item) -> bool:
 
 
 def _is_wanted(item: pytest.Item) -> bool:
-    """On further runtimes only what has to do with one that is real."""
+    """On further runtimes only what has to do with one that is real, and of cluster what tests/each-runtime lists."""
     if sanitizers.NAME and _is_in(_UNSANITIZED, item):
         return False
     if runtimes.NAME == runtimes.DEFAULT:
         return True
+    if item.path.parent.name == "cluster" and not _is_in(_EACH_RUNTIME, item):
+        return False
     fixtures = set(getattr(item, "fixturenames", ()))
     return not _RUNTIME_FIXTURES.isdisjoint(fixtures) and not _is_in(_NOT_HERE, item)
 
