@@ -2,8 +2,9 @@
 """Takes down whatever still runs or is mounted for a lab folder, and only that.
 
 A process belongs to a folder if its environment says so (`INPLACED_LAB=FOLDER`, inherited by the
-shims that containerd leaves behind) or if it descends from such a process, as containers do. So
-nothing is ever killed by name, and no other process can be hit.
+shims that containerd leaves behind), if it descends from such a process, as containers do, or if
+it is in a control group of the folder, where a container stays when its shim is gone. So nothing
+is ever killed by name, and no other process can be hit.
 
 As a program this file is the guardian of a test run: it reads `add FOLDER` and `drop FOLDER` from
 its standard input, and when that ends, however the run died, it sweeps the folders that are left.
@@ -28,11 +29,13 @@ MARKER = "INPLACED_LAB"
 
 # A file with the name of a control group below which a part of the lab has put its own.
 CONTROL_GROUP_FILE = "control-group"
+GROUP_PREFIX = "inplaced-"
 
 _CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _CONTAINER_LOGS = Path("/var/log/containers")
 _SHIM_SOCKETS = Path("/run/containerd/s")
 _SHIM_FOLDERS = "state/io.containerd.runtime.v2.task/*/*"
+_RUNC_STATES = ("runc/*/state.json", "runc/*/*/state.json")  # CRI-O's, and those of a namespace of containerd
 
 # Nothing cleans up after the guardian, which may run on a machine with much else to do.
 _GUARDIANS_GRACE_SECONDS = 120
@@ -63,18 +66,17 @@ def sweep(folder: Path, grace_seconds: float = 5) -> None:
     """Kills the processes of the folder, unmounts what is mounted in it, and removes it."""
     groups = kill_processes(folder, grace_seconds)
     _remove_control_groups(groups)
-    _remove_group_trees(folder)
     unmount_all(folder)
     _remove_shim_sockets(folder)
     _remove_log_links(folder)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def kill_processes(folder: Path, grace_seconds: float = 5) -> set[str]:
-    """Kills every process of the folder; returns the control groups of the containers it hit."""
+def kill_processes(folder: Path, grace_seconds: float = 5) -> set[Path]:
+    """Kills every process of the folder; returns its control groups, in which none is left."""
     deadline = time.monotonic() + grace_seconds
-    groups: set[str] = set()
-    while pids := _find_processes(folder):
+    groups = _find_control_groups(folder)
+    while pids := _find_processes(folder) | _find_members(groups):
         for pid in pids:
             groups |= _container_groups(pid)
         for pid in pids:
@@ -138,23 +140,17 @@ def _belongs(pid: int, folder: Path) -> bool:
     )
 
 
-def _container_groups(pid: int) -> set[str]:
+def _container_groups(pid: int) -> set[Path]:
     try:
         lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     except OSError:
         return set()
     paths = (line.split(":", 2)[2] for line in lines)
-    return {path for path in paths if path.startswith(_RUNTIME_GROUPS)}
+    return {group for path in paths if path.startswith(_RUNTIME_GROUPS) for group in _in_hierarchies(path)}
 
 
-def _remove_control_groups(groups: set[str]) -> None:
-    """A container that was killed with its shim leaves empty groups behind."""
-    for group in groups:
-        for hierarchy in [_CONTROL_GROUPS, *_CONTROL_GROUPS.glob("*")]:
-            try:
-                os.rmdir(f"{hierarchy}{group}")
-            except OSError:
-                pass
+def _in_hierarchies(group: str) -> set[Path]:
+    return {Path(f"{hierarchy}{group}") for hierarchy in list_hierarchies()}
 
 
 def list_hierarchies() -> list[Path]:
@@ -164,16 +160,46 @@ def list_hierarchies() -> list[Path]:
     return [path for path in _CONTROL_GROUPS.iterdir() if os.path.ismount(path)]
 
 
-def _remove_group_trees(folder: Path) -> None:
+def _find_control_groups(folder: Path) -> set[Path]:
+    """Files in the folder name them: they are known whether or not a process lives in them.
+
+    Each is named after what it is for, so that a file that was cut short names no other one.
+    """
+    groups = set()
     for depth in ("", "*/", "*/*/"):
         for named in folder.glob(depth + CONTROL_GROUP_FILE):
-            for hierarchy in list_hierarchies():
-                # Only an empty group can be removed, so nothing is lost.
-                for path, _, _ in os.walk(f"{hierarchy}{named.read_text()}", topdown=False):
-                    try:
-                        os.rmdir(path)
-                    except OSError:
-                        pass
+            group = named.read_text()
+            groups |= _in_hierarchies(group) if Path(group).name.startswith(GROUP_PREFIX) else set()
+        for pattern in _RUNC_STATES:
+            for state in folder.glob(depth + pattern):
+                paths = _read_group_paths(state)
+                groups |= {path for path in paths if path.name.endswith(state.parent.name)}
+    return groups
+
+
+def _read_group_paths(state: Path) -> list[Path]:
+    """The control groups of a container, as runc has written them down; none while it writes or removes the file."""
+    with suppress(OSError, ValueError):
+        return [Path(path) for path in json.loads(state.read_text())["cgroup_paths"].values()]
+    return []
+
+
+def _find_members(groups: set[Path]) -> set[int]:
+    pids = set()
+    for group in groups:
+        for path, _, _ in os.walk(group):
+            with suppress(OSError):
+                pids |= {int(pid) for pid in Path(path, "cgroup.procs").read_text().split()}
+    return pids - {0}  # 0: one that this process cannot see
+
+
+def _remove_control_groups(groups: set[Path]) -> None:
+    """A container that was killed with its shim leaves empty groups behind."""
+    for group in groups:
+        # Only an empty group can be removed, so nothing is lost.
+        for path, _, _ in os.walk(group, topdown=False):
+            with suppress(OSError):
+                os.rmdir(path)
 
 
 def _kill(pid: int) -> None:

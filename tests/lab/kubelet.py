@@ -11,7 +11,7 @@ from typing import Any
 
 from compatibility import note
 from lab import runtimes
-from lab.cleanup import CONTROL_GROUP_FILE, Closing, list_hierarchies, sweep
+from lab.cleanup import CONTROL_GROUP_FILE, GROUP_PREFIX, Closing, list_hierarchies, sweep
 from lab.control_plane import ControlPlane, find_programs
 from lab.interface import Interface
 from lab.kube import Object
@@ -126,7 +126,7 @@ class Kubelet(Closing):
         (self.runtime.cni / "lab.conflist").write_text(json.dumps(network))
 
     def _make_control_group(self) -> str:
-        group = f"/inplaced-{self.interface.name}"
+        group = f"/{GROUP_PREFIX}{self.interface.name}"
         (self.folder / CONTROL_GROUP_FILE).write_text(group)
         for hierarchy in list_hierarchies():
             Path(f"{hierarchy}{group}").mkdir()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from compatibility import note
-from lab.cleanup import CONTROL_GROUP_FILE
+from lab.cleanup import CONTROL_GROUP_FILE, GROUP_PREFIX
 from lab.process import Process
 from lab.wait import wait_until
 
@@ -44,7 +44,7 @@ class Machine:
     def boot(self, timeout: float) -> None:
         """Returns when all services of the machine have been started."""
         name = f"machine-{os.getpid()}-{next(_numbers)}"
-        group = f"/inplaced-{name}"
+        group = f"/{GROUP_PREFIX}{name}"
         (self.folder / CONTROL_GROUP_FILE).write_text(group)
         hierarchies = [_CONTROL_GROUPS / kind for kind in ("systemd", "unified")]
         hierarchies = [path for path in hierarchies if path.is_dir()] or [_CONTROL_GROUPS]

@@ -128,16 +128,24 @@ def test_layers_are_the_same_every_time():
     assert again.size == len(content) > 3_000_000
 
 
-def processes_in(folder: str) -> list[str]:
-    found = []
+def processes_in(folder: str) -> dict[int, str]:
+    found = {}
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = path.read_bytes().replace(b"\0", b" ").decode()
         except OSError:
             continue
         if folder in line:
-            found.append(line)
+            found[int(path.parent.name)] = line
     return found
+
+
+def kill_runtime(folder: str, *more: str) -> None:
+    """Kills containerd, then its shims, which it would clean up after, and what else has one of these words."""
+    for word in ("bin/containerd ", "containerd-shim", *more):
+        for pid, line in processes_in(folder).items():
+            if word in line:
+                os.kill(pid, signal.SIGKILL)
 
 
 def control_groups(container: str) -> list[Path]:
@@ -157,7 +165,7 @@ def start_command_line(*arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.containers
-@pytest.mark.parametrize("end", ["stdin", "SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("end", ["stdin", "SIGTERM", "SIGKILL", "orphan", "dead"])
 def test_command_line_leaves_nothing(folder, end):
     place = folder / "up"
     container = f"sleeper-{os.getpid()}-{end}"
@@ -172,17 +180,21 @@ def test_command_line_leaves_nothing(folder, end):
         ctr += ["--runc-root", f"{place}/containerd/runc", about["image_hello"], container]
         subprocess.run([*ctr, "/bin/sh", "-c", "while sleep 1; do :; done", place], check=True)
         for process in ("containerd-shim", "while sleep 1"):
-            found = lambda text=process: text in " ".join(processes_in(str(place)))  # noqa: E731
+            found = lambda text=process: text in " ".join(processes_in(str(place)).values())  # noqa: E731
             wait_until(found, 10, process)
         assert control_groups(container)
-        if end == "stdin":
-            child.stdin.close()
-        else:
+        if end == "orphan":
+            kill_runtime(str(place))
+        elif end == "dead":
+            kill_runtime(str(place), "while sleep 1")
+        if end in ("SIGTERM", "SIGKILL"):
             child.send_signal(signal.Signals[end])
+        else:
+            child.stdin.close()
         code = child.wait(30)
     assert code == (-9 if end == "SIGKILL" else 0)
     wait_until(lambda: not place.exists(), 30, f"end of {place}")
-    assert processes_in(str(place)) == []
+    assert processes_in(str(place)) == {}
     assert str(place) not in Path("/proc/mounts").read_text()
     assert control_groups(container) == []
 
