@@ -62,6 +62,17 @@ int text_list_add(char **list, const char *name) {
         return 0;
 }
 
+int text_close(FILE *stream, char **text) {
+        bool has_failed = ferror(stream) != 0;
+
+        if (fclose(stream) == 0 && !has_failed && *text)
+                return 0;
+
+        free(*text);
+        *text = NULL;
+        return -ENOMEM;
+}
+
 void text_wipe(char **text) {
         if (*text)
                 explicit_bzero(*text, strlen(*text));

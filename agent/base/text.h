@@ -6,6 +6,7 @@
  */
 
 #include <stdbool.h>
+#include <stdio.h>
 
 /* The copy of NULL is NULL. 0 or -ENOMEM. The caller owns *ret. */
 int text_copy(const char *text, char **ret);
@@ -20,6 +21,11 @@ int text_format(char **ret, const char *format, ...) __attribute__((format(print
 /* Appends the name, after a comma if there is one before it: "a, b". *list is owned; NULL and "" are empty. 0 or
  * -ENOMEM, which leaves it as it is. */
 int text_list_add(char **list, const char *name);
+
+/* Closes a stream of open_memstream() whose text is *text. Returns 0, or -ENOMEM if a write has failed or the text is
+ * lost; then *text is NULL. fclose() alone does not tell: glibc shrinks the text in it, and succeeds without a text
+ * where it cannot. */
+int text_close(FILE *stream, char **text);
 
 /* Overwrites the text, which may be a secret, frees it and sets it to NULL. For cleanup(), too. */
 void text_wipe(char **text);

@@ -8,6 +8,7 @@
 
 #include "agent/base/array.h"
 #include "agent/base/clock.h"
+#include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
@@ -207,7 +208,7 @@ static char *restart_item_line(const RestartItem *item, bool has_full_id) {
         put_phase(file, item, has_full_id);
         if (event->message[0])
                 fprintf(file, ": %s", event->message);
-        return fclose(file) == 0 ? terminal_text_escape(text) : NULL;
+        return text_close(file, &text) == 0 ? terminal_text_escape(text) : NULL;
 }
 
 /* All of them as one document. NULL if there is no memory. */

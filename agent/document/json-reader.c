@@ -145,7 +145,6 @@ int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...) {
         size_t size;
         FILE *file;
         va_list args;
-        bool is_written;
 
         file = open_memstream(&message, &size);
         if (!file)
@@ -159,8 +158,7 @@ int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...) {
         vfprintf(file, format, args);
         va_end(args);
 
-        is_written = !ferror(file);
-        if (fclose(file) != 0 || !is_written)
+        if (text_close(file, &message) < 0)
                 return -ENOMEM;
 
         return error_set(reterr, ERROR_INVALID, "%s", message);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/base/utf8.h"
 
 #define SHORT_ID_SIZE 32
@@ -129,8 +130,6 @@ static int message_of(const ConditionContainer *containers, size_t n, ConditionR
         size_t size = 0, n_described = 0;
         /* The text is freed after the stream that writes it is closed. */
         cleanup(fclose_p) FILE *to = open_memstream(&text, &size);
-        FILE *file;
-        int r;
 
         if (!to)
                 return -ENOMEM;
@@ -143,9 +142,7 @@ static int message_of(const ConditionContainer *containers, size_t n, ConditionR
                 describe(to, &containers[i]);
         }
 
-        file = take_ptr(to);
-        r = ferror(file);
-        if (fclose(file) != 0 || r != 0)
+        if (text_close(take_ptr(to), &text) < 0)
                 return -ENOMEM;
 
         cut(text);

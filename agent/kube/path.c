@@ -129,7 +129,7 @@ int kube_path_format(const KubePath *path, char **ret) {
                 return -ENOMEM;
 
         r = write_path(to, path);
-        if (fclose(to) != 0 && r == 0)
+        if (text_close(to, &text) < 0 && r == 0)
                 r = -ENOMEM;
         if (r < 0)
                 return r;

@@ -236,10 +236,5 @@ char *doctor_group_names(const DoctorGroup *group, size_t n_max) {
                 (void) fprintf(to, "%s%s", i > 0 ? ", " : "", group->nodes[i]);
         if (n < group->n_nodes)
                 (void) fprintf(to, " and %zu more", group->n_nodes - n);
-        if (fclose(to) != 0) {
-                free(text);
-                return NULL;
-        }
-
-        return text;
+        return text_close(to, &text) == 0 ? text : NULL;
 }

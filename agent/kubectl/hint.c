@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/view/terminal.h"
 
 #define PLAIN                                                            \
@@ -55,7 +56,7 @@ int hint_format(const SessionOptions *options, const char *command, const char *
         add_flag(stream, "--as", options->overrides.as);
         for (const char *const *group = options->overrides.as_groups; group && *group; group++)
                 add_flag(stream, "--as-group", *group);
-        if (fclose(stream) != 0)
+        if (text_close(stream, &text) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(text);

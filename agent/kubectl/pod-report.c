@@ -11,6 +11,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
@@ -157,8 +158,7 @@ static int join(json_object *pod, Part part, char **ret) {
         while (containers_next(&containers))
                 has_failed = append_part(to, &containers, part) < 0 || has_failed;
         append_volumes(to, pod, part);
-        has_failed = ferror(to) != 0 || has_failed;
-        if (fclose(to) != 0 || has_failed) {
+        if (text_close(to, &text) < 0 || has_failed) {
                 free(text);
                 return -ENOMEM;
         }

@@ -658,7 +658,7 @@ int preload_reasons_format(const PreloadReasons *reasons, char **ret) {
                         (void) fprintf(to, "%zu nodes (%s)", item->n_nodes, item->nodes);
                 (void) fprintf(to, "%s%s\n", item->message[0] ? ": " : "", item->message);
         }
-        if (fclose(to) != 0)
+        if (text_close(to, &text) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(text);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 
@@ -116,7 +117,7 @@ int rights_check(Rights *rights, RightsTask task, const char *name, RightsMissin
                 ret->has_own = is_first ? may : ret->has_own;
                 is_first = false;
         }
-        return fclose(to) != 0 ? -ENOMEM : r;
+        return text_close(to, &ret->text) ?: r;
 }
 
 /* Names the task, "deployment/web" or "restart", in the refusal. */

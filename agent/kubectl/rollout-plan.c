@@ -567,11 +567,9 @@ static int name_rest(const Census *census, const char *budget, char **ret) {
                 else
                         (void) fprintf(stream, "%s", state->reason ?: "");
         }
-        r = fclose(stream) == 0 ? 0 : -ENOMEM;
-        if (r < 0 || size == 0) {
-                free(*ret);
-                *ret = NULL;
-        }
+        r = text_close(stream, ret);
+        if (r >= 0 && size == 0)
+                free(take_ptr(*ret));
         return r;
 }
 

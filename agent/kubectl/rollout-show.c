@@ -125,7 +125,7 @@ static int format_images(json_object *pod, json_object *record, char **ret) {
                                           : image_short(image));
                 is_first = false;
         }
-        return fclose(stream) == 0 ? 0 : -ENOMEM;
+        return text_close(stream, ret);
 }
 
 static int add_row(RolloutShow *show, int64_t now_sec, json_object *record, const PodState *state) {

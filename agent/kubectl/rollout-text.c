@@ -30,7 +30,7 @@ static int format_images(json_object *images, json_object *back, char **ret) {
                         (void) fprintf(stream, " back to %s", json_get_text(back, container));
                 separator = ", ";
         }
-        return fclose(stream) == 0 ? 0 : -ENOMEM;
+        return text_close(stream, ret);
 }
 
 int rollout_text_images(json_object *images, char **ret) {
@@ -86,7 +86,7 @@ int rollout_text_kept(const RolloutView *view, json_object *containers, char **r
                         (void) fprintf(stream, " (%lld pod%s)", n, n == 1 ? "" : "s");
                 separator = "; ";
         }
-        return fclose(stream) == 0 ? 0 : -ENOMEM;
+        return text_close(stream, ret);
 }
 
 /* NULL: the time is none. */

@@ -335,7 +335,7 @@ int template_name_containers(json_object *template, char **ret) {
         for (size_t i = 0; list && i < json_object_array_length(list); i++)
                 (void) fprintf(stream, "%s%s", i == 0 ? "" : ", ",
                                json_get_text(json_object_array_get_idx(list, i), "name") ?: "");
-        return fclose(stream) == 0 ? 0 : -ENOMEM;
+        return text_close(stream, ret);
 }
 
 const char *volume_image(json_object *volume) {
@@ -632,7 +632,7 @@ int selector_format(json_object *selector, char **ret) {
         }
         for (size_t i = 0; list && i < json_object_array_length(list); i++)
                 (void) add_requirement(stream, json_object_array_get_idx(list, i), &is_first);
-        if (fclose(stream) != 0)
+        if (text_close(stream, &text) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(text);

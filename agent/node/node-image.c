@@ -507,7 +507,7 @@ int node_image_to_text(const NodeImageOptions *options, char **ret) {
                 return -ENOMEM;
 
         r = node_image_write(options, file);
-        if (fclose(file) != 0 && r >= 0)
+        if (text_close(file, &text) < 0 && r >= 0)
                 r = -ENOMEM;
         if (r < 0)
                 return r;

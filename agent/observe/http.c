@@ -20,6 +20,7 @@
 #include "agent/base/loop.h"
 #include "agent/base/quote.h"
 #include "agent/base/tcp-address.h"
+#include "agent/base/text.h"
 
 #define MAX_CONNECTIONS 32
 
@@ -143,7 +144,7 @@ static int reply_not_found(HttpReply *reply, const HttpServer *server) {
                 (void) fprintf(file, "%s\n", server->routes[i].path);
 
         reply->status = MHD_HTTP_NOT_FOUND;
-        return fclose(file) == 0 ? 0 : -ENOMEM;
+        return text_close(file, &reply->body);
 }
 
 static int server_reply(const HttpServer *server, const char *method, const char *path,

@@ -18,6 +18,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/error.h"
+#include "agent/base/text.h"
 
 #define MAX_LABELS 2
 #define N_BUCKETS 12
@@ -647,7 +648,6 @@ int metrics_write(const Metrics *metrics, char **ret_text, size_t *ret_size) {
         cleanup(free_p) char *text = NULL;
         FILE *file;
         size_t size;
-        int r;
 
         file = open_memstream(&text, &size);
         if (!file)
@@ -660,8 +660,7 @@ int metrics_write(const Metrics *metrics, char **ret_text, size_t *ret_size) {
                    metrics->n_dropped);
         write_process(file, metrics);
 
-        r = ferror(file);
-        if (fclose(file) != 0 || r)
+        if (text_close(file, &text) < 0)
                 return -ENOMEM;
 
         *ret_text = take_ptr(text);

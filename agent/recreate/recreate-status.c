@@ -184,7 +184,7 @@ int recreate_status_summarize(const RecreateStatus *status, char **ret) {
                 return -ENOMEM;
 
         write_summary(status, file);
-        if (fclose(file) != 0)
+        if (text_close(file, &text) < 0)
                 return -ENOMEM;
 
         *ret = recreate_text_copy(text);

@@ -87,7 +87,7 @@ static int list_namespaces(const RuntimePods *running, const RestartQuestion *qu
                         quote(names[i], (char[QUOTE_SIZE]){ 0 }));
         if (n > NAMESPACES_SHOWN)
                 fputs(" and others", file);
-        return fclose(file) == 0 ? 0 : -ENOMEM;
+        return text_close(file, ret);
 }
 
 static int refuse_ambiguous(const RuntimePods *running, const RestartQuestion *question,

@@ -387,7 +387,7 @@ static int join(const char *first, const char *second, const char *third, char *
                         has_any = true;
                 }
 
-        return fclose(file) == 0 ? 0 : -ENOMEM;
+        return text_close(file, ret);
 }
 
 static int item_ended(RestartItem *item, const StopReport *report) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/view/format.h"
 #include "agent/view/terminal.h"
 
@@ -199,7 +200,7 @@ char *bar_draw(const Bar *bar, size_t name_width, size_t width) {
                 return NULL;
 
         r = write_line(line, bar, name_width < width ? name_width : width, width);
-        if (fclose(line) != 0 || r < 0)
+        if (text_close(line, &text) < 0 || r < 0)
                 return NULL;
 
         while (size > 0 && text[size - 1] == ' ')

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/view/terminal.h"
 
 #define ROWS_MIN 2
@@ -90,11 +91,11 @@ int live_end(Live *live) {
         cleanup(free_p) char *text = NULL;
         int r;
 
-        r = fclose(take_ptr(live->frame));
-        text = take_ptr(live->text);
-        if (r != 0 || !text)
-                return -ENOMEM;
+        r = text_close(take_ptr(live->frame), &live->text);
+        if (r < 0)
+                return r;
 
+        text = take_ptr(live->text);
         go_back(live, live->n_kept);
         (void) fputs(text, live->file);
         (void) fflush(live->file);

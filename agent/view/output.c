@@ -10,6 +10,7 @@
 #include <strings.h>
 #include <yaml.h>
 
+#include "agent/base/text.h"
 #include "agent/base/utf8.h"
 #include "agent/document/json-reader.h"
 #include "agent/view/terminal.h"
@@ -48,7 +49,7 @@ char *output_json(json_object *tree) {
 
         write_escaped(file, text);
         fputc('\n', file);
-        return fclose(file) == 0 ? take_ptr(copy) : NULL;
+        return text_close(file, &copy) == 0 ? take_ptr(copy) : NULL;
 }
 
 static bool emit_value(yaml_emitter_t *emitter, json_object *value);
@@ -172,7 +173,7 @@ char *yaml_from_json(json_object *tree) {
                 yaml_emitter_delete(&emitter);
         }
 
-        if (fclose(file) != 0 || !is_complete)
+        if (text_close(file, &text) < 0 || !is_complete)
                 return NULL;
         return take_ptr(text);
 }

@@ -10,6 +10,7 @@
 
 #include "agent/base/array.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/document/json-reader.h"
 #include "agent/image/image-ref.h"
 
@@ -106,9 +107,7 @@ char *status_row_requested_by(const StatusRow *row) {
                 put_owner(file, json_object_array_get_idx(row->owners, i));
         }
 
-        if (fclose(file) != 0)
-                free(take_ptr(text));
-        return text;
+        return text_close(file, &text) == 0 ? text : NULL;
 }
 
 static void read_status(StatusRow *row, json_object *tag) {
@@ -197,9 +196,7 @@ char *status_rows_count(const StatusRows *rows) {
         if (rows->n_items == 0)
                 fputs("none", file);
 
-        if (fclose(file) != 0)
-                free(take_ptr(text));
-        return text;
+        return text_close(file, &text) == 0 ? text : NULL;
 }
 
 int status_rows_read(json_object *node_image, StatusRows *ret) {

@@ -47,3 +47,32 @@ TEST(test_format_that_fails) {
         assert_int_equal(text_format(&text, "%ls", L"\u00e9"), -ENOMEM);
         assert_null(text);
 }
+
+TEST(test_stream) {
+        char *text = NULL;
+        size_t size;
+        FILE *stream = open_memstream(&text, &size);
+
+        assert_non_null(stream);
+        fputs("a", stream);
+        assert_ok(text_close(stream, &text));
+        assert_string_equal(text, "a");
+        free(text);
+}
+
+TEST(test_stream_that_fails) {
+        char *text = strdup("before");
+        FILE *stream = fopen("/dev/full", "w");
+
+        assert_non_null(stream);
+        setbuf(stream, NULL);
+        fputs("a", stream);
+        assert_int_equal(text_close(stream, &text), -ENOMEM);
+        assert_null(text);
+
+        /* Closed well, but without a text. */
+        stream = fopen("/dev/null", "w");
+        assert_non_null(stream);
+        assert_int_equal(text_close(stream, &text), -ENOMEM);
+        assert_null(text);
+}
