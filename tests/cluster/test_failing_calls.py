@@ -52,31 +52,31 @@ def test_watch_event(start_agent, runtime, kubeconfig, node_name, node_image, pu
 
 @pytest.mark.containers
 def test_restart(start_node_agent, make_pod, tools, failing):
-    """A container whose metadata has changed is restarted once."""
+    """A container whose metadata has changed is restarted once, and its annotation says so."""
     agent = start_node_agent(environment=failing.environment)
     pod = make_pod(container("main", tools, env=from_annotations(ROUND="round")))
     rounds = itertools.count(1)
 
+    def is_done(n):
+        return pod.restarts() == {"main": n} and pod.has_meta()
+
     def run():
         n = next(rounds)
         assert pod.restarts() == {"main": n - 1}
-        pod.wait_meta()
         pod.begin_update(annotations={"round": str(n)})
         wait_until(
-            lambda: agent.process.code is not None or failing.has_failed or pod.restarts() == {"main": n},
-            30 * SLOWLY,
-            "restart",
+            lambda: agent.process.code is not None or failing.has_failed or is_done(n), 30 * SLOWLY, "restart"
         )
         failing.disarm()
-        wait_until(
-            lambda: agent.process.code is not None or pod.restarts() == {"main": n}, 30 * SLOWLY, "restart after it"
-        )
+        wait_until(lambda: agent.process.code is not None or is_done(n), 30 * SLOWLY, "restart after it")
         if agent.process.code is not None:
             check_end(agent)
             begin(agent)
         pod.wait_restarted("main", n, 30 * SLOWLY)
         assert pod.environment("main")["ROUND"] == str(n)
+        pod.wait_meta()
 
+    pod.wait_meta()
     for point in failing.points(run):
         with failing.at(point):
             run()

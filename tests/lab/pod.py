@@ -191,14 +191,13 @@ class Pod:
         """The agent's annotation about the containers; None if there is none."""
         return _meta_in(self.get())
 
+    def has_meta(self) -> bool:
+        return _has_meta(self.get())
+
     def wait_meta(self, timeout: float = 10) -> list[Object]:
         """Waits until that is so: each container's own entry, computed anew from the pod."""
-
-        def is_right(pod: Object) -> bool:
-            return (_meta_in(pod) or {}).get("containers") == expected_meta(pod)
-
         try:
-            return _meta_in(self.wait(is_right, timeout))["containers"]
+            return _meta_in(self.wait(_has_meta, timeout))["containers"]
         except TimeoutError:
             pod = self.get()
             raise TimeoutError(f"{_meta_in(pod)} is not {expected_meta(pod)}") from None
@@ -300,6 +299,10 @@ def _statuses(pod: Object) -> Sequence[Object]:
 
 def _status_in(pod: Object, name: str) -> Object:
     return next((one for one in _statuses(pod) if one["name"] == name), {})
+
+
+def _has_meta(pod: Object) -> bool:
+    return (_meta_in(pod) or {}).get("containers") == expected_meta(pod)
 
 
 def _meta_in(pod: Object) -> Object | None:
