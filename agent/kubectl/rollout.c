@@ -49,11 +49,12 @@ typedef struct Rollout {
         RolloutShow show;
         RolloutStep step;
         RolloutWriter writer;
-        char *rest;          /* the pods that were given up; NULL: none */
-        char *trouble;       /* reason to wait before the next write; NULL: none */
-        uint64_t pause_usec; /* the last one before a write was tried again; 0: none */
-        Error refusal;       /* why the update cannot go on */
-        char *reason;        /* reason why it ended before all was done; NULL: none is known */
+        char *rest;            /* the pods that were given up; NULL: none */
+        char *trouble;         /* reason to wait before the next write; NULL: none */
+        uint64_t pause_usec;   /* the last one before a write was tried again; 0: none */
+        Error refusal;         /* why the update cannot go on */
+        char *reason;          /* reason why it ended before all was done; NULL: none is known */
+        const Flags *way_back; /* flags of the way back that replaces a release; NULL: none does */
         bool refreshes; /* the images are those of the template, whose tags are resolved again */
         const char *outcome; /* for -o json; NULL: it has not begun */
 } Rollout;
@@ -806,6 +807,17 @@ static int refuse_changed(Rollout *rollout) {
                        : refuse_open(rollout, ", and another client has changed its template");
 }
 
+/* A release would leave a pod with an image that does not start, and its controller might never replace it. */
+static int prefer_way_back(Rollout *rollout) {
+        if (!rollout->way_back || record_is_undo(rollout->record))
+                return 0;
+        if (take_census(rollout) < 0)
+                return -ENOMEM;
+        if (rollout->census.n_by_phase[ROLLOUT_FAILED] > (size_t) rollout->census.n_spoiled)
+                rollout->flags = rollout->way_back;
+        return 0;
+}
+
 static int go_on_with(Rollout *rollout, RolloutRequest *request) {
         const Flags *flags = rollout->flags;
         json_object *images = request->images, *before = record_images(rollout->record, true);
@@ -1012,7 +1024,7 @@ static int run(Rollout *rollout, json_object *images) {
 
         request.by = session_user(rollout->session);
         if (rollout_record_is_open(rollout->record))
-                return go_on_with(rollout, &request);
+                return prefer_way_back(rollout) < 0 ? -ENOMEM : go_on_with(rollout, &request);
         if (flags->release) {
                 rollout_explain(&rollout->watch,
                                 "no update in place is under way: there is nothing to hand back; "
@@ -1091,8 +1103,12 @@ int kubectl_carry_out(Session *session, const Flags *flags) {
         cleanup(rollout_done) Rollout rollout;
         cleanup(json_object_put_p) json_object *result = json_object_new_object();
         const char *outcome;
+        Flags way_back = *flags;
         int r = init(&rollout, session, flags);
 
+        way_back.undo = flags->release;
+        way_back.release = false;
+        rollout.way_back = flags->release ? &way_back : NULL;
         rollout.show.is_quiet = true;
         if (r >= 0)
                 r = run(&rollout, NULL);

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 
 from declared import *  # noqa: F403
 from rollouts import *  # noqa: F403
+from fake import api_faults
+from fake.api_proxy import Exchange
 from lab import sanitizers
 from lab.inplace import Inplace
 from lab.kube import Object
@@ -95,8 +98,52 @@ def test_release_all(cluster, policy, make, images, robot, kind):
     for one in (held, updated, failing):
         left = [key for key in annotations_of(one) if key.startswith("inplaced.io/") and key != UPDATE]
         assert (left, one.strategy()) == ([], before)
-    failing.patch(set_template(images[0]))
-    wait_until(lambda: [image_of(pod) for pod in failing.ready()] == [images[0]] * failing.n_pods, RUNS, "the old image")
+    put_back(failing, images[0])
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+def test_release_all_before_the_failure_is_noted(cluster, policy, make, images, robot, proxy, folder, kind):
+    """A pod that does not start gets its old image first, also where the controller was killed before it could say so."""
+    spoiled = Inplace(write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin"), folder)
+    workload = make(kind)
+    declare(workload)
+    noted = threading.Event()
+
+    async def behave(exchange: Exchange) -> None:
+        if STATUS.encode() not in exchange.request.body:
+            await api_faults.behave_well(exchange)
+            return
+        noted.set()
+        await exchange.wait_over()
+
+    proxy.on(f"^PATCH .*{workload.app}", behave)
+    with leading(cluster, spoiled) as child:
+        cluster.kubectl("set", "image", workload.name, f"main={images[3]}")
+        wait_until(noted.is_set, RUNS, "the write of the failure")
+        child.kill()
+    assert STATUS not in annotations_of(workload)
+    (bad,) = (pod["metadata"]["uid"] for pod in workload.pods() if image_of(pod) == images[3])
+    version = workload.kube.get(PODS)["metadata"]["resourceVersion"]
+    assert_done(robot.run(*ARGUMENTS, "--release-all"))
+    for event in workload.kube.watch(PODS, RUNS, labelSelector=f"app={workload.app}", resourceVersion=version):
+        if event["object"]["metadata"]["uid"] == bad:
+            assert event["type"] == "MODIFIED"
+            if image_of(event["object"]) == images[0]:
+                break
+    put_back(workload, images[0])
+
+
+def put_back(workload: Workload, image: str) -> None:
+    """Deletes the pods of a StatefulSet that do not start: its controller waits for them, whatever its template has by then."""
+    workload.patch(set_template(image))
+
+    def is_back() -> bool:
+        for pod in workload.pods():
+            if image_of(pod) != image and workload.kind == "statefulset":
+                workload.cluster.kubectl("delete", "pod", pod["metadata"]["name"], "--ignore-not-found", "--wait=false")
+        return [image_of(pod) for pod in workload.ready()] == [image] * workload.n_pods
+
+    wait_until(is_back, RUNS, "the old image")
 
 
 def test_the_api_server_restarts(cluster, controller, make, images):
