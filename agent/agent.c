@@ -396,6 +396,16 @@ static int refuse_access(const Options *options, const Error *error, Error *rete
                          agent_files_access(options), error_message(error));
 }
 
+static ImagesReadySettings get_images_ready(const Options *options) {
+        const char *taint = options->startup_taint;
+
+        return (ImagesReadySettings){
+                .is_on = options_has_images_ready(options),
+                .deadline_usec = (uint64_t) options->images_ready_sec * USEC_PER_SEC,
+                .startup_taint = taint && taint[0] ? taint : NULL,
+        };
+}
+
 /* The API server is not asked yet, see agent_add_source(). */
 static int agent_add_cluster(Agent *agent, const Options *options, Error *reterr) {
         const KubeAccessOptions access = {
@@ -409,6 +419,7 @@ static int agent_add_cluster(Agent *agent, const Options *options, Error *reterr
                 .node_name = options->node_name,
                 .access = &access,
                 .must_register = options->must_register,
+                .images_ready = get_images_ready(options),
                 .on_changed = on_changed,
                 .on_reachable = on_reachable,
                 .userdata = agent,

@@ -20,6 +20,7 @@
 #include "agent/kruise-flags.h"
 
 #define NODE_NAME_MAX 253
+#define TAINT_KEY_MAX 317
 #define SOCKET_PATH_MAX (sizeof(((struct sockaddr_un *) NULL)->sun_path) - 1)
 
 const char options_help[] =
@@ -36,6 +37,12 @@ const char options_help[] =
         "                             service account\n"
         "  --kubeconfig-context NAME  default: the current context of the kubeconfig\n"
         "  --register-node            create this node's NodeImage if no controller does\n"
+        "  --images-ready             tell in a condition of the Node whether the images of its sets\n"
+        "                             are there\n"
+        "  --images-ready-deadline SECONDS\n"
+        "                             do not wait longer for an image; default 600, 0 for ever\n"
+        "  --startup-taint KEY        remove this taint from the Node when they are; implies\n"
+        "                             --images-ready\n"
         "  --pod-condition=false      do not write the condition inplaced.io/InPlaceVerified\n"
         "  --kubelet-health-address HOST:PORT\n"
         "                             restart nothing while the kubelet does not answer there;\n"
@@ -159,6 +166,16 @@ static int set_floor(Options *options, size_t offset, const char *value, Error *
         return disk_floor_parse(value, member(options, offset), reterr);
 }
 
+/* Empty: none. */
+static int set_taint(Options *options, size_t offset, const char *value, Error *reterr) {
+        if (strchr(value, '=') || strchr(value, ':'))
+                return refuse(reterr, value, "is not the key alone, without a value and an effect");
+        if (strcspn(value, " \t\n") < strlen(value) || strlen(value) > TAINT_KEY_MAX)
+                return refuse(reterr, value, "is no key of a taint, such as example.com/starting");
+
+        return set_text(options, offset, value, reterr);
+}
+
 static int set_level(Options *options, size_t offset, const char *value, Error *reterr) {
         return log_level_from_string(value, member(options, offset), reterr);
 }
@@ -255,6 +272,9 @@ static const struct Setting {
         { "kubeconfig",         "kubeconfig",          set_path,     offsetof(Options, kubeconfig),         false, NULL },
         { "kubeconfig-context", "kubeconfigContext",   set_text,     offsetof(Options, kubeconfig_context), false, NULL },
         { "register-node",      "registerNode",        set_switch,   offsetof(Options, must_register),      false, "false" },
+        { "images-ready",       "imagesReady",         set_switch,   offsetof(Options, has_images_ready),   false, "false" },
+        { "images-ready-deadline", "imagesReadyDeadlineSeconds", set_seconds, offsetof(Options, images_ready_sec), false, "600" },
+        { "startup-taint",      "startupTaint",        set_taint,    offsetof(Options, startup_taint),      false, NULL },
         { "pod-condition",      "podCondition",        set_switch,   offsetof(Options, has_pod_condition),  false, "true" },
         { "kubelet-health-address", "kubeletHealthAddress", set_address, offsetof(Options, kubelet_address), false, "127.0.0.1:10248" },
         { "node-name",          "nodeName",            set_node_name,  offsetof(Options, node_name),          false, NULL },
@@ -284,8 +304,8 @@ static const struct Setting {
 #define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
 
 static bool is_text(const struct Setting *setting) {
-        static const SetOption setters[] = { set_text,   set_path,    set_file,     set_uid,
-                                             set_socket, set_address, set_node_name };
+        static const SetOption setters[] = { set_text,   set_path,    set_file,      set_uid,
+                                             set_socket, set_address, set_node_name, set_taint };
 
         for (size_t i = 0; i < sizeof(setters) / sizeof(setters[0]); i++)
                 if (setting->set == setters[i])
@@ -549,6 +569,20 @@ static int set_defaults(Options *options) {
         return r;
 }
 
+bool options_has_images_ready(const Options *options) {
+        return options->has_images_ready || (options->startup_taint && options->startup_taint[0]);
+}
+
+/* Where a controller makes the NodeImage, no image sets are served. */
+static int check_images_ready(const Reading *reading) {
+        return options_has_images_ready(reading->options) && !reading->options->must_register
+                       ? report(reading,
+                                reading->options->has_images_ready ? "--images-ready"
+                                                                   : "--startup-taint",
+                                "needs --register-node, too", "give it as well")
+                       : 0;
+}
+
 int options_read(char **argv, Options *ret, const DiagnosisVisitor *visitor) {
         cleanup(options_done) Options flags = { .config_path = NULL };
         cleanup(options_done) Options options = { .config_path = NULL };
@@ -582,6 +616,8 @@ int options_read(char **argv, Options *ret, const DiagnosisVisitor *visitor) {
                 r = report(&reading, "--kubeconfig-context", "needs --kubeconfig, too",
                            "give it as well");
         if (r >= 0)
+                r = check_images_ready(&reading);
+        if (r >= 0)
                 r = default_node_name(&options);
         if (r < 0)
                 return r;
@@ -612,6 +648,9 @@ static bool has_changed(const struct Setting *setting, const Options *old, const
 
         if (setting->set == set_mode)
                 return old->mode != new->mode;
+        if (setting->set == set_seconds)
+                return *(const int *) ((const char *) old + setting->offset) !=
+                       *(const int *) ((const char *) new + setting->offset);
         if (setting->set == set_switch)
                 return *((const bool *) old + setting->offset) !=
                        *((const bool *) new + setting->offset);

@@ -27,6 +27,9 @@ typedef struct Options {
         char *kubeconfig;         /* NULL: the pod's account */
         char *kubeconfig_context; /* NULL: the current context */
         bool must_register;
+        bool has_images_ready; /* write the condition of the Node */
+        int images_ready_sec;  /* deadline of an image; 0: none */
+        char *startup_taint;   /* key of the taint to remove; NULL or "": none */
         char *node_name;
         char *endpoints[OPTIONS_ENDPOINTS_MAX];
         size_t n_endpoints; /* 0: try the usual places */
@@ -67,6 +70,9 @@ void options_done(Options *options);
 
 /* The node belongs to a cluster. is_pod: the agent runs in a pod. */
 bool options_is_cluster(const Options *options, bool is_pod);
+
+/* The agent writes the condition of its Node. */
+bool options_has_images_ready(const Options *options);
 
 /* Lists the settings that differ and take effect only at the next start, separated by commas; "" if
  * there are none. The caller owns it. */

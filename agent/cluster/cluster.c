@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/cluster/node-image.h"
 
 #define COMPONENT "inplaced"
@@ -25,7 +26,10 @@ struct Cluster {
         KubeClient *client;
         KubeEvents *events;
         KubeSecrets *secrets;
-        ClusterNodeImage *node_image; /* from cluster_start() to cluster_stop() */
+        ImagesReadySettings images_ready;
+        char *startup_taint;          /* owned, of images_ready */
+        ClusterNodeImage *node_image; /* from cluster_start() to cluster_stop(), as is the next */
+        ImagesReady *ready;           /* set if configured */
         bool was_away;
 };
 
@@ -96,7 +100,8 @@ static int visit(const void *source, const DiagnosisVisitor *visitor) {
         if (r < 0 || !cluster->node_image)
                 return r;
 
-        return cluster_node_image_visit(cluster->node_image, visitor);
+        r = cluster_node_image_visit(cluster->node_image, visitor);
+        return r < 0 || !cluster->ready ? r : images_ready_visit(cluster->ready, visitor);
 }
 
 static const char *target(const void *source) {
@@ -120,6 +125,8 @@ DiagnosisSource cluster_diagnosis(const Cluster *cluster) {
 static void cluster_kick(Cluster *cluster) {
         if (cluster->node_image)
                 (void) cluster_node_image_kick(cluster->node_image);
+        if (cluster->ready)
+                (void) images_ready_kick(cluster->ready);
         (void) kube_events_kick(cluster->events);
         cluster->on_reachable(cluster->userdata);
 }
@@ -180,13 +187,17 @@ int cluster_new(const ClusterOptions *options, Cluster **ret, Error *reterr) {
                 .log = options->log,
                 .metrics = options->metrics,
                 .must_register = options->must_register,
+                .images_ready = options->images_ready,
                 .on_changed = options->on_changed,
                 .on_reachable = options->on_reachable,
                 .userdata = options->userdata,
                 .node_name = strdup(options->node_name),
         };
-        if (!cluster->node_name)
+        if (!cluster->node_name ||
+            text_copy(options->images_ready.startup_taint, &cluster->startup_taint) < 0)
                 return -ENOMEM;
+
+        cluster->images_ready.startup_taint = cluster->startup_taint;
 
         r = cluster_add_client(cluster, options, reterr);
         if (r < 0)
@@ -197,6 +208,7 @@ int cluster_new(const ClusterOptions *options, Cluster **ret, Error *reterr) {
 }
 
 void cluster_stop(Cluster *cluster) {
+        cluster->ready = images_ready_free(cluster->ready);
         cluster->node_image = cluster_node_image_free(cluster->node_image);
 }
 
@@ -208,6 +220,7 @@ Cluster *cluster_free(Cluster *cluster) {
         kube_secrets_free(cluster->secrets);
         kube_events_free(cluster->events);
         kube_client_free(cluster->client);
+        free(cluster->startup_taint);
         free(cluster->node_name);
         free(cluster);
         return NULL;
@@ -234,12 +247,28 @@ int cluster_start(Cluster *cluster, Images *images) {
                 .images = images,
                 .node_name = cluster->node_name,
                 .must_register = cluster->must_register,
+                .has_other_labels = cluster->images_ready.is_on,
                 .on_changed = cluster->on_changed,
                 .userdata = cluster->userdata,
         };
+        int r;
 
         log_info(cluster->log, NULL, "The API server is %s.", kube_client_target(cluster->client));
-        return cluster_node_image_new(&node_image, &cluster->node_image);
+        r = cluster_node_image_new(&node_image, &cluster->node_image);
+        if (r < 0 || !cluster->images_ready.is_on)
+                return r;
+
+        return images_ready_new(
+                &(ImagesReadyOptions){
+                        .client = cluster->client,
+                        .log = cluster->log,
+                        .metrics = cluster->metrics,
+                        .images = images,
+                        .sets = cluster_node_image_sets(cluster->node_image),
+                        .node_name = cluster->node_name,
+                        .settings = cluster->images_ready,
+                },
+                &cluster->ready);
 }
 
 void cluster_on_done(const Image *image, const ImageRequest *request, void *userdata) {

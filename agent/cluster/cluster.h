@@ -11,6 +11,7 @@
 
 #include "agent/base/diagnosis-visitor.h"
 #include "agent/base/log.h"
+#include "agent/cluster/images-ready.h"
 #include "agent/image/images.h"
 #include "agent/kube/client.h"
 #include "agent/kube/event.h"
@@ -21,10 +22,11 @@ typedef struct Cluster Cluster;
 typedef struct ClusterOptions {
         sd_event *event;
         Log *log;
-        Metrics *metrics;                /* may be NULL */
-        const char *node_name;           /* copied */
-        const KubeAccessOptions *access; /* address and credentials of the API server */
-        bool must_register;              /* make a NodeImage if no controller does */
+        Metrics *metrics;                 /* may be NULL */
+        const char *node_name;            /* copied */
+        const KubeAccessOptions *access;  /* address and credentials of the API server */
+        bool must_register;               /* make a NodeImage if no controller does */
+        ImagesReadySettings images_ready; /* copied; needs must_register */
 
         void (*on_changed)(void *userdata);   /* readiness or its reason may have changed */
         void (*on_reachable)(void *userdata); /* the API server answers: back-offs may end */

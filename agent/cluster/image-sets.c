@@ -34,6 +34,8 @@ struct ImageSets {
         json_object *labels;
         bool has_labels; /* the labels are known */
         ImageSet *sets;
+        int (*on_changed)(void *userdata); /* NULL: nobody needs to know */
+        void *userdata;
 };
 
 DEFINE_CLEANUP(ImageSets *, image_sets_free)
@@ -49,6 +51,10 @@ static ImageSet *image_set_free(ImageSet *set) {
 
 static const char *image_set_name(const ImageSet *set) {
         return set->owner + strlen(OWNER_PREFIX);
+}
+
+static int notify(const ImageSets *sets) {
+        return sets->on_changed ? sets->on_changed(sets->userdata) : 0;
 }
 
 static void image_set_complain(ImageSet *set, const ImageSets *sets, const Error *error) {
@@ -137,7 +143,9 @@ static int on_object(const KubeObject *object, void *userdata) {
         r = find_or_add(sets, object->name, &set);
         if (r >= 0)
                 r = image_set_read(set, sets, object->json);
-        return r < 0 ? r : image_set_apply(set, sets);
+        if (r >= 0)
+                r = image_set_apply(set, sets);
+        return r < 0 ? r : notify(sets);
 }
 
 static int on_gone(const KubeObject *object, void *userdata) {
@@ -152,13 +160,15 @@ static int on_gone(const KubeObject *object, void *userdata) {
                                REQUEST_RESTORE);
         list_remove(&sets->sets, set);
         image_set_free(set);
-        return r;
+        return r < 0 ? r : notify(sets);
 }
 
 static int on_synced(bool is_first, void *userdata) {
+        const ImageSets *sets = userdata;
+
         if (is_first)
-                images_heard(((ImageSets *) userdata)->options.images);
-        return 0;
+                images_heard(sets->options.images);
+        return notify(sets);
 }
 
 int image_sets_new(const ImageSetsOptions *options, ImageSets **ret) {
@@ -226,7 +236,16 @@ int image_sets_set_labels(ImageSets *sets, json_object *labels) {
         sets->has_labels = true;
         for (ImageSet *set = sets->sets; r >= 0 && set; set = set->next)
                 r = image_set_apply(set, sets);
-        return r;
+        return r < 0 ? r : notify(sets);
+}
+
+bool image_sets_are_known(const ImageSets *sets) {
+        return sets->has_labels && kube_resource_was_synced(sets->resource);
+}
+
+void image_sets_watch(ImageSets *sets, int (*on_changed)(void *userdata), void *userdata) {
+        sets->on_changed = on_changed;
+        sets->userdata = userdata;
 }
 
 int image_sets_each(const ImageSets *sets, ImageSetsVisitor visitor, void *userdata) {

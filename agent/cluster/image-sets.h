@@ -7,7 +7,7 @@
  * A set is a NodeImage that is named like no node, with the label "inplaced.io/set" and a label selector in the
  * annotation "inplaced.io/node-selector", which may be empty. The agent of each node that the selector matches
  * requests the images of its spec as one more owner ("set/NAME"). It compares with the labels of the node's own
- * NodeImage, which are those of the Node. No controller takes part. What becomes of the images is in the status of the node's own
+ * NodeImage, which are those of the Node, or with those of the Node itself (images-ready.h). No controller takes part. What becomes of the images is in the status of the node's own
  * NodeImage (node-image.h), beside those of its spec.
  */
 
@@ -36,6 +36,12 @@ int image_sets_kick(ImageSets *sets);
 
 /* The labels of this node: a JSON object, or NULL for none. Copied. */
 int image_sets_set_labels(ImageSets *sets, struct json_object *labels);
+
+/* Whether all sets were shown, and the labels too. */
+bool image_sets_are_known(const ImageSets *sets);
+
+/* The sets of this node, or whether they are known, may have changed. NULL: nobody needs to know. */
+void image_sets_watch(ImageSets *sets, int (*on_changed)(void *userdata), void *userdata);
 
 /* Shows the images that sets request of this node, those of one set after the other. Stops when the visitor
  * returns less than 0, and returns that. sets: may be NULL. */

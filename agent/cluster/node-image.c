@@ -40,6 +40,7 @@ struct ClusterNodeImage {
         ImagesWatcher watcher;
         char *node_name;
         bool must_register;
+        bool has_other_labels;
         void (*on_changed)(void *userdata);
         void *userdata;
 
@@ -414,7 +415,7 @@ static int show_registration(const ClusterNodeImage *node_image, const KubeObjec
 static int show_labels(const ClusterNodeImage *node_image, json_object *object) {
         json_object *metadata = json_get(object, "metadata", json_type_object);
 
-        return node_image->sets
+        return node_image->sets && !node_image->has_other_labels
                        ? image_sets_set_labels(node_image->sets,
                                                json_get(metadata, "labels", json_type_object))
                        : 0;
@@ -718,6 +719,7 @@ int cluster_node_image_new(const ClusterNodeImageOptions *options, ClusterNodeIm
                 .watcher = { .on_image = on_image, .userdata = node_image },
                 .node_name = strdup(options->node_name),
                 .must_register = options->must_register,
+                .has_other_labels = options->has_other_labels,
                 .on_changed = options->on_changed,
                 .userdata = options->userdata,
         };
@@ -757,6 +759,10 @@ ClusterNodeImage *cluster_node_image_free(ClusterNodeImage *node_image) {
         free(node_image->node_name);
         free(node_image);
         return NULL;
+}
+
+ImageSets *cluster_node_image_sets(const ClusterNodeImage *node_image) {
+        return node_image->sets;
 }
 
 int cluster_node_image_kick(ClusterNodeImage *node_image) {

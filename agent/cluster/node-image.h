@@ -12,6 +12,7 @@
 
 #include "agent/base/diagnosis-visitor.h"
 #include "agent/base/log.h"
+#include "agent/cluster/image-sets.h"
 #include "agent/image/images.h"
 #include "agent/kube/client.h"
 #include "agent/kube/event.h"
@@ -26,6 +27,7 @@ typedef struct ClusterNodeImageOptions {
         Images *images;
         const char *node_name; /* copied */
         bool must_register;    /* make a NodeImage if no controller does */
+        bool has_other_labels; /* image sets get the labels of the node from elsewhere */
 
         void (*on_changed)(void *userdata); /* results of the functions below may have changed */
         void *userdata;
@@ -38,6 +40,9 @@ ClusterNodeImage *cluster_node_image_free(ClusterNodeImage *node_image);
 
 /* Ends all back-offs, since the server is known to answer. */
 int cluster_node_image_kick(ClusterNodeImage *node_image);
+
+/* The image sets of this node, borrowed; NULL: it serves none, as a controller makes the NodeImage. */
+ImageSets *cluster_node_image_sets(const ClusterNodeImage *node_image);
 
 /* Emits an event for a request that is done or refused, if it is one of the object's. */
 void cluster_node_image_on_done(ClusterNodeImage *node_image, const Image *image,

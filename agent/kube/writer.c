@@ -92,12 +92,14 @@ static int writer_send(KubeWriter *writer, struct json_object *body, uint64_t di
         options->on_sent(options->userdata);
         return kube_patch_send(&writer->patch,
                                &(KubePatchRequest){
-                                       .verb = KUBE_PATCH_MERGE,
+                                       .verb = options->is_merged_by_keys ? KUBE_PATCH_STRATEGIC
+                                                                          : KUBE_PATCH_MERGE,
                                        .path = { .group = options->group,
                                                  .version = kube_resource_version(writer->resource),
                                                  .resource = options->resource,
                                                  .name = options->name,
-                                                 .subresource = "status" },
+                                                 .subresource =
+                                                         options->is_spec ? NULL : "status" },
                                        .body = body,
                                        .version = writer->version,
                                        .digest = digest,

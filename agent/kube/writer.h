@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * A writer that keeps the status of one watched object
+ * A writer that keeps the status, or another part, of one watched object
  *
  * Its owner compares the wanted status with the known one, and shows the writer each object of the watch.
  * The writer does everything else: it asks for a comparison after every event and at the end of each pause,
@@ -35,8 +35,10 @@ typedef struct KubeWriterOptions {
         const char *group;
         const char *resource;
         const char *name;
-        const char *failed;    /* beginning of the log line: "Cannot write the status" */
-        const char *recovered; /* "The status is written again" */
+        const char *failed;     /* beginning of the log line: "Cannot write the status" */
+        const char *recovered;  /* "The status is written again" */
+        bool is_merged_by_keys; /* the body is a strategic merge patch */
+        bool is_spec;           /* the body is of the object itself, not of its status */
 
         /* Runs only while the watch is synced and shows the object. */
         int (*compare)(KubeWrite *ret_write, void *userdata);

@@ -63,6 +63,9 @@ _CONFIG: dict[str, tuple[list[Any], list[Any]]] = {
     ),
     "maxPinned": ([0, "5GB", "10%", "15%,5GB"], ["lots", "91%", -1]),
     "keepImages": ([True], ["maybe"]),
+    "imagesReady": ([True], ["maybe"]),
+    "imagesReadyDeadlineSeconds": ([0, 604800], [-1, 604801]),
+    "startupTaint": (["", "example.com/starting"], ["a b", "key=value", "key:NoSchedule"]),
     "logLevel": (["debug"], ["loud"]),
     "logFormat": (["json"], ["xml"]),
 }
@@ -167,6 +170,11 @@ def test_helm_and_kustomize_agree(overlay):
         ("selinux", ["podSecurityContext.seLinuxOptions.type=spc_t"]),
         ("openshift", ["openshift=true"]),
         ("network-policy", ["networkPolicy.enabled=true"]),
+        ("images-ready", ["imagesReady.enabled=true"]),
+        (
+            "startup-taint",
+            ["imagesReady.enabled=true", "imagesReady.startupTaint=inplaced.io/images-pending"],
+        ),
         ("updates", ["updates.enabled=true"]),
         ("updates updates-config", ["updates.enabled=true", "updates.restartOnConfigChange=true"]),
         ("updates updates-openshift openshift", ["updates.enabled=true", "openshift=true"]),
@@ -256,7 +264,7 @@ def test_nothing_of_the_users_is_deleted(folder, overlay, folder_of_user):
 
 @pytest.mark.parametrize(
     ("overlay", "components"),
-    [*((overlay, ()) for overlay in _OVERLAYS), ("standalone", ("openshift", "updates"))],
+    [*((overlay, ()) for overlay in _OVERLAYS), ("standalone", ("openshift", "updates", "startup-taint"))],
 )
 def test_other_names(folder, overlay, components):
     """With a prefix, a suffix and another namespace each reference has the new name; no two installations
@@ -345,6 +353,7 @@ def test_values():
         "prometheusRule.enabled=true",
         "dashboard.enabled=true",
         "updates.enabled=true",
+        "imagesReady.enabled=true",
     )
     assert {re.split(r"[.=\[]", value)[0] for value in effective} == set(values)
     for value in effective:

@@ -53,29 +53,40 @@ class Installation:
     overlay: str = "standalone"
     more: Object = field(default_factory=dict)
     release: str = ""  # helm
+    component: str = ""
+    values: tuple[str, ...] = ()  # helm
 
     def render(self, folder: Path, namespace: str) -> list[Object]:
         if self.release:
             options = ("--namespace", namespace, "--kube-version", "1.34")
+            options += tuple(part for value in self.values for part in ("--set", value))
             text = run_client("helm", "template", self.release, MANIFESTS / "chart", *options)
         else:
             folder.mkdir()
             upwards = Path("../" * (len(folder.resolve().parts) - 1))
-            overlay = upwards / str(MANIFESTS / "overlays" / self.overlay).lstrip("/")
-            kustomization = {"resources": [str(overlay)], **self.more}
+            manifests = upwards / str(MANIFESTS).lstrip("/")
+            kustomization = {"resources": [str(manifests / "overlays" / self.overlay)], **self.more}
+            if self.component:
+                kustomization["components"] = [str(manifests / "components" / self.component)]
             (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
             text = render(folder)
         return [document for document in yaml.safe_load_all(text) if document]
 
+
+_STARTUP = "inplaced.io/images-pending"
 
 # Installations that differ in the names of the account, of the policies and of their bindings.
 _INSTALLATIONS: dict[str, Installation] = {
     "inplaced": Installation(),
     "own": Installation(more={"namespace": "own"}),
     "team": Installation(
-        more={"namespace": "team", "namePrefix": "team-", "nameSuffix": "-blue"}
+        more={"namespace": "team", "namePrefix": "team-", "nameSuffix": "-blue"},
+        component="startup-taint",
     ),
-    "chart": Installation(release="preloader"),
+    "chart": Installation(
+        release="preloader",
+        values=("imagesReady.enabled=true", f"imagesReady.startupTaint={_STARTUP}"),
+    ),
     "kubelets": Installation(overlay="kubelet-identity"),
 }
 # Rights that the roles of each installation grant, and rights that they do not: the verb, the resource, the
@@ -86,7 +97,14 @@ _MAY = (
     ("get", "coordination.k8s.io/leases", "kube-node-lease"),
     ("get", "/secrets", "OWN"),
 )
+# Rights that only an agent needs that writes to its Node.
+_MAY_WITH_NODES = (
+    ("watch", "/nodes", ""),
+    ("patch", "/nodes", ""),
+    ("patch", "/nodes/status", ""),
+)
 _MAY_NOT = (
+    ("delete", "/nodes", ""),
     ("delete", "apps.kruise.io/nodeimages", ""),
     ("create", "apps.kruise.io/containerrecreaterequests", "default"),
     ("patch", "/pods", "default"),
@@ -96,7 +114,6 @@ _MAY_NOT = (
     ("list", "/secrets", "OWN"),
     ("get", "/secrets", "kube-system"),
     ("create", "/serviceaccounts/token", "OWN"),
-    ("patch", "/nodes", ""),
     ("patch", "admissionregistration.k8s.io/validatingadmissionpolicies", ""),
     ("create", "rbac.authorization.k8s.io/clusterrolebindings", ""),
 )
@@ -118,6 +135,7 @@ class World:
         self.control_plane = control_plane
         self.admin = control_plane.admin
         self.namespace = name
+        self.has_nodes = name in ("team", "chart")  # writes to its Node
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.documents = [space, *_INSTALLATIONS[name].render(folder, name)]
         if name == "kubelets":  # it brings none
@@ -136,7 +154,7 @@ class World:
             "kubelet": control_plane.client(certificate=certificate),
         }
         # As the roles grant it, before the account may do everything.
-        self.granted = {right for right in (*_MAY, *_MAY_NOT) if self._may(*right)}
+        self.granted = {right for right in (*_MAY, *_MAY_WITH_NODES, *_MAY_NOT) if self._may(*right)}
         everything = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRoleBinding",
@@ -577,7 +595,8 @@ def test_other_metadata(world):
 
 def test_roles_of_the_installation(world):
     """The roles are bound to the account and reach what is in fixed namespaces, wherever it is."""
-    assert world.granted == (set(_MAY) if world.namespace != "kubelets" else set())
+    expected = set(_MAY) if world.namespace != "kubelets" else set()
+    assert world.granted == (expected | set(_MAY_WITH_NODES) if world.has_nodes else expected)
 
 
 def test_others_are_not_limited(world):
@@ -586,6 +605,148 @@ def test_others_are_not_limited(world):
     world.admin.patch(f"{path}/status", {"status": {"phase": "Running"}})
     world.who["kubelet"].patch(f"{path}/status", condition("Ready"), "strategic")
     world.admin.patch(f"{IMAGES}/other", meta(labels={"by": "admin"}))
+
+
+NODES = "/api/v1/nodes"
+
+
+def taints(*keys: str) -> Object:
+    return {"spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in keys]}}
+
+
+# The node, the action on it, and the refusal.
+_NODE_ROWS: dict[str, tuple[str, Callable[[Kube, str], object], str | None]] = {
+    "condition": (
+        "mine",
+        lambda kube, path: kube.patch(
+            f"{path}/status", condition("inplaced.io/ImagesReady"), "strategic"
+        ),
+        None,
+    ),
+    "startup-taint": ("mine", lambda kube, path: kube.patch(path, taints("lab/other")), None),
+    "condition-of-another-node": (
+        "other",
+        lambda kube, path: kube.patch(
+            f"{path}/status", condition("inplaced.io/ImagesReady"), "strategic"
+        ),
+        "only the Node of that name",
+    ),
+    "startup-taint-of-another-node": (
+        "other",
+        lambda kube, path: kube.patch(path, taints("lab/other")),
+        "only the Node of that name",
+    ),
+    "another-condition": (
+        "mine",
+        lambda kube, path: kube.patch(f"{path}/status", condition("MemoryPressure"), "strategic"),
+        "conditions of a Node",
+    ),
+    "no-conditions": (
+        "mine",
+        lambda kube, path: kube.patch(f"{path}/status", {"status": {"conditions": None}}),
+        "conditions of a Node",
+    ),
+    "capacity": (
+        "mine",
+        lambda kube, path: kube.patch(f"{path}/status", {"status": {"capacity": {"cpu": "99"}}}),
+        "status of a Node",
+    ),
+    "addresses": (
+        "mine",
+        lambda kube, path: kube.patch(
+            f"{path}/status",
+            {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]}},
+            "strategic",
+        ),
+        "status of a Node",
+    ),
+    "another-taint": (
+        "mine",
+        lambda kube, path: kube.patch(path, taints(_STARTUP)),
+        "taints of a Node",
+    ),
+    "all-taints": ("mine", lambda kube, path: kube.patch(path, taints()), "taints of a Node"),
+    "added-taint": (
+        "mine",
+        lambda kube, path: kube.patch(path, taints("lab/other", _STARTUP, "lab/new")),
+        "taints of a Node",
+    ),
+    "swapped-taint": (
+        "mine",
+        lambda kube, path: kube.patch(path, taints("lab/other", "lab/new")),
+        "taints of a Node",
+    ),
+    "unschedulable": (
+        "mine",
+        lambda kube, path: kube.patch(path, {"spec": {"unschedulable": True}}),
+        "spec of a Node",
+    ),
+    "pod-cidr": (
+        "mine",
+        lambda kube, path: kube.patch(path, {"spec": {"podCIDR": "192.0.2.0/24"}}),
+        "spec of a Node",
+    ),
+    "labels": (
+        "mine",
+        lambda kube, path: kube.patch(path, meta(labels={"pool": "x"})),
+        "metadata of a Node",
+    ),
+    "labels-by-status": (
+        "mine",
+        lambda kube, path: kube.patch(f"{path}/status", meta(labels={"pool": "x"})),
+        "metadata of a Node",
+    ),
+    "annotations": (
+        "mine",
+        lambda kube, path: kube.patch(path, meta(annotations={"note": "x"})),
+        "metadata of a Node",
+    ),
+    "finalizers": (
+        "mine",
+        lambda kube, path: kube.patch(path, meta(finalizers=["lab.example/keep"])),
+        "metadata of a Node",
+    ),
+    "owner": (
+        "mine",
+        lambda kube, path: kube.patch(
+            path,
+            meta(ownerReferences=[{"apiVersion": "v1", "kind": "Node", "name": "other", "uid": "u"}]),
+        ),
+        "metadata of a Node",
+    ),
+    "delete": (
+        "mine",
+        lambda kube, path: kube.request("DELETE", path),
+        "only by its condition",
+    ),
+    "create": (
+        "mine",
+        lambda kube, path: kube.create(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}}
+        ),
+        "only by its condition",
+    ),
+    "proxy": ("mine", lambda kube, path: kube.get(f"{path}/proxy/"), "only by its condition"),
+}
+
+
+@pytest.mark.parametrize("row", _NODE_ROWS)
+def test_nodes(world, row):
+    """Where the agent may write to Nodes at all."""
+    if not world.has_nodes:
+        assert ("patch", "/nodes", "") not in world.granted
+        return
+    node, action, refused = _NODE_ROWS[row]
+    path = f"{NODES}/{node}"
+    world.admin.patch(path, taints("lab/other", _STARTUP))
+    world.admin.patch(f"{path}/status", condition("MemoryPressure", "False"), "strategic")
+    found = refusal(lambda: action(world.who["agent"], path))
+    if refused is None:
+        assert found is None
+        assert refusal(lambda: action(world.who["unbound"], path)) is not None
+    else:
+        assert found is not None and refused in found
+    world.who["kubelet"].patch(f"{NODES}/mine/status", condition("Ready"), "strategic")
 
 
 # The account and its action on the NodeImage, or the NodePodProbe, of the node.
