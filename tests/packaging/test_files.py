@@ -149,7 +149,7 @@ def test_configuration_is_accepted(installed, make_agent, fake_runtime, folder):
     for name, content in (("as-it-is", text), ("all", re.sub(r"(?m)^#(\w+:|- )", r"\1", text))):
         config = folder / f"{name}.yaml"
         config.write_text(content)
-        flags = [f"--config={config}", "--mode=standalone", "--restart-group=", "--socket-group="]
+        flags = [f"--config={config}", "--mode=standalone", "--register-node", "--restart-group=", "--socket-group="]
         make_agent(fake_runtime.endpoint, flags=flags).start()
     assert len(yaml.safe_load(config.read_text())) > 20
 
