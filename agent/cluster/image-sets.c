@@ -34,7 +34,7 @@ struct ImageSets {
         json_object *labels;
         bool has_labels; /* the labels are known */
         ImageSet *sets;
-        int (*on_changed)(void *userdata); /* NULL: nobody needs to know */
+        int (*on_changed)(void *userdata); /* NULL: there is no watcher */
         void *userdata;
 };
 

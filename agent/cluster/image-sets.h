@@ -40,7 +40,7 @@ int image_sets_set_labels(ImageSets *sets, struct json_object *labels);
 /* Whether all sets were shown, and the labels too. */
 bool image_sets_are_known(const ImageSets *sets);
 
-/* The sets of this node, or whether they are known, may have changed. NULL: nobody needs to know. */
+/* The sets of this node, or whether they are known, may have changed. NULL: there is no watcher. */
 void image_sets_watch(ImageSets *sets, int (*on_changed)(void *userdata), void *userdata);
 
 /* Shows the images that sets request of this node, those of one set after the other. Stops when the visitor

@@ -28,8 +28,6 @@
 
 struct ImagesReady {
         ImagesReadyOptions options;
-        char *node_name;
-        char *startup_taint; /* NULL: none */
         ImagesWatcher watcher;
         KubeResource *resource;
         KubeWriter condition;
@@ -42,7 +40,7 @@ struct ImagesReady {
 
         bool has_node;          /* the Node was seen once */
         bool had_given_up;      /* the condition said so when it was seen first */
-        bool is_complete;       /* whoever made the Node has set all its labels */
+        bool is_complete;       /* all labels of the Node are set */
         bool is_shown;          /* the watch shows that the condition is True */
         json_object *observed;  /* our condition as it was shown or written last; NULL: none */
         json_object *taints;    /* NULL: none */
@@ -271,7 +269,7 @@ static int remove_taint(const ImagesReady *ready, json_object **ret) {
         for (size_t i = 0; i < n; i++) {
                 json_object *taint = json_object_array_get_idx(ready->taints, i);
 
-                if (json_is(taint, "key", ready->startup_taint))
+                if (json_is(taint, "key", ready->options.settings.startup_taint))
                         continue;
                 if (patch_append(rest, json_object_get(taint)) < 0)
                         return -ENOMEM;
@@ -289,7 +287,7 @@ static int compare_taint(KubeWrite *ret_write, void *userdata) {
         json_object *rest = NULL;
         int r;
 
-        if (!ready->startup_taint || !ready->is_shown ||
+        if (!ready->options.settings.startup_taint || !ready->is_shown ||
             (ready->is_decided && !ready->decision.is_ready))
                 return 0;
 
@@ -317,7 +315,7 @@ static int on_taint_written(json_object *body, void *userdata) {
         ImagesReady *ready = userdata;
 
         log_info(ready->options.log, NULL, "Removed the startup taint \"%s\" from the Node.",
-                 ready->startup_taint);
+                 ready->options.settings.startup_taint);
         if (body)
                 note_taints(ready, body);
         return 0;
@@ -325,7 +323,7 @@ static int on_taint_written(json_object *body, void *userdata) {
 
 /* The Node */
 
-/* Whoever starts the node marks it so until its labels are set. */
+/* Karpenter, or the cloud provider, taints the Node until it has set its labels. */
 static bool is_complete(json_object *taints) {
         return !json_find(taints, "key", "karpenter.sh/unregistered") &&
                !json_find(taints, "key", "node.cloudprovider.kubernetes.io/uninitialized");
@@ -394,7 +392,7 @@ static void init_writers(ImagesReady *ready) {
                 .client = ready->options.client,
                 .log = ready->options.log,
                 .resource = RESOURCE,
-                .name = ready->node_name,
+                .name = ready->options.node_name,
                 .failed = "Cannot write the condition " IMAGES_READY_CONDITION,
                 .recovered = "Writing the condition " IMAGES_READY_CONDITION " works again",
                 .is_merged_by_keys = true,
@@ -420,7 +418,7 @@ static int add_resource(ImagesReady *ready) {
         static const char *const versions[] = { "v1", NULL };
         cleanup(free_p) char *fields = NULL;
 
-        if (text_format(&fields, "metadata.name=%s", ready->node_name) < 0)
+        if (text_format(&fields, "metadata.name=%s", ready->options.node_name) < 0)
                 return -ENOMEM;
 
         return kube_resource_new(
@@ -454,9 +452,6 @@ int images_ready_new(const ImagesReadyOptions *options, ImagesReady **ret) {
         images_watch(options->images, &ready->watcher);
         timer_init(&ready->deadline, kube_client_event(options->client), ACCURACY_USEC,
                    request_compare, ready);
-        if (text_copy(options->node_name, &ready->node_name) < 0 ||
-            text_copy(options->settings.startup_taint, &ready->startup_taint) < 0)
-                return -ENOMEM;
 
         init_writers(ready);
         r = add_resource(ready);
@@ -484,8 +479,6 @@ ImagesReady *images_ready_free(ImagesReady *ready) {
         json_object_put(ready->taints);
         ready_decision_done(&ready->decision);
         free(ready->images);
-        free(ready->startup_taint);
-        free(ready->node_name);
         free(ready);
         return NULL;
 }

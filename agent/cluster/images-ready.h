@@ -20,14 +20,14 @@
 
 typedef struct ImagesReady ImagesReady;
 
-/* The part of the configuration; borrowed. */
+/* The part of the configuration. */
 typedef struct ImagesReadySettings {
         bool is_on;
         uint64_t deadline_usec;    /* 0: none */
         const char *startup_taint; /* key of it; NULL: none */
 } ImagesReadySettings;
 
-/* All is borrowed and has to outlive it, but node_name and the settings, which are copied. */
+/* All is borrowed and has to outlive it. */
 typedef struct ImagesReadyOptions {
         KubeClient *client;
         Log *log;

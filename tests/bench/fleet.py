@@ -17,11 +17,10 @@ from statistics import mean
 
 from lab.cleanup import MARKER, Closing
 from lab.control_plane import ControlPlane
-from lab.documents import node_image
 from lab.inplace import Inplace
 from lab.kube import KubeError, Object
 from lab.metrics import Metrics, parse_metrics
-from lab.node_image import GROUP
+from lab.node_image import GROUP, ImageSet
 from lab.wait import wait_until
 
 import machine
@@ -303,20 +302,13 @@ def _preload(node: Node, fleet: Fleet, meter: Meter) -> tuple[float, Step]:
 
 def _serve_set(node: Node, fleet: Fleet, meter: Meter) -> Step:
     reference = _push(node, "set", len(fleet))
-    document = node_image([reference])
-    document["apiVersion"] = f"{GROUP}/v1beta1"
-    document["metadata"] = {
-        "name": "fleet-set",
-        "labels": {"inplaced.io/set": ""},
-        "annotations": {"inplaced.io/node-selector": ""},
-    }
-    path = f"{_IMAGES}/fleet-set"
+    image_set = ImageSet(fleet.admin, "fleet-set")
 
     def is_there(one: Object) -> bool:
-        return one["metadata"]["name"] != "fleet-set" and has_succeeded(one, reference)
+        return one["metadata"]["name"] != image_set.name and has_succeeded(one, reference)
 
-    step = meter.step(lambda: fleet.admin.create(document), lambda: fleet.count(is_there) == len(fleet))
-    meter.step(lambda: fleet.admin.delete(path))
+    step = meter.step(lambda: image_set.create_set("", reference), lambda: fleet.count(is_there) == len(fleet))
+    meter.step(image_set.delete)
     return step
 
 

@@ -39,7 +39,7 @@ from lab.kube import Kube  # noqa: E402
 from lab.kubeconfig import write_kubeconfig  # noqa: E402
 from lab.kubelet import HASTY, Kubelet, is_ready  # noqa: E402
 from lab.layers import busybox_layer, program_layer, random_layer  # noqa: E402
-from lab.node_image import NodeImage  # noqa: E402
+from lab.node_image import ImageSet, NodeImage  # noqa: E402
 from lab.pod import Pod, container, from_annotations  # noqa: E402
 from lab.registry import PushedImage, Registry  # noqa: E402
 
@@ -77,6 +77,14 @@ _numbers = itertools.count(1)
 def node_name() -> str:
     """A name that no other test uses."""
     return f"node-{next(_numbers)}"
+
+
+@pytest.fixture
+def image_set(kube: Kube, node_name: str) -> Iterator[ImageSet]:
+    """An image set that a test may make."""
+    made = ImageSet(kube, f"set-{node_name}")
+    yield made
+    made.delete()
 
 
 @pytest.fixture

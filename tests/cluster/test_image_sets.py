@@ -11,44 +11,16 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fake import registry as fakes
-from lab import documents, sanitizers
+from lab import sanitizers
 from lab.documents import split_reference
 from lab.image import build_image
-from lab.kube import Object
 from lab.layers import random_layer
-from lab.node_image import GROUP, NodeImage
+from lab.node_image import NodeImage
 from lab.trouble import problems
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
 SOON = 20 * SLOWLY
-
-_SELECTOR = "inplaced.io/node-selector"
-
-
-class ImageSet(NodeImage):
-    """A NodeImage that is named like no node."""
-
-    def create_set(self, selector: str, *references: str) -> Object:
-        made = documents.node_image(references)
-        made["apiVersion"] = f"{GROUP}/{self.version}"
-        made["metadata"] = {
-            "name": self.name,
-            "labels": {"inplaced.io/set": ""},
-            "annotations": {_SELECTOR: selector},
-        }
-        return self.kube.create(made)
-
-    def select(self, selector: str) -> None:
-        self.kube.patch(self.path, {"metadata": {"annotations": {_SELECTOR: selector}}})
-
-
-@pytest.fixture
-def image_set(kube, node_name) -> Iterator[ImageSet]:
-    made = ImageSet(kube, f"set-{node_name}")
-    yield made
-    made.delete()
-
 
 @pytest.fixture
 def make_node_agent(start_agent, kube, runtime, kubeconfig, node_name) -> Iterator[Callable]:

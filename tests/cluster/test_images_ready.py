@@ -17,7 +17,7 @@ import pytest
 
 from fake.api_proxy import ApiProxy, Exchange, Request
 from fake.registry import Line
-from lab import documents, sanitizers
+from lab import sanitizers
 from lab.agent import Agent
 from lab.clients import MANIFESTS
 from lab.control_plane import ControlPlane, read_documents
@@ -25,7 +25,7 @@ from lab.image import build_image
 from lab.kube import Kube, Object
 from lab.kubeconfig import write_kubeconfig
 from lab.layers import busybox_layer, random_layer
-from lab.node_image import NodeImage
+from lab.node_image import ImageSet, NodeImage
 from lab.pod import container
 from lab.trouble import facts, problems, the_complaint
 from lab.wait import wait_until
@@ -35,13 +35,13 @@ SOON = 20 * SLOWLY
 
 CONDITION = "inplaced.io/ImagesReady"
 STARTUP = "inplaced.io/images-pending"
-MISSING = "localhost:1/mistyped/web:1"  # nobody listens there
+MISSING = "localhost:1/mistyped/web:1"  # nothing listens there
 
 COMPONENTS = MANIFESTS / "components"
 
 
 class WarmNode:
-    """A Node that no kubelet keeps, and whoever writes to it."""
+    """A Node without a kubelet, and what other writers write to it."""
 
     def __init__(self, kube: Kube, name: str) -> None:
         self.kube = kube
@@ -88,18 +88,6 @@ class WarmNode:
         wait_until(lambda: key not in self.taints(), SOON, lambda: f"end of {key}: {self.taints()}")
 
 
-class ImageSet(NodeImage):
-    def create_set(self, selector: str, *references: str) -> None:
-        made = documents.node_image(references)
-        made["metadata"] = {
-            "name": self.name,
-            "labels": {"inplaced.io/set": ""},
-            "annotations": {"inplaced.io/node-selector": selector},
-        }
-        made["apiVersion"] = "apps.kruise.io/v1beta1"
-        self.kube.create(made)
-
-
 @pytest.fixture(scope="module")
 def rights(control_plane) -> Iterator[ControlPlane]:
     files = (
@@ -122,13 +110,6 @@ def warm(kube, node_name) -> Iterator[WarmNode]:
     yield made
     kube.delete(made.path)
     NodeImage(kube, node_name).delete()
-
-
-@pytest.fixture
-def image_set(kube, node_name) -> Iterator[ImageSet]:
-    made = ImageSet(kube, f"set-{node_name}")
-    yield made
-    made.delete()
 
 
 @pytest.fixture

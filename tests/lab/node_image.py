@@ -11,6 +11,7 @@ from lab.kube import Kube, Object
 from lab.wait import wait_until
 
 GROUP = "apps.kruise.io"
+_SELECTOR = "inplaced.io/node-selector"
 COUNTS = ("desired", "succeeded", "failed", "pulling", "waiting")
 
 
@@ -112,3 +113,20 @@ class NodeImage:
         """Waits until there are so many about it, or more."""
         wait_until(lambda: len(self.events()) >= n, timeout, lambda: f"{n}: {self.events()}")
         return self.events()
+
+
+class ImageSet(NodeImage):
+    """A NodeImage that is named like no node, for the nodes that a label selector matches."""
+
+    def create_set(self, selector: str, *references: str) -> Object:
+        made = documents.node_image(references)
+        made["apiVersion"] = f"{GROUP}/{self.version}"
+        made["metadata"] = {
+            "name": self.name,
+            "labels": {"inplaced.io/set": ""},
+            "annotations": {_SELECTOR: selector},
+        }
+        return self.kube.create(made)
+
+    def select(self, selector: str) -> None:
+        self.kube.patch(self.path, {"metadata": {"annotations": {_SELECTOR: selector}}})

@@ -165,7 +165,7 @@ def start_command_line(*arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.containers
-@pytest.mark.parametrize("end", ["stdin", "SIGTERM", "SIGKILL", "orphan", "dead"])
+@pytest.mark.parametrize("end", ["stdin", "SIGTERM", "SIGKILL", "runtime", "dead"])
 def test_command_line_leaves_nothing(folder, end):
     place = folder / "up"
     container = f"sleeper-{os.getpid()}-{end}"
@@ -183,7 +183,7 @@ def test_command_line_leaves_nothing(folder, end):
             found = lambda text=process: text in " ".join(processes_in(str(place)).values())  # noqa: E731
             wait_until(found, 10, process)
         assert control_groups(container)
-        if end == "orphan":
+        if end == "runtime":
             kill_runtime(str(place))
         elif end == "dead":
             kill_runtime(str(place), "while sleep 1")
