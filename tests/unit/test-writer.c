@@ -391,3 +391,35 @@ TEST_SET_UP(test_another_object) {
         turn();
         assert_pending(1, "2");
 }
+
+static const struct Part {
+        const char *name;
+        bool is_merged_by_keys;
+        bool is_spec;
+        const char *path;
+        const char *content_type;
+} parts[] = {
+        { "status", false, false, PATH "/status", KUBE_MERGE_PATCH },
+        { "status, lists by their keys", true, false, PATH "/status", KUBE_STRATEGIC_MERGE_PATCH },
+        { "object itself", false, true, PATH, KUBE_MERGE_PATCH },
+        { "object itself, lists by their keys", true, true, PATH, KUBE_STRATEGIC_MERGE_PATCH },
+};
+
+/* Whatever the form, the write has the guard, and its result counts. */
+TEST_ROWS_F(test_parts, parts, name, const struct Part *row, void *state) {
+        const KubeCall *call;
+
+        f.writer.options.is_merged_by_keys = row->is_merged_by_keys;
+        f.writer.options.is_spec = row->is_spec;
+        start(1);
+        call = fake_kube_find("PATCH", PATH);
+        assert_non_null(call);
+        assert_string_equal(call->request.path, row->path);
+        assert_string_equal(call->request.content_type, row->content_type);
+        assert_string_equal(call->request.body,
+                            "{\"status\":{\"n\":1},\"metadata\":{\"resourceVersion\":\"5\"}}");
+        reply(200, "6");
+        assert_null(fake_kube_find("PATCH", PATH));
+        assert_int_equal(f.known, 1);
+        assert_int_equal(f.n_written, 1);
+}
