@@ -20,6 +20,7 @@
 #define GIVE_UP_SEC 60
 #define BACKOFF_MAX_SEC 300 /* the kubelet's longest back-off */
 #define CRASHES_MAX 3       /* with the restart for the new image */
+#define REFUSALS_MAX 2      /* starts of the new container that the runtime refuses */
 
 #define KRUISE_STATE "apps.kruise.io/inplace-update-state"
 
@@ -328,13 +329,14 @@ static bool ran_before_update(json_object *pod, const char *container) {
         return changed && strcmp(started, changed) <= 0;
 }
 
-/* It may wait for a database: the kubelet's first pause is not the end, nor is one that this run has found. */
-static bool keeps_crashing(const Subject *subject) {
+/* It may wait for a database, or the runtime dies while it starts the container: neither the first failure is the end,
+ * nor one that this run has found. */
+static bool keeps_failing(const Subject *subject, int64_t starts_max) {
         if (!json_object_object_get_ex(subject->noted, "first", NULL))
                 return !subject->view->noted;
         return pod_restarts(subject->pod, subject->images) -
                        json_get_integer(subject->noted, "first") >=
-               CRASHES_MAX;
+               starts_max;
 }
 
 /* This container will not start by itself. A status that is about the image before does not count. */
@@ -343,7 +345,7 @@ static bool has_failed(const Subject *subject, const char *container, const char
                                                 "ErrImageNeverPull", "RegistryUnavailable" };
         static const char *const of_creation[] = { "SignatureValidationFailed", "ImageInspectError",
                                                    "CreateContainerConfigError",
-                                                   "CreateContainerError", "RunContainerError" };
+                                                   "CreateContainerError" };
         json_object *entry = json_get(subject->former, container, json_type_object),
                     *pod = subject->pod;
         json_object *waiting = object_at(container_status(pod, container), "state.waiting");
@@ -357,7 +359,9 @@ static bool has_failed(const Subject *subject, const char *container, const char
         if (is_any_of(reason, of_creation, sizeof(of_creation) / sizeof(of_creation[0])))
                 return object_at(pod, "status.observedGeneration") ? object_is_observed(pod)
                                                                    : !is_same;
-        return !is_same && text_equal(reason, "CrashLoopBackOff") && keeps_crashing(subject);
+        return !is_same &&
+               ((text_equal(reason, "CrashLoopBackOff") && keeps_failing(subject, CRASHES_MAX)) ||
+                (text_equal(reason, "RunContainerError") && keeps_failing(subject, REFUSALS_MAX)));
 }
 
 /* The kubelet is about to start it for the first time, and has not tried for long. */

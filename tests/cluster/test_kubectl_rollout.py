@@ -103,6 +103,42 @@ def test_a_pod_that_waits_for_another_service(make, inplace, registry, folder, i
         workload.assert_runs(late)
 
 
+def test_a_runtime_that_does_not_start_the_container(make, inplace, folder, images):
+    """The runtime may have died: the kubelet's second attempt counts. A second refusal is the end."""
+    shared = folder / "shared"
+    shared.mkdir()
+    program = shared / "program"
+    container = {
+        "name": "main",
+        "image": images[0],
+        "command": ["/folder/program"],
+        "volumeMounts": [{"name": "folder", "mountPath": "/folder"}],
+    }
+    volume = {"name": "folder", "hostPath": {"path": str(shared)}}
+
+    def provide() -> None:
+        program.write_text(f"#!/bin/sh\n{until_term()[-1]}\n")
+        program.chmod(0o755)
+
+    def is_refused(pod: dict) -> bool:
+        waiting = pod["status"]["containerStatuses"][0]["state"].get("waiting", {})
+        return waiting.get("reason") == "RunContainerError"
+
+    provide()
+    workload = make("deployment", 1, pod={"containers": [container], "volumes": [volume]})
+    with none_replaced(workload):
+        program.unlink()
+        with inplace.running("set", "image", workload.name, f"main={images[1]}") as child:
+            wait_until(lambda: any(map(is_refused, workload.pods())), 60 * SLOWLY, "a refused start")
+            provide()
+            _, errors = child.communicate(timeout=120 * SLOWLY)
+        assert child.returncode == 0, errors
+        workload.assert_runs(images[1])
+        program.unlink()
+        ran = inplace.run("set", "image", workload.name, f"main={images[2]}", timeout=120 * SLOWLY)
+        assert ran.code == 3 and "/folder/program" in ran.stderr and "no such file" in ran.stderr, ran.stderr
+
+
 def test_an_image_that_does_not_exist(make, inplace, images):
     """The first pod stops the update, with the reason, and so does the next such image; the others go on serving."""
     workload = make("deployment", 3)
