@@ -27,6 +27,7 @@ static const struct {
         const char *content_type;
 } verbs[_KUBE_PATCH_VERB_MAX] = {
         [KUBE_PATCH_GET]       = { "get",    "GET",    NULL                       },
+        [KUBE_PATCH_LIST]      = { "list",   "GET",    NULL                       },
         [KUBE_PATCH_CREATE]    = { "create", "POST",   KUBE_JSON                  },
         [KUBE_PATCH_MERGE]     = { "patch",  "PATCH",  KUBE_MERGE_PATCH           },
         [KUBE_PATCH_STRATEGIC] = { "patch",  "PATCH",  KUBE_STRATEGIC_MERGE_PATCH },
@@ -34,6 +35,10 @@ static const struct {
         [KUBE_PATCH_DELETE]    = { "delete", "DELETE", KUBE_JSON                  },
 };
 /* clang-format on */
+
+static bool is_read(const KubePatch *patch) {
+        return patch->verb == KUBE_PATCH_GET || patch->verb == KUBE_PATCH_LIST;
+}
 
 static KubePatchOutcome find_outcome(const KubeReply *reply, const Error *error) {
         if (!error)
@@ -90,7 +95,7 @@ static void patch_note(KubePatch *patch, const KubePatchAnswer *answer) {
                 kube_patch_conflict(patch, answer->reply);
         else if (answer->error)
                 kube_patch_fail(patch, answer->reply);
-        else if (patch->verb != KUBE_PATCH_GET)
+        else if (!is_read(patch))
                 kube_patch_succeed(patch);
         if (answer->version)
                 patch->n_conflicts = 0;
@@ -115,7 +120,7 @@ static int on_replied(const KubeReply *reply, const Error *error, void *userdata
                                  error_message(error));
                 answer.error = &named;
         }
-        if (!error && patch->verb != KUBE_PATCH_GET) {
+        if (!error && !is_read(patch)) {
                 r = read_version(reply, &version);
                 if (r < 0)
                         return r;

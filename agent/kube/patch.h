@@ -22,7 +22,8 @@
 #define KUBE_PATCH_CONFLICTS_MAX 4 /* in a row; then the watch does not, and the pauses grow */
 
 typedef enum KubePatchVerb {
-        KUBE_PATCH_GET, /* read of the object before a write */
+        KUBE_PATCH_GET,  /* read of the object before a write */
+        KUBE_PATCH_LIST, /* the same of several: the path has no name */
         KUBE_PATCH_CREATE,
         KUBE_PATCH_MERGE,
         KUBE_PATCH_STRATEGIC,

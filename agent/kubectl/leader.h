@@ -12,14 +12,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/kube/lease-spec.h"
 #include "agent/kubectl/session.h"
 
 typedef struct Leader {
         Session *session;
         KubePath path; /* path of the Lease; its texts are borrowed */
         char *identity;
-        char *seen; /* holder and time of renewal as they were read; NULL: nothing was read yet */
-        uint64_t seen_usec;    /* when that was read for the first time */
+        LeaseSight sight;
         uint64_t renewed_usec; /* when this program renewed the Lease */
         uint64_t due_usec;     /* when the Lease is to be read again */
         bool is_leading;
