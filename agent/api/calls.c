@@ -270,6 +270,7 @@ Inplaced__V1__Step step_message(ImageStep step) {
                 [IMAGE_STEP_BACKING_OFF]         = INPLACED__V1__STEP__STEP_BACKING_OFF,
                 [IMAGE_STEP_WAITING_FOR_DISK]    = INPLACED__V1__STEP__STEP_WAITING_FOR_DISK,
                 [IMAGE_STEP_WAITING_FOR_POD]     = INPLACED__V1__STEP__STEP_WAITING_FOR_POD,
+                [IMAGE_STEP_WAITING_FOR_SLOT]    = INPLACED__V1__STEP__STEP_QUEUED,
         };
         /* clang-format on */
 

@@ -37,6 +37,7 @@ typedef enum ImageStep {
         IMAGE_STEP_BACKING_OFF,
         IMAGE_STEP_WAITING_FOR_DISK,
         IMAGE_STEP_WAITING_FOR_POD,
+        IMAGE_STEP_WAITING_FOR_SLOT,
         _IMAGE_STEP_MAX,
 } ImageStep;
 

@@ -681,6 +681,16 @@ int images_pause(Images *images, const char *why, const char *const *keys, size_
         return r < 0 ? r : deferred_request(&images->pass);
 }
 
+int images_set_gate(Images *images, const PullGate *gate) {
+        int r = 0;
+
+        images->context.gate = gate ? *gate : (PullGate){ .why_shut = NULL };
+        for (size_t i = 0; r >= 0 && i < images->index.n_items; i++)
+                if (image_pull(images->index.items[i]))
+                        r = pull_on_gate_changed(image_pull(images->index.items[i]));
+        return r < 0 ? r : deferred_request(&images->pass);
+}
+
 static void images_log_missing(Images *images, const Image *image) {
         const ImageStatus *status = image_status(image);
 

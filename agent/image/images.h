@@ -102,6 +102,9 @@ int images_set_short_names(Images *images, ShortNames short_names);
  * people; NULL: ends the pause. All are borrowed during the call. */
 int images_pause(Images *images, const char *why, const char *const *keys, size_t n_keys);
 
+/* Sets what holds pulls back, NULL: nothing does. Borrowed; to be called again whenever its answers may have changed. */
+int images_set_gate(Images *images, const PullGate *gate);
+
 /* Applies the result of a verification, see image_set_missing() and image_set_present(). */
 int images_set_missing(Images *images, Image *image);
 

@@ -40,6 +40,10 @@ static const struct Rule {
         { PULL_PULLING,             PULL_ON_TOO_LARGE,        PULL_DO_WAIT_FOR_ROOM,    PULL_WAITING_FOR_DISK    },
         { PULL_WAITING_FOR_DISK,    PULL_ON_TIMER,            PULL_DO_QUEUE,            PULL_QUEUED              },
 
+        /* Other nodes have their turn. It leaves the queue, as others need not wait. */
+        { PULL_AUTHENTICATING,      PULL_ON_GATE_SHUT,        PULL_DO_HOLD,             PULL_HELD                },
+        { PULL_HELD,                PULL_ON_GATE_OPEN,        PULL_DO_WAIT,             PULL_WAITING             },
+
         /* The kubelet pulls a pod's image first. This is no attempt, and keeps what was fetched. */
         { PULL_WAITING,             PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },
         { PULL_AUTHENTICATING,      PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },
@@ -87,6 +91,7 @@ static const struct StateRow {
         [PULL_IDENTIFYING]         = { "identifying",         IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | CALL },
         [PULL_ASSESSING]           = { "assessing",           IMAGE_STEP_UNPACKING,           DEADLINE | QUEUE | SLOT | LAYERS },
         [PULL_COMPLETING]          = { "completing",          IMAGE_STEP_DOWNLOADING,         DEADLINE | RETRY },
+        [PULL_HELD]                = { "held",                IMAGE_STEP_WAITING_FOR_SLOT,    DEADLINE },
         [PULL_WAITING_FOR_DISK]    = { "waiting-for-disk",    IMAGE_STEP_WAITING_FOR_DISK,    DEADLINE | DISK | RETRY },
         [PULL_BACKING_OFF]         = { "backing-off",         IMAGE_STEP_BACKING_OFF,         DEADLINE | RETRY },
         [PULL_WAITING_FOR_RUNTIME] = { "waiting-for-runtime", IMAGE_STEP_WAITING_FOR_RUNTIME, DEADLINE },

@@ -25,6 +25,7 @@ typedef enum PullState {
         PULL_COUNTING,         /* asking the runtime how much was fetched */
         PULL_IDENTIFYING,      /* asking the runtime for the ID of its image */
         PULL_ASSESSING,        /* asking the runtime how it keeps the layers */
+        PULL_HELD,             /* waiting until the gate lets it pull */
         PULL_COMPLETING,       /* waiting until the runtime has fetched all layers */
         PULL_WAITING_FOR_DISK, /* waiting until the disk has room */
         PULL_BACKING_OFF,
@@ -52,6 +53,8 @@ typedef enum PullEvent {
         PULL_ON_DISK_CRITICAL, /* the disk is about to be full */
         PULL_ON_TOO_LARGE,     /* the manifest needs more than is free on the disk */
         PULL_ON_ROOM,
+        PULL_ON_GATE_SHUT,
+        PULL_ON_GATE_OPEN,
         PULL_ON_PAUSE,  /* a pod's image is pulled first */
         PULL_ON_RESUME, /* no pod waits any more */
         PULL_ON_TIMER,
@@ -75,6 +78,7 @@ typedef enum PullAction {
         PULL_DO_ASSESS,
         PULL_DO_WAIT_FOR_LAYERS,
         PULL_DO_WAIT_FOR_ROOM,
+        PULL_DO_HOLD,
         PULL_DO_BACK_OFF,
         PULL_DO_WAIT_FOR_RUNTIME,
         PULL_DO_REPORT,

@@ -46,6 +46,8 @@ static const struct {
                 "remove images or make the disk larger; the pull waits for free disk space" },
         [PULL_REASON_POD_WAITS] = { "PodWaits", PULL_REMEDY_TIME,
                 "the pull goes on with what it has fetched as soon as no pod waits for its image" },
+        [PULL_REASON_NODES_FIRST] = { "NodesFirst", PULL_REMEDY_TIME,
+                "other nodes pull now, and this node goes on by itself" },
         [PULL_REASON_REMOVED] = { "Removed", PULL_REMEDY_TIME,
                 "check what removes images on this node, and whether its disk is full" },
         [PULL_REASON_NO_PROGRESS] = { "NoProgress", PULL_REMEDY_NETWORK,

@@ -29,6 +29,7 @@ typedef enum PullReason {
         PULL_REASON_REMOVED,       /* another program removed the pulled image */
         PULL_REASON_DISK_PRESSURE, /* less disk is free than has to stay free: pulls wait */
         PULL_REASON_POD_WAITS,     /* a pod's image is pulled first: pulls wait */
+        PULL_REASON_NODES_FIRST,   /* other nodes pull first, or at most so many at a time */
         PULL_REASON_NO_PROGRESS,   /* no byte arrived for a while, says the agent or the runtime */
         PULL_REASON_INCOMPLETE,    /* layers are fetched on demand, and have to be there */
         PULL_REASON_DEADLINE,      /* deadline of the attempt, or of all attempts */

@@ -481,6 +481,17 @@ static int pull_check_disk(Pull *pull, uint64_t bytes_needed, bool *ret_is_low) 
         return 0;
 }
 
+/* Returns NULL if the pull may begin. */
+static const char *pull_why_shut(const Pull *pull) {
+        const PullGate *gate = &pull->context->gate;
+
+        return gate->why_shut ? gate->why_shut(pull->reference, gate->userdata) : NULL;
+}
+
+static int pull_hold(Pull *pull) {
+        return image_status_set_pause(&pull->status, PULL_REASON_NODES_FIRST, pull_why_shut(pull));
+}
+
 /* Each attempt asks for the credentials anew: they may have been corrected. */
 static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
         const PullCredentialsQuestion question = {
@@ -499,7 +510,9 @@ static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
         r = pull_check_disk(pull, pull->bytes_needed, &is_low);
         if (r >= 0 && is_low)
                 *ret_event = PULL_ON_DISK_LOW;
-        if (r < 0 || is_low)
+        else if (r >= 0 && pull_why_shut(pull))
+                *ret_event = PULL_ON_GATE_SHUT;
+        if (r < 0 || *ret_event != PULL_ON_NOTHING)
                 return r;
 
         r = pull_begin(pull);
@@ -519,6 +532,7 @@ static int pull_pause(Pull *pull) {
 /* A pull that was paused has its place in the queue. */
 static int pull_wait(Pull *pull, PullState left, PullEvent *ret_event) {
         pull_end_pause(pull, PULL_REASON_POD_WAITS);
+        pull_end_pause(pull, PULL_REASON_NODES_FIRST);
         if (left == PULL_PAUSED)
                 return 0;
         if (pull->context->pause)
@@ -755,6 +769,7 @@ static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *re
         case PULL_DO_IDENTIFY: return pull_identify(pull, ret_event);
         case PULL_DO_ASSESS: return pull_assess(pull, ret_event);
         case PULL_DO_WAIT_FOR_LAYERS: return pull_wait_for_layers(pull);
+        case PULL_DO_HOLD: return pull_hold(pull);
         case PULL_DO_WAIT_FOR_ROOM: return pull_wait_for_room(pull);
         case PULL_DO_BACK_OFF: return pull_back_off(pull);
         case PULL_DO_WAIT_FOR_RUNTIME: return pull_wait_for_runtime(pull, left, ret_event);
@@ -769,7 +784,7 @@ static void pull_count_time(Pull *pull, PullState left) {
         uint64_t now = pull_now(pull);
 
         if (pull->entered_usec > 0 && left != PULL_QUEUED && left != PULL_WAITING &&
-            left != PULL_PAUSED)
+            left != PULL_PAUSED && left != PULL_HELD)
                 pull->status.duration_usec += now - pull->entered_usec;
         pull->entered_usec = now;
 }
@@ -801,7 +816,7 @@ static ImagePhase pull_phase(const Pull *pull) {
                 return IMAGE_MISSING;
         if (pull->state == PULL_BACKING_OFF)
                 return IMAGE_BACKING_OFF;
-        if (pull->state == PULL_PAUSED)
+        if (pull->state == PULL_PAUSED || pull->state == PULL_HELD)
                 return IMAGE_WAITING;
 
         return pull->status.started_at > 0 ? IMAGE_PULLING : IMAGE_WAITING;
@@ -935,6 +950,7 @@ static Queue *pull_queue(const Pull *pull) {
         case PULL_WAITING_FOR_RUNTIME: return pull->context->inspections;
         case PULL_INSPECTING:
         case PULL_WAITING:
+        case PULL_HELD:
         case PULL_PAUSED: return pull->context->pulls;
         default: return NULL;
         }
@@ -1027,6 +1043,23 @@ int pull_on_pause_changed(Pull *pull, bool goes_on) {
                 return 0;
 
         return pull_handle(pull, pull->context->pause ? PULL_ON_PAUSE : PULL_ON_RESUME);
+}
+
+int pull_on_gate_changed(Pull *pull) {
+        cleanup(free_p) char *before = NULL;
+        int r;
+
+        if (pull->state != PULL_HELD)
+                return 0;
+        if (!pull_why_shut(pull))
+                return pull_handle(pull, PULL_ON_GATE_OPEN);
+
+        r = text_copy(pull->status.message, &before);
+        if (r >= 0)
+                r = pull_hold(pull);
+        if (r >= 0 && !text_equal(before, pull->status.message))
+                pull->on_changed(pull, pull->userdata);
+        return r;
 }
 
 int pull_on_runtime_changed(Pull *pull) {

@@ -25,6 +25,13 @@
 
 typedef struct Pull Pull;
 
+/* Returns why no owner of this image (canonical reference) lets its pull begin, which is one line, borrowed until the
+ * next call; NULL: one does. */
+typedef struct PullGate {
+        const char *(*why_shut)(const char *key, void *userdata); /* NULL: there is no gate */
+        void *userdata;
+} PullGate;
+
 /* Shared by all pulls. Borrowed, has to outlive them. */
 typedef struct PullContext {
         sd_event *event;
@@ -36,6 +43,7 @@ typedef struct PullContext {
         Leases *leases;
         DiskGuard *disk;
         const char *pause; /* why no pull has its turn; NULL: pulls have their turns */
+        PullGate gate;
         OnDemandContext *on_demand;
         PullCredentialsSource keys;
         ShortNames short_names; /* how the chosen runtime reads them */
@@ -88,6 +96,9 @@ int pulls_serve(const PullContext *context);
 /* The context's pause began or ended. A pull that runs goes back to its place in the queue and keeps what
  * it has fetched, unless goes_on. */
 int pull_on_pause_changed(Pull *pull, bool goes_on);
+
+/* The gate, or the owners of the image, may have changed. */
+int pull_on_gate_changed(Pull *pull);
 
 /* The same as pull_kick() after a restart of the runtime, which may have new settings, except for a
  * pull that makes the runtime go away again and again. */

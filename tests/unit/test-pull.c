@@ -432,6 +432,42 @@ static void set_pause(Fixture *fixture, const char *why, bool goes_on) {
         serve(fixture);
 }
 
+static const char *why_shut(const char *key, void *userdata) {
+        assert_contains(key, "/");
+        return *(const char **) userdata;
+}
+
+/* It leaves the queue to others, costs no attempt, and has its turn once more when the gate is open. */
+TEST_F(test_waits_for_the_gate, Fixture *fixture) {
+        const char *why = "waits for a slot";
+
+        fixture->context.gate = (PullGate){ why_shut, &why };
+        start(fixture, "a", 1, PULL_POLICY_ALWAYS);
+        serve(fixture);
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_SLOT);
+        assert_contains(pull_status(fixture->pull)->message, "NodesFirst: waits for a slot; ");
+        assert_slots(fixture, 0, 0);
+        assert_null(fixture->on_keys);
+        set_pause(fixture, "pod x/y waits for its image", false);
+        set_pause(fixture, NULL, false);
+        why = "waits for node a";
+        assert_ok(pull_on_gate_changed(fixture->pull));
+        assert_contains(pull_status(fixture->pull)->message, "NodesFirst: waits for node a; ");
+
+        why = NULL;
+        assert_ok(pull_on_gate_changed(fixture->pull));
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_QUEUED);
+        assert_null(pull_status(fixture->pull)->message);
+        serve(fixture);
+        answer_keys(fixture);
+        assert_int_equal(pull_status(fixture->pull)->attempt, 1);
+        why = "too late";
+        assert_ok(pull_on_gate_changed(fixture->pull));
+        fake_runtime_answer_pull(ID);
+        fake_runtime_answer_status(ID);
+        assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
+}
+
 /* The runtime stops fetching at once, no attempt is counted, and the next one goes on with the content. */
 TEST_F(test_yields_to_a_pod, Fixture *fixture) {
         begin(fixture, PULL_POLICY_IF_NOT_PRESENT);
