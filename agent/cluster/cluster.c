@@ -11,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
 #include "agent/cluster/node-image.h"
+#include "agent/cluster/pull-slots.h"
 
 #define COMPONENT "inplaced"
 
@@ -30,6 +31,7 @@ struct Cluster {
         char *startup_taint;          /* owned, of images_ready */
         ClusterNodeImage *node_image; /* from cluster_start() to cluster_stop(), as is the next */
         ImagesReady *ready;           /* set if configured */
+        PullSlots *slots;             /* set if the node serves image sets */
         bool was_away;
 };
 
@@ -208,6 +210,7 @@ int cluster_new(const ClusterOptions *options, Cluster **ret, Error *reterr) {
 }
 
 void cluster_stop(Cluster *cluster) {
+        cluster->slots = pull_slots_free(cluster->slots);
         cluster->ready = images_ready_free(cluster->ready);
         cluster->node_image = cluster_node_image_free(cluster->node_image);
 }
@@ -255,6 +258,16 @@ int cluster_start(Cluster *cluster, Images *images) {
 
         log_info(cluster->log, NULL, "The API server is %s.", kube_client_target(cluster->client));
         r = cluster_node_image_new(&node_image, &cluster->node_image);
+        if (r >= 0 && cluster->must_register)
+                r = pull_slots_new(
+                        &(PullSlotsOptions){
+                                .client = cluster->client,
+                                .log = cluster->log,
+                                .images = images,
+                                .sets = cluster_node_image_sets(cluster->node_image),
+                                .node_name = cluster->node_name,
+                        },
+                        &cluster->slots);
         if (r < 0 || !cluster->images_ready.is_on)
                 return r;
 

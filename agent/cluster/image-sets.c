@@ -24,6 +24,7 @@ typedef struct ImageSet {
         char *owner;
         char *selector; /* NULL: it is no set, such as the NodeImage of a Node with that label */
         DesiredImages desired_images;
+        ImageSetLimits limits;
         bool is_served; /* whether the selector matches this node */
         Error error;    /* fault of its selector, or of a part of its spec */
 } ImageSet;
@@ -34,8 +35,7 @@ struct ImageSets {
         json_object *labels;
         bool has_labels; /* the labels are known */
         ImageSet *sets;
-        int (*on_changed)(void *userdata); /* NULL: there is no watcher */
-        void *userdata;
+        ImageSetsWatcher *watchers;
 };
 
 DEFINE_CLEANUP(ImageSets *, image_sets_free)
@@ -54,7 +54,11 @@ static const char *image_set_name(const ImageSet *set) {
 }
 
 static int notify(const ImageSets *sets) {
-        return sets->on_changed ? sets->on_changed(sets->userdata) : 0;
+        int r = 0;
+
+        for (ImageSetsWatcher *watcher = sets->watchers; r >= 0 && watcher; watcher = watcher->next)
+                r = watcher->on_changed(watcher->userdata);
+        return r;
 }
 
 static void image_set_complain(ImageSet *set, const ImageSets *sets, const Error *error) {
@@ -84,9 +88,27 @@ static int image_set_apply(ImageSet *set, ImageSets *sets) {
                                   REQUEST_RESTORE);
 }
 
+/* Without a number that can be read there is no limit. */
+static int read_limit(json_object *annotations, const char *key, unsigned *ret, Error *reterr) {
+        const char *text = json_get_text(annotations, key);
+        unsigned long number = 0;
+        char *end;
+
+        if (text && text[0] >= '0' && text[0] <= '9') {
+                number = strtoul(text, &end, 10);
+                number = end[0] || number > IMAGE_SET_LIMIT_MAX ? 0 : number;
+        }
+        *ret = (unsigned) number;
+        if (!text || number > 0)
+                return 0;
+
+        return error_set(reterr, ERROR_INVALID, "the annotation %s is no number from 1 to %d", key,
+                         IMAGE_SET_LIMIT_MAX);
+}
+
 /* A spec that cannot be read leaves the last good one in force. */
 static int image_set_read(ImageSet *set, ImageSets *sets, json_object *object) {
-        cleanup(error_done) Error error = ERROR_INIT, skipped = ERROR_INIT;
+        cleanup(error_done) Error error = ERROR_INIT, skipped = ERROR_INIT, limit = ERROR_INIT;
         json_object *metadata = json_get(object, "metadata", json_type_object);
         json_object *annotations = json_get(metadata, "annotations", json_type_object);
         DesiredImages desired_images = DESIRED_IMAGES_INIT;
@@ -95,8 +117,13 @@ static int image_set_read(ImageSet *set, ImageSets *sets, json_object *object) {
         if (r < 0 || !set->selector)
                 return r;
 
+        set->limits = (ImageSetLimits){ .name = image_set_name(set) };
+        (void) read_limit(annotations, IMAGE_SET_PARALLELISM, &set->limits.parallelism, &limit);
         r = image_spec_parse_set(object, &desired_images, &skipped, &error);
-        image_set_complain(set, sets, error.kind != ERROR_NONE ? &error : &skipped);
+        image_set_complain(set, sets,
+                           error.kind != ERROR_NONE     ? &error
+                           : skipped.kind != ERROR_NONE ? &skipped
+                                                        : &limit);
         if (error.kind != ERROR_NONE || r < 0)
                 return error.kind != ERROR_NONE ? 0 : r;
 
@@ -243,9 +270,32 @@ bool image_sets_are_known(const ImageSets *sets) {
         return sets->has_labels && kube_resource_was_synced(sets->resource);
 }
 
-void image_sets_watch(ImageSets *sets, int (*on_changed)(void *userdata), void *userdata) {
-        sets->on_changed = on_changed;
-        sets->userdata = userdata;
+void image_sets_watch(ImageSets *sets, ImageSetsWatcher *watcher) {
+        list_prepend(&sets->watchers, watcher);
+}
+
+void image_sets_unwatch(ImageSets *sets, ImageSetsWatcher *watcher) {
+        list_remove(&sets->watchers, watcher);
+}
+
+static bool has_limits(const ImageSet *set) {
+        return set->is_served && set->limits.parallelism > 0;
+}
+
+bool image_sets_have_limits(const ImageSets *sets) {
+        for (const ImageSet *set = sets->sets; set; set = set->next)
+                if (has_limits(set))
+                        return true;
+
+        return false;
+}
+
+const ImageSetLimits *image_sets_limits(const ImageSets *sets, const char *owner) {
+        for (const ImageSet *set = sets->sets; set; set = set->next)
+                if (has_limits(set) && strcmp(set->owner, owner) == 0)
+                        return &set->limits;
+
+        return NULL;
 }
 
 int image_sets_each(const ImageSets *sets, ImageSetsVisitor visitor, void *userdata) {

@@ -12,6 +12,7 @@
  */
 
 #include "agent/base/diagnosis-visitor.h"
+#include "agent/base/list.h"
 #include "agent/base/log.h"
 #include "agent/image/images.h"
 #include "agent/kube/client.h"
@@ -40,8 +41,28 @@ int image_sets_set_labels(ImageSets *sets, struct json_object *labels);
 /* Whether all sets were shown, and the labels too. */
 bool image_sets_are_known(const ImageSets *sets);
 
-/* The sets of this node, or whether they are known, may have changed. NULL: there is no watcher. */
-void image_sets_watch(ImageSets *sets, int (*on_changed)(void *userdata), void *userdata);
+/* Embedded in its owner. The sets of this node, or whether they are known, may have changed. */
+typedef struct ImageSetsWatcher ImageSetsWatcher;
+struct ImageSetsWatcher {
+        LIST_LINKS(ImageSetsWatcher);
+        int (*on_changed)(void *userdata);
+        void *userdata;
+};
+
+void image_sets_watch(ImageSets *sets, ImageSetsWatcher *watcher);
+void image_sets_unwatch(ImageSets *sets, ImageSetsWatcher *watcher);
+
+/* How the nodes of a set take turns. */
+typedef struct ImageSetLimits {
+        const char *name;
+        unsigned parallelism; /* nodes that pull from one registry at a time; 0: any number */
+} ImageSetLimits;
+
+/* Whether any set has limits. */
+bool image_sets_have_limits(const ImageSets *sets);
+/* Returns the limits of a set that this node serves, by the owner of its requests. Borrowed; NULL: it has none, or is no
+ * such set. */
+const ImageSetLimits *image_sets_limits(const ImageSets *sets, const char *owner);
 
 /* Shows the images that sets request of this node, those of one set after the other. Stops when the visitor
  * returns less than 0, and returns that. sets: may be NULL. */

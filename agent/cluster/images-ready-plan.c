@@ -97,8 +97,9 @@ static int describe(const ReadyInput *input, const Tally *found, ReadyDecision *
                                    "longer waits for: %s",
                                    found->n_there, input->n_images, missing);
 
-        return text_format(&ret->message, "%zu of %zu images are there; missing: %s",
-                           found->n_there, input->n_images, missing);
+        return text_format(&ret->message, "%zu of %zu images are there; missing: %s%s%s",
+                           found->n_there, input->n_images, missing, input->wait ? "; " : "",
+                           input->wait ?: "");
 }
 
 /* The sets, or the labels of the Node, are not known yet: the API server may lack the kind, or a right. */

@@ -31,6 +31,7 @@ typedef struct ReadyImage {
 typedef struct ReadyInput {
         const ReadyImage *images;
         size_t n_images;
+        const char *wait;       /* why the pull of one is held back; NULL: none is. Borrowed */
         bool is_known;          /* the sets of this node are known */
         bool is_ready;          /* the condition is True now */
         uint64_t since_usec;    /* start of the agent */

@@ -29,6 +29,7 @@
 struct ImagesReady {
         ImagesReadyOptions options;
         ImagesWatcher watcher;
+        ImageSetsWatcher sets_watcher;
         KubeResource *resource;
         KubeWriter condition;
         KubeWriter taint;
@@ -55,6 +56,7 @@ DEFINE_CLEANUP(ImagesReady *, images_ready_free)
 /* Images of the sets */
 
 typedef struct ReadyList {
+        const char *wait;
         const ImagesReady *ready;
         ReadyImage *images;
         size_t n_images;
@@ -97,6 +99,8 @@ static int add_image(const char *owner, const DesiredImage *desired, void *userd
         ReadyImage *same = find_image(list->images, list->n_images, new.digest);
         const ReadyImage *before = find_image(ready->images, ready->n_images, new.digest);
 
+        if (image && image_status(image)->step == IMAGE_STEP_WAITING_FOR_SLOT)
+                list->wait = image_status(image)->message;
         new.state = find_state(image, image ? image_status_for(image, owner, desired->name) : NULL,
                                before && before->state == READY_MISSING);
         if (same && new.state < same->state)
@@ -116,7 +120,7 @@ static int add_image(const char *owner, const DesiredImage *desired, void *userd
         return 0;
 }
 
-static int list_images(ImagesReady *ready) {
+static int list_images(ImagesReady *ready, const char **ret_wait) {
         cleanup(ready_list_done) ReadyList list = { .ready = ready };
         int r;
 
@@ -128,14 +132,16 @@ static int list_images(ImagesReady *ready) {
         ready->images = take_ptr(list.images);
         ready->n_images = list.n_images;
         ready->has_images = true;
+        *ret_wait = list.wait;
         return 0;
 }
 
 static int decide(ImagesReady *ready, ReadyDecision *ret) {
         bool is_known = ready->is_complete && image_sets_are_known(ready->options.sets);
+        const char *wait = NULL;
         int r;
 
-        r = is_known ? list_images(ready) : 0;
+        r = is_known ? list_images(ready, &wait) : 0;
         if (r < 0)
                 return r;
 
@@ -143,6 +149,7 @@ static int decide(ImagesReady *ready, ReadyDecision *ret) {
                 &(ReadyInput){
                         .images = ready->images,
                         .n_images = ready->n_images,
+                        .wait = wait,
                         .is_known = is_known,
                         .is_ready = json_is(ready->observed, "status", "True"),
                         .since_usec = ready->started_usec,
@@ -449,6 +456,8 @@ int images_ready_new(const ImagesReadyOptions *options, ImagesReady **ret) {
         ready->options = *options;
         ready->started_usec = kube_client_now_usec(options->client);
         ready->watcher = (ImagesWatcher){ .on_image = on_image, .userdata = ready };
+        ready->sets_watcher =
+                (ImageSetsWatcher){ .on_changed = request_compare, .userdata = ready };
         images_watch(options->images, &ready->watcher);
         timer_init(&ready->deadline, kube_client_event(options->client), ACCURACY_USEC,
                    request_compare, ready);
@@ -460,7 +469,7 @@ int images_ready_new(const ImagesReadyOptions *options, ImagesReady **ret) {
 
         ready->condition.resource = ready->resource;
         ready->taint.resource = ready->resource;
-        image_sets_watch(options->sets, request_compare, ready);
+        image_sets_watch(options->sets, &ready->sets_watcher);
         *ret = take_ptr(ready);
         return 0;
 }
@@ -469,7 +478,7 @@ ImagesReady *images_ready_free(ImagesReady *ready) {
         if (!ready)
                 return NULL;
 
-        image_sets_watch(ready->options.sets, NULL, NULL);
+        image_sets_unwatch(ready->options.sets, &ready->sets_watcher);
         images_unwatch(ready->options.images, &ready->watcher);
         kube_resource_free(ready->resource);
         kube_writer_done(&ready->condition);

@@ -49,7 +49,7 @@ const FlagSpec flag_specs[] = {
         { "nodes", 0, FLAG_TEXT, FIELD(nodes), OF(IMAGES) | OF(PRELOAD), "NAME,...",
           "only these nodes" },
         { "parallelism", 0, FLAG_PART, FIELD(parallelism), OF(PRELOAD), "N|%",
-          "pull on this many nodes at a time; default 10" },
+          "pull on this many nodes at a time; default 10, of a set no limit" },
         { "no-preload", 0, FLAG_BOOL, FIELD(no_preload), OF(SET_IMAGE) | OF(ROLLOUT), NULL,
           "update without pulling the images first" },
         { "partition", 0, FLAG_NUMBER, FIELD(partition), OF(SET_IMAGE) | OF(REFRESH), "N",

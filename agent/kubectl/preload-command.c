@@ -13,6 +13,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/image/image-ref.h"
 #include "agent/kubectl/commands.h"
 #include "agent/kubectl/hint.h"
 #include "agent/kubectl/pod-choice.h"
@@ -73,12 +74,17 @@ static int check_set(const Flags *flags, Error *reterr) {
         const char *flag = flags->nodes          ? "--nodes"
                            : flags->watch        ? "--watch"
                            : flags->ttl_sec > 0  ? "--ttl"
-                           : flags->parallelism  ? "--parallelism"
                            : flags->max_failures ? "--max-failures"
                                                  : NULL;
 
         if (flag)
                 return error_set(reterr, ERROR_INVALID, "%s has no effect on an image set", flag);
+        if (flags->parallelism && strcmp(flags->parallelism, "100%") != 0 &&
+            (strchr(flags->parallelism, '%') || atoll(flags->parallelism) > IMAGE_SET_LIMIT_MAX))
+                return error_set(reterr, ERROR_INVALID,
+                                 "of an image set, --parallelism is a number of nodes up to %d, or "
+                                 "100%% for no limit",
+                                 IMAGE_SET_LIMIT_MAX);
         if (flags->withdraw && flags->n_arguments > 0)
                 return error_set(reterr, ERROR_INVALID,
                                  "--withdraw takes the whole set back: repeat --set with the other "

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <json-c/json.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
@@ -18,6 +19,12 @@
 
 const char *set_selector(json_object *set) {
         return json_get_text(object_at(set, "metadata.annotations"), IMAGE_SET_SELECTOR);
+}
+
+int64_t set_limit(json_object *set, const char *annotation) {
+        const char *text = json_get_text(object_at(set, "metadata.annotations"), annotation);
+
+        return text ? strtol(text, NULL, 10) : 0;
 }
 
 bool set_is_set(json_object *node_image) {
@@ -82,9 +89,25 @@ static int check_selector(const SetContent *content, Error *reterr) {
                                  : 0;
 }
 
+/* Makes the annotations that differ from those of a set without any. is_new: there is nothing to remove. */
+static int make_annotations(const SetContent *content, bool is_new, json_object **ret) {
+        json_object *annotations = json_object_new_object();
+        int r = 0;
+
+        *ret = annotations;
+        if (content->selector || is_new)
+                r = patch_add_text(annotations, IMAGE_SET_SELECTOR, content->selector ?: "");
+        if (r < 0 || !content->parallelism || (is_new && !content->parallelism[0]))
+                return r;
+
+        return content->parallelism[0]
+                       ? patch_add_text(annotations, IMAGE_SET_PARALLELISM, content->parallelism)
+                       : patch_add_null(annotations, IMAGE_SET_PARALLELISM);
+}
+
 int set_make(const SetContent *content, json_object **ret, Error *reterr) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
-        json_object *metadata = json_object_new_object(), *images = NULL;
+        json_object *metadata = json_object_new_object(), *images = NULL, *annotations;
         int r = check_selector(content, reterr);
 
         if (r >= 0)
@@ -100,9 +123,8 @@ int set_make(const SetContent *content, json_object **ret, Error *reterr) {
                 r = patch_add_text(metadata, "name", content->name)
                             ?: patch_add(metadata, "labels",
                                          patch_wrap(IMAGE_SET_LABEL, json_object_new_string("")))
-                            ?: patch_add(metadata, "annotations",
-                                         patch_wrap(IMAGE_SET_SELECTOR,
-                                                    json_object_new_string(content->selector ?: "")));
+                            ?: make_annotations(content, /* is_new= */ true, &annotations)
+                            ?: patch_add(metadata, "annotations", annotations);
         if (r >= 0)
                 *ret = take_ptr(object);
         return r;
@@ -124,7 +146,7 @@ static int remove_others(json_object *known, json_object *images) {
 }
 
 int set_change(json_object *set, const SetContent *content, json_object **ret, Error *reterr) {
-        json_object *known = object_at(set, "spec.images"), *images = NULL, *metadata;
+        json_object *known = object_at(set, "spec.images"), *images = NULL, *metadata, *annotations;
         cleanup(json_object_put_p) json_object *patch = NULL;
         cleanup(json_object_put_p) json_object *after = json_copy(set);
         int r = check_selector(content, reterr);
@@ -138,10 +160,9 @@ int set_change(json_object *set, const SetContent *content, json_object **ret, E
         patch = patch_wrap("spec", patch_wrap("images", images));
         metadata = json_object_new_object();
         r = patch_add(patch, "metadata", metadata) ?: remove_others(known, images);
-        if (r >= 0 && content->selector)
-                r = patch_add(metadata, "annotations",
-                              patch_wrap(IMAGE_SET_SELECTOR,
-                                         json_object_new_string(content->selector)));
+        if (r >= 0 && (content->selector || content->parallelism))
+                r = make_annotations(content, /* is_new= */ false, &annotations)
+                            ?: patch_add(metadata, "annotations", annotations);
         if (r >= 0)
                 r = after ? json_merge_patch(&after, patch) : -ENOMEM;
         if (r < 0 || json_object_equal(set, after))

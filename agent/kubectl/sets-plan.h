@@ -20,13 +20,16 @@ typedef struct SetContent {
         const char *selector;      /* NULL: as it is, and all nodes in a new set */
         const char *const *images; /* references as people write them */
         size_t n_images;
-        const char *namespace; /* namespace of the secrets */
-        json_object *secrets;  /* {name: null} */
+        const char *parallelism; /* a number; "": none, NULL: as it is, and none in a new set */
+        const char *namespace;   /* namespace of the secrets */
+        json_object *secrets;    /* {name: null} */
         int64_t now_sec;
 } SetContent;
 
 bool set_is_set(json_object *node_image);
 const char *set_selector(json_object *set); /* borrowed */
+/* Returns the number in an annotation of the set; 0: none. */
+int64_t set_limit(json_object *set, const char *annotation);
 
 /* Makes the object, without a version. The caller owns *ret. */
 int set_make(const SetContent *content, json_object **ret, Error *reterr);

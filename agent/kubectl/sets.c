@@ -3,12 +3,14 @@
 #include "agent/kubectl/sets.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "agent/base/array.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/image/image-ref.h"
@@ -131,6 +133,7 @@ int sets_write(Session *session, const Flags *flags, json_object *secrets) {
                 .n_images = (size_t) flags->n_arguments,
                 .namespace = session_namespace(session),
                 .secrets = secrets,
+                .parallelism = text_equal(flags->parallelism, "100%") ? "" : flags->parallelism,
                 .now_sec = time(NULL),
         };
         cleanup(error_done) Error error = ERROR_INIT;
@@ -204,6 +207,7 @@ static const TableColumn columns[] = {
         { .title = "NODES", .is_right = true },
         { .title = "READY", .is_right = true },
         { .title = "FAILED", .is_right = true },
+        { .title = "PARALLELISM", .is_right = true, .is_wide = true },
 };
 /* clang-format on */
 
@@ -211,7 +215,8 @@ static const TableColumn columns[] = {
 
 static int add_row(Table *table, const SetRow *row) {
         const char *selector = set_selector(row->set);
-        char images[24], nodes[24], ready[24], failed[24];
+        int64_t parallelism = set_limit(row->set, IMAGE_SET_PARALLELISM);
+        char images[24], nodes[24], ready[24], failed[24], limit[24] = "-";
         const char *cells[N_COLUMNS] = {
                 object_name(row->set),
                 row->is_faulty ? "(no label selector)"
@@ -221,12 +226,15 @@ static int add_row(Table *table, const SetRow *row) {
                 nodes,
                 ready,
                 failed,
+                limit,
         };
 
         (void) snprintf(images, sizeof(images), "%zu", set_n_images(row->set));
         (void) snprintf(nodes, sizeof(nodes), "%zu", row->count.n_nodes);
         (void) snprintf(ready, sizeof(ready), "%zu", row->count.n_ready);
         (void) snprintf(failed, sizeof(failed), "%zu", row->count.n_failed);
+        if (parallelism > 0)
+                (void) snprintf(limit, sizeof(limit), "%" PRId64, parallelism);
         return table_add_row(table, cells);
 }
 
@@ -247,6 +255,7 @@ static int add_item(json_object *items, const SetRow *row) {
                     ?: patch_add_text(item, "selector", set_selector(row->set))
                     ?: patch_add(item, "images",
                                  json_object_get(object_at(row->set, "spec.images")))
+                    ?: patch_add_nonzero(item, "parallelism", set_limit(row->set, IMAGE_SET_PARALLELISM))
                     ?: patch_add_number(item, "nodes", row->count.n_nodes)
                     ?: patch_add_number(item, "ready", row->count.n_ready)
                     ?: patch_add_number(item, "failed", row->count.n_failed);

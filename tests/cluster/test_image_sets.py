@@ -192,7 +192,16 @@ def test_the_command(make_node_agent, image_set, inplace, kube, push):
     assert ran.stdout == f"set {name} configured\n", ran.stderr
     node.wait_status(second.reference, "Succeeded", SOON)
     assert other.tag_status(first.reference) is None
+    assert "parallelism" not in listed(inplace)[name]
+    both = (first.reference, second.reference)
+    assert inplace.run("preload", "--set", name, "--parallelism", "3", *both).stdout == f"set {name} configured\n"
+    assert inplace.run("preload", "--set", name, *both).stdout == f"set {name} unchanged\n"
+    assert listed(inplace)[name]["parallelism"] == 3
+    row = next(line for line in inplace.run("preload", "--sets", "-o", "wide").stdout.splitlines() if name in line)
+    assert row.split()[-1] == "3"
+    assert inplace.run("preload", "--set", name, "--parallelism", "100%", *both).stdout == f"set {name} configured\n"
     found = listed(inplace)[name]
+    assert "parallelism" not in found
     assert (found["selector"], found["nodes"], found["ready"], found["failed"]) == (f"pool={name}", 1, 1, 0)
     row = next(line for line in inplace.run("preload", "--sets").stdout.splitlines() if line.startswith(name))
     assert row.split() == [name, f"pool={name}", "2", "1", "1", "0"]
@@ -222,6 +231,9 @@ def test_what_the_command_refuses(make_node_agent, image_set, inplace, kube, pus
     assert image_set.find() is None
     assert f"there is no set {image_set.name}" in refused("--set", image_set.name, "--withdraw")
     assert "--nodes has no effect" in refused("--set", image_set.name, "--nodes", "a", image.reference)
+    for number in ("10%", "1001"):
+        told = refused("--set", image_set.name, "--parallelism", number, image.reference)
+        assert "--parallelism is a number of nodes up to 1000" in told
     assert "too few arguments" in refused("--set", image_set.name)
     assert "neither --set nor images" in refused("--sets", image.reference)
     ran = inplace.run("preload", "--set", image_set.name, image.reference, "--dry-run=server")

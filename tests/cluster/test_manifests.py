@@ -175,6 +175,7 @@ def test_helm_and_kustomize_agree(overlay):
             "startup-taint",
             ["imagesReady.enabled=true", "imagesReady.startupTaint=inplaced.io/images-pending"],
         ),
+        ("pull-slots", ["pullSlots.enabled=true"]),
         ("updates", ["updates.enabled=true"]),
         ("updates updates-config", ["updates.enabled=true", "updates.restartOnConfigChange=true"]),
         ("updates updates-openshift openshift", ["updates.enabled=true", "openshift=true"]),
@@ -354,6 +355,7 @@ def test_values():
         "dashboard.enabled=true",
         "updates.enabled=true",
         "imagesReady.enabled=true",
+        "pullSlots.enabled=true",
     )
     assert {re.split(r"[.=\[]", value)[0] for value in effective} == set(values)
     for value in effective:

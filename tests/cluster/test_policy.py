@@ -53,7 +53,7 @@ class Installation:
     overlay: str = "standalone"
     more: Object = field(default_factory=dict)
     release: str = ""  # helm
-    component: str = ""
+    components: tuple[str, ...] = ()
     values: tuple[str, ...] = ()  # helm
 
     def render(self, folder: Path, namespace: str) -> list[Object]:
@@ -66,8 +66,8 @@ class Installation:
             upwards = Path("../" * (len(folder.resolve().parts) - 1))
             manifests = upwards / str(MANIFESTS).lstrip("/")
             kustomization = {"resources": [str(manifests / "overlays" / self.overlay)], **self.more}
-            if self.component:
-                kustomization["components"] = [str(manifests / "components" / self.component)]
+            if self.components:
+                kustomization["components"] = [str(manifests / "components" / one) for one in self.components]
             (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
             text = render(folder)
         return [document for document in yaml.safe_load_all(text) if document]
@@ -81,11 +81,15 @@ _INSTALLATIONS: dict[str, Installation] = {
     "own": Installation(more={"namespace": "own"}),
     "team": Installation(
         more={"namespace": "team", "namePrefix": "team-", "nameSuffix": "-blue"},
-        component="startup-taint",
+        components=("startup-taint", "pull-slots"),
     ),
     "chart": Installation(
         release="preloader",
-        values=("imagesReady.enabled=true", f"imagesReady.startupTaint={_STARTUP}"),
+        values=(
+            "imagesReady.enabled=true",
+            f"imagesReady.startupTaint={_STARTUP}",
+            "pullSlots.enabled=true",
+        ),
     ),
     "kubelets": Installation(overlay="kubelet-identity"),
 }
@@ -97,13 +101,18 @@ _MAY = (
     ("get", "coordination.k8s.io/leases", "kube-node-lease"),
     ("get", "/secrets", "OWN"),
 )
-# Rights that only an agent needs that writes to its Node.
+# Rights that only an agent needs that writes to its Node, or takes turns with others.
 _MAY_WITH_NODES = (
     ("watch", "/nodes", ""),
     ("patch", "/nodes", ""),
     ("patch", "/nodes/status", ""),
+    ("list", "coordination.k8s.io/leases", "OWN"),
+    ("create", "coordination.k8s.io/leases", "OWN"),
+    ("patch", "coordination.k8s.io/leases", "OWN"),
 )
 _MAY_NOT = (
+    ("delete", "coordination.k8s.io/leases", "OWN"),
+    ("patch", "coordination.k8s.io/leases", "kube-node-lease"),
     ("delete", "/nodes", ""),
     ("delete", "apps.kruise.io/nodeimages", ""),
     ("create", "apps.kruise.io/containerrecreaterequests", "default"),
@@ -747,6 +756,84 @@ def test_nodes(world, row):
     else:
         assert found is not None and refused in found
     world.who["kubelet"].patch(f"{NODES}/mine/status", condition("Ready"), "strategic")
+
+
+SLOT = "inplaced-pull-0123456789abcdef-0"
+
+
+def lease(name: str, holder: str | None = "mine", **metadata: object) -> Object:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, **metadata},
+        "spec": {"holderIdentity": holder},
+    }
+
+
+def hold(holder: str | None) -> Object:
+    return {"spec": {"holderIdentity": holder}}
+
+
+_SLOTS_ONLY = "only the slots of pulls"
+_OWN_NODE_ONLY = "hold a slot only for that node"
+
+# The action on Leases, given the path of all of them and that of a slot that another node holds; and the refusal.
+_LEASE_ROWS: dict[str, tuple[Callable[[Kube, str, str], object], str | None]] = {
+    "take": (lambda kube, all, slot: kube.patch(slot, hold("mine")), None),
+    "give-back": (lambda kube, all, slot: kube.patch(slot, hold("")), None),
+    "no-holder": (lambda kube, all, slot: kube.patch(slot, hold(None)), None),
+    "create": (lambda kube, all, slot: kube.post(all, lease("inplaced-pull-0123456789abcdef-999")), None),
+    "hold-for-another": (lambda kube, all, slot: kube.patch(slot, hold("third")), _OWN_NODE_ONLY),
+    "keep-for-another": (
+        lambda kube, all, slot: kube.patch(slot, meta(annotations={"a": "b"})),
+        _OWN_NODE_ONLY,
+    ),
+    "create-for-another": (
+        lambda kube, all, slot: kube.post(all, lease("inplaced-pull-0123456789abcdef-1", "other")),
+        _OWN_NODE_ONLY,
+    ),
+    "delete": (lambda kube, all, slot: kube.request("DELETE", slot), _SLOTS_ONLY),
+    "controller": (lambda kube, all, slot: kube.post(all, lease("inplaced-controller")), _SLOTS_ONLY),
+    "other-name": (lambda kube, all, slot: kube.post(all, lease(f"x-{SLOT}")), _SLOTS_ONLY),
+    "slot-of-text": (lambda kube, all, slot: kube.post(all, lease("inplaced-pull-web-0")), _SLOTS_ONLY),
+    "fourth-digit": (lambda kube, all, slot: kube.post(all, lease(f"{SLOT}000")), _SLOTS_ONLY),
+    "generated-name": (
+        lambda kube, all, slot: kube.post(all, lease("", generateName="inplaced-pull-")),
+        _SLOTS_ONLY,
+    ),
+    "node-lease": (
+        lambda kube, all, slot: kube.post(
+            "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", lease("other")
+        ),
+        _SLOTS_ONLY,
+    ),
+    "finalizers": (
+        lambda kube, all, slot: kube.patch(
+            slot, meta(finalizers=["lab.example/keep"]) | hold("mine")
+        ),
+        "neither finalizers nor owners",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", _LEASE_ROWS)
+def test_leases(world, row):
+    """Where agents take turns: slots, for the own node."""
+    if not world.has_nodes:
+        assert ("create", "coordination.k8s.io/leases", "OWN") not in world.granted
+        return
+    action, refused = _LEASE_ROWS[row]
+    all_leases = f"/apis/coordination.k8s.io/v1/namespaces/{world.namespace}/leases"
+    path = f"{all_leases}/{SLOT}"
+    world.admin.delete(path)
+    world.admin.post(all_leases, lease(SLOT, "other"))
+    found = refusal(lambda: action(world.who["agent"], all_leases, path))
+    if refused is None:
+        assert found is None
+        assert refusal(lambda: world.who["unbound"].patch(path, hold("mine"))) is not None
+    else:
+        assert found is not None and refused in found
+    world.admin.delete(path)
 
 
 # The account and its action on the NodeImage, or the NodePodProbe, of the node.

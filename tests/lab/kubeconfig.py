@@ -24,6 +24,7 @@ def write_kubeconfig(
     certificate: tuple[Path, Path] | None = None,
     command: Sequence[str | Path] = (),
     is_inline: bool = False,
+    namespace: str | None = None,
     **cluster: Any,
 ) -> Path:
     """Writes a kubeconfig with one context for one user with the given credentials; returns the path.
@@ -50,12 +51,13 @@ def write_kubeconfig(
     about = {"server": server} | {name.replace("_", "-"): value for name, value in cluster.items()}
     if authority is not None:
         about |= _file("certificate-authority", authority, is_inline)
+    context = {"cluster": "lab", "user": "lab"} | ({"namespace": namespace} if namespace else {})
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "lab", "cluster": about}],
         "users": [{"name": "lab", "user": user}],
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+        "contexts": [{"name": "lab", "context": context}],
         "current-context": "lab",
     }
     write_whole(path, yaml.safe_dump(document, sort_keys=False))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lab import documents
@@ -118,15 +118,24 @@ class NodeImage:
 class ImageSet(NodeImage):
     """A NodeImage that is named like no node, for the nodes that a label selector matches."""
 
-    def create_set(self, selector: str, *references: str) -> Object:
+    def create_set(self, selector: str, *references: str, **limits: int) -> Object:
+        """`limits` are its annotations of that name, such as parallelism."""
         made = documents.node_image(references)
         made["apiVersion"] = f"{GROUP}/{self.version}"
         made["metadata"] = {
             "name": self.name,
             "labels": {"inplaced.io/set": ""},
-            "annotations": {_SELECTOR: selector},
+            "annotations": {_SELECTOR: selector, **_limits(limits)},
         }
         return self.kube.create(made)
 
+    def limit(self, **limits: int | None) -> None:
+        """Other annotations of that name; None removes one."""
+        self.kube.patch(self.path, {"metadata": {"annotations": _limits(limits)}})
+
     def select(self, selector: str) -> None:
         self.kube.patch(self.path, {"metadata": {"annotations": {_SELECTOR: selector}}})
+
+
+def _limits(limits: Mapping[str, int | None]) -> dict[str, str | None]:
+    return {f"inplaced.io/{key}": None if n is None else str(n) for key, n in limits.items()}

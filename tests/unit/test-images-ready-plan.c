@@ -19,6 +19,7 @@ static const struct Row {
         bool is_ready; /* the condition is True now */
         bool has_no_deadline;
         uint64_t now;
+        const char *wait;
         const char *reason; /* NULL: the condition stays as it is */
         const char *message;
         uint64_t next; /* NEVER: none */
@@ -36,6 +37,15 @@ static const struct Row {
           .reason = "AllPresent",
           .message = "all 2 images are there",
           .next = NEVER },
+        { .name = "one waits for other nodes",
+          .n_images = 2,
+          .images = { { "a", "1", 0, READY_THERE, 0, false },
+                      { "b", "1", 0, READY_MISSING, 30, false } },
+          .now = 31,
+          .wait = "NodesFirst: why",
+          .reason = "ImagesMissing",
+          .message = "1 of 2 images are there; missing: b:1; NodesFirst: why",
+          .next = 630 },
         { .name = "some are missing, and one was not looked for",
           .n_images = 3,
           .images = { { "a", "1", 0, READY_THERE, 0, false },
@@ -150,6 +160,7 @@ TEST_ROWS(test_decision, rows, name, const struct Row *row) {
                 &(ReadyInput){
                         .images = images,
                         .n_images = row->n_images == UNKNOWN ? 0 : row->n_images,
+                        .wait = row->wait,
                         .is_known = row->n_images != UNKNOWN,
                         .is_ready = row->is_ready,
                         .deadline_usec = row->has_no_deadline ? 0 : to_usec(DEADLINE),

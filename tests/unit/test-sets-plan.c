@@ -146,6 +146,50 @@ TEST_ROWS(test_change, changes, name, const struct Change *row) {
                 assert_null(patch);
 }
 
+#define LIMITED(parallelism) \
+        SET("a=b','inplaced.io/parallelism':'" parallelism, "'r.io/a':{'tags':[" KNOWN("1") "]}")
+#define LIMIT(parallelism)                                                   \
+        "{'spec':{'images':{'r.io/a':{'tags':[" KNOWN(                       \
+                "1") "]}}},'metadata':{"                                     \
+                     "'annotations':{'inplaced.io/parallelism':" parallelism \
+                     "},'resourceVersion':'7'}}"
+
+static const struct LimitRow {
+        const char *name;
+        const char *set;
+        const char *parallelism;
+        const char *patch; /* NULL: nothing differs */
+        int64_t known;
+} limits[] = {
+        { "the one it has", LIMITED("3"), NULL, NULL, 3 },
+        { "the same again", LIMITED("3"), "3", NULL, 3 },
+        { "another one", LIMITED("3"), "5", LIMIT("'5'"), 3 },
+        { "none any more", LIMITED("3"), "", LIMIT("null"), 3 },
+        { "none at all", SET("a=b", "'r.io/a':{'tags':[" KNOWN("1") "]}"), "", NULL, 0 },
+};
+
+TEST_ROWS(test_limit, limits, name, const struct LimitRow *row) {
+        static const char *const images[] = { "r.io/a:1" };
+        cleanup(json_object_put_p) json_object *secrets = secrets_of(NULL);
+        cleanup(json_object_put_p) json_object *set = parse("%s", row->set);
+        cleanup(json_object_put_p) json_object *patch = NULL, *made = NULL;
+        const SetContent content = { .name = "gpu",
+                                     .images = images,
+                                     .n_images = 1,
+                                     .parallelism = row->parallelism,
+                                     .secrets = secrets };
+
+        assert_int_equal(set_limit(set, "inplaced.io/parallelism"), row->known);
+        assert_ok(set_change(set, &content, &patch, NULL));
+        if (row->patch)
+                assert_json(row->name, patch, row->patch);
+        else
+                assert_null(patch);
+        assert_ok(set_make(&content, &made, NULL));
+        assert_int_equal(set_limit(made, "inplaced.io/parallelism"),
+                         row->parallelism ? atoi(row->parallelism) : 0);
+}
+
 #define NODE(labels, statuses) \
         "{'metadata':{'labels':{" labels "}},'status':{'imageStatuses':{" statuses "}}}"
 #define SUCCEEDED(tag) "{'tag':'" tag "','phase':'Succeeded'}"

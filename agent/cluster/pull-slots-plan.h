@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/*
+ * The next step of a node with the slots that nodes share
+ *
+ * A node that wants to pull takes a free slot, renews it while it pulls, and gives it back. Which of the free ones is left
+ * to chance, so that nodes that ask at the same time seldom meet. Pure.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent/base/time-units.h"
+
+#define PULL_SLOTS_FAILURE_USEC \
+        (300 * USEC_PER_SEC) /* Leases that cannot be used hold a pull back so long */
+#define PULL_SLOTS_STALL_USEC (3600 * USEC_PER_SEC) /* and so long slots that never change hands */
+#define PULL_SLOTS_POLL_MIN_USEC (2 * USEC_PER_SEC)
+#define PULL_SLOTS_POLL_MAX_USEC (15 * USEC_PER_SEC)
+
+typedef enum SlotState {
+        SLOT_FREE, /* no node holds it, or its holder has not renewed it for long */
+        SLOT_TAKEN,
+        SLOT_OURS, /* taken by an earlier run of this agent */
+} SlotState;
+
+typedef enum SlotsAct {
+        SLOTS_REST,
+        SLOTS_LIST,
+        SLOTS_TAKE,
+        SLOTS_RENEW,
+        SLOTS_RELEASE,
+} SlotsAct;
+
+typedef struct SlotsInput {
+        const SlotState *states; /* as they were just listed; NULL: they were not */
+        size_t n_slots;
+        bool is_holding;
+        size_t slot;      /* which this node holds */
+        size_t n_waiting; /* pulls of this node that wait for a slot */
+        size_t n_running; /* pulls that have begun, or may soon */
+        bool is_due;      /* the pause since the last list, or the last renewal, is over */
+        uint32_t random;
+} SlotsInput;
+
+/* *ret_slot is the slot to take; untouched for other acts. */
+SlotsAct pull_slots_plan(const SlotsInput *input, size_t *ret_slot);
+
+/* Returns the pause after the n-th list (from 0) without a free slot: longer each time, and never the same. */
+uint64_t pull_slots_pause_usec(unsigned n_lists, uint32_t random);

@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+#include "agent/cluster/pull-slots.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <json-c/json.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "agent/base/cleanup.h"
+#include "agent/base/list.h"
+#include "agent/base/loop.h"
+#include "agent/base/random.h"
+#include "agent/base/repeat.h"
+#include "agent/base/text.h"
+#include "agent/cluster/pull-slots-plan.h"
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-patch.h"
+#include "agent/document/json-reader.h"
+#include "agent/image/image-ref.h"
+#include "agent/kube/lease-spec.h"
+#include "agent/kube/patch.h"
+
+#define SLOTS_LABEL "inplaced.io/slots" /* name of a slot without its number */
+#define SLOTS_OF "inplaced.io/slots-of" /* annotation: the same, for people */
+#define PREFIX_SIZE 40
+
+/* Leases that were of no use are tried once more after this time. */
+#define FORGET_USEC (600 * USEC_PER_SEC)
+
+/* A Lease as it was listed last. */
+typedef struct Slot {
+        LeaseSight sight;
+        uint64_t holder; /* digest of the node that held it last; 0: none did */
+        char *version;   /* NULL: there is no such Lease */
+} Slot;
+
+/* The slots of one registry, while this node wants one. */
+typedef struct Claim {
+        LIST_LINKS(struct Claim);
+        PullSlots *all;
+        char *registry;
+        char prefix[PREFIX_SIZE];
+        KubePatch patch;
+        Timer timer;
+
+        Slot *slots;
+        SlotState *states;
+        size_t n_slots;
+        bool is_listed;
+        unsigned n_lists;    /* without a free slot, in a row */
+        uint64_t due_usec;   /* time of the next list or renewal */
+        uint64_t moved_usec; /* when a slot changed hands, or this node began to wait */
+
+        bool is_holding;
+        size_t slot;   /* which it holds, or is about to take */
+        char *version; /* version of the Lease that it holds */
+        bool is_open;  /* this node has waited long enough */
+
+        size_t n_waiting, n_running; /* see SlotsInput */
+        size_t n_wanted;             /* slots; smallest number of the sets whose pulls wait */
+} Claim;
+
+struct PullSlots {
+        PullSlotsOptions options;
+        ImagesWatcher watcher;
+        ImageSetsWatcher sets_watcher;
+        Deferred pass;
+        Claim *claims;
+        char *why;                              /* last answer of the gate */
+        Error error;                            /* last failure */
+        uint64_t failed_usec, last_failed_usec; /* first and last failure in a row; 0: none */
+        bool is_reported;
+};
+
+static uint64_t now_usec(const PullSlots *slots) {
+        return kube_client_now_usec(slots->options.client);
+}
+
+static int request_pass(PullSlots *slots) {
+        return slots->claims || image_sets_have_limits(slots->options.sets)
+                       ? deferred_request(&slots->pass)
+                       : 0;
+}
+
+static Claim *find_claim(const PullSlots *slots, const char *registry) {
+        Claim *claim = slots->claims;
+
+        while (claim && strcmp(claim->registry, registry) != 0)
+                claim = claim->next;
+        return claim;
+}
+
+/* The gate */
+
+static bool claim_lets_pull(const Claim *claim, size_t n_slots) {
+        return claim && (claim->is_open || (claim->is_holding && claim->slot < n_slots));
+}
+
+static bool read_registry(const char *key, ImageRef *ret) {
+        return image_ref_parse(key, SHORT_NAMES_SEARCHED, ret, NULL) >= 0;
+}
+
+static const char *why_shut(const char *key, void *userdata) {
+        PullSlots *slots = userdata;
+        const Image *image = images_find_key(slots->options.images, key);
+        unsigned n_slots = 0;
+        ImageRef ref;
+
+        if (!image || !read_registry(key, &ref))
+                return NULL;
+
+        for (const ImageRequest *request = image_requests(image); request;
+             request = request->next) {
+                const ImageSetLimits *limits =
+                        image_sets_limits(slots->options.sets, request->owner);
+
+                if (!request_is_due(request))
+                        continue;
+                if (!limits ||
+                    claim_lets_pull(find_claim(slots, ref.registry), limits->parallelism))
+                        return NULL;
+                n_slots = limits->parallelism;
+        }
+        if (n_slots == 0)
+                return NULL;
+
+        free(take_ptr(slots->why));
+        return text_format(&slots->why, "this node waits for one of %u slots of registry %s",
+                           n_slots, ref.registry) < 0
+                       ? "this node waits for a slot"
+                       : slots->why;
+}
+
+/* Requests */
+
+static void note_success(PullSlots *slots) {
+        slots->failed_usec = 0;
+        slots->is_reported = false;
+}
+
+static void note_failure(PullSlots *slots, const Error *error) {
+        uint64_t now = now_usec(slots);
+
+        slots->failed_usec = slots->failed_usec ?: now;
+        slots->last_failed_usec = now;
+        (void) error_update(&slots->error, error);
+}
+
+static int64_t server_sec(const PullSlots *slots) {
+        int64_t usec;
+
+        return kube_client_server_usec(slots->options.client, &usec) ? usec / (int64_t) USEC_PER_SEC
+                                                                     : (int64_t) time(NULL);
+}
+
+static KubePath claim_path(const Claim *claim) {
+        const KubeAccess *access = kube_client_access(claim->all->options.client);
+
+        return lease_path(kube_access_namespace(access) ?: "default");
+}
+
+/* Writes this node, or "", as the holder. version: of the Lease; NULL: it is created. */
+static int claim_write(Claim *claim, const char *holder, bool is_new, const char *version,
+                       KubePatchAnswered on_answered) {
+        cleanup(json_object_put_p) json_object *lease = NULL;
+        KubePatchRequest request = { .verb = version ? KUBE_PATCH_MERGE : KUBE_PATCH_CREATE,
+                                     .path = claim_path(claim),
+                                     .version = version,
+                                     .on_answered = on_answered };
+        char name[PREFIX_SIZE + 24];
+        json_object *metadata;
+
+        (void) snprintf(name, sizeof(name), "%s-%zu", claim->prefix, claim->slot);
+        if (lease_spec_make(holder, is_new, server_sec(claim->all), &lease) < 0)
+                return -ENOMEM;
+        if (version) {
+                request.path.name = name;
+        } else {
+                metadata = json_object_new_object();
+                if (patch_add(lease, "metadata", metadata) < 0 ||
+                    patch_add(metadata, "labels",
+                              patch_wrap(SLOTS_LABEL, json_object_new_string(claim->prefix))) < 0 ||
+                    patch_add(metadata, "annotations",
+                              patch_wrap(SLOTS_OF, json_object_new_string(claim->registry))) < 0 ||
+                    lease_spec_name(lease, name) < 0)
+                        return -ENOMEM;
+        }
+        request.body = lease;
+        return kube_patch_send(&claim->patch, &request);
+}
+
+/* Returns whether the answer is of use: also a conflict is one. */
+static bool claim_note(Claim *claim, const KubePatchAnswer *answer) {
+        bool is_failure =
+                answer->outcome == KUBE_PATCH_REFUSED || answer->outcome == KUBE_PATCH_UNKNOWN;
+
+        if (is_failure)
+                note_failure(claim->all, answer->error);
+        else
+                note_success(claim->all);
+        claim->due_usec = is_failure ? claim->patch.rest_usec : now_usec(claim->all);
+        return !is_failure;
+}
+
+static int on_written(const KubePatchAnswer *answer, void *userdata) {
+        bool is_taken = answer->outcome == KUBE_PATCH_TAKEN;
+        Claim *claim = userdata;
+
+        if (!claim_note(claim, answer)) {
+                claim->is_listed = false;
+                return request_pass(claim->all);
+        }
+
+        if (is_taken)
+                claim->due_usec += LEASE_RENEW_USEC;
+        else if (claim->is_listed)
+                claim->states[claim->slot] = SLOT_TAKEN;
+        claim->is_holding = is_taken;
+        claim->is_listed = claim->is_listed && !is_taken;
+        claim->n_lists = is_taken ? 0 : claim->n_lists;
+        return text_set(&claim->version, answer->version) ?: request_pass(claim->all);
+}
+
+static int on_released(const KubePatchAnswer *answer, void *userdata) {
+        Claim *claim = userdata;
+
+        (void) claim_note(claim, answer);
+        claim->is_holding = false;
+        return request_pass(claim->all);
+}
+
+static void slots_free(Slot *slots, size_t n_slots) {
+        for (size_t i = 0; i < n_slots; i++)
+                free(slots[i].version);
+        free(slots);
+}
+
+static int claim_resize(Claim *claim) {
+        Slot *slots = calloc(claim->n_wanted, sizeof(*slots));
+        SlotState *states = calloc(claim->n_wanted, sizeof(*states));
+
+        if (!slots || !states) {
+                free(slots);
+                free(states);
+                return -ENOMEM;
+        }
+
+        for (size_t i = 0; i < claim->n_slots && i < claim->n_wanted; i++) {
+                slots[i] = claim->slots[i];
+                claim->slots[i].version = NULL;
+        }
+        slots_free(claim->slots, claim->n_slots);
+        free(claim->states);
+        claim->slots = slots;
+        claim->states = states;
+        claim->n_slots = claim->n_wanted;
+        return 0;
+}
+
+static int take_lease(Claim *claim, json_object *lease) {
+        json_object *metadata = json_get(lease, "metadata", json_type_object);
+        const char *name = json_get_text(metadata, "name"), *holder = lease_holder(lease);
+        const char *node = claim->all->options.node_name;
+        size_t length = strlen(claim->prefix);
+        uint64_t digest = holder ? repeat_digest(0, holder) : 0;
+        unsigned long number;
+        Slot *slot;
+
+        if (!name || strncmp(name, claim->prefix, length) != 0 || name[length] != '-')
+                return 0;
+        number = strtoul(name + length + 1, NULL, 10);
+        if (number >= claim->n_slots)
+                return 0;
+
+        slot = &claim->slots[number];
+        if (!lease_sight_is_free(&slot->sight, lease, node, now_usec(claim->all)))
+                claim->states[number] = SLOT_TAKEN;
+        else if (text_equal(holder, node))
+                claim->states[number] = SLOT_OURS;
+        if (digest != 0 && slot->holder != 0 && slot->holder != digest)
+                claim->moved_usec = now_usec(claim->all);
+        slot->holder = digest != 0 ? digest : slot->holder;
+        return text_set(&slot->version, json_get_filled(metadata, "resourceVersion"));
+}
+
+static int on_listed(const KubePatchAnswer *answer, void *userdata) {
+        cleanup(json_object_put_p) json_object *list = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        Claim *claim = userdata;
+        json_object *items;
+        int r;
+
+        claim->due_usec = claim->patch.rest_usec;
+        if (answer->error) {
+                note_failure(claim->all, answer->error);
+                return request_pass(claim->all);
+        }
+
+        r = json_parse(answer->reply->body, answer->reply->size, &list, &error);
+        if (error.kind != ERROR_NONE) {
+                kube_patch_fail(&claim->patch, answer->reply);
+                claim->due_usec = claim->patch.rest_usec;
+                note_failure(claim->all, &error);
+                return request_pass(claim->all);
+        }
+
+        if (r >= 0)
+                r = claim_resize(claim);
+        for (size_t i = 0; r >= 0 && i < claim->n_slots; i++)
+                r = text_set(&claim->slots[i].version, NULL);
+        items = json_get(list, "items", json_type_array);
+        for (size_t i = 0; r >= 0 && items && i < json_object_array_length(items); i++)
+                r = take_lease(claim, json_object_array_get_idx(items, i));
+        claim->is_listed = true;
+        return r < 0 ? r : request_pass(claim->all);
+}
+
+static int claim_list(Claim *claim) {
+        KubePatchRequest request = { .verb = KUBE_PATCH_LIST,
+                                     .path = claim_path(claim),
+                                     .accept = KUBE_JSON,
+                                     .on_answered = on_listed };
+        char labels[sizeof(SLOTS_LABEL) + PREFIX_SIZE];
+
+        (void) snprintf(labels, sizeof(labels), SLOTS_LABEL "=%s", claim->prefix);
+        request.path.labels = labels;
+        request.path.query = "resourceVersion=0"; /* from the server's memory: writes are guarded */
+        return kube_patch_send(&claim->patch, &request);
+}
+
+/* The next step of a claim */
+
+/* An image matters more than the limit. */
+static void claim_judge(Claim *claim) {
+        PullSlots *slots = claim->all;
+        uint64_t now = now_usec(slots);
+        bool is_failing =
+                slots->failed_usec > 0 && now - slots->failed_usec >= PULL_SLOTS_FAILURE_USEC;
+
+        if (claim->is_open || claim->n_waiting == 0 || claim->is_holding ||
+            (!is_failing && now - claim->moved_usec < PULL_SLOTS_STALL_USEC))
+                return;
+
+        claim->is_open = true;
+        if (!is_failing)
+                log_warning(
+                        slots->options.log, NULL,
+                        "Pulling from \"%s\" without a slot: other nodes have held all slots for "
+                        "an hour.",
+                        claim->registry);
+        else if (!slots->is_reported)
+                log_warning(slots->options.log, NULL,
+                            "Pulling from \"%s\" without a slot: the Leases cannot be used: %s.",
+                            claim->registry, error_message(&slots->error));
+        slots->is_reported = is_failing;
+}
+
+static int claim_rest(Claim *claim) {
+        if (claim->is_listed) {
+                note_success(claim->all);
+                claim->is_listed = false;
+                claim->due_usec = now_usec(claim->all) +
+                                  pull_slots_pause_usec(claim->n_lists++, random_number());
+        }
+        return claim->due_usec > now_usec(claim->all)
+                       ? timer_start_at(&claim->timer, claim->due_usec)
+                       : 0;
+}
+
+static int claim_step(Claim *claim) {
+        const char *node = claim->all->options.node_name;
+        SlotsInput input = {
+                .n_slots = claim->n_wanted,
+                .is_holding = claim->is_holding,
+                .slot = claim->slot,
+                .n_running = claim->n_running,
+                .random = random_number(),
+        };
+
+        if (claim->patch.call)
+                return 0;
+
+        claim_judge(claim);
+        /* Sets may have changed since the list. */
+        claim->is_listed = claim->is_listed && claim->n_slots == claim->n_wanted;
+        input.states = claim->is_listed ? claim->states : NULL;
+        input.n_waiting = claim->is_open ? 0 : claim->n_waiting;
+        input.is_due = now_usec(claim->all) >= claim->due_usec;
+        switch (pull_slots_plan(&input, &claim->slot)) {
+        case SLOTS_REST: return claim_rest(claim);
+        case SLOTS_LIST: return claim_list(claim);
+        case SLOTS_TAKE:
+                return claim_write(claim, node, /* is_new= */ true,
+                                   claim->slots[claim->slot].version, on_written);
+        case SLOTS_RENEW:
+                return claim_write(claim, node, /* is_new= */ false, claim->version, on_written);
+        case SLOTS_RELEASE:
+                return claim_write(claim, "", /* is_new= */ false, claim->version, on_released);
+        }
+
+        abort();
+}
+
+/* Claims */
+
+static Claim *claim_free(Claim *claim) {
+        timer_done(&claim->timer);
+        kube_patch_done(&claim->patch);
+        slots_free(claim->slots, claim->n_slots);
+        free(claim->states);
+        free(claim->registry);
+        free(claim->version);
+        free(claim);
+        return NULL;
+}
+
+static int on_timer(void *userdata) {
+        return request_pass(((Claim *) userdata)->all);
+}
+
+static int add_claim(PullSlots *slots, const char *registry, Claim **ret) {
+        Claim *claim = calloc(1, sizeof(*claim));
+
+        if (!claim)
+                return -ENOMEM;
+
+        claim->all = slots;
+        claim->moved_usec = now_usec(slots);
+        if (claim->moved_usec - slots->last_failed_usec > FORGET_USEC)
+                note_success(slots);
+        claim->patch = (KubePatch){ .client = slots->options.client, .userdata = claim };
+        timer_init(&claim->timer, kube_client_event(slots->options.client), 0, on_timer, claim);
+        (void) snprintf(claim->prefix, sizeof(claim->prefix), "inplaced-pull-%016" PRIx64,
+                        repeat_digest(0, registry));
+        if (text_copy(registry, &claim->registry) < 0) {
+                claim_free(claim);
+                return -ENOMEM;
+        }
+
+        list_prepend(&slots->claims, claim);
+        *ret = claim;
+        return 0;
+}
+
+/* Whether the pull has begun, or may begin without a pause. */
+static bool is_running(ImageStep step) {
+        return step == IMAGE_STEP_QUEUED || step == IMAGE_STEP_INSPECTING ||
+               step == IMAGE_STEP_RESOLVING || step == IMAGE_STEP_DOWNLOADING ||
+               step == IMAGE_STEP_UNPACKING;
+}
+
+static int count_pull(PullSlots *slots, const char *registry, ImageStep step, unsigned n_slots) {
+        Claim *claim = find_claim(slots, registry);
+        int r = 0;
+
+        if (is_running(step) && claim)
+                claim->n_running++;
+        if (step != IMAGE_STEP_WAITING_FOR_SLOT)
+                return 0;
+
+        if (!claim)
+                r = add_claim(slots, registry, &claim);
+        if (r < 0)
+                return r;
+
+        if (claim->n_waiting == 0 || claim->n_wanted > n_slots)
+                claim->n_wanted = n_slots;
+        claim->n_waiting++;
+        return 0;
+}
+
+static int count_image(PullSlots *slots, const Image *image) {
+        ImageStep step = image_status(image)->step;
+        ImageRef ref;
+        int r = 0;
+
+        if (!image_pull(image) || !read_registry(image_key(image), &ref))
+                return 0;
+
+        for (const ImageRequest *request = image_requests(image); r >= 0 && request;
+             request = request->next) {
+                const ImageSetLimits *limits =
+                        image_sets_limits(slots->options.sets, request->owner);
+
+                if (limits && request_is_due(request))
+                        r = count_pull(slots, ref.registry, step, limits->parallelism);
+        }
+        return r;
+}
+
+static bool is_idle(const Claim *claim) {
+        return !claim->is_holding && !claim->patch.call && claim->n_waiting + claim->n_running == 0;
+}
+
+static int step_claims(PullSlots *slots) {
+        Claim *next;
+        int r = 0;
+
+        for (Claim *claim = slots->claims; r >= 0 && claim; claim = next) {
+                next = claim->next;
+                if (is_idle(claim)) {
+                        list_remove(&slots->claims, claim);
+                        claim_free(claim);
+                } else {
+                        r = claim_step(claim);
+                }
+        }
+        return r;
+}
+
+/* Counts the pulls anew, and lets those begin that have a slot. */
+static int on_pass(void *userdata) {
+        PullSlots *slots = userdata;
+        const PullGate gate = { why_shut, slots };
+        int r = 0;
+
+        for (Claim *claim = slots->claims; claim; claim = claim->next) {
+                if (claim->n_waiting == 0 || claim->is_holding)
+                        claim->moved_usec = now_usec(slots);
+                claim->n_waiting = claim->n_running = 0;
+        }
+        for (size_t i = 0; r >= 0 && i < images_count(slots->options.images); i++)
+                r = count_image(slots, images_get(slots->options.images, i));
+        if (r >= 0)
+                r = step_claims(slots);
+        return r < 0 ? r : images_set_gate(slots->options.images, &gate);
+}
+
+static int on_image(Image *image, void *userdata) {
+        return request_pass(userdata);
+}
+
+/* Without limits, pulls that wait begin. */
+static int on_sets_changed(void *userdata) {
+        return deferred_request(&((PullSlots *) userdata)->pass);
+}
+
+int pull_slots_new(const PullSlotsOptions *options, PullSlots **ret) {
+        PullSlots *slots = calloc(1, sizeof(*slots));
+        int r;
+
+        if (!slots)
+                return -ENOMEM;
+
+        slots->options = *options;
+        slots->watcher = (ImagesWatcher){ .on_image = on_image, .userdata = slots };
+        slots->sets_watcher =
+                (ImageSetsWatcher){ .on_changed = on_sets_changed, .userdata = slots };
+        deferred_init(&slots->pass, kube_client_event(options->client), on_pass, slots);
+        images_watch(options->images, &slots->watcher);
+        image_sets_watch(options->sets, &slots->sets_watcher);
+        r = on_sets_changed(slots);
+        *ret = slots;
+        return r;
+}
+
+PullSlots *pull_slots_free(PullSlots *slots) {
+        if (!slots)
+                return NULL;
+
+        (void) images_set_gate(slots->options.images, NULL);
+        images_unwatch(slots->options.images, &slots->watcher);
+        image_sets_unwatch(slots->options.sets, &slots->sets_watcher);
+        deferred_done(&slots->pass);
+        while (slots->claims) {
+                Claim *claim = slots->claims;
+
+                list_remove(&slots->claims, claim);
+                claim_free(claim);
+        }
+        error_done(&slots->error);
+        free(slots->why);
+        free(slots);
+        return NULL;
+}

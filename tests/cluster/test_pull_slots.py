@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proves that nodes take turns where an image set has a limit: several agents, each with a real runtime of its own, that pull
+the same images from one registry, with the roles and the policy of the component `pull-slots`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from fake.api_proxy import ApiProxy
+from fake.registry import Connection, FakeRegistry, Reply, Request
+from lab import clock, sanitizers
+from lab.agent import Agent
+from lab.clients import MANIFESTS
+from lab.control_plane import ControlPlane, read_documents
+from lab.image import build_image
+from lab.kube import Object
+from lab.kubeconfig import write_kubeconfig
+from lab.layers import random_layer
+from lab.node_image import NodeImage
+from lab.registry import PushedImage
+from lab.trouble import problems
+from lab.wait import wait_until
+
+SLOWLY = sanitizers.SLOWNESS
+SOON = 30 * SLOWLY
+NAMESPACE = "inplaced"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+COMPONENT = MANIFESTS / "components" / "pull-slots"
+
+
+@pytest.fixture
+def rights(control_plane: ControlPlane) -> Iterator[None]:
+    made = [one for name in ("policy", "rbac") for one in read_documents(COMPONENT / f"{name}.yaml")]
+    for document in made:
+        control_plane.admin.apply(document)
+    yield
+    for document in reversed(made):
+        control_plane.admin.delete(control_plane.admin.path_of(document))
+
+
+@pytest.fixture
+def proxy(control_plane, folder) -> Iterator[ApiProxy]:
+    with ApiProxy(folder / "proxy", control_plane.url, control_plane.authority.certificate) as made:
+        yield made
+
+
+class Member:
+    """A Node without a kubelet, with an agent and a runtime of its own."""
+
+    def __init__(self, node: NodeImage, agent: Agent) -> None:
+        self.node, self.agent = node, agent
+        self.name = node.name
+
+    def wait(self, image: PushedImage, phase: str = "Succeeded", timeout: float = SOON) -> Object:
+        return self.node.wait_status(image.reference, phase, timeout)
+
+    def wait_message(self, image: PushedImage, text: str) -> None:
+        def found() -> bool:
+            return text in (self.node.tag_status(image.reference) or {}).get("message", "")
+
+        wait_until(found, SOON, lambda: f"{text}: {self.node.status()}")
+
+
+@pytest.fixture
+def join(start_agent, control_plane, kube, new_runtime, folder, proxy, node_name) -> Iterator[Callable[..., Member]]:
+    """join(…) as Member; all have the label pool=NODE_NAME."""
+    runtimes, nodes = [], []
+
+    def make(**options: object) -> Member:
+        name = f"{node_name}-{len(nodes)}"
+        labels = {"pool": node_name}
+        node = kube.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}})
+        nodes.append(kube.path_of(node))
+        runtime = new_runtime(f"runtime-{name}")
+        runtimes.append(runtime)
+        runtime.start()
+        image = NodeImage(kube, name)
+        image.create(labels=labels)
+        nodes.append(image.path)
+        token = control_plane.agent_token(name)
+        path = write_kubeconfig(
+            folder / f"{name}.conf", proxy.url, proxy.authority, token=token, namespace=NAMESPACE
+        )
+        agent = start_agent(
+            runtime.endpoint, kubeconfig=path, node_name=name, flags=["--register-node"], **options
+        )
+        return Member(image, agent)
+
+    yield make
+    for path in nodes:
+        kube.delete(path)
+    for runtime in runtimes:
+        runtime.close()
+
+
+@pytest.fixture(autouse=True)
+def no_slots(kube) -> Iterator[None]:
+    yield
+    kube.request("DELETE", f"{LEASES}?labelSelector=inplaced.io%2Fslots")
+
+
+@pytest.fixture
+def pool(image_set, node_name) -> Callable[..., None]:
+    """pool(image, …, parallelism=…): the set of all members."""
+
+    def make(*images: PushedImage, **limits: int) -> None:
+        image_set.create_set(f"pool={node_name}", *(one.reference for one in images), **limits)
+
+    return make
+
+
+class Traffic:
+    """The registry's view of nodes that pull the same image of one layer, which arrives when the test lets it."""
+
+    def __init__(self, registry: FakeRegistry, name: str) -> None:
+        self.image = registry.add(name, "1", build_image([random_layer(20000, 1)], labels={"test": name}))
+        self.most_at_once = self.n_now = self.n_served = 0
+        self.too_early: list[str] = []
+        self._go = threading.Semaphore(0)
+        self._lock = threading.Lock()
+        registry.on("manifest", self._manifest, name)
+        registry.on("layer", self._layer, name)
+
+    def wait(self, n: int = 1) -> None:
+        """Waits until so many nodes fetch the layer."""
+        wait_until(lambda: self.n_now == n, SOON, lambda: f"{n} at once, not {self.n_now}")
+
+    def let(self, n: int = 1) -> None:
+        """So many layers may arrive."""
+        self._go.release(n)
+
+    def _manifest(self, connection: Connection, request: Request, reply: Reply) -> None:
+        # A node asks for manifests before it asks for layers.
+        if self.n_now > 0:
+            self.too_early.append(request.path)
+        connection.send(reply)
+
+    def _layer(self, connection: Connection, request: Request, reply: Reply) -> None:
+        with self._lock:
+            self.n_now += 1
+            self.most_at_once = max(self.most_at_once, self.n_now)
+        try:
+            while not self._go.acquire(timeout=0.05):
+                if connection.wait_gone(0):
+                    return
+            self.n_served += 1
+            connection.send(reply)
+        finally:
+            with self._lock:
+                self.n_now -= 1
+
+
+@pytest.fixture
+def traffic(fake_registry, image_name) -> Iterator[Traffic]:
+    made = Traffic(fake_registry, image_name)
+    yield made
+    made.let(100)
+
+
+def holders(kube) -> list[str]:
+    found = [one["spec"].get("holderIdentity", "") for one in kube.list(LEASES)]
+    return sorted(one for one in found if one)
+
+
+def waiting(traffic: Traffic, n_slots: int = 1) -> str:
+    registry = traffic.image.reference.partition("/")[0]
+    return f"NodesFirst: this node waits for one of {n_slots} slots of registry {registry}; "
+
+
+def pulls_first(traffic: Traffic, members: list[Member], kube) -> tuple[Member, list[Member]]:
+    """The member that fetches the layer, and the others, which wait."""
+    traffic.wait()
+    (holder,) = holders(kube)
+    first = next(one for one in members if one.name == holder)
+    others = [one for one in members if one is not first]
+    for other in others:
+        other.wait_message(traffic.image, waiting(traffic))
+    return first, others
+
+
+@pytest.mark.slow
+def test_one_node_at_a_time(join, pool, rights, traffic, kube, proxy):
+    """The registry never sees two nodes at once; each has the image in the end, and no slot is held."""
+    members = [join() for _ in range(4)]
+    pool(traffic.image, parallelism=1)
+    first, others = pulls_first(traffic, members, kube)
+    assert waiting(traffic) in others[0].agent.ctl("status", "-o", "wide").stdout
+    traffic.let(4)
+    for member in members:
+        member.wait(traffic.image, timeout=4 * SOON)
+    assert (traffic.n_served, traffic.most_at_once, traffic.too_early) == (4, 1, [])
+    wait_until(lambda: holders(kube) == [], SOON, lambda: f"free slots: {holders(kube)}")
+    (slot,) = kube.list(LEASES)
+    assert slot["metadata"]["annotations"]["inplaced.io/slots-of"] == traffic.image.reference.partition("/")[0]
+    assert all("waits" not in member.agent.ctl("status").stdout for member in members)
+
+
+def test_two_slots(join, pool, rights, traffic, kube):
+    """As many as the set says, and each slot is another node's."""
+    members = [join() for _ in range(3)]
+    pool(traffic.image, parallelism=2)
+    traffic.wait(2)
+    assert len(set(holders(kube))) == 2
+    (last,) = [one for one in members if one.name not in holders(kube)]
+    last.wait_message(traffic.image, waiting(traffic, 2))
+    traffic.let(3)
+    for member in members:
+        member.wait(traffic.image)
+    assert traffic.most_at_once == 2
+
+
+@pytest.mark.slow
+def test_holder_is_killed(join, pool, rights, traffic, kube):
+    """The slot expires, and another node takes it; the killed one goes on when it is back."""
+    members = [join(), join()]
+    pool(traffic.image, parallelism=1)
+    first, (second,) = pulls_first(traffic, members, kube)
+    first.agent.kill9()
+    wait_until(lambda: holders(kube) == [second.name], 60 * SLOWLY, lambda: f"slot of {second.name}: {holders(kube)}")
+    traffic.wait()
+    first.agent.start()
+    traffic.let(2)
+    for member in members:
+        member.wait(traffic.image, timeout=2 * SOON)
+    assert traffic.most_at_once == 1
+
+
+def test_other_requests_do_not_wait(join, pool, rights, traffic, kube):
+    """Such as one of a controller for the same image, or of a user of the node."""
+    members = [join(), join(), join()]
+    pool(traffic.image, parallelism=1)
+    first, (second, third) = pulls_first(traffic, members, kube)
+    second.node.request(traffic.image.reference)
+    traffic.wait(2)
+    pull = third.agent.start_ctl("pull", traffic.image.reference)
+    traffic.wait(3)
+    traffic.let(3)
+    assert pull.wait(SOON) == 0
+    for member in members:
+        member.wait(traffic.image)
+
+
+def test_set_changes_while_nodes_wait(join, pool, rights, traffic, kube, image_set):
+    """More slots let more nodes pull, a set without a limit all of them, and what leaves the set is not waited for."""
+    members = [join(), join(), join()]
+    pool(traffic.image, parallelism=1)
+    first, others = pulls_first(traffic, members, kube)
+    image_set.limit(parallelism=2)
+    traffic.wait(2)
+    (last,) = [one for one in members if one.name not in holders(kube)]
+    last.wait_message(traffic.image, waiting(traffic, 2))
+    image_set.limit(parallelism=None)
+    traffic.wait(3)
+    image_set.request()
+    for member in members:
+        wait_until(lambda one=member: one.node.tag_status(traffic.image.reference) is None, SOON, "withdrawal")
+    traffic.wait(0)
+    wait_until(lambda: holders(kube) == [], SOON, lambda: f"free slots: {holders(kube)}")
+
+
+def test_mistyped_tag(join, pool, rights, traffic, fake_registry, image_name, kube):
+    """It holds no slot while its pull pauses, so that other images, and other nodes, have their turns."""
+    missing = PushedImage(f"{fake_registry.host}/{image_name}:typo", "", "", "", 0)
+    members = [join(), join()]
+    pool(missing, traffic.image, parallelism=1)
+    traffic.let(2)
+    for member in members:
+        member.wait(traffic.image, timeout=2 * SOON)
+        member.wait_message(missing, "NotFound: ")
+    assert traffic.most_at_once == 1
+
+
+def test_without_the_right(join, pool, traffic, folder, proxy):
+    """The node pulls after a while, and says why in one line."""
+    jump = folder / "jump"
+    member = join(environment=clock.environment(clock.jumps_when_there(jump)))
+    pool(traffic.image, parallelism=1)
+    member.wait_message(traffic.image, waiting(traffic))
+    wait_until(lambda: len(proxy.requests("leases")) >= 2, SOON, "second attempt")
+    jump.touch()
+    traffic.let()
+    member.wait(traffic.image)
+    (line,) = [one["message"] for one in member.agent.logs() if "without a slot" in one["message"]]
+    assert "the Leases cannot be used: the right to list leases.coordination.k8s.io is missing" in line
+
+
+def test_slots_that_never_change_hands(join, pool, rights, traffic, folder, kube):
+    """A node that holds its slot for ever delays the others by an hour at most."""
+    jump = folder / "jump"
+    first = join()
+    pool(traffic.image, parallelism=1)
+    traffic.wait()
+    second = join(environment=clock.environment(clock.jumps_when_there(jump)))
+    second.wait_message(traffic.image, waiting(traffic))
+    jump.touch()
+    traffic.wait(2)
+    traffic.let(2)
+    for member in (first, second):
+        member.wait(traffic.image)
+    assert "other nodes have held all slots for an hour" in second.agent.log_text()
+
+
+def test_api_server_away(join, pool, rights, traffic, proxy, kube):
+    """A pull that has begun goes on."""
+    member = join()
+    pool(traffic.image, parallelism=1)
+    traffic.wait()
+    proxy.on("leases", lambda exchange: exchange.wait_over())
+    wait_until(lambda: len(proxy.requests("^PATCH.*leases")) >= 2, SOON, "renewal without an answer")
+    traffic.let()
+    member.agent.wait_status(traffic.image.reference, "Succeeded")
+    proxy.behave()
+    member.wait(traffic.image)
+
+
+def test_no_limit_no_requests(join, pool, traffic, proxy):
+    """Without the annotation, or the right, nodes pull at once."""
+    members = [join(), join()]
+    pool(traffic.image)
+    traffic.wait(2)
+    traffic.let(2)
+    for member in members:
+        member.wait(traffic.image)
+    assert proxy.requests("leases") == []
+
+
+def test_faulty_limit(join, pool, traffic, image_set):
+    """It is none, and doctor says so."""
+    member = join()
+    pool(traffic.image, parallelism=0)
+    traffic.let()
+    member.wait(traffic.image)
+    assert "inplaced.io/parallelism is no number from 1 to 1000" in problems(member.agent)[image_set.name]
+    image_set.limit(parallelism=None)
+    wait_until(lambda: image_set.name not in problems(member.agent), SOON, "end of the problem")
