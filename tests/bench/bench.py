@@ -39,6 +39,12 @@ Groups of figures, each with parts of its own on this machine (a containerd, a r
          `kubectl set image`: time, pods that are missing meanwhile, and requests to the API server.
   yield  On a real node: until a pod runs whose image of 100 MB comes over a line of 50 MB/s, while the
          agent pulls 5 GB over the same line, beside the same without these pulls.
+  ready  On a real node that waits for the images of its sets: five images, 1 GB in sum, over a line of 50 MB/s. From
+         the end of the last pull until the Node says so, and until its startup taint is gone, in the slowest
+         round, beside the same two writes by hand; and how many bytes a pod with these images still fetches.
+  pins   On a real node with a containerd that pins: the disk gets full 20 times, so that the kubelet removes what it
+         may, and in between containerd restarts, or is killed, and tags move: how many of 20 pinned images are
+         lost, and how many others stay; then the same without the agent, whose pins `--remove-pins` has removed.
   declared
          On a real node: 20 Deployments of 5 pods get a new image at once, by the controller of declared
          updates, beside `kubectl inplace set image` for each; and the controller's memory.
@@ -122,6 +128,18 @@ def measure_yield(node: Node) -> list[Row]:
     return yielding.measure(node)
 
 
+def measure_ready(node: Node) -> list[Row]:
+    import readying
+
+    return readying.measure(node)
+
+
+def measure_pins(node: Node) -> list[Row]:
+    import pinning
+
+    return pinning.measure(node)
+
+
 def measure_declared(node: Node) -> list[Row]:
     import declaring
 
@@ -160,6 +178,8 @@ GROUPS: dict[str, Group] = {
     "inplace": measure_inplace,
     "workloads": measure_workloads,
     "yield": measure_yield,
+    "ready": measure_ready,
+    "pins": measure_pins,
     "declared": measure_declared,
     "probes": measure_probes,
     "peer": measure_peer,

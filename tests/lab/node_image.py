@@ -46,6 +46,13 @@ class NodeImage:
                 image["pullSecrets"] = secrets
         return self.set_spec(spec)
 
+    def pin(self, *references: str) -> Object:
+        """Requests these images, pinned, and withdraws all others. An API server drops `pin` of a tag."""
+        spec = documents.node_image(references)["spec"]
+        for image in spec["images"].values():
+            image["sandboxConfig"] = {"annotations": {"inplaced.io/pin": "true"}}
+        return self.set_spec(spec)
+
     def set_spec(self, spec: Object) -> Object:
         return self.kube.patch(self.path, [{"op": "add", "path": "/spec", "value": spec}], "json")
 
