@@ -452,19 +452,21 @@ int image_set_done(Image *image, const char *owner, const char *name, int64_t ve
         return 1;
 }
 
-int image_expire(Image *image, int64_t now, int64_t *ret_next) {
+int image_expire(Image *image, const RequestClock *now, int64_t *ret_next) {
         bool is_changed = false;
         ImageRequest *next;
 
         *ret_next = INT64_MAX;
         for (ImageRequest *request = image->requests.first; request; request = next) {
-                int64_t end = outcome_of(image, request)->completed_at + request->desired.ttl_sec;
+                int64_t end;
 
                 next = request->next;
                 if (!request->is_done || request->is_expired ||
                     request->desired.ttl_sec == DESIRED_IMAGE_NO_LIMIT)
                         continue;
-                if (end > now) {
+
+                end = request_end_sec(request, outcome_of(image, request), now);
+                if (end > now->monotonic_sec) {
                         *ret_next = end < *ret_next ? end : *ret_next;
                         continue;
                 }

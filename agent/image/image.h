@@ -144,5 +144,5 @@ int image_set_on_demand(Image *image, const ImageOnDemand *found);
 /* Returns how often the image was removed, as far as the agent remembers. */
 unsigned image_n_removals(const Image *image);
 
-/* Expires requests; *ret_next is the time of the next one to expire, or INT64_MAX. */
-int image_expire(Image *image, int64_t now, int64_t *ret_next);
+/* Expires requests; *ret_next is the time of the next one to expire on the monotonic clock, or INT64_MAX. */
+int image_expire(Image *image, const RequestClock *now, int64_t *ret_next);

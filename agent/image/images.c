@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/clock.h"
 #include "agent/base/loop.h"
 #include "agent/base/array.h"
 #include "agent/base/text.h"
@@ -339,13 +340,15 @@ static int images_reconcile_dirty(Images *images) {
 }
 
 static int images_expire(Images *images) {
-        int64_t now = time(NULL), next = INT64_MAX;
+        const RequestClock now = { .wall_sec = time(NULL),
+                                   .monotonic_sec = clock_nsec(CLOCK_MONOTONIC) / NSEC_PER_SEC };
+        int64_t next = INT64_MAX;
         int r = 0;
 
         for (size_t i = 0; i < images->index.n_items; i++) {
                 int64_t image_next;
 
-                r = image_expire(images->index.items[i], now, &image_next);
+                r = image_expire(images->index.items[i], &now, &image_next);
                 if (r < 0)
                         return r;
                 next = image_next < next ? image_next : next;
@@ -355,7 +358,9 @@ static int images_expire(Images *images) {
                 timer_stop(&images->expiry);
         else
                 r = timer_start(&images->expiry,
-                                next > now ? (uint64_t) (next - now) * USEC_PER_SEC : 0);
+                                next > now.monotonic_sec
+                                        ? (uint64_t) (next - now.monotonic_sec) * USEC_PER_SEC
+                                        : 0);
         return r;
 }
 

@@ -75,11 +75,26 @@ int request_set_done(ImageRequest *request, const ImageStatus *outcome) {
         return 0;
 }
 
+/* An outcome of the future is one of a clock that was set back since: it counts as one of now. */
+int64_t request_end_sec(ImageRequest *request, const ImageStatus *outcome,
+                        const RequestClock *now) {
+        RequestAge *age = &request->age;
+        int64_t passed_sec = now->wall_sec - outcome->completed_at;
+
+        if (!age->is_known || age->completed_at != outcome->completed_at)
+                *age = (RequestAge){
+                        .is_known = true,
+                        .completed_at = outcome->completed_at,
+                        .monotonic_sec = now->monotonic_sec - (passed_sec > 0 ? passed_sec : 0),
+                };
+        return age->monotonic_sec + request->desired.ttl_sec;
+}
+
 void request_renew(ImageRequest *request) {
         request->outcome = status_free(request->outcome);
         request->is_done = request->is_expired = request->is_unreported = request->has_own_outcome =
                 false;
-        request->must_repull = false;
+        request->must_repull = request->age.is_known = false;
 }
 
 int requests_keep_outcome(const Requests *requests, const ImageStatus *status) {

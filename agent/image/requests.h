@@ -24,6 +24,19 @@ typedef enum RequestKind {
         REQUEST_DESIRED,   /* a removed image is pulled again, and changes its outcome */
 } RequestKind;
 
+/* Seconds of both clocks: the time since 1970 may be set at any time, the monotonic clock is not. */
+typedef struct RequestClock {
+        int64_t wall_sec;
+        int64_t monotonic_sec;
+} RequestClock;
+
+/* Time of an outcome on the monotonic clock, so that a time to live is as long as it says. */
+typedef struct RequestAge {
+        bool is_known;
+        int64_t completed_at;  /* time of the outcome since 1970 */
+        int64_t monotonic_sec; /* may be negative: before the machine was started */
+} RequestAge;
+
 /* An owner's request for the image: a desired image and its outcome. */
 typedef struct ImageRequest {
         LIST_LINKS(struct ImageRequest);
@@ -34,7 +47,8 @@ typedef struct ImageRequest {
         bool is_unreported;   /* done or refused, but not reported yet */
         bool has_own_outcome; /* a fault, or it ended before the pull */
         bool is_syncing;
-        PullJoin join;   /* state of the sync's pull when the request joined it */
+        PullJoin join; /* state of the sync's pull when the request joined it */
+        RequestAge age;
         bool is_expired; /* past its time to live; kept only to avoid doing it again */
         RequestKind kind;
         bool must_repull; /* done, but the image was removed: to be pulled again */
@@ -56,6 +70,9 @@ bool request_is_urgent(const ImageRequest *request); /* it has not had the image
 
 /* Marks the request as done, with a copy of this outcome; NULL: it is the image's status. */
 int request_set_done(ImageRequest *request, const ImageStatus *outcome);
+
+/* Returns when the time to live of a request ends that is done with this outcome, on the monotonic clock. */
+int64_t request_end_sec(ImageRequest *request, const ImageStatus *outcome, const RequestClock *now);
 
 /* Makes the request due again. */
 void request_renew(ImageRequest *request);

@@ -16,6 +16,11 @@ def jumps_when_there(path: Path) -> dict[str, str]:
     return {"INPLACED_CLOCK_JUMP": str(path)}
 
 
+def is_set_by(path: Path) -> dict[str, str]:
+    """The time of day is off by as many seconds as that file says, if it is there."""
+    return {"INPLACED_CLOCK_STEP": str(path)}
+
+
 def environment(variables: dict[str, str]) -> dict[str, str]:
     """The environment of a program that has such a clock."""
     library = Path(os.environ["INPLACED_BUILD_DIR"], "tests", "libclock-ahead.so").absolute()

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
+import time
 
+import grpc
 import pytest
 
-from lab import sanitizers
+from fake.runtime_proxy import RuntimeProxy
+from lab import clock, sanitizers
 from lab.containerd import Containerd
 from lab.crio import Crio
 from lab.trouble import complaints
@@ -77,6 +81,13 @@ def column(agent, image):
 def doctor(agent):
     problems = json.loads(agent.ctl("doctor", "-o", "json").stdout)["problems"]
     return {problem["subject"]: problem["message"] for problem in problems}
+
+
+def pin_for(agent, image, seconds):
+    request = agent.messages.PreloadRequest(
+        images=[image.reference], pin=True, detach=True, ttl_seconds_after_finished=seconds
+    )
+    list(agent.node.Preload(request))
 
 
 def test_a_document_pins(start_agent, containerd, push):
@@ -174,16 +185,72 @@ def test_crashes(start_agent, containerd, push):
     assert is_pinned(containerd, kept.reference)
 
 
+@pytest.mark.parametrize("is_set", [False, True], ids=["before", "after"])
+def test_containerd_dies_while_it_sets_a_pin(folder, start_agent, containerd, push, is_set):
+    """Right before it takes the labels, or right after that, without an answer: the pin is there once it is back, and
+    can be withdrawn."""
+    image, died = push(), threading.Event()
+
+    def die(call, good):
+        if is_set:
+            good()
+        containerd.kill9()
+        died.set()
+        call.context.abort(grpc.StatusCode.UNAVAILABLE, "killed")
+
+    with RuntimeProxy(folder / "proxy", containerd.socket) as proxy:
+        agent = start_agent(proxy.endpoint)
+        proxy.on("Update", die)
+        agent.request(image.reference, pin=True)
+        assert died.wait(20 * SLOWLY)
+    containerd.start()
+    assert labels_of(containerd, image.reference) == (OURS if is_set else {})
+    with RuntimeProxy(folder / "proxy", containerd.socket):
+        wait_until(lambda: image.reference in agent.ctl("images").stdout, 20 * SLOWLY, "list of images")
+        wait_until(lambda: column(agent, image) == "inplaced", 20 * SLOWLY, "pin of the agent")
+        assert labels_of(containerd, image.reference) == OURS and is_pinned(containerd, image.reference)
+        agent.request(image.reference)
+        wait_pinned(containerd, image, False)
+        assert labels_of(containerd, image.reference) == {}
+
+
 def test_a_request_with_a_time_to_live(start_agent, containerd, push):
     agent = start_agent(containerd.endpoint)
     image = push()
-    call = agent.node.Preload(
-        agent.messages.PreloadRequest(
-            images=[image.reference], pin=True, detach=True, ttl_seconds_after_finished=3
-        )
-    )
-    list(call)
+    pin_for(agent, image, 3)
     wait_pinned(containerd, image)
+    wait_pinned(containerd, image, False)
+
+
+@pytest.mark.parametrize("seconds", [3600, -3600], ids=["forward", "back"])
+def test_the_clock_is_set_during_a_time_to_live(folder, start_agent, containerd, push, seconds):
+    """The pin lasts as long as it was to, not until a time of the day."""
+    set_by, time_to_live = folder / "clock", 4
+    agent = start_agent(containerd.endpoint, environment=clock.environment(clock.is_set_by(set_by)))
+    image, other = push("1"), push("2")
+    began = time.monotonic()
+    pin_for(agent, image, time_to_live)
+    wait_pinned(containerd, image)
+    set_by.write_text(str(seconds))
+    agent.request(other.reference)
+    agent.wait_status(other.reference, "Succeeded")
+    wait_pinned(containerd, image, False)
+    assert time.monotonic() - began > time_to_live - 1
+
+
+def test_the_clock_is_set_right_between_two_runs(folder, start_agent, containerd, push):
+    """A request that was done in the future is as old as the run that finds it."""
+    set_by = folder / "clock"
+    set_by.write_text("3600")
+    agent = start_agent(containerd.endpoint, environment=clock.environment(clock.is_set_by(set_by)))
+    image = push()
+    pin_for(agent, image, 4)
+    wait_pinned(containerd, image)
+    is_saved = lambda: "completionTime" in (agent.tag_status(image.reference) or {})  # noqa: E731
+    wait_until(is_saved, 10 * SLOWLY, "outcome in the file")
+    agent.kill9()
+    set_by.unlink()
+    agent.start()
     wait_pinned(containerd, image, False)
 
 

@@ -905,11 +905,18 @@ TEST_F(test_malformed_answers_the_version, Fixture *fixture) {
         assert_int_equal(image_status(fixture->image)->version, 3);
 }
 
-static void assert_expires(Fixture *fixture, int64_t now, int64_t next) {
+#define BOOTED 1000 /* wall time at which the monotonic clock began */
+
+static void assert_ends(Fixture *fixture, int64_t wall_sec, int64_t monotonic_sec, int64_t next) {
+        const RequestClock now = { .wall_sec = wall_sec, .monotonic_sec = monotonic_sec };
         int64_t ret_next = 0;
 
-        assert_ok(image_expire(fixture->image, now, &ret_next));
+        assert_ok(image_expire(fixture->image, &now, &ret_next));
         assert_int_equal(ret_next, next);
+}
+
+static void assert_expires(Fixture *fixture, int64_t now, int64_t next) {
+        assert_ends(fixture, now, now - BOOTED, next == INT64_MAX ? next : next - BOOTED);
 }
 
 TEST_F(test_expire, Fixture *fixture) {
@@ -935,6 +942,37 @@ TEST_F(test_expire, Fixture *fixture) {
         assert_expires(fixture, now + 60, INT64_MAX);
         assert_requests(fixture, "a:done,expired c:done ");
         assert_true(image_is_desired(fixture->image));
+}
+
+/* A time to live is as long as it says, however the clock is set meanwhile. */
+TEST_F(test_expire_beside_the_clock, Fixture *fixture) {
+        int64_t now;
+
+        set_request(fixture, "a", "nginx", 1, 60, REQUEST_ONCE);
+        reconcile(fixture);
+        finish(fixture, IMAGE_SUCCEEDED);
+        now = image_status(fixture->image)->completed_at;
+        assert_ends(fixture, now + 10, 500, 550);
+        assert_ends(fixture, now + 3600, 510, 550);
+        assert_ends(fixture, now - 3600, 549, 550);
+        assert_ends(fixture, now - 3600, 550, INT64_MAX);
+        assert_requests(fixture, "a:done,expired ");
+
+        /* An outcome of a clock that was ahead counts as one of now. */
+        set_request(fixture, "a", "nginx", 2, 60, REQUEST_ONCE);
+        reconcile(fixture);
+        finish(fixture, IMAGE_SUCCEEDED);
+        now = image_status(fixture->image)->completed_at;
+        assert_ends(fixture, now - 3600, 500, 560);
+        assert_ends(fixture, now - 3580, 520, 560);
+        assert_ends(fixture, now - 3540, 560, INT64_MAX);
+
+        /* An outcome of before the start of the machine has its age. */
+        set_request(fixture, "a", "nginx", 3, 3600, REQUEST_ONCE);
+        reconcile(fixture);
+        finish(fixture, IMAGE_SUCCEEDED);
+        now = image_status(fixture->image)->completed_at;
+        assert_ends(fixture, now + 3000, 100, 700);
 }
 
 TEST_F(test_expired_is_not_done_again, Fixture *fixture) {
@@ -1055,6 +1093,7 @@ static void assert_sound(const Fixture *fixture, unsigned seed) {
 
 static void random_step(Fixture *fixture) {
         const char *owner = (const char *[]){ "a", "b", "c" }[random() % 3];
+        RequestClock now;
         int64_t next;
 
         switch (random() % 6) {
@@ -1065,7 +1104,10 @@ static void random_step(Fixture *fixture) {
                 break;
         case 2: sweep(fixture, owner); break;
         case 3: assert_true(image_withdraw(fixture->image, owner) >= 0); break;
-        case 4: assert_ok(image_expire(fixture->image, time(NULL) + random() % 40, &next)); break;
+        case 4:
+                now = (RequestClock){ time(NULL) + random() % 40, random() % 40 };
+                assert_ok(image_expire(fixture->image, &now, &next));
+                break;
         case 5:
                 reconcile(fixture);
                 if (image_is_syncing(fixture->image))
