@@ -72,7 +72,7 @@ const char options_help[] =
         "  --min-free-disk SIZE|PERCENT%\n"
         "                             keep this much free where the runtime has its images;\n"
         "                             default 15%,5GB, the lesser of both; 0 for no floor\n"
-        "  --max-pinned SIZE|PERCENT% pin no more images than this; default 0, for no limit\n"
+        "  --max-pinned SIZE|PERCENT% pin no more images than this; default 20%\n"
         "  --keep-images              pull removed images of a controller's NodeImage again,\n"
         "                             as the agent always does with images of the folder\n"
         "  --log-level LEVEL          error, warning, notice, info or debug; default info\n"
@@ -294,7 +294,7 @@ static const struct Setting {
         { "stall-timeout",      "stallTimeoutSeconds", set_seconds,  offsetof(Options, stall_timeout_sec),  true,  "60" },
         { "yield-to-pods",      "yieldToPodsSeconds",  set_seconds,  offsetof(Options, yield_sec),          true,  "600" },
         { "min-free-disk",      "minFreeDisk",         set_floor,    offsetof(Options, min_free_disk),      true,  "15%,5GB" },
-        { "max-pinned",         "maxPinned",           set_floor,    offsetof(Options, max_pinned),         true,  "0" },
+        { "max-pinned",         "maxPinned",           set_floor,    offsetof(Options, max_pinned),         true,  "20%" },
         { "keep-images",        "keepImages",          set_switch,   offsetof(Options, must_keep_images),   true,  "false" },
         { "log-level",          "logLevel",            set_level,    offsetof(Options, log_level),          true,  "info" },
         { "log-format",         "logFormat",           set_format,   offsetof(Options, log_format),         true,  "auto" },

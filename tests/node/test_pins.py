@@ -299,6 +299,22 @@ def test_the_limit(start_agent, containerd, push):
     wait_until(lambda: "message" not in agent.tag_status(second.reference), 15 * SLOWLY, "end of the message")
 
 
+def test_the_limit_by_default(folder, start_agent, registry, image_name):
+    """A fifth of the disk; 0 is no limit."""
+    images = [registry.push_image(image_name, str(n), [8 << 20], seed=n) for n in range(2)]
+    with Containerd(folder / "small", release="2", root_megabytes=60) as containerd:
+        agent = start_agent(containerd.endpoint)
+        agent.request(images[0].reference, pin=True)
+        wait_pinned(containerd, images[0])
+        agent.request(images[1].reference, file="b.yaml", pin=True)
+        is_told = lambda: "message" in (agent.tag_status(images[1].reference) or {})  # noqa: E731
+        wait_until(is_told, 15 * SLOWLY, "refusal")
+        message = agent.wait_status(images[1].reference, "Succeeded")["message"]
+        assert message == "not pinned: 8 MB of images are pinned, and 8 MB more would exceed maxPinned (13 MB)"
+        agent.reload({"maxPinned": "0"})
+        wait_pinned(containerd, images[1])
+
+
 def test_a_mistyped_label(start_agent, containerd, push):
     agent = start_agent(containerd.endpoint)
     image = push()
