@@ -502,18 +502,26 @@ int images_ready_kick(ImagesReady *ready) {
 }
 
 int images_ready_visit(const ImagesReady *ready, const DiagnosisVisitor *visitor) {
-        const Error *errors[] = { kube_resource_error(ready->resource), &ready->condition.error,
-                                  &ready->taint.error };
+        static const char of_condition[] =
+                "give the agent the rights of packaging/kubernetes/components/images-ready";
+        static const char of_taint[] =
+                "give the agent the rights of packaging/kubernetes/components/startup-taint; with "
+                "the identity of the kubelet it can never have them";
+        const struct {
+                const Error *error;
+                const char *if_denied;
+        } writes[] = { { kube_resource_error(ready->resource), of_condition },
+                       { &ready->condition.error, of_condition },
+                       { &ready->taint.error, of_taint } };
 
-        for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++)
-                if (errors[i]->kind != ERROR_NONE)
-                        return visitor->on_problem(
-                                "readiness of images", error_message(errors[i]),
-                                errors[i]->kind == ERROR_DENIED
-                                        ? "give the agent the rights of "
-                                          "packaging/kubernetes/components/images-ready"
-                                        : "the agent tries again",
-                                visitor->userdata);
+        for (size_t i = 0; i < sizeof(writes) / sizeof(writes[0]); i++)
+                if (writes[i].error->kind != ERROR_NONE)
+                        return visitor->on_problem("readiness of images",
+                                                   error_message(writes[i].error),
+                                                   writes[i].error->kind == ERROR_DENIED
+                                                           ? writes[i].if_denied
+                                                           : "the agent tries again",
+                                                   visitor->userdata);
 
         return ready->is_decided ? visitor->on_fact("readiness of images", ready->decision.message,
                                                     visitor->userdata)

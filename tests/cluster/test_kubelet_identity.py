@@ -19,7 +19,7 @@ from lab.control_plane import ControlPlane
 from lab.documents import write_whole
 from lab.kube import KubeError
 from lab.kubelet import HASTY, Kubelet
-from lab.node_image import NodeImage
+from lab.node_image import ImageSet, NodeImage
 from lab.pod import OPT_IN, VERIFIED, Pod, container, from_annotations
 from lab.recreate_request import RecreateRequest
 from lab.trouble import problems
@@ -29,6 +29,7 @@ SLOWLY = sanitizers.SLOWNESS
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(120 * SLOWLY)]
 
+_TAINT = "inplaced.io/images-pending"
 _PLUGIN = "--enable-admission-plugins=NodeRestriction"
 
 
@@ -69,15 +70,15 @@ def certificates(folder, node) -> Certificates:
 
 @pytest.fixture
 def start(start_agent, node, certificates, folder):
-    """start() as Agent: with a kubeconfig like /etc/kubernetes/kubelet.conf."""
+    """start(*flags) as Agent: with a kubeconfig like /etc/kubernetes/kubelet.conf."""
 
-    def start() -> Agent:
+    def start(*flags: str) -> Agent:
         pair = certificates.current, certificates.current
         return start_agent(
             node.runtime.endpoint,
             kubeconfig=node.control_plane.write_kubeconfig(folder / "kubelet.conf", certificate=pair),
             node_name=node.name,
-            flags=["--register-node", f"--kubelet-health-address={node.health_address}"],
+            flags=["--register-node", f"--kubelet-health-address={node.health_address}", *flags],
         )
 
     return start
@@ -146,6 +147,29 @@ def test_rotation(node, certificates, start, push):
         wait_until(lambda: problems(agent) == {}, 60 * SLOWLY, lambda: f"end of {problems(agent)}")
     finally:
         image.delete()
+
+
+def test_images_ready(node, certificates, start, push):
+    """The agent writes the condition of its Node. NodeRestriction lets no kubelet change a taint: the startup taint stays,
+    and `inplacectl doctor` says why."""
+    certificates.rotate(node.name)
+    admin, path = node.control_plane.admin, node.path
+    image, image_set = push(), ImageSet(admin, "set-of-mine")
+    image_set.create_set(f"kubernetes.io/hostname={node.name}", image.reference)
+    admin.patch(path, {"spec": {"taints": [{"key": _TAINT, "effect": "NoSchedule"}]}})
+    try:
+        agent = start(f"--startup-taint={_TAINT}")
+        conditions = lambda: {one["type"]: one["reason"] for one in admin.get(path)["status"]["conditions"]}  # noqa: E731
+        wait_until(lambda: conditions().get("inplaced.io/ImagesReady") == "AllPresent", 20 * SLOWLY, "condition")
+        wait_until(lambda: problems(agent), 20 * SLOWLY, "finding")
+        refusal = problems(agent)["readiness of images"]
+        assert f'node "{node.name}" is not allowed to modify taints' in refusal
+        assert "with the identity of the kubelet it can never have them" in agent.ctl("doctor").stdout.replace("\n", " ")
+        assert [one["key"] for one in admin.get(path)["spec"]["taints"]] == [_TAINT]
+    finally:
+        image_set.delete()
+        NodeImage(admin, node.name).delete()
+        admin.patch(path, {"spec": {"taints": None}})
 
 
 def test_pull_secrets_are_bound_by_namespace(node):
