@@ -353,6 +353,8 @@ struct Program {
         size_t complaint_size;
         Error error; /* why it was not started */
 
+        ssize_t (*on_output)(const char *output, size_t output_size,
+                             void *userdata); /* may be NULL */
         ProgramDone on_done;
         void *userdata;
 };
@@ -475,11 +477,29 @@ static int finish_ended(Program *program) {
         return finish_failed(program);
 }
 
+/* Shows the output so far, and drops what was taken of it. */
+static int show_output(Program *program) {
+        Buffer *output = &program->output;
+        ssize_t n;
+
+        if (!program->on_output)
+                return 0;
+
+        n = program->on_output(output->data, output->size, program->userdata);
+        if (n < 0)
+                return (int) n;
+
+        output->size -= (size_t) n;
+        memmove(output->data, output->data + n, output->size);
+        return 0;
+}
+
 static int on_stdout(sd_event_source *source, int fd, uint32_t revents, void *userdata) {
         cleanup(error_done) Error error = ERROR_INIT;
         Program *program = userdata;
         Buffer *output = &program->output;
         ssize_t n;
+        int r;
 
         if (buffer_reserve(output, PIECE_MIN) < 0)
                 return -ENOMEM;
@@ -489,8 +509,9 @@ static int on_stdout(sd_event_source *source, int fd, uint32_t revents, void *us
                 return errno == EAGAIN || errno == EINTR ? 0 : -errno;
         if (n > 0) {
                 output->size += (size_t) n;
-                if (output->size <= program->output_max)
-                        return 0;
+                r = show_output(program);
+                if (r < 0 || output->size <= program->output_max)
+                        return r;
                 (void) error_set(&error, ERROR_INVALID, "wrote more than %zu bytes",
                                  program->output_max);
                 return program_finish(program, &error);
@@ -626,6 +647,7 @@ int program_run(sd_event *event, const ProgramOptions *options, ProgramDone on_d
         program->event = sd_event_ref(event);
         program->output_max = options->output_max;
         program->timeout_usec = options->timeout_usec;
+        program->on_output = options->on_output;
         program->on_done = on_done;
         program->userdata = userdata;
 

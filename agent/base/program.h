@@ -11,6 +11,7 @@
  * environment (child-environment.h). Only the first line of its stderr is kept, for the error.
  */
 
+#include <sys/types.h>
 #include <systemd/sd-event.h>
 
 #include "agent/base/error.h"
@@ -26,6 +27,11 @@ typedef struct ProgramOptions {
         size_t input_size;
         size_t output_max;     /* bytes; one more is a refusal */
         uint64_t timeout_usec; /* from start to end */
+
+        /* Shows output as it comes. Returns how many bytes at its beginning were taken: they count no more, and the
+         * next call, or on_done, shows what follows them. Negative: a local failure. The output is borrowed
+         * during the call, in which the program must not be freed. NULL: all is shown at the end. */
+        ssize_t (*on_output)(const char *output, size_t output_size, void *userdata);
 } ProgramOptions;
 
 /* Ended with status 0: output is what it wrote, borrowed during the call and wiped afterwards; it

@@ -103,7 +103,8 @@ static const Command commands[] = {
         { "pulls", 0, 0, command_pulls, OPTION_GROUP_PULLS, "pulls",
           "Shows the pulls that run on this node, also those of the kubelet, and who waits for them.\n"
           "\n"
-          "  -w, --watch                         continue, and show changes\n" },
+          "  -w, --watch                         continue, and show changes\n"
+          "  --timeout DURATION                  end after this time, such as 30s or 10m\n" },
         { "pin", 1, INT_MAX, command_pin, OPTION_GROUP_NONE, "pin IMAGE...",
           "Keeps images on this node until unpin: pulls those that are missing, and has the\n"
           "kubelet's garbage collection skip them. The same as pull --pin.\n" },

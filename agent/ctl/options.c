@@ -68,7 +68,7 @@ static const struct {
         { OPTION_ATTEMPT_TIMEOUT, { [OPTION_GROUP_PULL] = true } },
         { 'q',                { [OPTION_GROUP_PULL]    = true } },
         { OPTION_TIMEOUT,     { [OPTION_GROUP_PULL]    = true, [OPTION_GROUP_RESTART] = true,
-                                [OPTION_GROUP_WAIT]    = true } },
+                                [OPTION_GROUP_WAIT]    = true, [OPTION_GROUP_PULLS] = true } },
         { OPTION_WAIT,        { [OPTION_GROUP_RESTART] = true } },
         { OPTION_GRACE,       { [OPTION_GROUP_RESTART] = true } },
         { OPTION_REASON,      { [OPTION_GROUP_RESTART] = true } },

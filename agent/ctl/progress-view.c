@@ -8,28 +8,23 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/time-units.h"
+#include "agent/ctl/message-json.h"
 #include "agent/view/failure.h"
 #include "agent/view/format.h"
 #include "agent/view/live.h"
+#include "agent/view/pulls-view.h"
 #include "agent/view/terminal.h"
 
 #define IDLE_SEC_MIN 5
 #define HINT_ROWS_MIN 4 /* no hint on a screen of this height or less */
 
+/* A step of a newer agent is none that this program knows. */
 const char *step_to_string(Inplaced__V1__Step step) {
-        switch (step) {
-        case INPLACED__V1__STEP__STEP_QUEUED: return "queued";
-        case INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME: return "waiting";
-        case INPLACED__V1__STEP__STEP_INSPECTING: return "inspecting";
-        case INPLACED__V1__STEP__STEP_RESOLVING: return "resolving";
-        case INPLACED__V1__STEP__STEP_DOWNLOADING: return "downloading";
-        case INPLACED__V1__STEP__STEP_UNPACKING: return "unpacking";
-        case INPLACED__V1__STEP__STEP_BACKING_OFF: return "retrying";
-        case INPLACED__V1__STEP__STEP_WAITING_FOR_DISK: return "disk full";
-        case INPLACED__V1__STEP__STEP_WAITING_FOR_POD: return "paused";
-        case INPLACED__V1__STEP__STEP_WAITING_FOR_KUBELET: return "waiting";
-        default: return "asking";
-        }
+        const ProtobufCEnumDescriptor *type = &inplaced__v1__step__descriptor;
+        bool is_known = step != INPLACED__V1__STEP__STEP_UNSPECIFIED &&
+                        protobuf_c_enum_descriptor_get_value(type, step);
+
+        return pull_step_word(is_known ? enum_to_text(type, step, FORMAT_BUFFER) : "");
 }
 
 static BarKind bar_kind(const PullItem *item) {

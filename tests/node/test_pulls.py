@@ -138,6 +138,17 @@ def test_pulls_of_the_agent_stand_beside_them(start_agent, runtime, add, gate):
     assert len([line for line in lines if line.startswith("- ")]) >= 5, lines
 
 
+def test_end_after_a_time(start_agent, runtime, add):
+    """With --timeout it ends by itself, which is no failure, also while images are being pulled."""
+    agent = start_agent(runtime.endpoint)
+    other = OtherProgram(runtime, add("1", 24).reference)
+    began = time.monotonic()
+    ran = agent.ctl("pulls", "--watch", "-o", "json", "--timeout=2s")
+    assert ran.returncode == 0 and 2 <= time.monotonic() - began < 2 + 2 * SLOWNESS
+    assert '"step": "Downloading"' in ran.stdout
+    other.cancel()
+
+
 def test_nothing_is_asked_unless_someone_watches(folder, start_agent, runtime, add):
     """containerd gets calls while there is a caller, and none before and after."""
     proxy = RuntimeProxy(folder / "proxy", runtime.socket)

@@ -21,6 +21,7 @@ typedef struct Fixture {
         sd_event *event;
         Program *program;
         unsigned n_done;
+        unsigned n_lines; /* taken by on_output() */
         bool is_freed_inside;
         char *output; /* NULL: it was an error */
         size_t output_size;
@@ -194,6 +195,58 @@ TEST_F(test_no_input, Fixture *fixture) {
 TEST_F(test_output_as_large_as_allowed, Fixture *fixture) {
         run_shell(fixture, "head -c 65536 /dev/zero");
         assert_int_equal(fixture->output_size, OUTPUT_MAX);
+}
+
+/* Takes whole lines, and notes how many there were before the program's end. */
+static ssize_t on_output(const char *output, size_t output_size, void *userdata) {
+        const char *end = memrchr(output, '\n', output_size);
+        Fixture *fixture = userdata;
+
+        assert_int_equal(fixture->n_done, 0);
+        for (const char *at = output; end && at <= end; at++)
+                fixture->n_lines += *at == '\n';
+        return end ? end + 1 - output : 0;
+}
+
+static void run_shown(Fixture *fixture, const char *script) {
+        const char *arguments[3];
+
+        run(fixture, &(ProgramOptions){
+                             .path = "sh",
+                             .arguments = shell(script, arguments),
+                             .output_max = OUTPUT_MAX,
+                             .timeout_usec = 20 * SEC,
+                             .on_output = on_output,
+                     });
+}
+
+/* The program waits until its first line was taken, which ends the loop's turn. */
+TEST_F(test_output_as_it_comes, Fixture *fixture) {
+        const char *arguments[3];
+
+        start(fixture, &(ProgramOptions){
+                               .path = "sh",
+                               .arguments = shell("echo a; exec sleep 1000", arguments),
+                               .output_max = OUTPUT_MAX,
+                               .timeout_usec = 20 * SEC,
+                               .on_output = on_output,
+                       });
+        while (fixture->n_lines == 0)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        assert_int_equal(fixture->n_done, 0);
+}
+
+/* Lines that were taken count no more, so that there may be any number of lines; the rest is there at the end. */
+TEST_F(test_much_output_is_taken, Fixture *fixture) {
+        run_shown(fixture, "yes | head -n 200000; printf rest");
+        assert_int_equal(fixture->n_lines, 200000);
+        assert_string_equal(fixture->output, "rest");
+}
+
+TEST_F(test_output_that_is_not_taken, Fixture *fixture) {
+        run_shown(fixture, "echo a; head -c 65537 /dev/zero; sleep 1000");
+        assert_refused(fixture, ERROR_INVALID, "wrote more than 65536 bytes");
+        assert_int_equal(fixture->n_lines, 1);
 }
 
 TEST_F(test_output_larger_than_allowed, Fixture *fixture) {
