@@ -17,7 +17,8 @@
 
 #define AGENT_LABELS "app.kubernetes.io/name=inplaced"
 #define AGENT_CONTAINER "inplaced"
-#define AGENT_MANAGER "inplaced" /* name of the agent's writes in managedFields */
+#define AGENT_NAMESPACE "inplaced" /* where the manifests put it */
+#define AGENT_MANAGER "inplaced"   /* name of the agent's writes in managedFields */
 #define AGENT_VERSION_ANNOTATION "inplaced.io/agent-version"
 #define AGENT_VERSION_MAX 64
 #define AGENT_ANSWER_SEC 10
@@ -269,6 +270,29 @@ int agents_read(Session *session, const char *node_image_version, bool must_answ
                 if (r < 0)
                         return r;
         }
+
+        *ret = agents;
+        agents = AGENTS_INIT;
+        return 0;
+}
+
+int agents_read_pods(Session *session, const char *namespace, Agents *ret, Error *reterr) {
+        cleanup(agents_done) Agents agents = AGENTS_INIT;
+        KubePath path = {
+                .version = "v1", .namespace = namespace, .resource = "pods", .labels = AGENT_LABELS
+        };
+        int r;
+
+        r = session_list(session, &path, on_pod, &agents, &agents.error);
+        if (agents.error.kind == ERROR_DENIED && !namespace) {
+                error_done(&agents.error);
+                path.namespace = AGENT_NAMESPACE;
+                r = session_list(session, &path, on_pod, &agents, &agents.error);
+        }
+        if (agents.error.kind != ERROR_NONE && agents.error.kind != ERROR_DENIED)
+                return error_copy(reterr, &agents.error);
+        if (r < 0 && agents.error.kind == ERROR_NONE)
+                return r;
 
         *ret = agents;
         agents = AGENTS_INIT;

@@ -20,6 +20,9 @@ int kubectl_preload(Session *session, const Flags *flags);
 /* Shows which images are on which nodes. */
 int kubectl_images(Session *session, const Flags *flags);
 
+/* Shows pulls that run on nodes, as their agents see them. */
+int kubectl_pulls(Session *session, const Flags *flags);
+
 /* Restarts containers in place, and waits for it. */
 int kubectl_restart(Session *session, const Flags *flags);
 

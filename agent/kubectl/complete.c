@@ -134,7 +134,7 @@ static int complete_flag(Session *session, const CompleteRequest *request) {
         if (split_list(request->current, &prefix) < 0)
                 return -ENOMEM;
 
-        if (strcmp(flag, "namespace") == 0)
+        if (strcmp(flag, "namespace") == 0 || strcmp(flag, "agent-namespace") == 0)
                 list(session, &namespaces, "", request->current);
         else if (strcmp(flag, "nodes") == 0)
                 list(session, &nodes, prefix, request->current);
@@ -154,7 +154,8 @@ static bool is_name_of_kind(const CompleteRequest *request, WorkloadKind *ret) {
 
 static void complete_argument(Session *session, const CompleteRequest *request, const char **ret) {
         bool is_update = UPDATE_COMMANDS & 1u << request->command;
-        bool takes_many = request->command == COMMAND_STATUS || request->command == COMMAND_RESTART;
+        bool takes_many = request->command == COMMAND_STATUS || request->command == COMMAND_PULLS ||
+                          request->command == COMMAND_RESTART;
         WorkloadKind kind;
         bool has_kind = is_name_of_kind(request, &kind);
         size_t n_names = request->n_arguments - has_kind;

@@ -23,7 +23,9 @@
 
 /* clang-format off */
 const FlagSpec flag_specs[] = {
-        { "all-namespaces", 'A', FLAG_BOOL, FIELD(all_namespaces), OF(STATUS) | OF(CONTROLLER), NULL,
+        { "agent-namespace", 0, FLAG_TEXT, FIELD(agent_namespace), OF(PULLS), "NAMESPACE",
+          "where the agents' pods are; default: found by their labels" },
+        { "all-namespaces", 'A', FLAG_BOOL, FIELD(all_namespaces), OF(STATUS) | OF(PULLS) | OF(CONTROLLER), NULL,
           "all namespaces, instead of one" },
         { "annotation", 0, FLAG_TEXTS, FIELD(annotations), OF(RESTART), "KEY=VALUE|KEY-",
           "change this annotation of the pods as well; may be repeated" },
@@ -46,7 +48,7 @@ const FlagSpec flag_specs[] = {
         { "max-unavailable", 0, FLAG_PART, FIELD(max_unavailable),
           OF(RESTART) | UPDATE_COMMANDS, "N|%",
           "how many pods at a time; default 1, or the workload's own" },
-        { "nodes", 0, FLAG_TEXT, FIELD(nodes), OF(IMAGES) | OF(PRELOAD), "NAME,...",
+        { "nodes", 0, FLAG_TEXT, FIELD(nodes), OF(IMAGES) | OF(PULLS) | OF(PRELOAD), "NAME,...",
           "only these nodes" },
         { "parallelism", 0, FLAG_PART, FIELD(parallelism), OF(PRELOAD), "N|%",
           "pull on this many nodes at a time; default 10, of a set no limit" },
@@ -66,7 +68,7 @@ const FlagSpec flag_specs[] = {
           "update only if the images are pulled on all nodes" },
         { "restart-on-config-change", 0, FLAG_BOOL, FIELD(restart_on_config_change), OF(CONTROLLER), NULL,
           "restart containers whose ConfigMap or Secret has changed, where asked for" },
-        { "selector", 'l', FLAG_TEXT, FIELD(selector), OF(STATUS) | OF(PRELOAD) | OF(IMAGES) | OF(RESTART), "SELECTOR",
+        { "selector", 'l', FLAG_TEXT, FIELD(selector), OF(STATUS) | OF(PRELOAD) | OF(IMAGES) | OF(PULLS) | OF(RESTART), "SELECTOR",
           "select by labels, such as app=web,tier!=test" },
         { "set", 0, FLAG_TEXT, FIELD(set), OF(PRELOAD), "NAME",
           "for all nodes of --selector, now and later, until --withdraw"},
@@ -78,7 +80,7 @@ const FlagSpec flag_specs[] = {
           "keep the finished request for this time; default 1h" },
         { "undo", 0, FLAG_BOOL, FIELD(undo), OF(ROLLOUT), NULL,
           "go back to the images before the update" },
-        { "watch", 'w', FLAG_BOOL, FIELD(watch), OF(STATUS) | OF(PRELOAD), NULL,
+        { "watch", 'w', FLAG_BOOL, FIELD(watch), OF(STATUS) | OF(PULLS) | OF(PRELOAD), NULL,
           "show changes until Ctrl-C; preload: follow an earlier request" },
         { "withdraw", 0, FLAG_BOOL, FIELD(withdraw), OF(PRELOAD), NULL,
           "withdraw the request: its pulls end, images stay" },
@@ -355,6 +357,32 @@ int flags_check(const Flags *flags, CommandId command, Error *reterr) {
                                          flag_specs[i].name);
 
         return 0;
+}
+
+size_t flags_connection(const Flags *flags, const char *ret[static FLAGS_CONNECTION_MAX]) {
+        const struct {
+                const char *name, *text;
+        } options[] = {
+                { "--kubeconfig", flags->kubeconfig },
+                { "--context", flags->context },
+                { "--cluster", flags->cluster },
+                { "--user", flags->user },
+                { "--server", flags->server },
+                { "--token", flags->token },
+                { "--as", flags->as },
+        };
+        size_t n = 0;
+
+        for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+                if (options[i].text) {
+                        ret[n++] = options[i].name;
+                        ret[n++] = options[i].text;
+                }
+        for (const char *const *group = flags->as_groups; *group; group++) {
+                ret[n++] = "--as-group";
+                ret[n++] = *group;
+        }
+        return n;
 }
 
 int flags_check_kruise(const Flags *flags, Error *reterr) {

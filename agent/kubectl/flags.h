@@ -20,6 +20,7 @@ typedef enum CommandId {
         COMMAND_STATUS,
         COMMAND_PRELOAD,
         COMMAND_IMAGES,
+        COMMAND_PULLS,
         COMMAND_RESTART,
         COMMAND_SET_IMAGE,
         COMMAND_REFRESH,
@@ -76,6 +77,7 @@ typedef struct Flags {
         bool release_all;
         bool restart_on_config_change;
         int64_t config_delay_sec;
+        const char *agent_namespace;
 
         char **arguments; /* with the words of the command */
         int n_arguments;
@@ -118,6 +120,11 @@ int flags_parse(int argc, char **argv, Flags *ret, Error *reterr);
  * value. */
 const FlagSpec *flags_find(const char *word);
 const FlagSpec *flags_find_awaiting(const char *word);
+
+/* The flags by which another program gets the same connection to the API server, for its arguments. Borrowed; returns how
+ * many there are. */
+#define FLAGS_CONNECTION_MAX (2 * (7 + FLAG_TEXTS_MAX))
+size_t flags_connection(const Flags *flags, const char *ret[static FLAGS_CONNECTION_MAX]);
 
 /* Refused if a flag was given that the command does not have. */
 int flags_check(const Flags *flags, CommandId command, Error *reterr);

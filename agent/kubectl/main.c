@@ -82,6 +82,12 @@ static const Command commands[] = {
           "An image without tag and digest means all its tags. Labels are those of the nodes.\n",
           "images\n"
           "images nginx:1.27 -l pool=edge\n" },
+        { "pulls", COMMAND_PULLS, 0, INT_MAX, kubectl_pulls, "pulls [WORKLOAD|POD...]",
+          "Shows the pulls for which pods wait: how far they are, their rate, and the time left.\n"
+          "The agents of the pods' nodes are asked by kubectl exec; -A, --nodes or a selector, which is of nodes,\n"
+          "show all pulls of the nodes. Only containerd shows what the kubelet pulls.\n",
+          "pulls deployment/web --watch\n"
+          "pulls --nodes worker-1 -o wide\n" },
         { "restart", COMMAND_RESTART, 0, INT_MAX, kubectl_restart, "restart POD[/CONTAINER]...|-l SELECTOR",
           "Restarts containers in place, and waits until their pods are ready again.\n"
           "KIND/NAME stands for all pods of a workload, KIND/NAME/CONTAINER for one container of\n"
@@ -406,7 +412,8 @@ static int complete(char **words, int n_words) {
 }
 
 /* Commands whose first arguments are workloads. */
-#define TAKES_WORKLOADS (1u << COMMAND_STATUS | 1u << COMMAND_RESTART | UPDATE_COMMANDS)
+#define TAKES_WORKLOADS \
+        (1u << COMMAND_STATUS | 1u << COMMAND_PULLS | 1u << COMMAND_RESTART | UPDATE_COMMANDS)
 
 /* kubectl's users write "deployment web" as well, which becomes "deployment/web". The caller owns *ret, where
  * such arguments are. */
@@ -438,7 +445,7 @@ static int join_names(const Command *command, Flags *flags, char **ret) {
         return 0;
 }
 
-/* An update is of one workload; status takes the names of pods as well. */
+/* An update is of one workload; status and pulls take the names of pods as well. */
 static int check_workloads(const Command *command, const Flags *flags, Error *reterr) {
         WorkloadKind kind;
         const char *name;
@@ -446,7 +453,9 @@ static int check_workloads(const Command *command, const Flags *flags, Error *re
 
         if (UPDATE_COMMANDS & 1u << command->id)
                 return workload_name_parse(flags->arguments[0], &kind, &name, reterr);
-        for (int i = 0; command->id == COMMAND_STATUS && r >= 0 && i < flags->n_arguments; i++)
+        if (command->id != COMMAND_STATUS && command->id != COMMAND_PULLS)
+                return 0;
+        for (int i = 0; r >= 0 && i < flags->n_arguments; i++)
                 if (strchr(flags->arguments[i], '/'))
                         r = workload_name_parse(flags->arguments[i], &kind, &name, reterr);
         return r;

@@ -14,29 +14,17 @@
 
 int own_run(Session *session, const Flags *flags, const char *const *words, ProgramDone on_done,
             void *userdata, Program **ret) {
-        const struct {
-                const char *name, *text;
-        } options[] = {
-                { "--kubeconfig", flags->kubeconfig }, { "--context", flags->context },
-                { "--cluster", flags->cluster },       { "--user", flags->user },
-                { "--server", flags->server },         { "--as", flags->as },
-        };
-        const size_t n_options = sizeof(options) / sizeof(options[0]);
         cleanup(free_p) const char **arguments = NULL;
         size_t n = 0;
 
         while (words[n])
                 n++;
-        arguments = calloc(n + 2 * n_options + 1, sizeof(*arguments));
+        arguments = calloc(n + FLAGS_CONNECTION_MAX + 1, sizeof(*arguments));
         if (!arguments)
                 return -ENOMEM;
         for (size_t i = 0; i < n; i++)
                 arguments[i] = words[i];
-        for (size_t i = 0; i < n_options; i++)
-                if (options[i].text) {
-                        arguments[n++] = options[i].name;
-                        arguments[n++] = options[i].text;
-                }
+        (void) flags_connection(flags, arguments + n);
         return program_run(session_event(session),
                            &(ProgramOptions){ .path = PROGRAM,
                                               .arguments = arguments,

@@ -799,6 +799,10 @@ int session_follow_new(Session *session, const SessionWatch *watches, size_t n_w
         return 0;
 }
 
+int session_follow_check(SessionFollow *follow) {
+        return deferred_request(&follow->check);
+}
+
 int session_follow_wait(SessionFollow *follow, int (*is_done)(void *userdata),
                         int (*is_away)(const Error *error, void *userdata), void *userdata,
                         Error *reterr) {

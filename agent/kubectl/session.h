@@ -125,6 +125,8 @@ typedef struct SessionFollow SessionFollow;
 int session_follow_new(Session *session, const SessionWatch *watches, size_t n_watches,
                        void *userdata, SessionFollow **ret);
 SessionFollow *session_follow_free(SessionFollow *follow);
+/* Has is_done asked in the next turn of the loop: something else than what is followed has changed. */
+int session_follow_check(SessionFollow *follow);
 /* is_away: asked every second instead of is_done while not everything was shown yet; the error says why, and is
  * unset if only the answer is missing. It may end the wait as well. May be NULL. */
 int session_follow_wait(SessionFollow *follow, int (*is_done)(void *userdata),

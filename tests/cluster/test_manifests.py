@@ -176,6 +176,7 @@ def test_helm_and_kustomize_agree(overlay):
             ["imagesReady.enabled=true", "imagesReady.startupTaint=inplaced.io/images-pending"],
         ),
         ("pull-slots", ["pullSlots.enabled=true"]),
+        ("pull-viewers", ["pullViewers=true"]),
         ("updates", ["updates.enabled=true"]),
         ("updates updates-config", ["updates.enabled=true", "updates.restartOnConfigChange=true"]),
         ("updates updates-openshift openshift", ["updates.enabled=true", "openshift=true"]),
@@ -242,13 +243,13 @@ def test_network_policy(folder):
 
 def test_another_namespace():
     """No object keeps the usual namespace."""
-    found = template("policy=true", "updates.enabled=true", namespace="team")
+    found = template("policy=true", "updates.enabled=true", "pullViewers=true", namespace="team")
     text = yaml.safe_dump_all(list(found.values()))
-    assert "namespace: inplaced" not in text
+    assert "namespace: inplaced" not in text and "metadata.name: inplaced" not in text
     subjects = [
         subject for document in found.values() for subject in document.get("subjects", [])
     ]
-    assert {subject["namespace"] for subject in subjects} == {"team"}
+    assert {subject["namespace"] for subject in subjects if subject["kind"] != "Group"} == {"team"}
 
 
 @pytest.mark.parametrize("overlay", _OVERLAYS)
@@ -265,7 +266,7 @@ def test_nothing_of_the_users_is_deleted(folder, overlay, folder_of_user):
 
 @pytest.mark.parametrize(
     ("overlay", "components"),
-    [*((overlay, ()) for overlay in _OVERLAYS), ("standalone", ("openshift", "updates", "startup-taint"))],
+    [*((overlay, ()) for overlay in _OVERLAYS), ("standalone", ("openshift", "updates", "startup-taint", "pull-viewers"))],
 )
 def test_other_names(folder, overlay, components):
     """With a prefix, a suffix and another namespace each reference has the new name; no two installations
@@ -284,6 +285,9 @@ def test_other_names(folder, overlay, components):
         for rule in document.get("rules", []):
             found = {other for _, other in kinds_and_names} | {LEASE}
             assert set(rule.get("resourceNames", ())) <= found
+        if kind == "ValidatingAdmissionPolicy" and "namespaceSelector" in document["spec"]["matchConstraints"]:
+            selector = document["spec"]["matchConstraints"]["namespaceSelector"]
+            assert selector == {"matchLabels": {"kubernetes.io/metadata.name": "own"}}
         if "roleRef" in document:
             role = document["roleRef"]
             assert (role["kind"], role["name"]) in kinds_and_names
@@ -356,6 +360,7 @@ def test_values():
         "updates.enabled=true",
         "imagesReady.enabled=true",
         "pullSlots.enabled=true",
+        "pullViewers=true",
     )
     assert {re.split(r"[.=\[]", value)[0] for value in effective} == set(values)
     for value in effective:
@@ -370,6 +375,7 @@ def test_values():
         "image.pullPolicy=Sometimes",
         "maxUnavailable=0",
         "podMonitor=true",
+        "pullViewers=maybe",
         "networkPolicy.from={x}",
         "config.nosuch=1",
         "updates.enabled=maybe",
@@ -377,6 +383,12 @@ def test_values():
     ):
         with pytest.raises(RuntimeError, match="values don't meet the specifications"):
             template(value)
+
+
+def test_pull_viewers_only_with_policies():
+    """By the role alone, the group would have the nodes."""
+    with pytest.raises(RuntimeError, match="without policies, pullViewers would give the group the nodes"):
+        template("pullViewers=true", "policy=false")
 
 
 def test_values_of_a_part():
