@@ -9,6 +9,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
+#include "agent/base/repeat.h"
 #include "agent/base/text.h"
 #include "agent/document/label-selector.h"
 #include "agent/document/json-cleanup.h"
@@ -112,13 +113,16 @@ static int image_set_read(ImageSet *set, ImageSets *sets, json_object *object) {
         json_object *metadata = json_get(object, "metadata", json_type_object);
         json_object *annotations = json_get(metadata, "annotations", json_type_object);
         DesiredImages desired_images = DESIRED_IMAGES_INIT;
+        uint64_t digest = 0;
         int r = text_set(&set->selector, json_get_text(annotations, IMAGE_SET_SELECTOR));
 
         if (r < 0 || !set->selector)
                 return r;
 
-        set->limits = (ImageSetLimits){ .name = image_set_name(set) };
+        set->limits.name = image_set_name(set);
         (void) read_limit(annotations, IMAGE_SET_PARALLELISM, &set->limits.parallelism, &limit);
+        (void) read_limit(annotations, IMAGE_SET_FIRST, &set->limits.first,
+                          limit.kind == ERROR_NONE ? &limit : NULL);
         r = image_spec_parse_set(object, &desired_images, &skipped, &error);
         image_set_complain(set, sets,
                            error.kind != ERROR_NONE     ? &error
@@ -130,9 +134,12 @@ static int image_set_read(ImageSet *set, ImageSets *sets, json_object *object) {
         for (size_t i = 0; i < desired_images.n_items; i++) {
                 desired_images.items[i].ttl_sec = DESIRED_IMAGE_NO_LIMIT;
                 desired_images.items[i].is_hub = true;
+                digest += repeat_digest(repeat_digest(0, desired_images.items[i].name),
+                                        desired_images.items[i].tag);
         }
         desired_images_done(&set->desired_images);
         set->desired_images = desired_images;
+        set->limits.digest = digest;
         return 0;
 }
 
@@ -279,7 +286,7 @@ void image_sets_unwatch(ImageSets *sets, ImageSetsWatcher *watcher) {
 }
 
 static bool has_limits(const ImageSet *set) {
-        return set->is_served && set->limits.parallelism > 0;
+        return set->is_served && (set->limits.parallelism > 0 || set->limits.first > 0);
 }
 
 bool image_sets_have_limits(const ImageSets *sets) {

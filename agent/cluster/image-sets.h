@@ -56,6 +56,8 @@ void image_sets_unwatch(ImageSets *sets, ImageSetsWatcher *watcher);
 typedef struct ImageSetLimits {
         const char *name;
         unsigned parallelism; /* nodes that pull from one registry at a time; 0: any number */
+        unsigned first;       /* nodes that pull before all others; 0: all begin at once */
+        uint64_t digest;      /* digest of its images, whatever their order */
 } ImageSetLimits;
 
 /* Whether any set has limits. */

@@ -6,6 +6,8 @@ static SlotsAct plan_held(const SlotsInput *input) {
         bool is_over = input->n_waiting + input->n_running == 0;
         bool is_beyond = input->slot >= input->n_slots && input->n_running == 0;
 
+        if (is_over && input->may_finish)
+                return SLOTS_FINISH;
         if (is_over || is_beyond)
                 return SLOTS_RELEASE;
 
@@ -26,6 +28,10 @@ static size_t find(const SlotsInput *input, SlotState state, size_t n_before) {
         while (input->states[i] != state || n_before-- > 0)
                 i++;
         return i;
+}
+
+bool pull_slots_are_done(const SlotsInput *input) {
+        return input->states && count(input, SLOT_DONE) == input->n_slots;
 }
 
 SlotsAct pull_slots_plan(const SlotsInput *input, size_t *ret_slot) {

@@ -4,7 +4,8 @@
 /*
  * The next step of a node with the slots that nodes share
  *
- * A node that wants to pull takes a free slot, renews it while it pulls, and gives it back. Which of the free ones is left
+ * A node that wants to pull takes a free slot, renews it while it pulls, and gives it back; or notes there that it is one of
+ * the nodes that were to pull first. Which of the free ones is left
  * to chance, so that nodes that ask at the same time seldom meet. Pure.
  */
 
@@ -24,6 +25,7 @@ typedef enum SlotState {
         SLOT_FREE, /* no node holds it, or its holder has not renewed it for long */
         SLOT_TAKEN,
         SLOT_OURS, /* taken by an earlier run of this agent */
+        SLOT_DONE, /* a node that was to pull first has done so */
 } SlotState;
 
 typedef enum SlotsAct {
@@ -32,6 +34,7 @@ typedef enum SlotsAct {
         SLOTS_TAKE,
         SLOTS_RENEW,
         SLOTS_RELEASE,
+        SLOTS_FINISH, /* note that it is done, and keep it no longer */
 } SlotsAct;
 
 typedef struct SlotsInput {
@@ -41,12 +44,16 @@ typedef struct SlotsInput {
         size_t slot;      /* which this node holds */
         size_t n_waiting; /* pulls of this node that wait for a slot */
         size_t n_running; /* pulls that have begun, or may soon */
+        bool may_finish;  /* it is noted who has pulled */
         bool is_due;      /* the pause since the last list, or the last renewal, is over */
         uint32_t random;
 } SlotsInput;
 
 /* *ret_slot is the slot to take; untouched for other acts. */
 SlotsAct pull_slots_plan(const SlotsInput *input, size_t *ret_slot);
+
+/* Whether all nodes that were to pull first have done so. */
+bool pull_slots_are_done(const SlotsInput *input);
 
 /* Returns the pause after the n-th list (from 0) without a free slot: longer each time, and never the same. */
 uint64_t pull_slots_pause_usec(unsigned n_lists, uint32_t random);

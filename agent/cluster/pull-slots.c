@@ -26,7 +26,12 @@
 
 #define SLOTS_LABEL "inplaced.io/slots" /* name of a slot without its number */
 #define SLOTS_OF "inplaced.io/slots-of" /* annotation: the same, for people */
+#define SLOT_DONE_BY \
+        "inplaced.io/done" /* annotation of a slot: digest of the images that its holder has pulled */
 #define PREFIX_SIZE 40
+
+/* So many failures of an image are the end of it for the nodes that pull first. */
+#define FIRST_ATTEMPTS 3
 
 /* Leases that were of no use are tried once more after this time. */
 #define FORGET_USEC (600 * USEC_PER_SEC)
@@ -38,11 +43,12 @@ typedef struct Slot {
         char *version;   /* NULL: there is no such Lease */
 } Slot;
 
-/* The slots of one registry, while this node wants one. */
+/* The slots of one registry, or of one set, while this node wants one. */
 typedef struct Claim {
         LIST_LINKS(struct Claim);
         PullSlots *all;
-        char *registry;
+        bool is_first;
+        char *name; /* name of the registry, or of the set */
         char prefix[PREFIX_SIZE];
         KubePatch patch;
         Timer timer;
@@ -56,9 +62,12 @@ typedef struct Claim {
         uint64_t moved_usec; /* when a slot changed hands, or this node began to wait */
 
         bool is_holding;
-        size_t slot;   /* which it holds, or is about to take */
-        char *version; /* version of the Lease that it holds */
-        bool is_open;  /* this node has waited long enough */
+        size_t slot;     /* which it holds, or is about to take */
+        char *version;   /* version of the Lease that it holds */
+        bool is_open;    /* this node has waited long enough */
+        bool is_done;    /* the nodes that were to pull first have these images */
+        bool is_set;     /* the set still says who pulls first */
+        uint64_t digest; /* digest of the set's images */
 
         size_t n_waiting, n_running; /* see SlotsInput */
         size_t n_wanted;             /* slots; smallest number of the sets whose pulls wait */
@@ -86,10 +95,10 @@ static int request_pass(PullSlots *slots) {
                        : 0;
 }
 
-static Claim *find_claim(const PullSlots *slots, const char *registry) {
+static Claim *find_claim(const PullSlots *slots, bool is_first, const char *name) {
         Claim *claim = slots->claims;
 
-        while (claim && strcmp(claim->registry, registry) != 0)
+        while (claim && (claim->is_first != is_first || strcmp(claim->name, name) != 0))
                 claim = claim->next;
         return claim;
 }
@@ -97,7 +106,21 @@ static Claim *find_claim(const PullSlots *slots, const char *registry) {
 /* The gate */
 
 static bool claim_lets_pull(const Claim *claim, size_t n_slots) {
-        return claim && (claim->is_open || (claim->is_holding && claim->slot < n_slots));
+        return claim &&
+               (claim->is_open || claim->is_done || (claim->is_holding && claim->slot < n_slots));
+}
+
+static bool is_shut_by_first(const PullSlots *slots, const ImageSetLimits *limits) {
+        return limits->first > 0 &&
+               !claim_lets_pull(find_claim(slots, /* is_first= */ true, limits->name),
+                                limits->first);
+}
+
+static bool is_shut_by_registry(const PullSlots *slots, const ImageSetLimits *limits,
+                                const char *registry) {
+        return limits->parallelism > 0 &&
+               !claim_lets_pull(find_claim(slots, /* is_first= */ false, registry),
+                                limits->parallelism);
 }
 
 static bool read_registry(const char *key, ImageRef *ret) {
@@ -107,7 +130,8 @@ static bool read_registry(const char *key, ImageRef *ret) {
 static const char *why_shut(const char *key, void *userdata) {
         PullSlots *slots = userdata;
         const Image *image = images_find_key(slots->options.images, key);
-        unsigned n_slots = 0;
+        const ImageSetLimits *shut = NULL;
+        bool is_first = false;
         ImageRef ref;
 
         if (!image || !read_registry(key, &ref))
@@ -120,19 +144,24 @@ static const char *why_shut(const char *key, void *userdata) {
 
                 if (!request_is_due(request))
                         continue;
-                if (!limits ||
-                    claim_lets_pull(find_claim(slots, ref.registry), limits->parallelism))
+                is_first = limits && is_shut_by_first(slots, limits);
+                if (!limits || (!is_first && !is_shut_by_registry(slots, limits, ref.registry)))
                         return NULL;
-                n_slots = limits->parallelism;
+                shut = limits;
         }
-        if (n_slots == 0)
+        if (!shut)
                 return NULL;
 
         free(take_ptr(slots->why));
-        return text_format(&slots->why, "this node waits for one of %u slots of registry %s",
-                           n_slots, ref.registry) < 0
-                       ? "this node waits for a slot"
-                       : slots->why;
+        if ((is_first ? text_format(&slots->why,
+                                    "this node waits until %u nodes have the images of set %s",
+                                    shut->first, shut->name)
+                      : text_format(&slots->why,
+                                    "this node waits for one of %u slots of registry %s",
+                                    shut->parallelism, ref.registry)) < 0)
+                return "this node waits for others";
+
+        return slots->why;
 }
 
 /* Requests */
@@ -163,32 +192,46 @@ static KubePath claim_path(const Claim *claim) {
         return lease_path(kube_access_namespace(access) ?: "default");
 }
 
-/* Writes this node, or "", as the holder. version: of the Lease; NULL: it is created. */
-static int claim_write(Claim *claim, const char *holder, bool is_new, const char *version,
+/* Makes the rest of the Lease. is_done: its holder has pulled. */
+static int make_metadata(const Claim *claim, bool is_new, bool is_done, json_object **ret) {
+        cleanup(json_object_put_p) json_object *metadata = json_object_new_object();
+        json_object *annotations = patch_wrap(SLOTS_OF, json_object_new_string(claim->name));
+        char digest[24];
+        int r;
+
+        (void) snprintf(digest, sizeof(digest), "%016" PRIx64, claim->digest);
+        r = patch_add(metadata, "annotations", annotations)
+                    ?: patch_add(metadata, "labels",
+                                 patch_wrap(SLOTS_LABEL, json_object_new_string(claim->prefix)));
+        if (r >= 0 && is_done)
+                r = patch_add_text(annotations, SLOT_DONE_BY, digest);
+        else if (r >= 0 && claim->is_first && !is_new)
+                r = patch_add_null(annotations, SLOT_DONE_BY);
+        if (r >= 0)
+                *ret = take_ptr(metadata);
+        return r;
+}
+
+/* Writes the slot. version: of its Lease; NULL: it is created. */
+static int claim_write(Claim *claim, SlotsAct act, const char *version,
                        KubePatchAnswered on_answered) {
         cleanup(json_object_put_p) json_object *lease = NULL;
         KubePatchRequest request = { .verb = version ? KUBE_PATCH_MERGE : KUBE_PATCH_CREATE,
                                      .path = claim_path(claim),
                                      .version = version,
                                      .on_answered = on_answered };
+        const char *holder = act == SLOTS_RELEASE ? "" : claim->all->options.node_name;
         char name[PREFIX_SIZE + 24];
         json_object *metadata;
 
         (void) snprintf(name, sizeof(name), "%s-%zu", claim->prefix, claim->slot);
-        if (lease_spec_make(holder, is_new, server_sec(claim->all), &lease) < 0)
+        if (lease_spec_make(holder, act == SLOTS_TAKE, server_sec(claim->all), &lease) < 0 ||
+            make_metadata(claim, !version, act == SLOTS_FINISH, &metadata) < 0 ||
+            patch_add(lease, "metadata", metadata) < 0 ||
+            (!version && lease_spec_name(lease, name) < 0))
                 return -ENOMEM;
-        if (version) {
-                request.path.name = name;
-        } else {
-                metadata = json_object_new_object();
-                if (patch_add(lease, "metadata", metadata) < 0 ||
-                    patch_add(metadata, "labels",
-                              patch_wrap(SLOTS_LABEL, json_object_new_string(claim->prefix))) < 0 ||
-                    patch_add(metadata, "annotations",
-                              patch_wrap(SLOTS_OF, json_object_new_string(claim->registry))) < 0 ||
-                    lease_spec_name(lease, name) < 0)
-                        return -ENOMEM;
-        }
+
+        request.path.name = version ? name : NULL;
         request.body = lease;
         return kube_patch_send(&claim->patch, &request);
 }
@@ -267,7 +310,10 @@ static int take_lease(Claim *claim, json_object *lease) {
         const char *node = claim->all->options.node_name;
         size_t length = strlen(claim->prefix);
         uint64_t digest = holder ? repeat_digest(0, holder) : 0;
+        const char *done_by;
         unsigned long number;
+        char done[24];
+        bool is_free;
         Slot *slot;
 
         if (!name || strncmp(name, claim->prefix, length) != 0 || name[length] != '-')
@@ -277,7 +323,15 @@ static int take_lease(Claim *claim, json_object *lease) {
                 return 0;
 
         slot = &claim->slots[number];
-        if (!lease_sight_is_free(&slot->sight, lease, node, now_usec(claim->all)))
+        (void) snprintf(done, sizeof(done), "%016" PRIx64, claim->digest);
+        done_by = claim->is_first
+                          ? json_get_text(json_get(metadata, "annotations", json_type_object),
+                                          SLOT_DONE_BY)
+                          : NULL;
+        is_free = lease_sight_is_free(&slot->sight, lease, node, now_usec(claim->all));
+        if (done_by)
+                claim->states[number] = strcmp(done_by, done) == 0 ? SLOT_DONE : SLOT_FREE;
+        else if (!is_free)
                 claim->states[number] = SLOT_TAKEN;
         else if (text_equal(holder, node))
                 claim->states[number] = SLOT_OURS;
@@ -341,7 +395,7 @@ static void claim_judge(Claim *claim) {
         bool is_failing =
                 slots->failed_usec > 0 && now - slots->failed_usec >= PULL_SLOTS_FAILURE_USEC;
 
-        if (claim->is_open || claim->n_waiting == 0 || claim->is_holding ||
+        if (claim->is_open || claim->is_done || claim->n_waiting == 0 || claim->is_holding ||
             (!is_failing && now - claim->moved_usec < PULL_SLOTS_STALL_USEC))
                 return;
 
@@ -349,13 +403,13 @@ static void claim_judge(Claim *claim) {
         if (!is_failing)
                 log_warning(
                         slots->options.log, NULL,
-                        "Pulling from \"%s\" without a slot: other nodes have held all slots for "
-                        "an hour.",
-                        claim->registry);
+                        "Pulling without a slot of \"%s\": other nodes have held all slots for an "
+                        "hour.",
+                        claim->name);
         else if (!slots->is_reported)
                 log_warning(slots->options.log, NULL,
-                            "Pulling from \"%s\" without a slot: the Leases cannot be used: %s.",
-                            claim->registry, error_message(&slots->error));
+                            "Pulling without a slot of \"%s\": the Leases cannot be used: %s.",
+                            claim->name, error_message(&slots->error));
         slots->is_reported = is_failing;
 }
 
@@ -372,14 +426,15 @@ static int claim_rest(Claim *claim) {
 }
 
 static int claim_step(Claim *claim) {
-        const char *node = claim->all->options.node_name;
         SlotsInput input = {
                 .n_slots = claim->n_wanted,
                 .is_holding = claim->is_holding,
                 .slot = claim->slot,
                 .n_running = claim->n_running,
+                .may_finish = claim->is_first && claim->is_set,
                 .random = random_number(),
         };
+        SlotsAct act;
 
         if (claim->patch.call)
                 return 0;
@@ -388,18 +443,19 @@ static int claim_step(Claim *claim) {
         /* Sets may have changed since the list. */
         claim->is_listed = claim->is_listed && claim->n_slots == claim->n_wanted;
         input.states = claim->is_listed ? claim->states : NULL;
-        input.n_waiting = claim->is_open ? 0 : claim->n_waiting;
+        claim->is_done = claim->is_done || (claim->is_first && pull_slots_are_done(&input));
+        input.n_waiting =
+                !claim->is_holding && (claim->is_open || claim->is_done) ? 0 : claim->n_waiting;
         input.is_due = now_usec(claim->all) >= claim->due_usec;
-        switch (pull_slots_plan(&input, &claim->slot)) {
+        act = pull_slots_plan(&input, &claim->slot);
+        switch (act) {
         case SLOTS_REST: return claim_rest(claim);
         case SLOTS_LIST: return claim_list(claim);
         case SLOTS_TAKE:
-                return claim_write(claim, node, /* is_new= */ true,
-                                   claim->slots[claim->slot].version, on_written);
-        case SLOTS_RENEW:
-                return claim_write(claim, node, /* is_new= */ false, claim->version, on_written);
+                return claim_write(claim, act, claim->slots[claim->slot].version, on_written);
+        case SLOTS_RENEW: return claim_write(claim, act, claim->version, on_written);
         case SLOTS_RELEASE:
-                return claim_write(claim, "", /* is_new= */ false, claim->version, on_released);
+        case SLOTS_FINISH: return claim_write(claim, act, claim->version, on_released);
         }
 
         abort();
@@ -412,7 +468,7 @@ static Claim *claim_free(Claim *claim) {
         kube_patch_done(&claim->patch);
         slots_free(claim->slots, claim->n_slots);
         free(claim->states);
-        free(claim->registry);
+        free(claim->name);
         free(claim->version);
         free(claim);
         return NULL;
@@ -422,7 +478,7 @@ static int on_timer(void *userdata) {
         return request_pass(((Claim *) userdata)->all);
 }
 
-static int add_claim(PullSlots *slots, const char *registry, Claim **ret) {
+static int add_claim(PullSlots *slots, bool is_first, const char *name, Claim **ret) {
         Claim *claim = calloc(1, sizeof(*claim));
 
         if (!claim)
@@ -434,9 +490,10 @@ static int add_claim(PullSlots *slots, const char *registry, Claim **ret) {
                 note_success(slots);
         claim->patch = (KubePatch){ .client = slots->options.client, .userdata = claim };
         timer_init(&claim->timer, kube_client_event(slots->options.client), 0, on_timer, claim);
-        (void) snprintf(claim->prefix, sizeof(claim->prefix), "inplaced-pull-%016" PRIx64,
-                        repeat_digest(0, registry));
-        if (text_copy(registry, &claim->registry) < 0) {
+        (void) snprintf(claim->prefix, sizeof(claim->prefix), "inplaced-%s-%016" PRIx64,
+                        is_first ? "first" : "pull", repeat_digest(0, name));
+        claim->is_first = is_first;
+        if (text_copy(name, &claim->name) < 0) {
                 claim_free(claim);
                 return -ENOMEM;
         }
@@ -453,17 +510,11 @@ static bool is_running(ImageStep step) {
                step == IMAGE_STEP_UNPACKING;
 }
 
-static int count_pull(PullSlots *slots, const char *registry, ImageStep step, unsigned n_slots) {
-        Claim *claim = find_claim(slots, registry);
-        int r = 0;
+/* Counts a pull that waits, and makes the claim with the first one. */
+static int count_waiting(PullSlots *slots, bool is_first, const char *name, unsigned n_slots) {
+        Claim *claim = find_claim(slots, is_first, name);
+        int r = claim ? 0 : add_claim(slots, is_first, name, &claim);
 
-        if (is_running(step) && claim)
-                claim->n_running++;
-        if (step != IMAGE_STEP_WAITING_FOR_SLOT)
-                return 0;
-
-        if (!claim)
-                r = add_claim(slots, registry, &claim);
         if (r < 0)
                 return r;
 
@@ -473,12 +524,53 @@ static int count_pull(PullSlots *slots, const char *registry, ImageStep step, un
         return 0;
 }
 
+/* An image that cannot be pulled is over after a few attempts: it must not hold up the other nodes. */
+static bool is_over(const ImageRequest *request, const ImageStatus *status) {
+        return request->is_done || status->phase == IMAGE_FAILED ||
+               status->attempt > FIRST_ATTEMPTS ||
+               (status->attempt == FIRST_ATTEMPTS && status->phase == IMAGE_BACKING_OFF);
+}
+
+static int count_first(PullSlots *slots, const ImageSetLimits *limits, const ImageRequest *request,
+                       const ImageStatus *status) {
+        bool is_waiting = status->step == IMAGE_STEP_WAITING_FOR_SLOT;
+        Claim *claim;
+        int r = 0;
+
+        if (is_waiting && request_is_due(request))
+                r = count_waiting(slots, /* is_first= */ true, limits->name, limits->first);
+        claim = find_claim(slots, /* is_first= */ true, limits->name);
+        if (r < 0 || !claim)
+                return r;
+
+        if (claim->digest != limits->digest || claim->n_wanted != limits->first)
+                claim->is_done = claim->is_listed = false;
+        claim->is_set = true;
+        claim->digest = limits->digest;
+        claim->n_wanted = limits->first;
+        if (!is_waiting && !is_over(request, status))
+                claim->n_running++;
+        return 0;
+}
+
+/* A node that waits for others to be first takes no slot of the registry meanwhile. */
+static int count_parallel(PullSlots *slots, const ImageSetLimits *limits, const char *registry,
+                          ImageStep step) {
+        Claim *claim = find_claim(slots, /* is_first= */ false, registry);
+
+        if (is_running(step) && claim)
+                claim->n_running++;
+        return step == IMAGE_STEP_WAITING_FOR_SLOT && !is_shut_by_first(slots, limits)
+                       ? count_waiting(slots, /* is_first= */ false, registry, limits->parallelism)
+                       : 0;
+}
+
 static int count_image(PullSlots *slots, const Image *image) {
-        ImageStep step = image_status(image)->step;
+        const ImageStatus *status = image_status(image);
         ImageRef ref;
         int r = 0;
 
-        if (!image_pull(image) || !read_registry(image_key(image), &ref))
+        if (!read_registry(image_key(image), &ref))
                 return 0;
 
         for (const ImageRequest *request = image_requests(image); r >= 0 && request;
@@ -486,8 +578,11 @@ static int count_image(PullSlots *slots, const Image *image) {
                 const ImageSetLimits *limits =
                         image_sets_limits(slots->options.sets, request->owner);
 
-                if (limits && request_is_due(request))
-                        r = count_pull(slots, ref.registry, step, limits->parallelism);
+                if (limits && limits->first > 0)
+                        r = count_first(slots, limits, request, status);
+                if (r >= 0 && limits && limits->parallelism > 0 && image_pull(image) &&
+                    request_is_due(request))
+                        r = count_parallel(slots, limits, ref.registry, status->step);
         }
         return r;
 }
@@ -522,6 +617,7 @@ static int on_pass(void *userdata) {
                 if (claim->n_waiting == 0 || claim->is_holding)
                         claim->moved_usec = now_usec(slots);
                 claim->n_waiting = claim->n_running = 0;
+                claim->is_set = false;
         }
         for (size_t i = 0; r >= 0 && i < images_count(slots->options.images); i++)
                 r = count_image(slots, images_get(slots->options.images, i));

@@ -6,7 +6,11 @@
  *
  * Of the nodes that pull images of a set with "inplaced.io/parallelism" (image-sets.h), at most so many pull from one registry
  * at a time. Each holds one of so many slots: Leases "inplaced-pull-HASH-0" and so on in the agent's own namespace, where
- * HASH is that of the registry. pull-slots-plan.c decides about them. A node that waits lists the slots, at most every 15 s:
+ * HASH is that of the registry. With "inplaced.io/first", so many nodes pull the images of the set before all others: each
+ * holds one of so many slots "inplaced-first-HASH-0" and so on, and notes there when it has these images, or has failed to
+ * pull one a few times. Fewer nodes than slots do not wait for each other, as each finds one free.
+ *
+ * pull-slots-plan.c decides about them. A node that waits lists the slots, at most every 15 s:
  * a watch would bring each renewal to each node that waits, and all of them would write when a slot is free.
  *
  * Only requests of such sets wait. If the Leases cannot be used for five minutes, or the slots do not change hands for an

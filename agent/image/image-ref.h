@@ -40,6 +40,7 @@
 #define IMAGE_SET_LABEL "inplaced.io/set"
 #define IMAGE_SET_SELECTOR "inplaced.io/node-selector"
 #define IMAGE_SET_PARALLELISM "inplaced.io/parallelism"
+#define IMAGE_SET_FIRST "inplaced.io/first"
 #define IMAGE_SET_LIMIT_MAX 1000 /* nodes that take turns */
 
 #define IMAGE_NAME_SIZE 256 /* registry, slash and repository together, and the NUL */

@@ -85,6 +85,9 @@ static int check_set(const Flags *flags, Error *reterr) {
                                  "of an image set, --parallelism is a number of nodes up to %d, or "
                                  "100%% for no limit",
                                  IMAGE_SET_LIMIT_MAX);
+        if (flags->first && atoll(flags->first) > IMAGE_SET_LIMIT_MAX)
+                return error_set(reterr, ERROR_INVALID, "--first is a number of nodes up to %d",
+                                 IMAGE_SET_LIMIT_MAX);
         if (flags->withdraw && flags->n_arguments > 0)
                 return error_set(reterr, ERROR_INVALID,
                                  "--withdraw takes the whole set back: repeat --set with the other "
@@ -98,6 +101,8 @@ static int check(const Flags *flags, Error *reterr) {
                                  "--sets goes with neither --set nor images");
         if (flags->set)
                 return check_set(flags, reterr);
+        if (flags->first)
+                return error_set(reterr, ERROR_INVALID, "--first needs an image set: --set NAME");
         if (!!flags->nodes + !!flags->selector + !!flags->like > 1)
                 return error_set(reterr, ERROR_INVALID,
                                  "only one of --nodes, --selector and --like is possible");

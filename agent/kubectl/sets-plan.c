@@ -97,6 +97,8 @@ static int make_annotations(const SetContent *content, bool is_new, json_object 
         *ret = annotations;
         if (content->selector || is_new)
                 r = patch_add_text(annotations, IMAGE_SET_SELECTOR, content->selector ?: "");
+        if (r >= 0 && content->first)
+                r = patch_add_text(annotations, IMAGE_SET_FIRST, content->first);
         if (r < 0 || !content->parallelism || (is_new && !content->parallelism[0]))
                 return r;
 
@@ -160,7 +162,7 @@ int set_change(json_object *set, const SetContent *content, json_object **ret, E
         patch = patch_wrap("spec", patch_wrap("images", images));
         metadata = json_object_new_object();
         r = patch_add(patch, "metadata", metadata) ?: remove_others(known, images);
-        if (r >= 0 && (content->selector || content->parallelism))
+        if (r >= 0 && (content->selector || content->first || content->parallelism))
                 r = make_annotations(content, /* is_new= */ false, &annotations)
                             ?: patch_add(metadata, "annotations", annotations);
         if (r >= 0)

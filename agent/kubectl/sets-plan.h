@@ -20,6 +20,7 @@ typedef struct SetContent {
         const char *selector;      /* NULL: as it is, and all nodes in a new set */
         const char *const *images; /* references as people write them */
         size_t n_images;
+        const char *first;       /* a number; NULL: as it is, and none in a new set */
         const char *parallelism; /* a number; "": none, NULL: as it is, and none in a new set */
         const char *namespace;   /* namespace of the secrets */
         json_object *secrets;    /* {name: null} */

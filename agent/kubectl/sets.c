@@ -133,6 +133,7 @@ int sets_write(Session *session, const Flags *flags, json_object *secrets) {
                 .n_images = (size_t) flags->n_arguments,
                 .namespace = session_namespace(session),
                 .secrets = secrets,
+                .first = flags->first,
                 .parallelism = text_equal(flags->parallelism, "100%") ? "" : flags->parallelism,
                 .now_sec = time(NULL),
         };
@@ -208,15 +209,21 @@ static const TableColumn columns[] = {
         { .title = "READY", .is_right = true },
         { .title = "FAILED", .is_right = true },
         { .title = "PARALLELISM", .is_right = true, .is_wide = true },
+        { .title = "FIRST", .is_right = true, .is_wide = true },
 };
 /* clang-format on */
 
 #define N_COLUMNS (sizeof(columns) / sizeof(columns[0]))
 
+static void show_limit(const SetRow *row, const char *annotation, char text[static 24]) {
+        int64_t limit = set_limit(row->set, annotation);
+
+        (void) snprintf(text, 24, limit > 0 ? "%" PRId64 : "-", limit);
+}
+
 static int add_row(Table *table, const SetRow *row) {
         const char *selector = set_selector(row->set);
-        int64_t parallelism = set_limit(row->set, IMAGE_SET_PARALLELISM);
-        char images[24], nodes[24], ready[24], failed[24], limit[24] = "-";
+        char images[24], nodes[24], ready[24], failed[24], parallelism[24], first[24];
         const char *cells[N_COLUMNS] = {
                 object_name(row->set),
                 row->is_faulty ? "(no label selector)"
@@ -226,15 +233,16 @@ static int add_row(Table *table, const SetRow *row) {
                 nodes,
                 ready,
                 failed,
-                limit,
+                parallelism,
+                first,
         };
 
         (void) snprintf(images, sizeof(images), "%zu", set_n_images(row->set));
         (void) snprintf(nodes, sizeof(nodes), "%zu", row->count.n_nodes);
         (void) snprintf(ready, sizeof(ready), "%zu", row->count.n_ready);
         (void) snprintf(failed, sizeof(failed), "%zu", row->count.n_failed);
-        if (parallelism > 0)
-                (void) snprintf(limit, sizeof(limit), "%" PRId64, parallelism);
+        show_limit(row, IMAGE_SET_PARALLELISM, parallelism);
+        show_limit(row, IMAGE_SET_FIRST, first);
         return table_add_row(table, cells);
 }
 
@@ -256,6 +264,7 @@ static int add_item(json_object *items, const SetRow *row) {
                     ?: patch_add(item, "images",
                                  json_object_get(object_at(row->set, "spec.images")))
                     ?: patch_add_nonzero(item, "parallelism", set_limit(row->set, IMAGE_SET_PARALLELISM))
+                    ?: patch_add_nonzero(item, "first", set_limit(row->set, IMAGE_SET_FIRST))
                     ?: patch_add_number(item, "nodes", row->count.n_nodes)
                     ?: patch_add_number(item, "ready", row->count.n_ready)
                     ?: patch_add_number(item, "failed", row->count.n_failed);

@@ -197,8 +197,10 @@ def test_the_command(make_node_agent, image_set, inplace, kube, push):
     assert inplace.run("preload", "--set", name, "--parallelism", "3", *both).stdout == f"set {name} configured\n"
     assert inplace.run("preload", "--set", name, *both).stdout == f"set {name} unchanged\n"
     assert listed(inplace)[name]["parallelism"] == 3
+    assert inplace.run("preload", "--set", name, "--first", "2", *both).stdout == f"set {name} configured\n"
+    assert (listed(inplace)[name]["parallelism"], listed(inplace)[name]["first"]) == (3, 2)
     row = next(line for line in inplace.run("preload", "--sets", "-o", "wide").stdout.splitlines() if name in line)
-    assert row.split()[-1] == "3"
+    assert row.split()[-2:] == ["3", "2"]
     assert inplace.run("preload", "--set", name, "--parallelism", "100%", *both).stdout == f"set {name} configured\n"
     found = listed(inplace)[name]
     assert "parallelism" not in found
@@ -234,6 +236,8 @@ def test_what_the_command_refuses(make_node_agent, image_set, inplace, kube, pus
     for number in ("10%", "1001"):
         told = refused("--set", image_set.name, "--parallelism", number, image.reference)
         assert "--parallelism is a number of nodes up to 1000" in told
+    assert "--first is a number of nodes" in refused("--set", image_set.name, "--first", "1001", image.reference)
+    assert "--first needs an image set" in refused("--first", "1", image.reference)
     assert "too few arguments" in refused("--set", image_set.name)
     assert "neither --set nor images" in refused("--sets", image.reference)
     ran = inplace.run("preload", "--set", image_set.name, image.reference, "--dry-run=server")

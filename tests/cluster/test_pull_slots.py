@@ -337,3 +337,117 @@ def test_faulty_limit(join, pool, traffic, image_set):
     assert "inplaced.io/parallelism is no number from 1 to 1000" in problems(member.agent)[image_set.name]
     image_set.limit(parallelism=None)
     wait_until(lambda: image_set.name not in problems(member.agent), SOON, "end of the problem")
+
+
+# Nodes that pull first
+
+
+def waiting_for(image_set, n: int = 1) -> str:
+    return f"NodesFirst: this node waits until {n} nodes have the images of set {image_set.name}; "
+
+
+def begins_first(traffic: Traffic, members: list[Member], kube, image_set) -> tuple[Member, list[Member]]:
+    """The member that pulls first, and the others, which wait."""
+    traffic.wait()
+    (holder,) = holders(kube)
+    first = next(one for one in members if one.name == holder)
+    others = [one for one in members if one is not first]
+    for other in others:
+        other.wait_message(traffic.image, waiting_for(image_set))
+    return first, others
+
+
+def test_first(join, pool, rights, traffic, kube, image_set, proxy):
+    """The others begin when it has the image, all at once; a node that comes later does not wait."""
+    members = [join(), join(), join()]
+    pool(traffic.image, first=1)
+    first, others = begins_first(traffic, members, kube, image_set)
+    traffic.let()
+    first.wait(traffic.image)
+    traffic.wait(2)
+    traffic.let(3)
+    for member in others:
+        member.wait(traffic.image)
+    (slot,) = kube.list(LEASES)
+    assert (slot["spec"]["holderIdentity"], slot["metadata"]["annotations"]["inplaced.io/slots-of"]) == (
+        first.name,
+        image_set.name,
+    )
+    n = len(proxy.requests("leases"))
+    join().wait(traffic.image)
+    assert [one.method for one in proxy.requests("leases")[n:]] == ["GET"]
+
+
+def test_fewer_nodes_than_first(join, pool, rights, traffic):
+    """They do not wait for nodes that do not exist."""
+    members = [join(), join()]
+    pool(traffic.image, first=5)
+    traffic.wait(2)
+    traffic.let(2)
+    for member in members:
+        member.wait(traffic.image)
+
+
+@pytest.mark.slow
+def test_first_is_killed(join, pool, rights, traffic, kube, image_set):
+    """The slot expires, and the next node is the first."""
+    members = [join(), join()]
+    pool(traffic.image, first=1)
+    first, (second,) = begins_first(traffic, members, kube, image_set)
+    first.agent.kill9()
+    wait_until(lambda: holders(kube) == [second.name], 60 * SLOWLY, lambda: f"{second.name}: {holders(kube)}")
+    traffic.wait()
+    traffic.let(2)
+    second.wait(traffic.image)
+    first.agent.start()
+    first.wait(traffic.image)
+
+
+def test_first_with_parallelism(join, pool, rights, traffic):
+    """Both count: never more than so many at once, also of those that are first."""
+    members = [join(), join(), join()]
+    pool(traffic.image, first=2, parallelism=1)
+    traffic.let(3)
+    for member in members:
+        member.wait(traffic.image, timeout=3 * SOON)
+    assert (traffic.most_at_once, traffic.too_early) == (1, [])
+
+
+@pytest.mark.slow
+def test_mistyped_tag_first(join, pool, rights, traffic, fake_registry, image_name, kube, image_set):
+    """After three attempts it holds up the others no more."""
+    missing = PushedImage(f"{fake_registry.host}/{image_name}:typo", "", "", "", 0)
+    members = [join(), join()]
+    pool(missing, traffic.image, first=1)
+    traffic.let(2)
+    for member in members:
+        member.wait(traffic.image, timeout=3 * SOON)
+        member.wait_message(missing, "NotFound: ")
+
+
+def test_set_changes_while_nodes_wait_for_the_first(join, pool, rights, traffic, kube, image_set, push):
+    """Other nodes may be the first for other images; without the annotation none waits."""
+    members = [join(), join()]
+    pool(traffic.image, first=1)
+    first, (second,) = begins_first(traffic, members, kube, image_set)
+    other = push(tag="2")
+    image_set.request(traffic.image.reference, other.reference)
+    first.wait(other)
+    second.wait_message(other, waiting_for(image_set))
+    traffic.let()
+    first.wait(traffic.image)
+    second.wait(other, timeout=2 * SOON)
+    traffic.let()
+    second.wait(traffic.image)
+
+
+def test_end_of_first(join, pool, rights, traffic, kube, image_set):
+    members = [join(), join()]
+    pool(traffic.image, first=1)
+    begins_first(traffic, members, kube, image_set)
+    image_set.limit(first=None)
+    traffic.wait(2)
+    wait_until(lambda: holders(kube) == [], SOON, lambda: f"free slots: {holders(kube)}")
+    traffic.let(2)
+    for member in members:
+        member.wait(traffic.image)

@@ -94,6 +94,30 @@ static const struct Row {
           false,
           SLOTS_RELEASE,
           UNTOUCHED },
+        { "has pulled first",
+          { 0 },
+          { .n_slots = 2, .is_holding = true, .may_finish = true },
+          false,
+          SLOTS_FINISH,
+          UNTOUCHED },
+        { "pulls first",
+          { 0 },
+          { .n_slots = 2, .is_holding = true, .n_running = 1, .may_finish = true, .is_due = true },
+          false,
+          SLOTS_RENEW,
+          UNTOUCHED },
+        { "waits for the last of the first",
+          { SLOT_DONE, TAKEN },
+          { .n_slots = 2, .n_waiting = 1 },
+          true,
+          SLOTS_REST,
+          UNTOUCHED },
+        { "is itself one of the first",
+          { SLOT_DONE, FREE },
+          { .n_slots = 2, .n_waiting = 1 },
+          true,
+          SLOTS_TAKE,
+          1 },
         { "fewer slots while it pulls",
           { 0 },
           { .n_slots = 1, .is_holding = true, .slot = 1, .n_waiting = 1, .n_running = 1 },
@@ -115,6 +139,14 @@ TEST_ROWS(test_act, rows, name, const struct Row *row) {
         input.states = row->is_listed ? row->states : NULL;
         assert_int_equal(pull_slots_plan(&input, &slot), row->act);
         assert_int_equal(slot, row->slot);
+}
+
+TEST(test_done) {
+        static const SlotState states[] = { SLOT_DONE, SLOT_DONE, SLOT_TAKEN };
+
+        assert_false(pull_slots_are_done(&(SlotsInput){ .n_slots = 2 }));
+        assert_true(pull_slots_are_done(&(SlotsInput){ .states = states, .n_slots = 2 }));
+        assert_false(pull_slots_are_done(&(SlotsInput){ .states = states, .n_slots = 3 }));
 }
 
 /* Later each time, up to a limit, and different on each node. */
