@@ -30,6 +30,9 @@
         "inplaced.io/done" /* annotation of a slot: digest of the images that its holder has pulled */
 #define PREFIX_SIZE 40
 
+/* Writes after one list. Where many nodes begin together, each would try every slot that was free. */
+#define TRIES_MAX 2
+
 /* So many failures of an image are the end of it for the nodes that pull first. */
 #define FIRST_ATTEMPTS 3
 
@@ -57,6 +60,7 @@ typedef struct Claim {
         SlotState *states;
         size_t n_slots;
         bool is_listed;
+        unsigned n_tries;    /* writes that met a conflict since the list */
         unsigned n_lists;    /* without a free slot, in a row */
         uint64_t due_usec;   /* time of the next list or renewal */
         uint64_t moved_usec; /* when a slot changed hands, or this node began to wait */
@@ -249,6 +253,17 @@ static bool claim_note(Claim *claim, const KubePatchAnswer *answer) {
         return !is_failure;
 }
 
+/* Another node was earlier, as others may be for the other slots. */
+static void claim_note_conflict(Claim *claim) {
+        claim->states[claim->slot] = SLOT_TAKEN;
+        if (++claim->n_tries < TRIES_MAX)
+                return;
+
+        for (size_t i = 0; i < claim->n_slots; i++)
+                if (claim->states[i] == SLOT_FREE)
+                        claim->states[i] = SLOT_TAKEN;
+}
+
 static int on_written(const KubePatchAnswer *answer, void *userdata) {
         bool is_taken = answer->outcome == KUBE_PATCH_TAKEN;
         Claim *claim = userdata;
@@ -261,7 +276,7 @@ static int on_written(const KubePatchAnswer *answer, void *userdata) {
         if (is_taken)
                 claim->due_usec += LEASE_RENEW_USEC;
         else if (claim->is_listed)
-                claim->states[claim->slot] = SLOT_TAKEN;
+                claim_note_conflict(claim);
         claim->is_holding = is_taken;
         claim->is_listed = claim->is_listed && !is_taken;
         claim->n_lists = is_taken ? 0 : claim->n_lists;
@@ -370,6 +385,7 @@ static int on_listed(const KubePatchAnswer *answer, void *userdata) {
         for (size_t i = 0; r >= 0 && items && i < json_object_array_length(items); i++)
                 r = take_lease(claim, json_object_array_get_idx(items, i));
         claim->is_listed = true;
+        claim->n_tries = 0;
         return r < 0 ? r : request_pass(claim->all);
 }
 
