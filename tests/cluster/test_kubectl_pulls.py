@@ -203,7 +203,7 @@ def test_two_images_of_one_repository(inplace, make_pod, line, add_image):
 
 
 def test_longer_than_one_question(inplace, make_pod, fake_registry, add_image):
-    """The next question begins before the last one ends: the pull is in all documents until it has ended."""
+    """A question ends after 30 s, and the pull is in all documents until it has ended: the next question is asked in time."""
     fake_registry.on("layer", Line(_MEGABYTE).behave)
     image, _ = add_image(36)
     with Followed(inplace) as followed:
