@@ -339,6 +339,18 @@ static bool keeps_failing(const Subject *subject, int64_t starts_max) {
                starts_max;
 }
 
+/* The connection broke or the runtime was slow, as gRPC and containerd say it: the kubelet tries again. */
+static bool is_about_runtime(const char *message) {
+        static const char *const texts[] = { "error reading from server", "transport:",
+                                             "transport is closing",      "context canceled",
+                                             "context deadline exceeded", "is reserved for" };
+
+        for (size_t i = 0; message && i < sizeof(texts) / sizeof(texts[0]); i++)
+                if (strstr(message, texts[i]))
+                        return true;
+        return false;
+}
+
 /* This container will not start by itself. A status that is about the image before does not count. */
 static bool has_failed(const Subject *subject, const char *container, const char *image) {
         static const char *const of_image[] = { "ImagePullBackOff", "InvalidImageName",
@@ -356,7 +368,8 @@ static bool has_failed(const Subject *subject, const char *container, const char
 
         if (is_any_of(reason, of_image, sizeof(of_image) / sizeof(of_image[0])))
                 return message && is_about_image(message, image);
-        if (is_any_of(reason, of_creation, sizeof(of_creation) / sizeof(of_creation[0])))
+        if (is_any_of(reason, of_creation, sizeof(of_creation) / sizeof(of_creation[0])) &&
+            !is_about_runtime(message))
                 return object_at(pod, "status.observedGeneration") ? object_is_observed(pod)
                                                                    : !is_same;
         return !is_same &&
