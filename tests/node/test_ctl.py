@@ -275,6 +275,18 @@ def test_agent_restarts_meanwhile(start_agent, fake_runtime):
     assert without_hints(errors) == "inplacectl: lost the connection to inplaced, connecting again\n"
 
 
+def test_agent_dies_before_it_answers(start_agent, fake_runtime):
+    """The line says what happened, and where to look."""
+    fake_runtime.on("ListImages", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    with agent.start_ctl("images") as child:
+        wait_until(lambda: fake_runtime.calls("ListImages"), 10, "the agent's question")
+        agent.kill9()
+        _, errors = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert "closed the connection without an answer" in errors and "journalctl -u inplaced" in errors
+
+
 def test_status(agent, push):
     """status shows each image in a row; for programs it is the NodeImage of the status file."""
     image = push()
