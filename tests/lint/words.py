@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The project works on any machine: it names no home folder, checkout or package archive; its messages have one
-style of quotes, and its files have plain names.
+style of quotes, its files have plain names, and the rows of tables in its pages stand on lines of their own.
 
 Tests and scripts find their files from where they are, keep scratch files in a folder made for the
 run, and install packages from whatever archive the machine is set up with.
@@ -24,6 +24,7 @@ PLAIN_NAME = re.compile(r"[\w./@+-]+")
 # Names in messages of the programs stand between double quotes, as quote() puts them.
 PROGRAMS = ("agent/", "cri/")
 PROGRAM_RULES = [(r"['`](%(\.\*)?s|-%c)", "a name in a message; it stands between double quotes")]
+PAGE_RULES = [(r"^[^|].* \| \|", "two rows of a table; each begins a line")]
 NOT_TEXT = ("tests/corpus/", "tests/fuzz/corpus/")
 OWN_NAME = "tests/lint/words.py"
 
@@ -37,7 +38,7 @@ def check(root, names):
     for name in names:
         if not PLAIN_NAME.fullmatch(name):
             complaints.append(f'"{name}": the name of a file consists of letters, digits and ._@+-')
-        rules = RULES + PROGRAM_RULES if name.startswith(PROGRAMS) else RULES
+        rules = RULES + PROGRAM_RULES * name.startswith(PROGRAMS) + PAGE_RULES * name.endswith(".md")
         for number, line in enumerate((root / name).read_text(errors="replace").splitlines(), 1):
             for pattern, reason in rules:
                 found = re.search(pattern, line)
@@ -53,6 +54,7 @@ BAD = {
     "archive.sh": "mmdebstrap bookworm DIR http://deb.debian.org/debian\n",
     "index.txt": "see https://pypi.org/project/x\n",
     "agent/x.c": 'log_info(log, NULL, "Pulled `%s`.", reference);\n',
+    "docs/roles.md": "reads pods | all of them | | writes pods | its own |\n",
     "<lab.Folder object>/cache.json": "{}\n",
     "cri/y.c": "return error_set(reterr, ERROR_INVALID, \"unknown command '%s'\", name);\n",
 }
@@ -60,6 +62,7 @@ GOOD = {
     "agent/x.c": 'log_info(log, NULL, "Pulled \\"%s\\".", reference);\n',
     "config.toml": 'root = "$L/root/io" # and {folder}/tmp/x\n',
     "test-x.c": 'strcpy(folder, "/tmp/test-XXXXXX");\n',
+    "docs/roles.md": "| reads | all | |\n",
     "README.md": "an image such as docker.io/library/nginx, /root/.docker/config.json, /tmp\n",
 }
 
