@@ -92,6 +92,10 @@ static int check_set(const Flags *flags, Error *reterr) {
                 return error_set(reterr, ERROR_INVALID,
                                  "--withdraw takes the whole set back: repeat --set with the other "
                                  "images instead");
+        if (flags->withdraw && (flags->first || flags->parallelism))
+                return error_set(reterr, ERROR_INVALID,
+                                 "--withdraw takes the whole set back, with its limits: give "
+                                 "neither --first nor --parallelism");
         return 0;
 }
 

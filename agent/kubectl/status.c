@@ -4,7 +4,7 @@
  * kubectl inplace status
  *
  * One line for each update in place that has not ended, and one for each pod. Where its node's agent may not be asked
- * for, that column is empty.
+ * for, that column is empty. Of a pod that waits for an image, the agent of its node is asked how far the pull is.
  */
 
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/base/array.h"
 #include "agent/base/clock.h"
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
@@ -25,9 +26,12 @@
 #include "agent/kubectl/hint.h"
 #include "agent/kubectl/open-updates.h"
 #include "agent/kubectl/pod-choice.h"
+#include "agent/kubectl/pod-pulls.h"
 #include "agent/kubectl/pod-report.h"
+#include "agent/kubectl/pulls-plan.h"
 #include "agent/view/format.h"
 #include "agent/view/output.h"
+#include "agent/view/pulls-view.h"
 #include "agent/view/table.h"
 #include "agent/view/terminal.h"
 
@@ -38,7 +42,7 @@
 
 /* clang-format off */
 enum { COLUMN_NAMESPACE, COLUMN_POD, COLUMN_IMAGE, COLUMN_RUNNING, COLUMN_VERDICT, COLUMN_ENVIRONMENT,
-       COLUMN_RESTARTS, COLUMN_SINCE, COLUMN_AGENT, COLUMN_NODE, COLUMN_MESSAGE, _COLUMN_MAX };
+       COLUMN_RESTARTS, COLUMN_SINCE, COLUMN_PULL, COLUMN_AGENT, COLUMN_NODE, COLUMN_MESSAGE, _COLUMN_MAX };
 
 static const TableColumn columns[_COLUMN_MAX] = {
         [COLUMN_NAMESPACE]   = { .title = "NAMESPACE", .may_be_cut = true },
@@ -49,11 +53,19 @@ static const TableColumn columns[_COLUMN_MAX] = {
         [COLUMN_ENVIRONMENT] = { .title = "ENVIRONMENT", .is_optional = true },
         [COLUMN_RESTARTS]    = { .title = "RESTARTS", .is_right = true },
         [COLUMN_SINCE]       = { .title = "SINCE", .is_right = true },
+        [COLUMN_PULL]        = { .title = "PULL", .is_optional = true },
         [COLUMN_AGENT]       = { .title = "AGENT", .may_be_cut = true, .is_optional = true },
         [COLUMN_NODE]        = { .title = "NODE", .is_wide = true },
         [COLUMN_MESSAGE]     = { .title = "MESSAGE", .is_wide = true },
 };
 /* clang-format on */
+
+/* A pod that waits for an image, and where its pull is shown. */
+typedef struct Waiting {
+        char *namespace, *name;
+        size_t row;        /* row of the table */
+        json_object *item; /* NULL: a table */
+} Waiting;
 
 /* The first column is there only with --all-namespaces. */
 typedef struct Status {
@@ -66,6 +78,9 @@ typedef struct Status {
         uint64_t read_usec;               /* when they were read */
         bool has_changed;                 /* a pod, since then */
         Agents agents;
+        PodPulls *pulls; /* NULL: no pod waits for an image, as far as is known */
+        Waiting *waiting;
+        size_t n_waiting;
         bool has_failed; /* some of what was asked for is not there */
         size_t n_pods;
 } Status;
@@ -75,6 +90,13 @@ static void status_done(Status *status) {
         json_object_put(status->list);
         json_object_put(status->updates);
         agents_done(&status->agents);
+        pod_pulls_free(status->pulls);
+        for (size_t i = 0; i < status->n_waiting; i++) {
+                free(status->waiting[i].namespace);
+                free(status->waiting[i].name);
+                json_object_put(status->waiting[i].item);
+        }
+        free(status->waiting);
 }
 
 static int add_row(Status *status, const PodReport *report) {
@@ -90,6 +112,7 @@ static int add_row(Status *status, const PodReport *report) {
                 [COLUMN_ENVIRONMENT] = report->environment,
                 [COLUMN_RESTARTS] = restarts,
                 [COLUMN_SINCE] = "-",
+                [COLUMN_PULL] = "-",
                 [COLUMN_AGENT] = node_agent_describe(agents_find(&status->agents, report->node),
                                                      agent, sizeof(agent)),
                 [COLUMN_NODE] = report->node,
@@ -116,6 +139,45 @@ static int add_item(Status *status, json_object *pod, const PodReport *report) {
         return patch_append(status->list, take_ptr(item));
 }
 
+/* The pod was added just now. */
+static int note_waiting(Status *status, const PodReport *report) {
+        json_object *item =
+                status->list ? json_object_array_get_idx(status->list, status->n_pods - 1) : NULL;
+        Waiting *waiting;
+        int r = status->pulls ? 0 : pod_pulls_new(status->session, status->flags, &status->pulls);
+
+        if (r < 0 || array_grow(&status->waiting, status->n_waiting, sizeof(*waiting)) < 0)
+                return -ENOMEM;
+
+        waiting = &status->waiting[status->n_waiting++];
+        *waiting = (Waiting){ .row = status->n_pods - 1, .item = json_object_get(item) };
+        if (text_copy(report->namespace, &waiting->namespace) < 0 ||
+            text_copy(report->name, &waiting->name) < 0)
+                return -ENOMEM;
+
+        return pod_pulls_ask(status->pulls, agents_find(&status->agents, report->node));
+}
+
+static int add_pulls(Status *status, Error *reterr) {
+        int r = status->pulls ? pod_pulls_wait(status->pulls, reterr) : 0;
+
+        for (size_t i = 0; r >= 0 && i < status->n_waiting; i++) {
+                const size_t first = status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD;
+                const Waiting *waiting = &status->waiting[i];
+                json_object *pull =
+                        pod_pulls_find(status->pulls, waiting->namespace, waiting->name);
+                cleanup(free_p) char *text = NULL;
+
+                if (pull && waiting->item)
+                        r = patch_add(waiting->item, "pull", json_object_get(pull));
+                else if (pull)
+                        r = pull_summary(pull, &text)
+                                    ?: table_set_cell(status->table, waiting->row,
+                                                      COLUMN_PULL - first, text);
+        }
+        return r;
+}
+
 static int on_pod(json_object *pod, void *userdata) {
         cleanup(pod_report_done) PodReport report = POD_REPORT_INIT;
         Status *status = userdata;
@@ -126,12 +188,14 @@ static int on_pod(json_object *pod, void *userdata) {
                 return r;
 
         status->n_pods++;
-        if (status->table)
-                return add_row(status, &report);
-        if (status->list)
-                return add_item(status, pod, &report);
+        if (!status->table && !status->list)
+                return print_safe("pod/%s", report.name);
 
-        return print_safe("pod/%s", report.name);
+        r = status->table ? add_row(status, &report) : add_item(status, pod, &report);
+        if (r < 0 || status->flags->watch || !pod_awaits_image(pod))
+                return r;
+
+        return note_waiting(status, &report);
 }
 
 /* NULL: all. */
@@ -252,6 +316,8 @@ static int show_once(Status *status) {
         }
 
         r = find_updates(status, &error);
+        if (r >= 0)
+                r = add_pulls(status, &error);
         if (r < 0)
                 return session_fail(status->session, r, &error);
         if (!status->list)
@@ -284,7 +350,8 @@ static int on_pod_gone(const KubeObject *object, void *userdata) {
                 status->table,
                 &(const char *const[_COLUMN_MAX]){
                         object->namespace, object->name, "-", "-", "Deleted", "-", "-", "-", "-",
-                        "-", "" }[status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD]);
+                        "-", "-",
+                        "" }[status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD]);
 }
 
 static int print_changes(Status *status) {
@@ -498,6 +565,7 @@ static int status_init(Status *status) {
                 memcpy(status->columns, columns, sizeof(columns));
                 for (size_t i = 0; status->flags->watch && i < _COLUMN_MAX; i++)
                         status->columns[i].is_optional = false; /* later rows may fill it */
+                status->columns[COLUMN_PULL].is_wide = status->flags->watch;
                 return table_new(status->columns + first, _COLUMN_MAX - first,
                                  status->flags->format == OUTPUT_WIDE, &status->table);
         }

@@ -106,6 +106,17 @@ static const char *rate_text(json_object *pull, FormatBuffer *buffer) {
         return buffer->text;
 }
 
+int pull_summary(json_object *pull, char **ret) {
+        const uint64_t total = number_of(pull, "bytesTotal");
+        const bool has_rate = number_of(pull, "bytesPerSecond") > 0;
+        FormatBuffer share, rate;
+
+        return text_format(ret, "%s%s%s%s%s", word_of(pull), total > 0 ? " " : "",
+                           total > 0 ? format_share(number_of(pull, "bytesDone"), total, &share)
+                                     : "",
+                           has_rate ? ", " : "", has_rate ? rate_text(pull, &rate) : "");
+}
+
 static int add_row(const PullsView *view, Table *table, json_object *pull) {
         const char *reference = json_get_text(pull, "image") ?: "-";
         const uint64_t total = number_of(pull, "bytesTotal"), left = number_of(pull, "secondsLeft");

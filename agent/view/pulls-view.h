@@ -28,4 +28,7 @@ void pulls_view_leave(PullsView *view);
 /* "downloading" for the step "Downloading": in lower case, and short. */
 const char *pull_step_word(const char *step);
 
+/* Writes "downloading 12.3/300.0 MB, 20.1 MB/s". The caller owns *ret. */
+int pull_summary(json_object *pull, char **ret);
+
 DEFINE_CLEANUP(PullsView *, pulls_view_free)

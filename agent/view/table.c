@@ -65,6 +65,17 @@ int table_add_row(Table *table, const char *const *cells) {
         return 0;
 }
 
+int table_set_cell(Table *table, size_t row, size_t column, const char *text) {
+        char *cell = terminal_text_escape(text);
+
+        if (!cell)
+                return -ENOMEM;
+
+        free(table->cells[row * table->n_columns + column]);
+        table->cells[row * table->n_columns + column] = cell;
+        return 0;
+}
+
 static bool is_blank(const Table *table, size_t column) {
         for (size_t i = column; i < table->n_cells; i += table->n_columns)
                 if (strcmp(table->cells[i], "-") != 0)

@@ -33,6 +33,9 @@ Table *table_free(Table *table);
 /* Takes one cell for each column, also for hidden ones. NULL is an empty cell. Copied. */
 int table_add_row(Table *table, const char *const *cells);
 
+/* Replaces a cell of a row that was added and not printed yet; both count from 0. Copied. */
+int table_set_cell(Table *table, size_t row, size_t column, const char *text);
+
 int table_print(Table *table);
 
 /* Prints it to a stream whose text will be on stdout. */

@@ -232,6 +232,7 @@ def test_what_the_command_refuses(make_node_agent, image_set, inplace, kube, pus
     assert "is no label selector" in refused("--set", image_set.name, "-l", "pool gpu", image.reference)
     assert image_set.find() is None
     assert f"there is no set {image_set.name}" in refused("--set", image_set.name, "--withdraw")
+    assert "give neither --first nor" in refused("--set", image_set.name, "--withdraw", "--first", "3")
     assert "--nodes has no effect" in refused("--set", image_set.name, "--nodes", "a", image.reference)
     for number in ("10%", "1001"):
         told = refused("--set", image_set.name, "--parallelism", number, image.reference)

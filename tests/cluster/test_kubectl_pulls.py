@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import threading
 import time
 import zlib
@@ -242,6 +243,19 @@ def test_shown_once(inplace, cluster, pulling):
     assert (other.code, other.stdout.splitlines()[-1]) == (0, "No image is being pulled.")
     missing = inplace.run("pulls", "nobody-0")
     assert missing.code == 1 and 'pods "nobody-0" not found in namespace default' in missing.stderr
+
+
+def test_status(inplace, pulling):
+    """`status` shows it in a column, which is not there for a user who may not ask, nor when no pod waits."""
+    pod, image = pulling
+    heading, row = inplace.run("status", f"pod/{pod}").stdout.splitlines()
+    assert "PULL" in heading and re.search(r"  downloading [0-9.]+/8[0-9.]+ MB", row), row
+    (item,) = json.loads(inplace.run("status", f"pod/{pod}", "-o", "json").stdout)["items"]
+    assert item["pull"]["image"] == image and item["pull"]["bytesTotal"] > 80 * _MEGABYTE
+    refused = inplace.run("status", f"pod/{pod}", "--as=bert")
+    assert (refused.code, refused.stderr) == (0, "") and "PULL" not in refused.stdout
+    running = inplace.run("status", "-n", "inplaced")
+    assert running.code == 0 and "PULL" not in running.stdout
 
 
 def test_on_a_terminal(inplace, cluster, pulling):
