@@ -32,7 +32,7 @@ from lab.process import Child
 from lab.registry import PushedImage
 from lab.sanitizers import SLOWNESS
 from lab.terminal import screen
-from lab.wait import wait_until
+from lab.wait import stretch, wait_until
 
 _MEGABYTE = 1 << 20
 _RATE = 8 * _MEGABYTE  # bytes per second of the node's line to the registry
@@ -180,7 +180,7 @@ def test_pull_of_the_kubelet(inplace, cluster, make_pod, line, add_image, fake_r
     seen = [pull for pull in followed.of(image.reference) if pull["bytesTotal"]]
     sent = line.n_sent(name)
     print(f"shown after {delay:.2f} s, bytes after {delay_of_bytes:.2f} s, total {seen[0]['bytesTotal'] / sent - 1:+.2%}, {len(seen)} documents")
-    assert delay < SLOWNESS and delay_of_bytes < 2 * SLOWNESS
+    assert delay < stretch(SLOWNESS) and delay_of_bytes < stretch(2 * SLOWNESS)
     assert {(pull["node"], *pull["pods"], pull["digest"]) for pull in seen} == {
         (cluster.node.name, f"default/{pod.name}", image.manifest_digest)
     }
@@ -214,7 +214,7 @@ def test_longer_than_one_question(inplace, make_pod, fake_registry, add_image):
         shown = [bool(pulls) for at, pulls in followed.events if times[0] <= at <= times[-1]]
         assert len(programs_in_pods()) == 1
     assert pull["bytesPerSecond"] > _MEGABYTE / 2 and times[-1] - times[0] > _ENDS_SEC
-    assert all(shown) and max(later - at for at, later in zip(times, times[1:])) < 3 * SLOWNESS
+    assert all(shown) and max(later - at for at, later in zip(times, times[1:])) < stretch(3 * SLOWNESS)
 
 
 @pytest.fixture
