@@ -4,9 +4,9 @@
 /*
  * The next step of a node with the slots that nodes share
  *
- * A node that wants to pull takes a free slot, renews it while it pulls, and gives it back; or notes there that it is one of
- * the nodes that were to pull first. Which of the free ones is left
- * to chance, so that nodes that ask at the same time seldom meet. Pure.
+ * A node that wants to pull takes a free slot, renews it while it pulls, and gives it back; or notes there that it is
+ * one of the nodes that were to pull first. Chance chooses among free slots, so that nodes that ask at the same time
+ * seldom meet. Pure.
  */
 
 #include <stdbool.h>

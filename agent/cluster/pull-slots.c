@@ -29,6 +29,7 @@
 #define SLOT_DONE_BY \
         "inplaced.io/done" /* annotation of a slot: digest of the images that its holder has pulled */
 #define PREFIX_SIZE 40
+#define DIGEST_SIZE 17
 
 /* Writes after one list. Where many nodes begin together, each would try every slot that was free. */
 #define TRIES_MAX 2
@@ -196,19 +197,24 @@ static KubePath claim_path(const Claim *claim) {
         return lease_path(kube_access_namespace(access) ?: "default");
 }
 
+/* Text of the images that a node that pulls first has. */
+static const char *format_digest(const Claim *claim, char buffer[static DIGEST_SIZE]) {
+        (void) snprintf(buffer, DIGEST_SIZE, "%016" PRIx64, claim->digest);
+        return buffer;
+}
+
 /* Makes the rest of the Lease. is_done: its holder has pulled. */
 static int make_metadata(const Claim *claim, bool is_new, bool is_done, json_object **ret) {
         cleanup(json_object_put_p) json_object *metadata = json_object_new_object();
         json_object *annotations = patch_wrap(SLOTS_OF, json_object_new_string(claim->name));
-        char digest[24];
+        char digest[DIGEST_SIZE];
         int r;
 
-        (void) snprintf(digest, sizeof(digest), "%016" PRIx64, claim->digest);
         r = patch_add(metadata, "annotations", annotations)
                     ?: patch_add(metadata, "labels",
                                  patch_wrap(SLOTS_LABEL, json_object_new_string(claim->prefix)));
         if (r >= 0 && is_done)
-                r = patch_add_text(annotations, SLOT_DONE_BY, digest);
+                r = patch_add_text(annotations, SLOT_DONE_BY, format_digest(claim, digest));
         else if (r >= 0 && claim->is_first && !is_new)
                 r = patch_add_null(annotations, SLOT_DONE_BY);
         if (r >= 0)
@@ -327,7 +333,7 @@ static int take_lease(Claim *claim, json_object *lease) {
         uint64_t digest = holder ? repeat_digest(0, holder) : 0;
         const char *done_by;
         unsigned long number;
-        char done[24];
+        char done[DIGEST_SIZE];
         bool is_free;
         Slot *slot;
 
@@ -338,14 +344,14 @@ static int take_lease(Claim *claim, json_object *lease) {
                 return 0;
 
         slot = &claim->slots[number];
-        (void) snprintf(done, sizeof(done), "%016" PRIx64, claim->digest);
         done_by = claim->is_first
                           ? json_get_text(json_get(metadata, "annotations", json_type_object),
                                           SLOT_DONE_BY)
                           : NULL;
         is_free = lease_sight_is_free(&slot->sight, lease, node, now_usec(claim->all));
         if (done_by)
-                claim->states[number] = strcmp(done_by, done) == 0 ? SLOT_DONE : SLOT_FREE;
+                claim->states[number] =
+                        strcmp(done_by, format_digest(claim, done)) == 0 ? SLOT_DONE : SLOT_FREE;
         else if (!is_free)
                 claim->states[number] = SLOT_TAKEN;
         else if (text_equal(holder, node))

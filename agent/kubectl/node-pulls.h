@@ -5,9 +5,8 @@
  * The pulls of one node, as its agent sees them
  *
  * The agent is asked by `kubectl exec`, which runs inplacectl in the agent's pod: the API server checks the right to do
- * so, and neither does the agent listen on the network, nor does anything pass through objects of the API server. To
- * follow the pulls means to ask again before the last question ends by itself: a runtime does not end
- * a program whose caller has gone away.
+ * so, the agent does not listen on the network, and nothing passes through objects of the API server. Pulls are followed
+ * by asking again before the last question ends by itself: a runtime does not end a program whose caller has gone away.
  */
 
 #include <json-c/json_types.h>
@@ -17,6 +16,8 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/kubectl/flags.h"
+
+#define NODE_PULLS_MAX 16 /* nodes that a command asks at a time */
 
 typedef struct NodePulls NodePulls;
 

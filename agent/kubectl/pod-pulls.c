@@ -11,14 +11,13 @@
 #include "agent/base/time-units.h"
 #include "agent/document/json-reader.h"
 
-#define NODES_MAX 16
 #define PATIENCE_USEC (2 * USEC_PER_SEC)
 #define LOOK_USEC (50 * USEC_PER_MSEC)
 
 struct PodPulls {
         Session *session;
         const Flags *flags;
-        NodePulls *nodes[NODES_MAX];
+        NodePulls *nodes[NODE_PULLS_MAX];
         size_t n_nodes;
 };
 
@@ -53,7 +52,7 @@ int pod_pulls_ask(PodPulls *pulls, const NodeAgent *agent) {
         NodePulls *node;
         int r;
 
-        if (!agent || !agent->pod || pulls->n_nodes == NODES_MAX)
+        if (!agent || !agent->pod || pulls->n_nodes == NODE_PULLS_MAX)
                 return 0;
         for (size_t i = 0; i < pulls->n_nodes; i++)
                 if (strcmp(node_pulls_name(pulls->nodes[i]), agent->node) == 0)

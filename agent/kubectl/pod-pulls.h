@@ -18,7 +18,7 @@ int pod_pulls_new(Session *session, const Flags *flags, PodPulls **ret);
 /* Ends the questions. Takes NULL, returns NULL. */
 PodPulls *pod_pulls_free(PodPulls *pulls);
 
-/* Asks the agent once, and no more than 16. agent: NULL: there is none. */
+/* Asks the agent once, and no more than NODE_PULLS_MAX. agent: NULL: there is none. */
 int pod_pulls_ask(PodPulls *pulls, const NodeAgent *agent);
 
 /* Waits for the answers. */

@@ -29,8 +29,6 @@
 #include "agent/view/pulls-view.h"
 #include "agent/view/terminal.h"
 
-#define NODES_AT_ONCE 16
-
 /* A pod that waits for an image, or has waited for one since the command began. */
 typedef struct WaitingPod {
         char *name; /* "shop/web-0" */
@@ -285,7 +283,7 @@ static void print_left_out(Pulls *pulls, size_t n) {
                 (void) snprintf(
                         text, sizeof(text),
                         "%d nodes are followed at a time: %zu more are left out; choose with --nodes",
-                        NODES_AT_ONCE, n);
+                        NODE_PULLS_MAX, n);
                 print_line(pulls, text);
         }
         pulls->n_left_out = n;
@@ -370,7 +368,7 @@ static int ask_nodes(Pulls *pulls, bool *ret_has_answers) {
                 const bool is_asked = node_pulls_is_asked(node->pulls);
                 const bool is_due = node->is_wanted && node_pulls_is_due(node->pulls, now_usec);
 
-                node->is_left_out = is_due && !is_asked && n_asked >= NODES_AT_ONCE;
+                node->is_left_out = is_due && !is_asked && n_asked >= NODE_PULLS_MAX;
                 if (is_due && !node->is_left_out) {
                         r = ask_node(pulls, node, now_usec);
                         n_asked += !is_asked;

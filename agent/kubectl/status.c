@@ -99,8 +99,12 @@ static void status_done(Status *status) {
         free(status->waiting);
 }
 
+/* Column of the first cell of a row. */
+static size_t first_column(const Status *status) {
+        return status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD;
+}
+
 static int add_row(Status *status, const PodReport *report) {
-        const size_t first = status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD;
         const bool is_wide = status->flags->format == OUTPUT_WIDE;
         char agent[DESCRIPTION_SIZE], restarts[32];
         const char *cells[_COLUMN_MAX] = {
@@ -124,7 +128,7 @@ static int add_row(Status *status, const PodReport *report) {
         (void) snprintf(restarts, sizeof(restarts), "%lld", (long long) report->restarts);
         if (report->since > 0)
                 cells[COLUMN_SINCE] = format_age(age > 0 ? (uint64_t) age : 0, &since);
-        return table_add_row(status->table, cells + first);
+        return table_add_row(status->table, cells + first_column(status));
 }
 
 static int add_item(Status *status, json_object *pod, const PodReport *report) {
@@ -162,7 +166,6 @@ static int add_pulls(Status *status, Error *reterr) {
         int r = status->pulls ? pod_pulls_wait(status->pulls, reterr) : 0;
 
         for (size_t i = 0; r >= 0 && i < status->n_waiting; i++) {
-                const size_t first = status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD;
                 const Waiting *waiting = &status->waiting[i];
                 json_object *pull =
                         pod_pulls_find(status->pulls, waiting->namespace, waiting->name);
@@ -173,7 +176,7 @@ static int add_pulls(Status *status, Error *reterr) {
                 else if (pull)
                         r = pull_summary(pull, &text)
                                     ?: table_set_cell(status->table, waiting->row,
-                                                      COLUMN_PULL - first, text);
+                                                      COLUMN_PULL - first_column(status), text);
         }
         return r;
 }
@@ -346,12 +349,10 @@ static int on_pod_gone(const KubeObject *object, void *userdata) {
         if (!status->table)
                 return 0;
 
-        return table_add_row(
-                status->table,
-                &(const char *const[_COLUMN_MAX]){
-                        object->namespace, object->name, "-", "-", "Deleted", "-", "-", "-", "-",
-                        "-", "-",
-                        "" }[status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD]);
+        return table_add_row(status->table,
+                             &(const char *const[_COLUMN_MAX]){
+                                     object->namespace, object->name, "-", "-", "Deleted", "-", "-",
+                                     "-", "-", "-", "-", "" }[first_column(status)]);
 }
 
 static int print_changes(Status *status) {
@@ -554,7 +555,7 @@ static int read_agents(Status *status, Error *reterr) {
 static int status_init(Status *status) {
         const bool is_table =
                 status->flags->format == OUTPUT_TABLE || status->flags->format == OUTPUT_WIDE;
-        const size_t first = status->flags->all_namespaces ? COLUMN_NAMESPACE : COLUMN_POD;
+        const size_t first = first_column(status);
 
         status->updates = json_object_new_array();
         if (!status->updates)

@@ -241,8 +241,8 @@ def test_shown_once(inplace, cluster, pulling):
     assert (item["node"], item["pods"], item["image"]) == (cluster.node.name, [f"default/{pod}"], image)
     other = inplace.run("pulls", "-n", "kube-system")
     assert (other.code, other.stdout.splitlines()[-1]) == (0, "No image is being pulled.")
-    missing = inplace.run("pulls", "nobody-0")
-    assert missing.code == 1 and 'pods "nobody-0" not found in namespace default' in missing.stderr
+    missing = inplace.run("pulls", "absent-0")
+    assert missing.code == 1 and 'pods "absent-0" not found in namespace default' in missing.stderr
 
 
 def test_status(inplace, pulling):

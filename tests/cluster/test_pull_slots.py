@@ -171,14 +171,16 @@ def waiting(traffic: Traffic, n_slots: int = 1) -> str:
     return f"NodesFirst: this node waits for one of {n_slots} slots of registry {registry}; "
 
 
-def pulls_first(traffic: Traffic, members: list[Member], kube) -> tuple[Member, list[Member]]:
-    """The member that fetches the layer, and the others, which wait."""
+def pulls_first(
+    traffic: Traffic, members: list[Member], kube, message: str = ""
+) -> tuple[Member, list[Member]]:
+    """The member that fetches the layer, and the others, which wait, with this message, or for a slot of the registry."""
     traffic.wait()
     (holder,) = holders(kube)
     first = next(one for one in members if one.name == holder)
     others = [one for one in members if one is not first]
     for other in others:
-        other.wait_message(traffic.image, waiting(traffic))
+        other.wait_message(traffic.image, message or waiting(traffic))
     return first, others
 
 
@@ -360,22 +362,11 @@ def waiting_for(image_set, n: int = 1) -> str:
     return f"NodesFirst: this node waits until {n} nodes have the images of set {image_set.name}; "
 
 
-def begins_first(traffic: Traffic, members: list[Member], kube, image_set) -> tuple[Member, list[Member]]:
-    """The member that pulls first, and the others, which wait."""
-    traffic.wait()
-    (holder,) = holders(kube)
-    first = next(one for one in members if one.name == holder)
-    others = [one for one in members if one is not first]
-    for other in others:
-        other.wait_message(traffic.image, waiting_for(image_set))
-    return first, others
-
-
 def test_first(join, pool, rights, traffic, kube, image_set, proxy):
     """The others begin when it has the image, all at once; a node that comes later does not wait."""
     members = [join(), join(), join()]
     pool(traffic.image, first=1)
-    first, others = begins_first(traffic, members, kube, image_set)
+    first, others = pulls_first(traffic, members, kube, waiting_for(image_set))
     traffic.let()
     first.wait(traffic.image)
     traffic.wait(2)
@@ -407,7 +398,7 @@ def test_first_is_killed(join, pool, rights, traffic, kube, image_set):
     """The slot expires, and the next node is the first."""
     members = [join(), join()]
     pool(traffic.image, first=1)
-    first, (second,) = begins_first(traffic, members, kube, image_set)
+    first, (second,) = pulls_first(traffic, members, kube, waiting_for(image_set))
     first.agent.kill9()
     wait_until(lambda: holders(kube) == [second.name], 60 * SLOWLY, lambda: f"{second.name}: {holders(kube)}")
     traffic.wait()
@@ -443,7 +434,7 @@ def test_set_changes_while_nodes_wait_for_the_first(join, pool, rights, traffic,
     """Other nodes may be the first for other images; without the annotation none waits."""
     members = [join(), join()]
     pool(traffic.image, first=1)
-    first, (second,) = begins_first(traffic, members, kube, image_set)
+    first, (second,) = pulls_first(traffic, members, kube, waiting_for(image_set))
     other = push(tag="2")
     image_set.request(traffic.image.reference, other.reference)
     first.wait(other)
@@ -458,7 +449,7 @@ def test_set_changes_while_nodes_wait_for_the_first(join, pool, rights, traffic,
 def test_end_of_first(join, pool, rights, traffic, kube, image_set):
     members = [join(), join()]
     pool(traffic.image, first=1)
-    begins_first(traffic, members, kube, image_set)
+    pulls_first(traffic, members, kube, waiting_for(image_set))
     image_set.limit(first=None)
     traffic.wait(2)
     wait_until(lambda: holders(kube) == [], SOON, lambda: f"free slots: {holders(kube)}")
