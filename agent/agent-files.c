@@ -74,12 +74,11 @@ static int visit_cover(const char *path, const DiagnosisVisitor *visitor) {
         if (!S_ISDIR(status.st_mode) || (status.st_mode & 07777))
                 return 0;
 
-        if (asprintf(&why,
-                     "%s has mode 0000, as systemd's ProtectHome= sets it, which hides its content",
-                     copy) < 0) {
-                why = NULL;
+        if (text_format(
+                    &why,
+                    "%s has mode 0000, as systemd's ProtectHome= sets it, which hides its content",
+                    copy) < 0)
                 return -ENOMEM;
-        }
         return visitor->on_problem(path, why, COVER_ADVICE, visitor->userdata);
 }
 
@@ -94,10 +93,8 @@ static int visit_entries(const File *file, const DiagnosisVisitor *visitor) {
 
                 if (entry->d_name[0] == '.')
                         continue;
-                if (asprintf(&path, "%s/%s", file->path, entry->d_name) < 0) {
-                        path = NULL;
+                if (text_format(&path, "%s/%s", file->path, entry->d_name) < 0)
                         return -ENOMEM;
-                }
 
                 n++;
                 r = visit_one(path, file->is_secret, visitor, &is_exposed);
@@ -264,10 +261,8 @@ static int check_references(const ImagesDir *images, const char *folder,
                 cleanup(free_p) char *path = NULL;
                 int r = 0;
 
-                if (asprintf(&path, "%s/%s", folder, file->name) < 0) {
-                        path = NULL;
+                if (text_format(&path, "%s/%s", folder, file->name) < 0)
                         return -ENOMEM;
-                }
 
                 for (size_t j = 0; r >= 0 && j < file->desired_images.n_items; j++)
                         r = check_reference(path, &file->desired_images.items[j], visitor);
@@ -318,11 +313,9 @@ int agent_files_report_group(const char *option, const char *name,
                              const DiagnosisVisitor *visitor) {
         cleanup(free_p) char *text = NULL;
 
-        if (asprintf(&text, "there is no group %s, so only root has this right",
-                     quote(name, (char[QUOTE_SIZE]){ 0 })) < 0) {
-                text = NULL;
+        if (text_format(&text, "there is no group %s, so only root has this right",
+                        quote(name, (char[QUOTE_SIZE]){ 0 })) < 0)
                 return -ENOMEM;
-        }
 
         return visitor->on_problem(option, text, "correct the name, or make the group",
                                    visitor->userdata);

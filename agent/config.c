@@ -11,6 +11,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/file.h"
+#include "agent/base/text.h"
 #include "agent/document/documents.h"
 
 #define CONFIG_SIZE_MAX (1 << 20)
@@ -28,10 +29,8 @@ typedef struct Reader {
 static int report(const Reader *reader, unsigned line, const char *message) {
         cleanup(free_p) char *text = NULL;
 
-        if (line > 0 && asprintf(&text, "line %u: %s", line, message) < 0) {
-                text = NULL;
+        if (line > 0 && text_format(&text, "line %u: %s", line, message) < 0)
                 return -ENOMEM;
-        }
 
         return reader->visitor->on_problem(reader->path, text ?: message, ADVICE,
                                            reader->visitor->userdata);

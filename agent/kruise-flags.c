@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/text.h"
+
 /* clang-format off */
 static const KruiseFlag flags[] = {
         { "addr",                       "metrics-address",                   "0.0.0.0",      false },
@@ -85,7 +87,7 @@ int kruise_flag_translate(const KruiseFlag *flag, const char *value, char **ret)
         if (is_unset(value))
                 return 0;
 
-        return asprintf(ret, "%s%s", is_short && flag->prefix ? flag->prefix : "", value) < 0
+        return text_format(ret, "%s%s", is_short && flag->prefix ? flag->prefix : "", value) < 0
                        ? -ENOMEM
                        : 0;
 }

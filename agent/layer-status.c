@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 
 #define FILE_SIZE_MAX 1024 /* about 160 bytes */
 
@@ -61,10 +62,8 @@ static void print_folder(const char *mount, const char *folder, FILE *file) {
         cleanup(closedir_p) DIR *opened = NULL;
         struct dirent *entry;
 
-        if (asprintf(&path, "%s/%s", mount, folder) < 0) {
-                path = NULL;
+        if (text_format(&path, "%s/%s", mount, folder) < 0)
                 return;
-        }
 
         opened = opendir(path);
         while (opened && (entry = readdir(opened)))

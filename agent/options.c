@@ -124,10 +124,8 @@ static int set_file(Options *options, size_t offset, const char *value, Error *r
         folder = getcwd(NULL, 0);
         if (!folder)
                 return refuse(reterr, value, "is relative to a folder that cannot be read");
-        if (asprintf(&path, "%s/%s", folder, value) < 0) {
-                path = NULL;
+        if (text_format(&path, "%s/%s", folder, value) < 0)
                 return -ENOMEM;
-        }
 
         return set_text(options, offset, path, reterr);
 }
@@ -360,8 +358,8 @@ static const struct Setting *find_setting(const char *flag, size_t size) {
 static int note_ignored(Options *options, const char *name) {
         char *longer;
 
-        if (asprintf(&longer, "%s%s--%s", options->ignored_flags ?: "",
-                     options->ignored_flags ? ", " : "", name) < 0)
+        if (text_format(&longer, "%s%s--%s", options->ignored_flags ?: "",
+                        options->ignored_flags ? ", " : "", name) < 0)
                 return -ENOMEM;
 
         free(options->ignored_flags);
@@ -386,10 +384,8 @@ static int read_kruise_flag(char **argv, int *i, const KruiseFlag *flag, const R
         r = kruise_flag_translate(flag, value, &ours);
         if (r < 0 || !ours)
                 return r;
-        if (asprintf(&dashed, "--%s", flag->name) < 0) {
-                dashed = NULL;
+        if (text_format(&dashed, "--%s", flag->name) < 0)
                 return -ENOMEM;
-        }
 
         return apply_flag(reading, find_setting(flag->flag, strlen(flag->flag)), dashed, ours);
 }
@@ -422,11 +418,9 @@ static int refuse_flag(char **argv, int *i, const Reading *reading) {
                 return -ENOMEM;
 
         likely = text[0] == '-' ? find_likely(typed + strspn(typed, "-"), true) : NULL;
-        if (asprintf(&message, "no such option%s%s%s", likely ? "; did you mean --" : "",
-                     likely ?: "", likely ? "?" : ", see --help") < 0) {
-                message = NULL;
+        if (text_format(&message, "no such option%s%s%s", likely ? "; did you mean --" : "",
+                        likely ?: "", likely ? "?" : ", see --help") < 0)
                 return -ENOMEM;
-        }
 
         if (text[0] == '-' && !equals && argv[*i + 1] && argv[*i + 1][0] != '-')
                 ++*i;

@@ -11,6 +11,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
 #include "cri/client.h"
 
 /* Pauses between tries: until a runtime is chosen and for that one, and for the others. */
@@ -188,8 +189,7 @@ __attribute__((format(printf, 1, 2))) static char *format(const char *pattern, .
         char *text;
 
         va_start(args, pattern);
-        if (vasprintf(&text, pattern, args) < 0)
-                text = NULL;
+        (void) text_vformat(&text, pattern, args);
         va_end(args);
         return text;
 }

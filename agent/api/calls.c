@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/node/owner.h"
 
 #define OWNERS_MAX 32 /* number of requesters shown per image */
@@ -54,11 +55,9 @@ static int caller_init(const Peer *peer, Caller *ret) {
 
         (void) snprintf(caller.uid, sizeof(caller.uid), "%u", (unsigned) peer->uid);
         (void) snprintf(caller.pid, sizeof(caller.pid), "%d", (int) peer->pid);
-        if (asprintf(&caller.words, "%s (uid %s, pid %s)", caller.user ?: "an unknown user",
-                     caller.uid, caller.pid) < 0) {
-                caller.words = NULL;
+        if (text_format(&caller.words, "%s (uid %s, pid %s)", caller.user ?: "an unknown user",
+                        caller.uid, caller.pid) < 0)
                 return -ENOMEM;
-        }
 
         *ret = caller;
         caller = (Caller){ .user = NULL };
@@ -184,12 +183,10 @@ int api_log_change(Api *api, const RpcRequest *request, const char *request_id, 
         int r;
 
         va_start(arguments, format);
-        r = vasprintf(&what, format, arguments);
+        r = text_vformat(&what, format, arguments);
         va_end(arguments);
-        if (r < 0) {
-                what = NULL;
+        if (r < 0)
                 return -ENOMEM;
-        }
 
         r = caller_init(rpc_request_peer(request), &caller);
         if (r < 0)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 
 /* Below this, unpacking anything but a small image fails, and the kubelet evicts pods. */
 #define FREE_PERCENT_MIN 5
@@ -117,14 +118,12 @@ static int visit_on_demand(const DiagnosisSubject *subject, const DiagnosisVisit
         if (n == 0)
                 return 0;
 
-        if (asprintf(&text,
-                     "layers of %zu images: %.1f of %.1f MB are on the node, and for %zu "
-                     "images the agent cannot see how much; a request with complete waits for "
-                     "all",
-                     n, (double) present / 1e6, (double) total / 1e6, n_hidden) < 0) {
-                text = NULL;
+        if (text_format(&text,
+                        "layers of %zu images: %.1f of %.1f MB are on the node, and for %zu "
+                        "images the agent cannot see how much; a request with complete waits for "
+                        "all",
+                        n, (double) present / 1e6, (double) total / 1e6, n_hidden) < 0)
                 return -ENOMEM;
-        }
 
         return visitor->on_fact("fetched on demand", text, visitor->userdata);
 }
@@ -133,13 +132,11 @@ static int visit_on_demand(const DiagnosisSubject *subject, const DiagnosisVisit
 static int visit_hidden_disk(const char *path, int number, const DiagnosisVisitor *visitor) {
         cleanup(free_p) char *text = NULL;
 
-        if (asprintf(&text,
-                     "the agent cannot read the free space of %s, so it does not keep "
-                     "minFreeDisk: %s",
-                     path, strerror(number)) < 0) {
-                text = NULL;
+        if (text_format(&text,
+                        "the agent cannot read the free space of %s, so it does not keep "
+                        "minFreeDisk: %s",
+                        path, strerror(number)) < 0)
                 return -ENOMEM;
-        }
 
         return visitor->on_fact("disk", text, visitor->userdata);
 }
@@ -173,11 +170,9 @@ static int visit_disk(const DiagnosisSubject *subject, const DiagnosisVisitor *v
                         visitor->userdata);
 
         percent = (double) space.n_free / (double) space.n_total * 100;
-        if (asprintf(&text, "%s has %.1f GB free (%.0f %%)", path, (double) space.n_free / 1e9,
-                     percent) < 0) {
-                text = NULL;
+        if (text_format(&text, "%s has %.1f GB free (%.0f %%)", path, (double) space.n_free / 1e9,
+                        percent) < 0)
                 return -ENOMEM;
-        }
 
         if (percent < FREE_PERCENT_MIN)
                 return visitor->on_problem("disk", text, "remove images or make the disk larger",
@@ -200,10 +195,8 @@ static int visit_unknown_keys(const char *path, const ImagesFile *file,
         if (r < 0 || unknown->n_found == unknown->n_texts)
                 return r;
 
-        if (asprintf(&text, "%zu more unknown keys", unknown->n_found - unknown->n_texts) < 0) {
-                text = NULL;
+        if (text_format(&text, "%zu more unknown keys", unknown->n_found - unknown->n_texts) < 0)
                 return -ENOMEM;
-        }
 
         return visitor->on_problem(path, text, advice, visitor->userdata);
 }
@@ -213,10 +206,8 @@ static int visit_file(const ImagesFile *file, const DiagnosisSubject *subject,
         cleanup(free_p) char *path = NULL;
         int r = 0;
 
-        if (asprintf(&path, "%s/%s", subject->images_path, file->name) < 0) {
-                path = NULL;
+        if (text_format(&path, "%s/%s", subject->images_path, file->name) < 0)
                 return -ENOMEM;
-        }
 
         if (file->error.kind != ERROR_NONE)
                 r = visitor->on_problem(
@@ -245,15 +236,13 @@ static int visit_folder(const DiagnosisSubject *subject, const DiagnosisVisitor 
         int r;
 
         if (error->kind == ERROR_NOT_FOUND)
-                r = asprintf(&text, "%s does not exist, which is fine if it is not needed",
-                             subject->images_path);
+                r = text_format(&text, "%s does not exist, which is fine if it is not needed",
+                                subject->images_path);
         else
-                r = asprintf(&text, "%s, %zu files", subject->images_path,
-                             images_dir_get_n_files(dir));
-        if (r < 0) {
-                text = NULL;
+                r = text_format(&text, "%s, %zu files", subject->images_path,
+                                images_dir_get_n_files(dir));
+        if (r < 0)
                 return -ENOMEM;
-        }
 
         r = error->kind == ERROR_NONE || error->kind == ERROR_NOT_FOUND
                     ? visitor->on_fact("images folder", text, visitor->userdata)
@@ -281,11 +270,9 @@ static int on_auth_problem(const char *file, const Error *error, void *userdata)
         const AuthVisit *visit = userdata;
         cleanup(free_p) char *path = NULL;
 
-        if (asprintf(&path, "%s%s%s", file[0] == '/' ? "" : visit->folder,
-                     file[0] == '/' ? "" : "/", file) < 0) {
-                path = NULL;
+        if (text_format(&path, "%s%s%s", file[0] == '/' ? "" : visit->folder,
+                        file[0] == '/' ? "" : "/", file) < 0)
                 return -ENOMEM;
-        }
 
         return visit->visitor->on_problem(
                 path, behind_path(error_message(error), path),
@@ -303,10 +290,8 @@ static int visit_auth(const DiagnosisSubject *subject, const DiagnosisVisitor *v
         if (r < 0)
                 return r;
 
-        if (asprintf(&text, "%s, %zu files", auth_dir_path(subject->auth_dir), n_files) < 0) {
-                text = NULL;
+        if (text_format(&text, "%s, %zu files", auth_dir_path(subject->auth_dir), n_files) < 0)
                 return -ENOMEM;
-        }
 
         return visitor->on_fact("registry credentials", text, visitor->userdata);
 }
@@ -393,10 +378,8 @@ static int visit_images(const DiagnosisSubject *subject, const DiagnosisVisitor 
         if (r < 0 || n <= IMAGES_MAX)
                 return r;
 
-        if (asprintf(&text, "%zu more have failed", n - IMAGES_MAX) < 0) {
-                text = NULL;
+        if (text_format(&text, "%zu more have failed", n - IMAGES_MAX) < 0)
                 return -ENOMEM;
-        }
 
         return visitor->on_problem("images", text, "see inplacectl status --failed",
                                    visitor->userdata);

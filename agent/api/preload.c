@@ -11,6 +11,7 @@
 #include "agent/api/request-plan.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/random.h"
+#include "agent/base/text.h"
 #include "agent/image/image-status.h"
 #include "agent/node/owner.h"
 
@@ -480,11 +481,9 @@ static int preload_new(Api *api, const PreloadMessage *message, const Peer *peer
         preload->detach = message->detach;
         list_prepend(&api->preloads, preload);
         (void) snprintf(preload->id, sizeof(preload->id), "%016" PRIx64, random_id());
-        if (asprintf(&preload->owner, "%s%s", message->detach ? OWNER_REQUEST : OWNER_CALL,
-                     preload->id) < 0) {
-                preload->owner = NULL;
+        if (text_format(&preload->owner, "%s%s", message->detach ? OWNER_REQUEST : OWNER_CALL,
+                        preload->id) < 0)
                 return -ENOMEM;
-        }
 
         r = api_describe_caller(peer, &preload->caller)
                     ?: check_limits(message, reterr)
@@ -697,10 +696,8 @@ static int cancel_request(Api *api, const Peer *peer, const char *id, Error *ret
                 const ImageRequest *request;
                 OwnerRef reference;
 
-                if (asprintf(&owner, "%s%s", prefixes[i], id) < 0) {
-                        owner = NULL;
+                if (text_format(&owner, "%s%s", prefixes[i], id) < 0)
                         return -ENOMEM;
-                }
 
                 request = find_request(api, owner);
                 if (!request)

@@ -220,14 +220,10 @@ static int restarting_start(Restarting *restarting, const RestartMessage *messag
         Api *api = restarting->api;
         int r;
 
-        if (asprintf(&owner, OWNER_REQUEST "%016" PRIx64, random_id()) < 0) {
-                owner = NULL;
+        if (text_format(&owner, OWNER_REQUEST "%016" PRIx64, random_id()) < 0)
                 return -ENOMEM;
-        }
-        if (asprintf(&what, "Accepted request %s to restart", owner + strlen(OWNER_REQUEST)) < 0) {
-                what = NULL;
+        if (text_format(&what, "Accepted request %s to restart", owner + strlen(OWNER_REQUEST)) < 0)
                 return -ENOMEM;
-        }
 
         r = log_restart(api, restarting->request, message, owner + strlen(OWNER_REQUEST), what);
         if (r < 0)

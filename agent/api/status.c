@@ -8,6 +8,7 @@
 #include "agent/api/calls.h"
 #include "agent/base/array.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/node/node-image.h"
 
 typedef Inplaced__V1__Problem ProblemMessage;
@@ -101,8 +102,7 @@ int runtime_message_init(RuntimeMessage *message, const Api *api, const Runtime 
         message->has_progress =
                 message->chosen && images_work(api->images).progress == PROGRESS_SUPPORTED;
         message->state = copy_plain(runtime_sentence(runtime));
-        if (asprintf(&message->endpoint, "unix://%s", runtime_path(runtime)) < 0)
-                message->endpoint = NULL;
+        (void) text_format(&message->endpoint, "unix://%s", runtime_path(runtime));
 
         return message->state && message->endpoint ? 0 : -ENOMEM;
 }

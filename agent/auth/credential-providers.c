@@ -15,6 +15,7 @@
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
 #include "agent/base/program.h"
+#include "agent/base/text.h"
 
 #define ANSWERS_MAX 256
 #define RUNS_MAX 4
@@ -245,10 +246,8 @@ static int run_start(Run *run) {
         cleanup(free_p) char *request = NULL;
         int r;
 
-        if (asprintf(&path, "%s/%s", run->providers->bin_dir, spec->name) < 0) {
-                path = NULL;
+        if (text_format(&path, "%s/%s", run->providers->bin_dir, spec->name) < 0)
                 return -ENOMEM;
-        }
         r = credential_provider_request_format(spec->api_version, run->canonical_name, &request);
         if (r < 0)
                 return r;

@@ -11,6 +11,7 @@
 #include "agent/auth/secret-file.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 
 #define SUFFIX ".json"
 
@@ -51,10 +52,8 @@ const char *auth_dir_path(const AuthDir *dir) {
 
 static int read_file(const AuthDir *dir, const char *file, const char *suffix, char **ret_path,
                      SecretFile *ret, Error *reterr) {
-        if (asprintf(ret_path, "%s/%s%s", dir->path, file, suffix) < 0) {
-                *ret_path = NULL;
+        if (text_format(ret_path, "%s/%s%s", dir->path, file, suffix) < 0)
                 return -ENOMEM;
-        }
 
         return secret_file_read(*ret_path, ret, reterr);
 }
@@ -253,10 +252,8 @@ int docker_config_new(const char *home, DockerConfig **ret) {
 
                 if (!folder || (i % 2 == 0 && folder[0] != '/'))
                         continue;
-                if (asprintf(&config->places[i], "%s/%s", folder, form_of(i)->file) < 0) {
-                        config->places[i] = NULL;
+                if (text_format(&config->places[i], "%s/%s", folder, form_of(i)->file) < 0)
                         return -ENOMEM;
-                }
         }
 
         *ret = take_ptr(config);

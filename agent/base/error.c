@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "agent/base/redact.h"
+#include "agent/base/text.h"
 
 /* clang-format off */
 static const struct {
@@ -40,8 +41,7 @@ int error_set(Error *error, ErrorKind kind, const char *format, ...) {
 
         va_list args;
         va_start(args, format);
-        if (vasprintf(&error->message, format, args) < 0)
-                error->message = NULL;
+        (void) text_vformat(&error->message, format, args);
         va_end(args);
         if (error->message)
                 (void) redact_text(error->message);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 
 /* Whether others have one of these rights, given as bits of all classes of users. */
 static bool others_have(const struct stat *status, mode_t right) {
@@ -51,14 +52,16 @@ static int describe(Exposure exposure, const struct stat *status, const char *fo
 
         switch (exposure) {
         case EXPOSURE_OWNER:
-                r = asprintf(ret, "%s%s belongs to user %u", in, folder ?: "",
-                             (unsigned) status->st_uid);
+                r = text_format(ret, "%s%s belongs to user %u", in, folder ?: "",
+                                (unsigned) status->st_uid);
                 break;
         case EXPOSURE_WRITE:
-                r = asprintf(ret, "other users may write %s%s (mode %04o)", in, folder ?: "", mode);
+                r = text_format(ret, "other users may write %s%s (mode %04o)", in, folder ?: "",
+                                mode);
                 break;
         case EXPOSURE_READ:
-                r = asprintf(ret, "other users may read %s%s (mode %04o)", in, folder ?: "", mode);
+                r = text_format(ret, "other users may read %s%s (mode %04o)", in, folder ?: "",
+                                mode);
                 break;
         case EXPOSURE_NONE:
         case EXPOSURE_HIDDEN:

@@ -3,7 +3,6 @@
 #include "agent/base/text.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,24 +34,31 @@ int text_set(char **field, const char *text) {
 }
 
 /* Not by vasprintf(): when glibc's has no memory for the byte that ends a text of 100, it writes that one behind its room. */
-int text_format(char **ret, const char *format, ...) {
+int text_vformat(char **ret, const char *format, va_list arguments) {
         char *text = NULL;
-        va_list arguments;
+        va_list measured;
         int n;
 
-        va_start(arguments, format);
-        n = vsnprintf(NULL, 0, format, arguments);
-        va_end(arguments);
+        va_copy(measured, arguments);
+        n = vsnprintf(NULL, 0, format, measured);
+        va_end(measured);
         if (n >= 0)
                 text = malloc((size_t) n + 1);
-        if (text) {
-                va_start(arguments, format);
+        if (text)
                 (void) vsnprintf(text, (size_t) n + 1, format, arguments);
-                va_end(arguments);
-        }
 
         *ret = text;
         return text ? 0 : -ENOMEM;
+}
+
+int text_format(char **ret, const char *format, ...) {
+        va_list arguments;
+        int r;
+
+        va_start(arguments, format);
+        r = text_vformat(ret, format, arguments);
+        va_end(arguments);
+        return r;
 }
 
 int text_list_add(char **list, const char *name) {

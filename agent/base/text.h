@@ -5,6 +5,7 @@
  * Strings that may be NULL
  */
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -17,6 +18,8 @@ int text_set(char **field, const char *text);
 /* Makes a text as printf() does; *ret, which is not freed before, is NULL on failure. 0 or -ENOMEM.
  * The caller owns *ret. */
 int text_format(char **ret, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int text_vformat(char **ret, const char *format, va_list arguments)
+        __attribute__((format(printf, 2, 0)));
 
 /* Appends the name, after a comma if there is one before it: "a, b". *list is owned; NULL and "" are empty. 0 or
  * -ENOMEM, which leaves it as it is. */

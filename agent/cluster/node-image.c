@@ -105,10 +105,8 @@ static int identify(ClusterNodeImage *node_image, const KubeObject *object) {
         if (r < 0)
                 return r;
 
-        if (asprintf(&node_image->owner, OWNER_PREFIX "%s", object->uid) < 0) {
-                node_image->owner = NULL;
+        if (text_format(&node_image->owner, OWNER_PREFIX "%s", object->uid) < 0)
                 return -ENOMEM;
-        }
 
         return 0;
 }
@@ -501,15 +499,11 @@ static int add_resource(ClusterNodeImage *node_image) {
         static const char *const versions[] = { "v1beta1", "v1alpha1", NULL };
         cleanup(free_p) char *subject = NULL, *fields = NULL;
 
-        if (asprintf(&subject, "the NodeImage \"%s\"", node_image->node_name) < 0) {
-                subject = NULL;
+        if (text_format(&subject, "the NodeImage \"%s\"", node_image->node_name) < 0)
                 return -ENOMEM;
-        }
 
-        if (asprintf(&fields, "metadata.name=%s", node_image->node_name) < 0) {
-                fields = NULL;
+        if (text_format(&fields, "metadata.name=%s", node_image->node_name) < 0)
                 return -ENOMEM;
-        }
 
         return kube_resource_new(
                 &(KubeResourceOptions){
@@ -541,16 +535,12 @@ static int add_resource(ClusterNodeImage *node_image) {
  */
 
 static int message_of(const char *reference, const ImageStatus *status, char **ret) {
-        int n;
-
         if (status->phase != IMAGE_SUCCEEDED)
-                n = asprintf(ret, "Image %s %s", reference, status->message ?: "failed");
-        else if (status->was_present)
-                n = asprintf(ret, "Image %s was already present", reference);
-        else
-                n = asprintf(ret, "Image %s, elapsedTime %.3fs", reference,
-                             (double) status->duration_usec / 1e6);
-        return n < 0 ? -ENOMEM : 0;
+                return text_format(ret, "Image %s %s", reference, status->message ?: "failed");
+        if (status->was_present)
+                return text_format(ret, "Image %s was already present", reference);
+        return text_format(ret, "Image %s, elapsedTime %.3fs", reference,
+                           (double) status->duration_usec / 1e6);
 }
 
 static int notify_owners(KubeEvents *events, const DesiredImage *desired, const char *message) {
@@ -611,7 +601,7 @@ void cluster_node_image_on_done(ClusterNodeImage *node_image, const Image *image
         };
 
         if (!status || !node_image->owner || strcmp(node_image->owner, request->owner) != 0 ||
-            !version || asprintf(&api_version, GROUP "/%s", version) < 0)
+            !version || text_format(&api_version, GROUP "/%s", version) < 0)
                 return;
 
         reference.api_version = api_version;
@@ -660,12 +650,10 @@ static int visit_object(const ClusterNodeImage *node_image, const DiagnosisVisit
                                 : "none yet; a controller or --register-node creates it",
                         visitor->userdata);
 
-        if (asprintf(&text, "%s (%s), tags: %zu", node_image->node_name,
-                     kube_resource_version(node_image->resource) ?: "?",
-                     node_image->desired_images.n_items) < 0) {
-                text = NULL;
+        if (text_format(&text, "%s (%s), tags: %zu", node_image->node_name,
+                        kube_resource_version(node_image->resource) ?: "?",
+                        node_image->desired_images.n_items) < 0)
                 return -ENOMEM;
-        }
 
         return visitor->on_fact("NodeImage", text, visitor->userdata);
 }

@@ -11,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/repeat.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
 #include "agent/cluster/status-diff.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
@@ -128,10 +129,8 @@ int registration_spec_body(struct json_object *node, const char *version, struct
                 return error_set(reterr, ERROR_INVALID, "the Node that the server sent has no %s",
                                  name ? "uid" : "name");
 
-        if (asprintf(&api_version, "apps.kruise.io/%s", version) < 0) {
-                api_version = NULL;
+        if (text_format(&api_version, "apps.kruise.io/%s", version) < 0)
                 return -ENOMEM;
-        }
         if (patch_add_text(body, "apiVersion", api_version) < 0 ||
             patch_add_text(body, "kind", "NodeImage") < 0)
                 return -ENOMEM;

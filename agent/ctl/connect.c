@@ -16,6 +16,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/view/terminal.h"
 
@@ -184,8 +185,8 @@ static char *advise_group(const char *path) {
 
         if (!group)
                 return strdup("permission denied; run it as root");
-        if (asprintf(&advice, "permission denied; run it as root or join the group \"%s\"",
-                     group->gr_name) < 0)
+        if (text_format(&advice, "permission denied; run it as root or join the group \"%s\"",
+                        group->gr_name) < 0)
                 return NULL;
 
         return advice;
@@ -206,7 +207,7 @@ char *socket_check_advise(const char *path, int result) {
         case ENAMETOOLONG: advice = "check --socket"; break;
         }
 
-        if (asprintf(&text, "%s; %s", socket_check_to_string(result), advice) < 0)
+        if (text_format(&text, "%s; %s", socket_check_to_string(result), advice) < 0)
                 return NULL;
         return text;
 }

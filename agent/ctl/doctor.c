@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/ctl/ask.h"
 #include "agent/ctl/commands.h"
 #include "agent/ctl/connect.h"
@@ -38,8 +39,8 @@ static int add_runtime(Table *table, const void *item, bool is_wide) {
         const Inplaced__V1__Runtime *runtime = item;
         cleanup(free_p) char *name = NULL;
 
-        if (asprintf(&name, "%s%s%s", runtime->name[0] ? runtime->name : "-",
-                     runtime->version[0] ? " " : "", runtime->version) < 0)
+        if (text_format(&name, "%s%s%s", runtime->name[0] ? runtime->name : "-",
+                        runtime->version[0] ? " " : "", runtime->version) < 0)
                 return -ENOMEM;
 
         return table_add_row(table, (const char *const[]){

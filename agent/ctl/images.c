@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/ctl/ask.h"
 #include "agent/ctl/commands.h"
 #include "agent/view/format.h"
@@ -56,7 +57,7 @@ static char *short_names(const Inplaced__V1__Image *image) {
 
         if (!shorter || image->n_repo_tags < 2)
                 return take_ptr(shorter);
-        if (asprintf(&names, "%s (+%zu)", shorter, image->n_repo_tags - 1) < 0)
+        if (text_format(&names, "%s (+%zu)", shorter, image->n_repo_tags - 1) < 0)
                 return NULL;
 
         return names;
@@ -73,9 +74,9 @@ static char *size_text(const Inplaced__V1__Image *image) {
 
         missing = on_demand->bytes_total - on_demand->bytes_present;
         missing = missing < size ? missing : size;
-        return asprintf(&text, "%s%s on demand", on_demand->counted ? "" : "?/",
-                        on_demand->counted ? format_share(size - missing, size, FORMAT_BUFFER)
-                                           : format_size(size, FORMAT_BUFFER)) < 0
+        return text_format(&text, "%s%s on demand", on_demand->counted ? "" : "?/",
+                           on_demand->counted ? format_share(size - missing, size, FORMAT_BUFFER)
+                                              : format_size(size, FORMAT_BUFFER)) < 0
                        ? NULL
                        : text;
 }

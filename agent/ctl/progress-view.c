@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/ctl/message-json.h"
 #include "agent/view/failure.h"
@@ -49,9 +50,9 @@ static char *note_of(const PullItem *item, uint64_t now_usec) {
         if (!summary || item->step != INPLACED__V1__STEP__STEP_BACKING_OFF)
                 return take_ptr(summary);
 
-        return asprintf(&note, "next attempt in %s; %s",
-                        format_age((rest_usec + USEC_PER_SEC - 1) / USEC_PER_SEC, FORMAT_BUFFER),
-                        summary) < 0
+        return text_format(&note, "next attempt in %s; %s",
+                           format_age((rest_usec + USEC_PER_SEC - 1) / USEC_PER_SEC, FORMAT_BUFFER),
+                           summary) < 0
                        ? NULL
                        : note;
 }

@@ -127,9 +127,9 @@ static int item_end(PullItem *item, const char *reason, const char *why, uint64_
                           item->step != INPLACED__V1__STEP__STEP_WAITING_FOR_POD;
         char *message;
 
-        if (asprintf(&message, "%s; %s%s%s", why,
-                     has_failed ? "the last attempt failed with " : pull_item_stage(item),
-                     item->message[0] && !has_failed ? ": " : "", item->message) < 0)
+        if (text_format(&message, "%s; %s%s%s", why,
+                        has_failed ? "the last attempt failed with " : pull_item_stage(item),
+                        item->message[0] && !has_failed ? ": " : "", item->message) < 0)
                 return -ENOMEM;
 
         free(item->message);
@@ -148,11 +148,9 @@ static int item_end(PullItem *item, const char *reason, const char *why, uint64_
 static int item_expire(PullItem *item, const char *option, int64_t limit_sec, uint64_t now_usec) {
         cleanup(free_p) char *why = NULL;
 
-        if (asprintf(&why, "not pulled within the %s of %s",
-                     format_duration((uint64_t) limit_sec, FORMAT_BUFFER), option) < 0) {
-                why = NULL;
+        if (text_format(&why, "not pulled within the %s of %s",
+                        format_duration((uint64_t) limit_sec, FORMAT_BUFFER), option) < 0)
                 return -ENOMEM;
-        }
 
         item->option = option;
         return item_end(item, DEADLINE_EXCEEDED, why, now_usec);
@@ -353,9 +351,10 @@ static char *succeeded_text(const PullItem *item, bool has_full_id) {
                 size = format_size(item->bytes_fetched, &buffer);
 
         if (!id || !note ||
-            asprintf(&text, "%.*s  %s  %s%s%s", has_full_id ? (int) strlen(id) : SHORT_ID_WIDTH, id,
-                     size, format_elapsed(item->ended_usec - item->begun_usec, FORMAT_BUFFER),
-                     note[0] ? "  " : "", note) < 0)
+            text_format(&text, "%.*s  %s  %s%s%s", has_full_id ? (int) strlen(id) : SHORT_ID_WIDTH,
+                        id, size,
+                        format_elapsed(item->ended_usec - item->begun_usec, FORMAT_BUFFER),
+                        note[0] ? "  " : "", note) < 0)
                 return NULL;
 
         return text;
@@ -375,8 +374,8 @@ char *pull_item_failure(const PullItem *item) {
         char *text;
 
         if (!reason || !message ||
-            asprintf(&text, "%s%s%s", begins_with(item->message, shown) ? "" : reason,
-                     message[0] && !begins_with(item->message, shown) ? ": " : "", message) < 0)
+            text_format(&text, "%s%s%s", begins_with(item->message, shown) ? "" : reason,
+                        message[0] && !begins_with(item->message, shown) ? ": " : "", message) < 0)
                 return NULL;
 
         return text;
@@ -393,13 +392,13 @@ char *pull_item_retry(const PullItem *item, const Options *options, uint64_t now
                                 : ", until it is there (--attempts, --timeout)";
 
         if (item->retry_usec <= now_usec)
-                return asprintf(&text, "trying again%s", limit) < 0 ? NULL : text;
+                return text_format(&text, "trying again%s", limit) < 0 ? NULL : text;
 
-        return asprintf(&text, "trying again in %s%s",
-                        format_duration((item->retry_usec - now_usec + USEC_PER_SEC - 1) /
-                                                USEC_PER_SEC,
-                                        &wait),
-                        limit) < 0
+        return text_format(&text, "trying again in %s%s",
+                           format_duration((item->retry_usec - now_usec + USEC_PER_SEC - 1) /
+                                                   USEC_PER_SEC,
+                                           &wait),
+                           limit) < 0
                        ? NULL
                        : text;
 }
@@ -408,7 +407,7 @@ static char *failed_text(const PullItem *item) {
         cleanup(free_p) char *failure = pull_item_failure(item);
         char *text;
 
-        return failure && asprintf(&text, "failed  %s", failure) >= 0 ? text : NULL;
+        return failure && text_format(&text, "failed  %s", failure) >= 0 ? text : NULL;
 }
 
 char *pull_report_line(const PullItem *item, const PullReportStyle *style) {
@@ -423,9 +422,9 @@ char *pull_report_line(const PullItem *item, const PullReportStyle *style) {
         else
                 text = strdup("requested");
 
-        if (!text ||
-            asprintf(&line, "%s%*s  %s", item->label,
-                     used < style->name_width ? (int) (style->name_width - used) : 0, "", text) < 0)
+        if (!text || text_format(&line, "%s%*s  %s", item->label,
+                                 used < style->name_width ? (int) (style->name_width - used) : 0,
+                                 "", text) < 0)
                 return NULL;
 
         return line;

@@ -185,11 +185,9 @@ static int on_timeout(void *userdata) {
         cleanup(free_p) char *what = NULL;
         Wait *wait = userdata;
 
-        if (asprintf(&what, "timed out after the %s of --timeout waiting for",
-                     format_duration((uint64_t) wait->options->timeout_sec, FORMAT_BUFFER)) < 0) {
-                what = NULL;
+        if (text_format(&what, "timed out after the %s of --timeout waiting for",
+                        format_duration((uint64_t) wait->options->timeout_sec, FORMAT_BUFFER)) < 0)
                 return -ENOMEM;
-        }
 
         if (wait->n_present + wait->n_failed < wait->n_targets)
                 complain_of_waiting(wait, what);

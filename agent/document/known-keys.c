@@ -112,10 +112,8 @@ static int report(Walk *walk, const JsonPath *path, const JsonField *known, unsi
         r = describe(walk, path, known, &error);
         if (r < 0)
                 return r;
-        if (asprintf(&text, "line %u: %s", line, error_message(&error)) < 0) {
-                text = NULL;
+        if (text_format(&text, "line %u: %s", line, error_message(&error)) < 0)
                 return -ENOMEM;
-        }
 
         return unknown_keys_add(&walk->unknown, text);
 }

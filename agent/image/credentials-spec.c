@@ -14,6 +14,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 
@@ -334,14 +335,13 @@ static int check_empty(json_object *document, UnknownKeys *unknown) {
 
                 if (!is_empty(entry))
                         continue;
-                if (asprintf(&text, "the entry %s holds no credentials: %s", quote_key(key, quoted),
-                             is_held_by_helper(document, key)
-                                     ? "a helper program keeps them (\"credsStore\" or "
-                                       "\"credHelpers\"), which is not run here"
-                                     : "write a username and a password, or leave it out") < 0) {
-                        text = NULL;
+                if (text_format(&text, "the entry %s holds no credentials: %s",
+                                quote_key(key, quoted),
+                                is_held_by_helper(document, key)
+                                        ? "a helper program keeps them (\"credsStore\" or "
+                                          "\"credHelpers\"), which is not run here"
+                                        : "write a username and a password, or leave it out") < 0)
                         return -ENOMEM;
-                }
                 r = unknown_keys_add(unknown, text);
                 if (r < 0)
                         return r;

@@ -110,11 +110,7 @@ static int index_key(const char *key, char **ret) {
         if (path_size == 1)
                 path_size = 0;
 
-        if (asprintf(ret, "%.*s%.*s", (int) host_size, host, (int) path_size, path) < 0) {
-                *ret = NULL;
-                return -ENOMEM;
-        }
-        return 0;
+        return text_format(ret, "%.*s%.*s", (int) host_size, host, (int) path_size, path);
 }
 
 /* Takes the entry over when it succeeds. */

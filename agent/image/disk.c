@@ -13,6 +13,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
 
 /* A download at 10 Gbit/s takes 125 MB in this time; a third of the default floor is 1.7 GB. */
 #define RUNNING_USEC ((uint64_t) 100 * 1000)
@@ -40,10 +41,8 @@ static int disk_guard_stat(const DiskGuard *guard, const char *path, DiskSpace *
         cleanup(free_p) char *seen = NULL;
         struct statvfs disk;
 
-        if (asprintf(&seen, "%s%s", guard->host_root ?: "", path) < 0) {
-                seen = NULL;
+        if (text_format(&seen, "%s%s", guard->host_root ?: "", path) < 0)
                 return -ENOMEM;
-        }
         if (statvfs(seen, &disk) < 0)
                 return -errno;
         if (disk.f_blocks == 0)

@@ -294,9 +294,9 @@ static int clean_line(const char *text, char **ret) {
 
         if (size <= TEXT_SIZE_MAX)
                 line = strdup(text);
-        else if (asprintf(&line, "%.*s ... %s", TEXT_SIZE_MAX / 2, text,
-                          text + size - TEXT_SIZE_MAX / 2) < 0)
-                line = NULL;
+        else
+                (void) text_format(&line, "%.*s ... %s", TEXT_SIZE_MAX / 2, text,
+                                   text + size - TEXT_SIZE_MAX / 2);
         if (!line)
                 return -ENOMEM;
 
@@ -317,7 +317,7 @@ int image_status_set_resolved(ImageStatus *status, const char *reference) {
                 r = clean_line(reference, &line);
                 if (r < 0)
                         return r;
-                if (asprintf(&text, IMAGE_RESOLVED "%s", line) < 0)
+                if (text_format(&text, IMAGE_RESOLVED "%s", line) < 0)
                         return -ENOMEM;
         }
 
@@ -345,8 +345,8 @@ int image_status_set_failure(ImageStatus *status, PullReason reason, const char 
 
         if (n_attempts > 0)
                 (void) snprintf(limit, sizeof(limit), " of %" PRIu64, n_attempts);
-        if (asprintf(&message, "%s: %s; %s (attempt %u%s)", pull_reason_to_string(reason), line,
-                     pull_reason_advice(reason), attempt, limit) < 0)
+        if (text_format(&message, "%s: %s; %s (attempt %u%s)", pull_reason_to_string(reason), line,
+                        pull_reason_advice(reason), attempt, limit) < 0)
                 return -ENOMEM;
 
         set_reason(status, reason, message);
@@ -362,8 +362,8 @@ int image_status_set_pause(ImageStatus *status, PullReason reason, const char *t
         if (r < 0)
                 return r;
 
-        if (asprintf(&message, "%s: %s; %s", pull_reason_to_string(reason), line,
-                     pull_reason_advice(reason)) < 0)
+        if (text_format(&message, "%s: %s; %s", pull_reason_to_string(reason), line,
+                        pull_reason_advice(reason)) < 0)
                 return -ENOMEM;
 
         set_reason(status, reason, message);
@@ -374,11 +374,11 @@ int image_status_set_past_deadline(ImageStatus *status, int64_t deadline_sec) {
         const char *earlier = status->message;
         char *message;
 
-        if (asprintf(&message,
-                     "%s: pulling exceeds the activeDeadlineSeconds (%" PRId64
-                     "), --timeout of inplacectl%s%s",
-                     pull_reason_to_string(PULL_REASON_DEADLINE), deadline_sec,
-                     earlier ? "; before that: " : "", earlier ?: "") < 0)
+        if (text_format(&message,
+                        "%s: pulling exceeds the activeDeadlineSeconds (%" PRId64
+                        "), --timeout of inplacectl%s%s",
+                        pull_reason_to_string(PULL_REASON_DEADLINE), deadline_sec,
+                        earlier ? "; before that: " : "", earlier ?: "") < 0)
                 return -ENOMEM;
 
         set_reason(status, PULL_REASON_DEADLINE, message);

@@ -89,7 +89,7 @@ int image_key_of(const char *name, const char *tag, ShortNames short_names, char
         if (error.kind == ERROR_NONE)
                 return -ENOMEM;
 
-        return asprintf(ret, " %zu %s %s", strlen(name), name, tag) < 0 ? -ENOMEM : 0;
+        return text_format(ret, " %zu %s %s", strlen(name), name, tag);
 }
 
 int image_new(const char *name, const char *tag, ShortNames short_names, ImageDirty on_dirty,

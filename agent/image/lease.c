@@ -13,6 +13,7 @@
 #include "agent/base/list.h"
 #include "agent/base/random.h"
 #include "agent/base/rfc3339.h"
+#include "agent/base/text.h"
 #include "cri/containerd.h"
 
 #define LEASE_SEC (24 * 3600) /* lifetime of containerd's own leases */
@@ -89,10 +90,8 @@ int lease_begin(Leases *leases, LeaseReady on_ready, void *userdata, Lease **ret
         lease->on_ready = on_ready;
         lease->userdata = userdata;
         list_prepend(&leases->items, lease);
-        if (asprintf(&lease->id, ID_PREFIX "%016" PRIx64, random_id()) < 0) {
-                lease->id = NULL;
+        if (text_format(&lease->id, ID_PREFIX "%016" PRIx64, random_id()) < 0)
                 return -ENOMEM;
-        }
 
         r = leases_create(runtimes_client(leases->runtimes), lease->id,
                           rfc3339_format(time(NULL) + LEASE_SEC, expires), on_created, lease,

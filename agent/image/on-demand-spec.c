@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 
@@ -123,17 +124,17 @@ char *on_demand_describe(const ImageOnDemand *found) {
         int n;
 
         if (!found->is_counted)
-                n = asprintf(&text,
-                             "%u of %u layers are fetched on demand, how much of them is on the "
-                             "node cannot be seen",
-                             found->n_layers, found->n_layers_all);
+                n = text_format(&text,
+                                "%u of %u layers are fetched on demand, how much of them is on the "
+                                "node cannot be seen",
+                                found->n_layers, found->n_layers_all);
         else if (on_demand_is_complete(found))
-                n = asprintf(&text,
-                             "%u of %u layers are fetched on demand, all %.1f MB of them are on "
-                             "the node",
-                             found->n_layers, found->n_layers_all, total);
+                n = text_format(&text,
+                                "%u of %u layers are fetched on demand, all %.1f MB of them are on "
+                                "the node",
+                                found->n_layers, found->n_layers_all, total);
         else
-                n = asprintf(
+                n = text_format(
                         &text,
                         "%u of %u layers are fetched on demand, %.1f of %.1f MB of them are on "
                         "the node",

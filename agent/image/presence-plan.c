@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "agent/base/backoff.h"
+#include "agent/base/text.h"
 #include "agent/image/image-ref.h"
 
 #define SEC ((uint64_t) 1000000)
@@ -67,13 +68,13 @@ char *presence_describe(unsigned n_removals, bool is_pulled_again) {
         int n;
 
         if (n_removals > 1)
-                n = asprintf(&text,
-                             "removed %u times by something else than inplaced, probably by the "
-                             "kubelet's garbage collector for lack of disk space; %s",
-                             n_removals, again[!is_pulled_again]);
+                n = text_format(&text,
+                                "removed %u times by something else than inplaced, probably by the "
+                                "kubelet's garbage collector for lack of disk space; %s",
+                                n_removals, again[!is_pulled_again]);
         else
-                n = asprintf(&text, "removed by something else than inplaced; %s",
-                             again[!is_pulled_again]);
+                n = text_format(&text, "removed by something else than inplaced; %s",
+                                again[!is_pulled_again]);
 
         return n < 0 ? NULL : text;
 }

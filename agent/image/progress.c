@@ -217,10 +217,8 @@ static int progress_find_check(ProgressFind *find, RpcClient *client) {
         for (size_t i = 0; i < find->manifest.n_blobs; i++) {
                 if (find->blobs[i].is_complete && !find->progress->on_counted)
                         continue;
-                if (asprintf(&filters[n], "digest==%s", find->manifest.blobs[i].digest) < 0) {
-                        filters[n] = NULL;
+                if (text_format(&filters[n], "digest==%s", find->manifest.blobs[i].digest) < 0)
                         return -ENOMEM;
-                }
                 n++;
         }
         if (n == 0)
@@ -279,7 +277,7 @@ static int add_line(char **text, const char *first, const char *between, const c
 
         if (*text && strlen(*text) + strlen(first) + strlen(last) > LINES_SIZE_MAX)
                 return 0;
-        if (asprintf(&longer, "%s%s%s%s\n", *text ?: "", first, between, last) < 0)
+        if (text_format(&longer, "%s%s%s%s\n", *text ?: "", first, between, last) < 0)
                 return -ENOMEM;
 
         free(*text);
@@ -355,11 +353,9 @@ static int progress_find_list(ProgressFind *find, RpcClient *client, const Lease
                         continue;
                 if (add_line(&find->digests, resource->id, "", "") < 0)
                         return -ENOMEM;
-                if (asprintf(&filters[n], "digest==%s,labels.\"" LABEL_CONFIG "\"", resource->id) <
-                    0) {
-                        filters[n] = NULL;
+                if (text_format(&filters[n], "digest==%s,labels.\"" LABEL_CONFIG "\"",
+                                resource->id) < 0)
                         return -ENOMEM;
-                }
                 n++;
         }
         find->had_ingests |= find->has_ingests;

@@ -351,10 +351,8 @@ static int exec_start(AccessExec *exec, const ExecCredentialCluster *cluster) {
                                     exec->exec->wants_cluster ? cluster : NULL, &request);
         if (r < 0)
                 return r;
-        if (asprintf(&variable, VARIABLE "=%s", request) < 0) {
-                variable = NULL;
+        if (text_format(&variable, VARIABLE "=%s", request) < 0)
                 return -ENOMEM;
-        }
 
         while (exec->exec->environment[n])
                 n++;
@@ -453,22 +451,12 @@ DEFINE_CLEANUP(CredentialSource *, credential_source_free)
 static int format_server(const char *host, const char *port, char **ret) {
         bool is_ipv6 = strchr(host, ':') != NULL;
 
-        if (asprintf(ret, "https://%s%s%s:%s", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", port) <
-            0) {
-                *ret = NULL;
-                return -ENOMEM;
-        }
-
-        return 0;
+        return text_format(ret, "https://%s%s%s:%s", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "",
+                           port);
 }
 
 static int format_file(const char *folder, const char *name, char **ret) {
-        if (asprintf(ret, "%s/%s", folder, name) < 0) {
-                *ret = NULL;
-                return -ENOMEM;
-        }
-
-        return 0;
+        return text_format(ret, "%s/%s", folder, name);
 }
 
 /* Reads the access of a pod. Refused if the variables of the environment are not there. */
@@ -715,9 +703,9 @@ static int set_source(KubeAccess *access, KubeconfigSpec *spec, Error *reterr) {
 
         if (access->n_configs == 0)
                 name = strdup("the pod's service account");
-        else if (asprintf(&name, "kubeconfig %s, context %s", access->config_name, spec->context) <
-                 0)
-                name = NULL;
+        else
+                (void) text_format(&name, "kubeconfig %s, context %s", access->config_name,
+                                   spec->context);
         if (!name)
                 return -ENOMEM;
 

@@ -12,6 +12,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
 #include "agent/kube/http.h"
 #include "agent/kube/server-clock.h"
 #include "agent/kube/status-error-spec.h"
@@ -464,7 +465,7 @@ static int kube_call_send(KubeCall *call, const KubeCredentials *credentials) {
 static int kube_client_set_target(KubeClient *client, const char *server) {
         char *target;
 
-        if (asprintf(&target, "%s by %s", server, kube_access_source(client->access)) < 0)
+        if (text_format(&target, "%s by %s", server, kube_access_source(client->access)) < 0)
                 return -ENOMEM;
 
         free(client->target);

@@ -293,11 +293,8 @@ static bool parse(const Address *address, const char *server, bool *ret_is_plain
 
 static int rename_host(const Address *address, const char *host, const char *name,
                        HttpTarget *target) {
-        if (asprintf(&target->connect_to, "::%s:%s", host, target->port) < 0)
-                target->connect_to = NULL;
-        if (asprintf(&target->host, "Host: %s:%s", host, target->port) < 0)
-                target->host = NULL;
-        if (!target->connect_to || !target->host)
+        if (text_format(&target->connect_to, "::%s:%s", host, target->port) < 0 ||
+            text_format(&target->host, "Host: %s:%s", host, target->port) < 0)
                 return -ENOMEM;
 
         return address_set(address, CURLUPART_HOST, name) ? 0 : -EINVAL;
@@ -400,7 +397,7 @@ static bool add_header_value(HttpTransfer *transfer, const char *format, const c
         if (!value)
                 return true;
 
-        if (asprintf(&header, format, value) < 0)
+        if (text_format(&header, format, value) < 0)
                 return false;
 
         is_added = add_header(transfer, header);
@@ -452,8 +449,8 @@ static bool set_up_request(HttpTransfer *transfer, const HttpRequest *request) {
         char *url;
         bool is_set;
 
-        if (asprintf(&url, "%s%s", transfer->server ?: transfer->peer->target.base, request->path) <
-            0)
+        if (text_format(&url, "%s%s", transfer->server ?: transfer->peer->target.base,
+                        request->path) < 0)
                 return false;
 
         is_set = http_set(transfer, CURLOPT_URL, url);

@@ -13,6 +13,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
@@ -184,9 +185,9 @@ static char *name_right(const KubePatchRequest *request) {
         bool has_group = path->group && path->group[0];
         char *right;
 
-        if (asprintf(&right, "%s %s%s%s%s%s", verbs[request->verb].name, path->resource,
-                     path->subresource ? "/" : "", path->subresource ?: "", has_group ? "." : "",
-                     has_group ? path->group : "") < 0)
+        if (text_format(&right, "%s %s%s%s%s%s", verbs[request->verb].name, path->resource,
+                        path->subresource ? "/" : "", path->subresource ?: "", has_group ? "." : "",
+                        has_group ? path->group : "") < 0)
                 return NULL;
 
         return right;

@@ -83,17 +83,15 @@ static int judge(const NodeAgent *agent, const char *usual, char **ret_message,
         }
         if (agent->has_pod && !agent->is_ready) {
                 *ret_advice = "its log says more: kubectl logs -n NAMESPACE POD";
-                n = asprintf(ret_message, "the agent is not ready: %s",
-                             agent->trouble ?: "no reason given");
+                n = text_format(ret_message, "the agent is not ready: %s",
+                                agent->trouble ?: "no reason given");
         } else if (agent->version && usual && strcmp(agent->version, usual) != 0) {
                 *ret_advice = "finish the update of the agents";
-                n = asprintf(ret_message, "the agent is of version %s, most others are of %s",
-                             agent->version, usual);
+                n = text_format(ret_message, "the agent is of version %s, most others are of %s",
+                                agent->version, usual);
         }
-        if (n < 0) {
-                *ret_message = NULL;
+        if (n < 0)
                 return -ENOMEM;
-        }
 
         return 0;
 }

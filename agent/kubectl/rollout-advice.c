@@ -17,13 +17,10 @@
 void rollout_explain(const RolloutWatch *watch, const char *format, ...) {
         cleanup(free_p) char *reason = NULL;
         va_list arguments;
-        int r;
 
         va_start(arguments, format);
-        r = vasprintf(&reason, format, arguments);
+        (void) text_vformat(&reason, format, arguments);
         va_end(arguments);
-        if (r < 0)
-                reason = NULL;
         complain("%s/%s: %s", workload_kind_to_string(watch->view.kind), watch->path.name,
                  reason ?: "");
 }

@@ -27,12 +27,10 @@ int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format
         int r;
 
         va_start(arguments, format);
-        r = vasprintf(&step->message, format, arguments);
+        r = text_vformat(&step->message, format, arguments);
         va_end(arguments);
-        if (r < 0) {
-                step->message = NULL;
+        if (r < 0)
                 return -ENOMEM;
-        }
         step->action = action;
         return 0;
 }

@@ -147,7 +147,7 @@ static int print_member(char **text, const char *key, json_object *value) {
         const char *shown = owned ? json_to_text(owned) : NULL;
         char *longer;
 
-        if (!shown || asprintf(&longer, "%s, \"%s\": %s", *text ?: "", key, shown) < 0)
+        if (!shown || text_format(&longer, "%s, \"%s\": %s", *text ?: "", key, shown) < 0)
                 return -ENOMEM;
 
         free(*text);

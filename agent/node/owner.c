@@ -72,9 +72,7 @@ int owner_from_reference(const OwnerRef *reference, char **ret) {
 
         for (size_t i = 0; i < N_KINDS; i++)
                 if (reference->kind && strcmp(reference->kind, kinds[i].kind) == 0)
-                        return asprintf(ret, "%s%s", kinds[i].prefix, reference->name ?: "") < 0
-                                       ? -ENOMEM
-                                       : 0;
+                        return text_format(ret, "%s%s", kinds[i].prefix, reference->name ?: "");
 
         return -EINVAL;
 }
@@ -114,19 +112,16 @@ OwnerRef owner_to_reference(const char *owner, const DesiredImage *desired) {
 int owner_reference_to_words(const OwnerRef *reference, char **ret) {
         const char *name = reference->name ?: "", *namespace = reference->namespace ?: "";
         const char *caller = reference->field_path ?: "";
-        int n;
 
         if (is_kind(reference, "File"))
-                n = asprintf(ret, "folder:%s", name);
-        else if (is_kind(reference, "Request") || is_kind(reference, "Call"))
-                n = asprintf(ret, "%s%srequest %s", caller, caller[0] ? ", " : "", name);
-        else if (is_kind(reference, "NodeImage"))
-                n = asprintf(ret, "NodeImage");
-        else if (is_kind(reference, "ImageSet"))
-                n = asprintf(ret, "set %s", name);
-        else
-                n = asprintf(ret, "%s %s%s%s",
+                return text_format(ret, "folder:%s", name);
+        if (is_kind(reference, "Request") || is_kind(reference, "Call"))
+                return text_format(ret, "%s%srequest %s", caller, caller[0] ? ", " : "", name);
+        if (is_kind(reference, "NodeImage"))
+                return text_format(ret, "NodeImage");
+        if (is_kind(reference, "ImageSet"))
+                return text_format(ret, "set %s", name);
+        return text_format(ret, "%s %s%s%s",
                              is_kind(reference, "ImagePullJob") ? "job" : reference->kind ?: "?",
                              namespace, namespace[0] ? "/" : "", name);
-        return n < 0 ? -ENOMEM : 0;
 }

@@ -14,6 +14,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/file.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
 #include "agent/node/node-image.h"
 
 #define FILE_NAME "nodeimage.json"
@@ -231,8 +232,8 @@ int state_file_new(const StateFileOptions *options, StateFile **ret) {
                 .get_runtime = options->get_runtime,
                 .userdata = options->userdata,
         };
-        if (asprintf(&file->path, "%s/" FILE_NAME, options->directory) < 0 ||
-            asprintf(&file->temporary, "%s/." FILE_NAME ".new", options->directory) < 0 ||
+        if (text_format(&file->path, "%s/" FILE_NAME, options->directory) < 0 ||
+            text_format(&file->temporary, "%s/." FILE_NAME ".new", options->directory) < 0 ||
             !file->node_name)
                 return -ENOMEM;
 

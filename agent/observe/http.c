@@ -125,11 +125,11 @@ static int read_port(int fd, uint16_t *ret) {
 }
 
 static int reply_method_not_allowed(HttpReply *reply) {
-        int size = asprintf(&reply->body, "only GET and HEAD work here\n");
+        static const char words[] = "only GET and HEAD work here\n";
 
         reply->status = MHD_HTTP_METHOD_NOT_ALLOWED;
-        reply->size = size < 0 ? 0 : (size_t) size;
-        return size < 0 ? -ENOMEM : 0;
+        reply->size = strlen(words);
+        return text_copy(words, &reply->body);
 }
 
 static int reply_not_found(HttpReply *reply, const HttpServer *server) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/image/pull-reason.h"
 
 #define EARLIER "; before that: " /* separates the error of the attempt that a deadline ended */
@@ -53,8 +54,9 @@ char *failure_summary(const char *message) {
                 earlier = "";
                 cause = reason;
         }
-        if (asprintf(&summary, "%.*s%s%.*s%s: %s", size, message, earlier_size > 0 ? " after " : "",
-                     earlier_size, earlier, attempt_of(message), pull_reason_advice(cause)) < 0)
+        if (text_format(&summary, "%.*s%s%.*s%s: %s", size, message,
+                        earlier_size > 0 ? " after " : "", earlier_size, earlier,
+                        attempt_of(message), pull_reason_advice(cause)) < 0)
                 return NULL;
 
         return summary;

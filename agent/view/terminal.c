@@ -13,6 +13,7 @@
 #include <wctype.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/base/utf8.h"
 
 #define ELLIPSIS "..."
@@ -123,8 +124,8 @@ static char *fit(const char *text, size_t width, size_t tail_width) {
                 return strndup(text, head_size(text, width));
 
         head_width = width - ellipsis - tail_width;
-        if (asprintf(&shorter, "%.*s" ELLIPSIS "%s", (int) head_size(text, head_width), text,
-                     tail_width > 0 ? tail_after(text, whole - tail_width) : "") < 0)
+        if (text_format(&shorter, "%.*s" ELLIPSIS "%s", (int) head_size(text, head_width), text,
+                        tail_width > 0 ? tail_after(text, whole - tail_width) : "") < 0)
                 return NULL;
 
         return shorter;
@@ -147,9 +148,7 @@ char *terminal_text_fit_end(const char *text, size_t width) {
 __attribute__((format(printf, 1, 0))) static char *format_safe(const char *format, va_list args) {
         cleanup(free_p) char *text = NULL;
 
-        if (vasprintf(&text, format, args) < 0)
-                text = NULL;
-
+        (void) text_vformat(&text, format, args);
         return text ? terminal_text_escape(text) : NULL;
 }
 
