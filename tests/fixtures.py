@@ -91,15 +91,26 @@ def _seconds_of(item: pytest.Item) -> float:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Moves the longest tests to the front, since each of several workers runs a file, or a part of one, at a time.
 
+    Before them go the files that share no cluster with others: no worker has begun the shared one then, and has both.
     xdist reads the names of the parts in this hook, too.
     """
     config.hook.pytest_deselected(items=[item for item in items if not _is_wanted(item)])
     items[:] = [item for item in items if _is_wanted(item)]
     sizes: dict[Path, float] = {}
+    sharing = set()
     for item in items:
         sizes[item.path] = sizes.get(item.path, 0) + _seconds_of(item)
+        if "control_plane" in getattr(item, "fixturenames", ()):
+            sharing.add(item.path)
     # Each file stays together, and tests as long as each other keep their order.
-    items.sort(key=lambda item: (-sizes[item.path], item.path, not item.get_closest_marker("slow")))
+    items.sort(
+        key=lambda item: (
+            item.path in sharing,
+            -sizes[item.path],
+            item.path,
+            not item.get_closest_marker("slow"),
+        )
+    )
     seconds_before: dict[Path, float] = {}
     for item in items:
         before = seconds_before.get(item.path, 0.0)
