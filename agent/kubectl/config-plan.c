@@ -417,23 +417,29 @@ static int note_key(json_object *entry, const char *key, const char *mac, bool i
         return r;
 }
 
-static int note_values(json_object *entry, const char *of, json_object *values, bool is_first,
+/* A key of both sections counts once: the API server refuses such an object. */
+static int note_values(json_object *entry, const char *of, json_object *object, bool is_first,
                        const uint8_t secret[static SIPHASH_KEY_SIZE], int64_t now_sec) {
+        json_object *const sections[] = { json_get(object, "data", json_type_object),
+                                          json_get(object, "binaryData", json_type_object) };
         bool is_changed = false;
 
-        if (!values)
-                return 0;
-        json_object_object_foreach(values, key, value) {
-                cleanup(free_p) char *mac = NULL;
-                int r = key[0] && json_object_is_type(value, json_type_string)
-                                ? make_mac(secret, of, key, value, &mac)
-                                : 0;
+        for (size_t i = 0; i < 2; i++) {
+                if (!sections[i])
+                        continue;
+                json_object_object_foreach(sections[i], key, value) {
+                        bool is_noted = i > 0 && json_object_object_get_ex(sections[0], key, NULL);
+                        cleanup(free_p) char *mac = NULL;
+                        int r = 0;
 
-                if (r >= 0 && mac)
-                        r = note_key(entry, key, mac, is_first, now_sec);
-                if (r < 0)
-                        return r;
-                is_changed = is_changed || r > 0;
+                        if (key[0] && !is_noted && json_object_is_type(value, json_type_string))
+                                r = make_mac(secret, of, key, value, &mac);
+                        if (r >= 0 && mac)
+                                r = note_key(entry, key, mac, is_first, now_sec);
+                        if (r < 0)
+                                return r;
+                        is_changed = is_changed || r > 0;
+                }
         }
         return is_changed;
 }
@@ -459,7 +465,6 @@ static int note_missing(json_object *entry, json_object *object, int64_t now_sec
 
 int config_note(json_object *ledger, const char *of, json_object *object,
                 const uint8_t secret[static SIPHASH_KEY_SIZE], int64_t now_sec) {
-        static const char *const sections[] = { "data", "binaryData" };
         json_object *entry = json_get(ledger, of, json_type_object);
         bool is_first = !entry, is_changed = is_first;
         int r = 0;
@@ -472,11 +477,9 @@ int config_note(json_object *ledger, const char *of, json_object *object,
                 return r < 0 ? r
                              : note_gone(json_get(entry, "", json_type_object), is_first, now_sec);
         is_changed = is_changed || r > 0;
-        for (size_t i = 0; r >= 0 && i < 2; i++) {
-                r = note_values(entry, of, json_get(object, sections[i], json_type_object),
-                                is_first, secret, now_sec);
-                is_changed = is_changed || r > 0;
-        }
+        if (r >= 0)
+                r = note_values(entry, of, object, is_first, secret, now_sec);
+        is_changed = is_changed || r > 0;
         if (r >= 0)
                 r = note_missing(entry, object, now_sec);
         return r < 0 ? r : is_changed || r > 0;
