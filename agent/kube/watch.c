@@ -578,8 +578,16 @@ static int watch_ended(KubeWatch *watch, uint64_t lasted_usec) {
                             NULL, &error);
 }
 
+/* Whether the server took the watch and let it last. Load balancers cut connections that are idle for
+ * half a minute, again and again, and the next watch has to begin as soon after the tenth cut as after
+ * the first. */
+static bool watch_has_lasted(const KubeWatch *watch, const KubeReply *reply, bool is_late,
+                             uint64_t now_usec) {
+        return watch->plan.step == WATCH_WATCHING && now_usec - watch->began_usec >= WORKING_USEC &&
+               (watch->has_worked || (is_success(reply) && !watch->has_outcome && !is_late));
+}
+
 static int watch_stream_ended(KubeWatch *watch, const KubeReply *reply, const Error *error) {
-        bool is_good = !error && !watch->has_outcome;
         bool is_late = error && error->kind == ERROR_TIMEOUT;
         uint64_t now_usec;
         int r;
@@ -588,8 +596,7 @@ static int watch_stream_ended(KubeWatch *watch, const KubeReply *reply, const Er
         if (r < 0)
                 return r;
 
-        if (watch->plan.step == WATCH_WATCHING && now_usec - watch->began_usec >= WORKING_USEC &&
-            (is_good || watch->has_worked))
+        if (watch_has_lasted(watch, reply, is_late, now_usec))
                 watch_plan_forget_failures(&watch->plan);
 
         watch_note_break(watch, now_usec);

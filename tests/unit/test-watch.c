@@ -474,6 +474,21 @@ TEST_F(test_cut_and_again, Fixture *fixture) {
         assert_reported(fixture, "again\nsynced\n");
 }
 
+/* A load balancer that cuts idle connections does so for ever: the pauses stay short. */
+TEST_F(test_cut_when_idle, Fixture *fixture) {
+        start_watching(fixture);
+        for (unsigned i = 0; i < 20; i++) {
+                fake_clock.now_usec += 35 * SEC;
+                refuse(200, ERROR_UNAVAILABLE);
+                assert_in_range(fake_clock_delay(), 0, SEC / 3);
+                fake_clock_skip(fake_kube.event);
+                assert_ok(fake_kube_accept(the_call()));
+                if (strstr(the_call()->request.path, "sendInitialEvents"))
+                        assert_ok(send_event("END 5"));
+                assert_int_equal(kube_watch_state(fixture->watch), KUBE_WATCH_SYNCED);
+        }
+}
+
 /* Waits that the server asks for in an event. */
 TEST_F(test_heeds_retry_after, Fixture *fixture) {
         start_watching(fixture);
