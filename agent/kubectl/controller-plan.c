@@ -115,6 +115,11 @@ UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_
         return plan_held(facts, run, now_sec);
 }
 
+void update_run_follow(UpdateRun *run, const UpdateFacts *before, const UpdateFacts *now) {
+        if (before->template_hash != now->template_hash)
+                *run = (UpdateRun){ .outcome = UPDATE_NOT_TRIED };
+}
+
 void update_run_note(UpdateRun *run, UpdateOutcome outcome, uint64_t template_hash,
                      int64_t now_sec) {
         bool is_again = run->outcome == UPDATE_FAILED && run->template_hash == template_hash;

@@ -152,6 +152,7 @@ static int note(Controller *controller, WorkloadKind kind, const KubeObject *obj
                         if (text_set(&declared->uid, object->uid) < 0)
                                 return -ENOMEM;
                 }
+                update_run_follow(&declared->last, &declared->facts, &facts);
                 declared->facts = facts;
                 declared->is_gone = !is_concerned(&facts) && !facts.has_open_record;
                 return 0;

@@ -126,6 +126,20 @@ def test_changed_meanwhile(cluster, controller, make, images, kind):
 
 
 @pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_person_meanwhile(cluster, controller, make, images, inplace, kind):
+    """The repository takes back what a person has set by the command line: in place, too."""
+    workload = make(kind)
+    declare(workload, "InPlaceOnly")
+    with none_replaced(workload):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_updated(workload, images[1])
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[2]}"))
+        workload.assert_runs(images[2])
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_updated(workload, images[1])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
 def test_self_heal(cluster, controller, make, images, folder, kind):
     """A loop that applies the repository all the time ends in its state."""
     workload = make(kind, 3)

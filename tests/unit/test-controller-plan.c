@@ -134,6 +134,19 @@ TEST(test_template_hash) {
         assert_int_equal(facts[0].template_hash, facts[2].template_hash);
 }
 
+/* An outcome is about the pods as its run has left them. */
+TEST(test_another_template_meanwhile) {
+        static const UpdateFacts before = FACTS(IF_POSSIBLE, .is_held = true),
+                                 other = { IF_POSSIBLE, .template_hash = HASH + 1 };
+        UpdateRun last = RUN(UPDATE_DONE);
+
+        update_run_follow(&last, &before, &before);
+        assert_int_equal(update_plan(&before, &last, NOW), UPDATE_DO_NOTHING);
+        update_run_follow(&last, &before, &other);
+        update_run_follow(&last, &other, &before);
+        assert_int_equal(update_plan(&before, &last, NOW), UPDATE_DO_RUN);
+}
+
 TEST_ROWS(test_give_back, given_back, name, const struct GivenBackRow *row) {
         char annotation[64] = "";
         cleanup(json_object_put_p) json_object *workload = NULL;
