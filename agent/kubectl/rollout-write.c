@@ -100,6 +100,11 @@ int rollout_write(RolloutWriter *writer, const RolloutStep *step, json_object *r
         return r < 0 ? r : patch_add_bool(writer->written, key, true);
 }
 
+void rollout_write_forget(RolloutWriter *writer) {
+        json_object_put(writer->written);
+        writer->written = json_object_new_object();
+}
+
 /* OpenKruise's kinds are custom resources, for which there is no other patch. */
 static const char *patch_type(const RolloutWriter *writer) {
         return workload_is_of_kruise(writer->watch->view.kind) ? KUBE_MERGE_PATCH

@@ -712,13 +712,15 @@ static int resume(Rollout *rollout, const RolloutRequest *request, bool has_othe
         return start(rollout);
 }
 
-/* The template of a declared update has changed meanwhile. */
+/* The template of a declared update has changed meanwhile. What was written for images before is due once more when these
+ * come back. */
 static int go_on_to_template(Rollout *rollout) {
         const RolloutRequest request = { .mode = ROLLOUT_FOLLOW,
                                          .by = session_user(rollout->session),
                                          .partition = -1,
                                          .now_sec = session_server_sec(rollout->session) };
 
+        rollout_write_forget(&rollout->writer);
         return resume(rollout, &request, /* has_other_images= */ true);
 }
 

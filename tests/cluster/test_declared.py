@@ -126,6 +126,20 @@ def test_changed_meanwhile(cluster, controller, make, images, kind):
 
 
 @pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_same_image_again(cluster, controller, make, images, kind):
+    """An image that an update has left, and that comes back before its end, is no failure."""
+    workload = make(kind, 3, minReadySeconds=1)
+    declare(workload)
+    with none_replaced(workload):
+        for image in (images[1], images[2], images[1]):
+            cluster.kubectl("set", "image", workload.name, f"main={image}")
+            wait_until(lambda wanted=image: any(image_of(pod) == wanted for pod in workload.pods())
+                       and rollout_is_open(workload), RUNS, "the first pod", 0.02)
+        wait_updated(workload, images[1])
+    assert events(workload) == ["InPlaceUpdateStarted", "InPlaceUpdateSucceeded"]
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
 def test_person_meanwhile(cluster, controller, make, images, inplace, kind):
     """The repository takes back what a person has set by the command line: in place, too."""
     workload = make(kind)
