@@ -63,12 +63,13 @@ int hint_format(const SessionOptions *options, const char *command, const char *
         return 0;
 }
 
-void hint(const Session *session, const char *command, const char *const *words) {
+void hint(const Session *session, const char *namespace, const char *command,
+          const char *const *words) {
         cleanup(free_p) char *text = NULL;
         cleanup(free_p) char *safe = NULL;
         SessionOptions options = *session_options(session);
 
-        options.namespace = session_namespace(session);
+        options.namespace = namespace ?: session_namespace(session);
         if (hint_format(&options, command, words, &text) >= 0)
                 safe = terminal_text_escape(text);
 

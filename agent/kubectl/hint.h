@@ -14,7 +14,8 @@
 int hint_format(const SessionOptions *options, const char *command, const char *const *words,
                 char **ret);
 
-/* Prints it to stderr. */
-void hint(const Session *session, const char *command, const char *const *words);
+/* Prints it to stderr. namespace: NULL: that of the session. */
+void hint(const Session *session, const char *namespace, const char *command,
+          const char *const *words);
 
 #define HINT_WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })

@@ -140,7 +140,7 @@ static void offer(const Session *session, const Flags *flags, const char *flag) 
                 words[n++] = flags->nodes ? "--nodes" : flags->selector ? "--selector" : "--like";
                 words[n++] = flags->nodes ?: flags->selector ?: flags->like;
         }
-        hint(session, "kubectl inplace preload", words);
+        hint(session, /* namespace= */ NULL, "kubectl inplace preload", words);
 }
 
 static void print_interruption(const Session *session, const Flags *flags,

@@ -30,7 +30,7 @@ void rollout_offer(const RolloutWatch *watch, const char *command, const char *w
 
         if (text_format(&name, "%s/%s", workload_kind_to_string(watch->view.kind),
                         watch->path.name) >= 0)
-                hint(watch->session, command, HINT_WORDS(name, word));
+                hint(watch->session, /* namespace= */ NULL, command, HINT_WORDS(name, word));
 }
 
 void rollout_offer_images(const RolloutWatch *watch, json_object *record, const char *command) {

@@ -264,7 +264,8 @@ static int print_updates(const Status *status) {
                 r = print_update(status, update, text);
                 if (r < 0)
                         return r;
-                hint(status->session, "kubectl inplace rollout", HINT_WORDS(name));
+                hint(status->session, json_get_text(update, "namespace"), "kubectl inplace rollout",
+                     HINT_WORDS(name));
         }
         return 0;
 }

@@ -147,7 +147,8 @@ def test_open_updates(make, by_proxy, proxy, inplace, images):
     workload = make("deployment")
     interrupted(by_proxy, proxy, workload, images[1], 2)
     line = f'deployment.apps/{workload.app}: update to main={images[1]} by "lab-admin"'
-    for arguments in [], [workload.name], ["-A"], ["-l", f"app in ({workload.app}, other)"]:
+    elsewhere = ["-A", "-n", "kube-system"]
+    for arguments in [], [workload.name], ["-A"], elsewhere, ["-l", f"app in ({workload.app}, other)"]:
         ran = inplace.run("status", *arguments)
         assert line in ran.stdout and "has not ended: " in ran.stdout and " of 2 pods updated" in ran.stdout
         assert f"rollout deployment.apps/{workload.app} -n default" in ran.stderr
