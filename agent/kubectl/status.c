@@ -82,6 +82,7 @@ typedef struct Status {
         Waiting *waiting;
         size_t n_waiting;
         bool has_failed; /* some of what was asked for is not there */
+        bool has_begun;  /* a watch has printed a document */
         size_t n_pods;
 } Status;
 
@@ -356,6 +357,14 @@ static int on_pod_gone(const KubeObject *object, void *userdata) {
                                      "-", "-", "-", "-", "" }[first_column(status)]);
 }
 
+/* Documents of YAML that follow each other have a line in between. */
+static int print_document(Status *status, json_object *tree) {
+        if (status->has_begun && status->flags->format == OUTPUT_YAML)
+                puts("---");
+        status->has_begun = true;
+        return output_tree(status->flags->format, tree);
+}
+
 static int print_changes(Status *status) {
         int r = 0;
 
@@ -363,8 +372,7 @@ static int print_changes(Status *status) {
                 r = table_print_more(status->table);
         if (status->list && json_object_array_length(status->list) > 0)
                 for (size_t i = 0; r >= 0 && i < json_object_array_length(status->list); i++)
-                        r = output_tree(status->flags->format,
-                                        json_object_array_get_idx(status->list, i));
+                        r = print_document(status, json_object_array_get_idx(status->list, i));
         if (r >= 0 && status->list) {
                 json_object_put(status->list);
                 status->list = json_object_new_array();
@@ -442,7 +450,7 @@ static int list_changes(json_object *before, json_object *now, json_object *chan
 }
 
 /* With -o json or yaml all that are open, as a document of its own. */
-static int print_changed_updates(const Status *status, json_object *before) {
+static int print_changed_updates(Status *status, json_object *before) {
         cleanup(json_object_put_p) json_object *changes = json_object_new_array();
         cleanup(json_object_put_p) json_object *tree = NULL;
         int r = changes ? list_changes(before, status->updates, changes) : -ENOMEM;
@@ -451,7 +459,7 @@ static int print_changed_updates(const Status *status, json_object *before) {
                 return r;
         if (status->list) {
                 tree = patch_wrap("rollouts", json_object_get(status->updates));
-                return tree ? output_tree(status->flags->format, tree) : -ENOMEM;
+                return tree ? print_document(status, tree) : -ENOMEM;
         }
         for (size_t i = 0; r >= 0 && i < json_object_array_length(changes); i++) {
                 json_object *update = json_object_array_get_idx(changes, i);

@@ -194,6 +194,22 @@ def test_watch(inplace, make_hollow, kube):
         assert child.wait(30) == 128 + signal.SIGINT
 
 
+def test_watched_documents(inplace, make_hollow, kube):
+    """With -o yaml each change is a document of its own."""
+    path = make_hollow("watched", "app:1", "Restarting")
+    with inplace.start("status", "pod/watched", "--watch", "-o", "yaml") as child:
+        lines = [next(line for line in child.stdout if line == "verdict: Restarting\n")]
+        condition = {"type": VERIFIED, "status": "True", "reason": "Verified"}
+        kube.patch(f"{path}/status", {"status": {"conditions": [condition]}}, "strategic")
+        while lines[-1] != "verdict: Verified\n":
+            lines.append(child.stdout.readline())
+            assert lines[-1]
+        child.send_signal(signal.SIGINT)
+        child.wait(30)
+    first, second = yaml.safe_load_all("".join(lines))
+    assert (first["verdict"], second["verdict"]) == ("Restarting", "Verified")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
