@@ -238,6 +238,11 @@ static int parse_one(const FlagSpec *spec, const char *text, Flags *flags, Error
         return error_set(reterr, ERROR_INTERNAL, "--%s has no meaning", spec->name);
 }
 
+/* A letter may have its value after "=", too, which getopt_long() takes for a part of it. */
+static const char *skip_equal(int value, const char *text, const char *word) {
+        return value < FLAG_VALUE && text && text != word && *text == '=' ? text + 1 : text;
+}
+
 /* The tables that getopt_long() reads. */
 typedef struct Tables {
         char letters[2 * FLAGS_MAX + 2];
@@ -319,7 +324,8 @@ int flags_parse(int argc, char **argv, Flags *ret, Error *reterr) {
                 if (value == '?' || value == ':')
                         return refuse(value, argv, reterr);
 
-                r = parse_one(spec_of(value), optarg, &flags, reterr);
+                r = parse_one(spec_of(value), skip_equal(value, optarg, argv[optind - 1]), &flags,
+                              reterr);
                 if (r < 0)
                         return r;
         }
