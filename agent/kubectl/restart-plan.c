@@ -310,12 +310,22 @@ static int limit_by_budgets(const RolloutView *view, json_object *pod, int64_t *
         return 0;
 }
 
+bool restart_plan_is_of(WorkloadKind kind, json_object *workload, json_object *pod) {
+        json_object *owner = object_controller(pod);
+        WorkloadKind its;
+
+        if (kind == WORKLOAD_DEPLOYMENT)
+                return workload_kind_of_owner(owner, &its) && its == WORKLOAD_REPLICA_SET;
+        return owner && text_equal(object_owner(pod), object_text(workload, "metadata.uid"));
+}
+
 static int64_t count_available(const RolloutView *view) {
         int64_t n = 0;
 
         json_object_object_foreach(view->pods, name, pod) {
                 (void) name;
-                n += !object_is_deleted(pod) && view_pod_is_available(view, pod);
+                n += restart_plan_is_of(view->kind, view->workload, pod) &&
+                     !object_is_deleted(pod) && view_pod_is_available(view, pod);
         }
         return n;
 }

@@ -61,7 +61,8 @@ typedef struct Restarts {
 
         /* while arguments are read */
         const char *containers; /* separated by commas; NULL: all */
-        size_t n_chosen;        /* pods that run, by this argument */
+        const PodChoice *choosing;
+        size_t n_chosen; /* pods that run, by this argument */
         Error error;
 } Restarts;
 
@@ -126,6 +127,10 @@ static int add_pod(Restarts *restarts, json_object *pod, json_object *names) {
 }
 
 static bool may_choose(const Restarts *restarts, json_object *pod) {
+        const PodChoice *choice = restarts->choosing;
+
+        if (choice->workload && !restart_plan_is_of(choice->kind, choice->workload, pod))
+                return false;
         for (size_t i = 0; i < restarts->n_only; i++)
                 if (text_equal(restarts->only[i], object_name(pod)))
                         return true;
@@ -156,6 +161,7 @@ static int add_choice(Restarts *restarts, const PodChoice *choice, Error *reterr
         int r;
 
         restarts->n_chosen = 0;
+        restarts->choosing = choice;
         r = pod_choice_list(restarts->session, choice, session_namespace(restarts->session), on_pod,
                             restarts, &n, reterr);
         if (r < 0)

@@ -330,6 +330,16 @@ def test_workload(person, make_workload, images, kind):
     assert _most_unready(workload, version) <= 1
 
 
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_pod_of_another(person, make_workload, start_pod, images, kind):
+    """A pod that only has the workload's labels, as that of a Job may have, goes on as it is."""
+    workload = make_workload(kind, 1)
+    stranger = start_pod(container("main", images[0].reference), labels={"app": workload.app}, restartPolicy="Never")
+    assert "pod/" + stranger.name not in _restart(person, workload.name)
+    assert stranger.restarts() == {"main": 0}
+    assert sorted(map(_restarts, workload.pods())) == [0, 1]
+
+
 @pytest.mark.timeout(180)
 def test_on_a_terminal(person, make_workload):
     """Draws a table again in place, and below it the awaited steps."""

@@ -133,7 +133,11 @@ TEST_ROWS(test_pods, pods_rows, pod, const struct PodsRow *row) {
         assert_int_equal(restart_plan_is_over(pod), row->is_over);
 }
 
-#define READY_POD "{'status':{'conditions':[{'type':'Ready','status':'True'}]}}"
+#define READY "'status':{'conditions':[{'type':'Ready','status':'True'}]}"
+#define OWNED_BY(kind)                                                         \
+        "'metadata':{'ownerReferences':[{'apiVersion':'apps/v1','kind':'" kind \
+        "','uid':'1','controller':true}]}"
+#define READY_POD "{" OWNED_BY("ReplicaSet") "," READY "}"
 #define NOW_SEC 100
 
 static const struct ObserveRow {
@@ -201,6 +205,27 @@ TEST(test_observe_unseen) {
         assert_int_equal(end, RESTART_RUNNING);
 }
 
+static const struct OwnerRow {
+        const char *pod;
+        bool is_of_deployment, is_of_stateful_set;
+} owner_rows[] = {
+        { "{}", false, false },
+        { "{" OWNED_BY("ReplicaSet") "}", true, true },
+        { "{" OWNED_BY("StatefulSet") "}", false, true },
+        { "{'metadata':{'ownerReferences':[{'apiVersion':'batch/v1','kind':'Job','uid':'2','controller':true}]}}",
+          false, false },
+};
+
+TEST_ROWS(test_owner, owner_rows, pod, const struct OwnerRow *row) {
+        cleanup(json_object_put_p) json_object *workload = parse("{'metadata':{'uid':'1'}}");
+        cleanup(json_object_put_p) json_object *pod = parse("%s", row->pod);
+
+        assert_int_equal(restart_plan_is_of(WORKLOAD_DEPLOYMENT, workload, pod),
+                         row->is_of_deployment);
+        assert_int_equal(restart_plan_is_of(WORKLOAD_STATEFUL_SET, workload, pod),
+                         row->is_of_stateful_set);
+}
+
 static const struct AllowanceRow {
         const char *budgets;
         const char *pods; /* NULL: there is no workload */
@@ -214,6 +239,8 @@ static const struct AllowanceRow {
         { "{'b':{'spec':{'selector':{'matchLabels':{'app':'other'}}}}}", NULL, 2, 2, NULL },
         { "{}", "{'p':" READY_POD ",'q':" READY_POD "}", 1, 1, NULL },
         { "{}", "{'p':" READY_POD ",'q':{}}", 2, 1, NULL },
+        { "{}", "{'p':" READY_POD ",'q':{" READY "},'r':{" OWNED_BY("StatefulSet") "," READY "}}",
+          2, 1, NULL },
         { "{}", "{'p':" READY_POD "}", 1, 0,
           "until more pods are available: 1 of 2 are not, --max-unavailable is 1" },
 };
