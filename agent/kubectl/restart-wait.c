@@ -22,6 +22,15 @@ bool restart_announce(const RestartWait *wait, Announcer *announcer, const char 
         return announcer_still_sec(announcer) >= PROGRESS_SEC + grace_sec;
 }
 
+int restart_announce_away(const RestartWait *wait, Announcer *announcer, const char *pod,
+                          const Error *error, char **ret_why) {
+        const char *message = error->kind == ERROR_NONE ? "no answer yet" : error_message(error);
+
+        if (text_format(ret_why, "the API server: %s", message) < 0)
+                return -ENOMEM;
+        return restart_announce(wait, announcer, pod, *ret_why, /* grace_sec= */ 0);
+}
+
 typedef struct Turn {
         const RestartWait *wait;
         json_object *pod;
@@ -73,6 +82,16 @@ static int is_turn(void *userdata) {
         return n_allowed > 0 || turn->is_over;
 }
 
+static int is_turn_away(const Error *error, void *userdata) {
+        Turn *turn = userdata;
+        cleanup(free_p) char *why = NULL;
+        int r = restart_announce_away(turn->wait, &turn->announcer, object_name(turn->pod), error,
+                                      &why);
+
+        turn->is_over = r > 0;
+        return r;
+}
+
 static int forget(json_object **map) {
         json_object_put(*map);
         *map = json_object_new_object();
@@ -104,6 +123,7 @@ int restart_wait_turn(const RestartWait *wait, json_object *pod, Error *reterr) 
                          &(SessionWait){ .watches = watches,
                                          .n_watches = wait->view->workload ? 2 : 1,
                                          .is_done = is_turn,
+                                         .is_away = is_turn_away,
                                          .userdata = &turn },
                          reterr);
         if (r >= 0 && turn.is_over)
@@ -185,6 +205,19 @@ static int is_restarted(void *userdata) {
         return 1;
 }
 
+static int is_pod_away(const Error *error, void *userdata) {
+        Awaited *awaited = userdata;
+        cleanup(free_p) char *why = NULL;
+        int r = restart_announce_away(awaited->wait, &awaited->announcer,
+                                      object_name(awaited->before), error, &why);
+
+        if (r > 0) {
+                awaited->end = RESTART_FAILED;
+                awaited->why = take_ptr(why);
+        }
+        return r;
+}
+
 int restart_wait_pod(const RestartWait *wait, json_object *before, json_object *containers,
                      bool was_ready, RestartEnd *ret_end, char **ret_why, Error *reterr) {
         cleanup(awaited_done) Awaited awaited = {
@@ -206,6 +239,7 @@ int restart_wait_pod(const RestartWait *wait, json_object *before, json_object *
                          &(SessionWait){ .watches = &watch,
                                          .n_watches = 1,
                                          .is_done = is_restarted,
+                                         .is_away = is_pod_away,
                                          .userdata = &awaited },
                          reterr);
         if (r < 0)

@@ -32,6 +32,11 @@ typedef struct RestartWait {
 bool restart_announce(const RestartWait *wait, Announcer *announcer, const char *pod,
                       const char *why, int64_t grace_sec);
 
+/* The same while a watch has not shown all that there is, for this error: 1: it has lasted too long, 0, or -ENOMEM. The
+ * caller owns *ret_why. */
+int restart_announce_away(const RestartWait *wait, Announcer *announcer, const char *pod,
+                          const Error *error, char **ret_why);
+
 /* Until this pod may be unavailable. */
 int restart_wait_turn(const RestartWait *wait, json_object *pod, Error *reterr);
 

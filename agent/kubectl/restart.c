@@ -403,6 +403,28 @@ static int is_batch_done(void *userdata) {
         return 1;
 }
 
+static int is_batch_away(const Error *error, void *userdata) {
+        Restarts *restarts = userdata;
+        const RestartWait wait = wait_of(restarts);
+
+        for (size_t i = 0; i < restarts->n_items; i++) {
+                PodRestart *restart = &restarts->items[i];
+                cleanup(free_p) char *why = NULL;
+                int r;
+
+                if (!restart->request || restart->end != RESTART_RUNNING)
+                        continue;
+                r = restart_announce_away(&wait, &restarts->requests, restart->pod, error, &why);
+                if (r <= 0)
+                        return r;
+
+                restart->end = RESTART_FAILED;
+                restart->why = take_ptr(why);
+        }
+
+        return 1;
+}
+
 static int wait_requests(Restarts *restarts, Error *reterr) {
         char labels[64];
         const SessionWatch watch = { .path = requests_path(restarts),
@@ -419,6 +441,7 @@ static int wait_requests(Restarts *restarts, Error *reterr) {
                             &(SessionWait){ .watches = &watch,
                                             .n_watches = 1,
                                             .is_done = is_batch_done,
+                                            .is_away = is_batch_away,
                                             .userdata = restarts },
                             reterr);
 }

@@ -17,10 +17,12 @@ import pytest
 
 from rollouts import Workload, image_of, none_replaced
 from fake import api_faults
+from fake.api_proxy import ApiProxy
 from lab import clock
 from lab.cluster import Cluster
 from lab.inplace import Inplace
 from lab.kube import Object
+from lab.kubeconfig import write_kubeconfig
 from lab.kubelet import is_ready
 from lab.pod import VERIFIED, Pod, container, from_annotations, from_labels, shell, until_term
 from lab.registry import PushedImage, Registry
@@ -414,6 +416,23 @@ def test_budget(bare, person, make_workload):
         bare.admin.delete(path)
     assert {_restarts(pod) for pod in workload.pods()} == {1}
     assert output.count(" restarted\n") == 2
+
+
+@pytest.mark.parametrize("path", ["pods[?].*metadata.name", "poddisruptionbudgets[?]"])
+def test_server_away(bare, folder, make_workload, path):
+    """A server that shows nothing is named, and the restart goes on when it answers again."""
+    workload, is_back = make_workload("deployment", 1), threading.Event()
+    control_plane = bare.control_plane
+    with ApiProxy(folder / "proxy", control_plane.url, control_plane.authority.certificate) as proxy:
+        kubeconfig = write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin")
+        away = api_faults.when(is_back, api_faults.behave_well)
+        proxy.on(f"^GET .*/{path}", away)
+        with Inplace(kubeconfig, folder.path).running("restart", workload.name) as child:
+            line = child.stderr.readline()
+            is_back.set()
+            output, errors = child.communicate(timeout=60)
+    assert re.search(r"waiting for pod/\S+: the API server: no answer yet", line), line
+    assert child.returncode == 0 and output.endswith(" restarted\n"), errors
 
 
 @pytest.mark.timeout(180)
