@@ -26,6 +26,7 @@ struct Presence {
 
         Timer timer; /* time of the next list */
         uint64_t listed_usec;
+        bool has_failed; /* the last list, or a question after it */
         RpcCall *call;
         char **suspects; /* keys of images, the last one is asked for next */
         size_t n_suspects;
@@ -72,12 +73,14 @@ static int presence_end(Presence *presence) {
         presence_forget_suspects(presence);
         return timer_is_running(&presence->timer)
                        ? 0
-                       : presence_later(presence, presence_interval_usec(presence->has_events));
+                       : presence_later(presence, presence_interval_usec(presence->has_events &&
+                                                                         !presence->has_failed));
 }
 
 static int presence_confirm_next(Presence *presence);
 
-/* Applies the answer only if it still matters: a request or a pull may have changed the status. */
+/* Applies the answer only if it still matters: a request or a pull may have changed the status. An image
+ * that the runtime cannot tell about, perhaps since its files are damaged, does not hide the others. */
 static int on_confirmed(const void *reply, const Error *error, void *userdata) {
         const CriImageStatus *found = reply;
         Presence *presence = userdata;
@@ -86,9 +89,8 @@ static int on_confirmed(const void *reply, const Error *error, void *userdata) {
         int r = 0;
 
         presence->call = rpc_call_unref(presence->call);
-        if (error)
-                return presence_end(presence);
-        if (image && image_is_verifiable(image)) {
+        presence->has_failed |= error != NULL;
+        if (!error && image && image_is_verifiable(image)) {
                 if (found->image)
                         r = image_set_present(image, found->image);
                 else if (image_status(image)->phase == IMAGE_SUCCEEDED)
@@ -113,6 +115,7 @@ static int on_listed(const void *reply, const Error *error, void *userdata) {
         int r;
 
         presence->call = rpc_call_unref(presence->call);
+        presence->has_failed = error != NULL;
         if (error)
                 return presence_end(presence);
 

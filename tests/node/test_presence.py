@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from fake import behaviours
 from lab import sanitizers
 from lab.trouble import complaints, the_complaint
 from lab.wait import wait_until
@@ -186,6 +187,18 @@ def test_removed_while_the_runtime_was_away(start_agent, fake_runtime):
     fake_runtime.front.listen()
     agent.wait_status("reg.example/app:2", "Missing", 20 * SLOWLY)
     assert agent.tag_status("nginx:1")["phase"] == "Succeeded"
+
+
+def test_one_image_is_damaged(start_agent, fake_runtime):
+    """A runtime that cannot tell about one image, since a layer of it is lost, still tells about the others."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("demo/a:1", "demo/b:1", "demo/c:1")
+    for reference in ("demo/a:1", "demo/b:1", "demo/c:1"):
+        agent.wait_status(reference, "Succeeded", 20 * SLOWLY)
+    fake_runtime.on("ImageStatus", behaviours.fail("UNKNOWN", "layer not known"), image="demo/b:1")
+    fake_runtime.images.clear()
+    agent.reload()
+    wait_until(lambda: n_removed(agent) == 2, 20 * SLOWLY, lambda: f"2, {n_removed(agent)}")
 
 
 def not_ready(agent) -> bool:

@@ -5,6 +5,7 @@
  */
 
 #include "agent/image/presence.h"
+#include "tests/unit/fake-clock.h"
 #include "tests/unit/fake-runtime.h"
 #include "tests/unit/metric-value.h"
 #include "tests/unit/unit.h"
@@ -46,15 +47,32 @@ static void await_call(const char *method) {
                 run();
 }
 
-static ImagePhase phase(void) {
-        return image_status(images_find(f.images, "nginx", "1"))->phase;
+static ImagePhase phase_of(const char *name) {
+        return image_status(images_find(f.images, name, "1"))->phase;
 }
 
-/* A desired image that is there. */
-static int set_up(void **state) {
+static ImagePhase phase(void) {
+        return phase_of("nginx");
+}
+
+/* Requests an image that is there. */
+static void request(const char *name, const char *owner) {
         DesiredImage desired;
 
+        assert_ok(desired_image_init(&desired, name, "1"));
+        desired.policy = PULL_POLICY_IF_NOT_PRESENT;
+        assert_ok(images_set_desired(f.images, owner,
+                                     &(DesiredImages){ .items = &desired, .n_items = 1 }, false));
+        desired_image_done(&desired);
+        await_call("ImageStatus");
+        assert_true(fake_runtime_serve("ImageStatus"));
+        while (phase_of(name) != IMAGE_SUCCEEDED)
+                run();
+}
+
+static int set_up(void **state) {
         f = (struct Fixture){ .event = NULL };
+        fake_clock.is_real = true;
         fake_runtime_reset();
         fake_runtime.images[0] = (FakeImage){ .reference = REFERENCE, .id = ID };
         assert_true(sd_event_new(&f.event) >= 0);
@@ -70,15 +88,7 @@ static int set_up(void **state) {
                                                .on_done = on_done },
                              &f.images));
         assert_ok(presence_new(f.event, NULL, f.images, &f.presence));
-        assert_ok(desired_image_init(&desired, "nginx", "1"));
-        desired.policy = PULL_POLICY_IF_NOT_PRESENT;
-        assert_ok(images_set_desired(f.images, "file/x",
-                                     &(DesiredImages){ .items = &desired, .n_items = 1 }, false));
-        desired_image_done(&desired);
-        await_call("ImageStatus");
-        assert_true(fake_runtime_serve("ImageStatus"));
-        while (phase() != IMAGE_SUCCEEDED)
-                run();
+        request("nginx", "file/x");
         return 0;
 }
 
@@ -89,6 +99,7 @@ static int tear_down(void **state) {
         completion_queue_free(f.completions);
         metrics_free(f.metrics);
         log_free(f.log);
+        fake_clock_done();
         sd_event_unref(f.event);
         return 0;
 }
@@ -169,4 +180,36 @@ TEST_SET_UP(test_no_events) {
         await_call("ListImages");
         answer_list(true);
         assert_int_equal(phase(), IMAGE_SUCCEEDED);
+}
+
+/* Nor does an image that the runtime cannot tell about keep the others from being verified. */
+TEST_SET_UP(test_one_is_damaged) {
+        fake_runtime.images[1] = (FakeImage){ .reference = "docker.io/library/redis:1", .id = ID };
+        request("redis", "file/y");
+        start();
+        fake_runtime.images[0] = fake_runtime.images[1] = (FakeImage){ .reference = NULL };
+        answer_list(false);
+        assert_string_equal(fake_runtime_find("ImageStatus")->target, "docker.io/library/redis:1");
+        fake_runtime_refuse("ImageStatus", ERROR_INTERNAL, "layer not known");
+        assert_string_equal(fake_runtime_find("ImageStatus")->target, REFERENCE);
+        assert_true(fake_runtime_serve("ImageStatus"));
+        assert_int_equal(phase(), IMAGE_MISSING);
+        assert_int_equal(phase_of("redis"), IMAGE_SUCCEEDED);
+}
+
+/* The event was not lost, but its list: the next one does not wait an hour. */
+TEST_SET_UP(test_list_fails) {
+        const uint64_t minute_usec = 60000000;
+
+        fake_clock.is_real = false;
+        assert_ok(presence_runtime_changed(f.presence));
+        for (unsigned n = 0; n < 2; n++) {
+                fake_clock_pass(f.event, minute_usec);
+                assert_int_equal(fake_runtime_n_asked("ListImages"), n + 1);
+                fake_runtime_refuse("ListImages", ERROR_TIMEOUT, "too late");
+        }
+        fake_clock_pass(f.event, minute_usec);
+        answer_list(true);
+        fake_clock_pass(f.event, 59 * minute_usec);
+        assert_int_equal(fake_runtime_n_asked("ListImages"), 3);
 }
