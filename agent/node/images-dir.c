@@ -44,7 +44,9 @@
 #define TURN_SIZE ((size_t) 256 << 10)
 #define PAUSE_USEC (5 * MSEC) /* between two turns of a scan, so that others get answers */
 
+/* A program whose output goes into the file empties it before it begins. */
 #define QUIET_USEC SEC
+#define QUIET_EMPTY_USEC (60 * SEC)
 #define READS_MAX 8 /* reads of a file that keeps changing before its content is used */
 
 #define FOLDER_EVENTS \
@@ -453,7 +455,16 @@ static int images_list_read_file(ImagesFile *file, int folder, Turn *turn) {
         return 0;
 }
 
+/* Returns when a file that is not closed counts as written. */
+static uint64_t images_file_quiet_usec(const ImagesFile *file, int folder) {
+        struct stat status;
+        bool is_empty = fstatat(folder, file->name, &status, 0) == 0 && status.st_size == 0;
+
+        return file->written_usec + (is_empty ? QUIET_EMPTY_USEC : QUIET_USEC);
+}
+
 static int images_list_scan_file(ImagesList *list, const char *name, int folder, Turn *turn) {
+        uint64_t quiet_usec;
         ImagesFile *file;
         int r;
 
@@ -462,8 +473,9 @@ static int images_list_scan_file(ImagesList *list, const char *name, int folder,
                 return r;
 
         file->is_there = true;
-        if (file->written_usec != 0 && turn->now_usec < file->written_usec + QUIET_USEC) {
-                turn_again(turn, file->written_usec + QUIET_USEC);
+        quiet_usec = file->written_usec != 0 ? images_file_quiet_usec(file, folder) : 0;
+        if (turn->now_usec < quiet_usec) {
+                turn_again(turn, quiet_usec);
                 return 0;
         }
 

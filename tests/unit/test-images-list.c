@@ -182,6 +182,34 @@ TEST_WITH(test_begun_meanwhile, setup, teardown, Fixture *fixture) {
         assert_list(fixture, "a:1 b:2 c:3");
 }
 
+static void scan_at(Fixture *fixture, uint64_t now_usec) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        uint64_t again_usec;
+
+        assert_true(images_list_scan(&fixture->list, fixture->folder, now_usec, SIZE_MAX,
+                                     &again_usec, &error) >= 0);
+}
+
+/* In "generate >a.yaml" the shell has emptied the file before the program says its first word. */
+TEST_WITH(test_emptied_and_not_closed, setup, teardown, Fixture *fixture) {
+        const uint64_t second_usec = 1000000;
+
+        write_file("a.yaml", DESIRED("1"));
+        scan_at(fixture, NOW);
+        write_file("a.yaml", "");
+        assert_ok(images_list_note_written(&fixture->list, "a.yaml", NOW));
+        scan_at(fixture, NOW + 50 * second_usec);
+        assert_list(fixture, "a:1");
+        write_file("a.yaml", DESIRED("2"));
+        scan_at(fixture, NOW + 51 * second_usec);
+        assert_list(fixture, "a:2");
+
+        write_file("a.yaml", "");
+        assert_ok(images_list_note_written(&fixture->list, "a.yaml", NOW));
+        scan_at(fixture, NOW + 61 * second_usec);
+        assert_list(fixture, "a:");
+}
+
 TEST_WITH(test_cleared_meanwhile, setup, teardown, Fixture *fixture) {
         write_file("a.yaml", DESIRED("1"));
         write_file("b.yaml", DESIRED("2"));
