@@ -30,6 +30,7 @@ struct Probe {
         char *container_id; /* ID of the last known container; NULL: none */
         void *tag;
         bool is_running;
+        uint64_t running_usec; /* begin of that, as far as the agent has seen */
         int64_t created_sec;
         uint64_t seen_usec; /* begin of the last complete list */
 
@@ -275,11 +276,15 @@ static int probe_run_in_turn(Probe *probe) {
 }
 
 /* Returns the rest of the initial delay: since the container's start, if the kubelet has reported
- * it, else since its creation, which was earlier. */
+ * it, else since its creation, which was earlier; at the latest since it was seen running, because the clock of
+ * the node may have been set back. */
 static uint64_t initial_rest_usec(const Probe *probe) {
         int64_t since_sec = probe->options.find_started_sec(probe, probe->options.userdata);
         int64_t age_sec = now_sec() - (since_sec > 0 ? since_sec : probe->created_sec);
-        int64_t rest_sec = probe->spec.initial_delay_sec - (age_sec > 0 ? age_sec : 0);
+        int64_t seen_sec =
+                (int64_t) ((clock_monotonic_usec() - probe->running_usec) / USEC_PER_SEC);
+        int64_t rest_sec =
+                probe->spec.initial_delay_sec - (age_sec > seen_sec ? age_sec : seen_sec);
 
         return rest_sec > 0 ? (uint64_t) rest_sec * USEC_PER_SEC : 0;
 }
@@ -359,6 +364,7 @@ static int probe_on_stopped(Probe *probe) {
 static int probe_on_running(Probe *probe, uint64_t usec) {
         if (!probe->is_running) {
                 probe->is_running = true;
+                probe->running_usec = clock_monotonic_usec();
                 return probe_begin(probe);
         }
         if (probe->ended_usec == 0 || usec < probe->ended_usec)

@@ -167,6 +167,17 @@ TEST_SET_UP(test_failure) {
         assert_result(PROBE_FAILED, "broken");
 }
 
+/* After the node's clock was set back, the container starts in an hour. */
+TEST_SET_UP(test_initial_delay_and_clock_set_back) {
+        ProbeSpec spec = make_spec("check");
+
+        spec.initial_delay_sec = 1;
+        f.started_sec = time(NULL) + 3600;
+        start(spec, NULL);
+        list_running("a");
+        answer(0, "fine");
+}
+
 /* The initial delay counts from the start of the container, which may be long after it was made, and may be
  * reported when the probe waits already. */
 TEST_SET_UP(test_initial_delay) {
