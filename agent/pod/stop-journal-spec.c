@@ -92,7 +92,7 @@ static const JsonField record_fields[] = {
         { "deadline", JSON_INTEGER, .offset = offsetof(StopRecord, deadline_sec) },
         { "changed", JSON_INTEGER, .offset = offsetof(StopRecord, changed_sec) },
         { "began", JSON_INTEGER, .offset = offsetof(StopRecord, began_sec) },
-        { "uptime", JSON_INTEGER, .offset = offsetof(StopRecord, uptime_sec) },
+        { "uptime", JSON_INTEGER, .offset = offsetof(StopRecord, uptime_sec), .max = INT64_MAX },
         { .key = NULL },
 };
 /* clang-format on */
