@@ -151,18 +151,17 @@ RequestOutcome pull_plan_outcome(const PullResult *result, const PullJoin *join,
                 .n = result->failures.n - before.n,
                 .n_refusals = result->failures.n_refusals - before.n_refusals,
         };
-        bool is_final = result->phase == IMAGE_FAILED;
         bool is_short = join->joined_running && result->reason == PULL_REASON_DEADLINE;
         bool has_failed;
 
         if (result->phase == IMAGE_SUCCEEDED || (result->is_held && !desired->is_complete))
                 return REQUEST_SUCCEEDED;
 
-        has_failed = is_final ? !is_short
-                              : since.n > 0 && pull_plan_judge(result->reason, since, desired) ==
-                                                       PULL_ON_EXHAUSTED;
-        return has_failed && desired_image_is_within(desired, result->desired) ? REQUEST_FAILED
-                                                                               : REQUEST_PENDING;
+        has_failed = result->phase == IMAGE_FAILED
+                             ? !is_short && desired_image_is_within(desired, result->desired)
+                             : since.n > 0 && pull_plan_judge(result->reason, since, desired) ==
+                                                      PULL_ON_EXHAUSTED;
+        return has_failed ? REQUEST_FAILED : REQUEST_PENDING;
 }
 
 uint64_t pull_plan_n_attempts(PullReason reason, bool is_refusal, PullFailures failures,
