@@ -112,30 +112,29 @@ def test_bad_image(cluster, controller, make, images, kind):
         wait_updated(workload, images[0])
 
 
+def declare_in_turn(cluster, workload, *images: str) -> None:
+    """Each image as soon as the first pod has the one before; waits until all have the last one."""
+    declare(workload)
+    with none_replaced(workload):
+        for image in images:
+            cluster.kubectl("set", "image", workload.name, f"main={image}")
+            wait_until(lambda wanted=image: any(image_of(pod) == wanted for pod in workload.pods())
+                       and rollout_is_open(workload), RUNS, "the first pod", 0.02)
+        wait_updated(workload, images[-1])
+
+
 @pytest.mark.parametrize("kind", ["deployment", "daemonset"])
 def test_changed_meanwhile(cluster, controller, make, images, kind):
     """The repository may go on to another image, and back, before an update has ended."""
     workload = make(kind, 3, minReadySeconds=1)
-    declare(workload)
-    with none_replaced(workload):
-        for image in (images[1], images[2], images[0]):
-            cluster.kubectl("set", "image", workload.name, f"main={image}")
-            wait_until(lambda wanted=image: any(image_of(pod) == wanted for pod in workload.pods())
-                       and rollout_is_open(workload), RUNS, "the first pod", 0.02)
-        wait_updated(workload, images[0])
+    declare_in_turn(cluster, workload, images[1], images[2], images[0])
 
 
 @pytest.mark.parametrize("kind", ["deployment", "statefulset"])
 def test_same_image_again(cluster, controller, make, images, kind):
     """An image that an update has left, and that comes back before its end, is no failure."""
     workload = make(kind, 3, minReadySeconds=1)
-    declare(workload)
-    with none_replaced(workload):
-        for image in (images[1], images[2], images[1]):
-            cluster.kubectl("set", "image", workload.name, f"main={image}")
-            wait_until(lambda wanted=image: any(image_of(pod) == wanted for pod in workload.pods())
-                       and rollout_is_open(workload), RUNS, "the first pod", 0.02)
-        wait_updated(workload, images[1])
+    declare_in_turn(cluster, workload, images[1], images[2], images[1])
     assert events(workload) == ["InPlaceUpdateStarted", "InPlaceUpdateSucceeded"]
 
 
