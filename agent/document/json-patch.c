@@ -56,6 +56,12 @@ int patch_append(struct json_object *list, struct json_object *value) {
         return -ENOMEM;
 }
 
+int patch_clear(struct json_object **object) {
+        json_object_put(*object);
+        *object = json_object_new_object();
+        return *object ? 0 : -ENOMEM;
+}
+
 struct json_object *patch_wrap(const char *key, struct json_object *value) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
 
@@ -107,12 +113,8 @@ int json_merge_patch(json_object **document, json_object *patch) {
                 return 0;
         }
 
-        if (!json_object_is_type(*document, json_type_object)) {
-                json_object_put(*document);
-                *document = json_object_new_object();
-                if (!*document)
-                        return -ENOMEM;
-        }
+        if (!json_object_is_type(*document, json_type_object) && patch_clear(document) < 0)
+                return -ENOMEM;
 
         json_object_object_foreach(patch, key, value) {
                 r = r < 0 ? r : merge_member(*document, key, value);

@@ -32,6 +32,9 @@ int patch_append(struct json_object *list, struct json_object *value);
 int patch_append_step(struct json_object *list, const char *op, const char *path,
                       struct json_object *value);
 
+/* Replaces *object by an empty one. *object is owned. 0, or -ENOMEM, with NULL. */
+int patch_clear(struct json_object **object);
+
 /* Returns {"key": value}, owned by the caller; NULL: no memory. */
 struct json_object *patch_wrap(const char *key, struct json_object *value);
 

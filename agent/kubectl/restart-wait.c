@@ -92,12 +92,6 @@ static int is_turn_away(const Error *error, void *userdata) {
         return r;
 }
 
-static int forget(json_object **map) {
-        json_object_put(*map);
-        *map = json_object_new_object();
-        return *map ? 0 : -ENOMEM;
-}
-
 int restart_wait_turn(const RestartWait *wait, json_object *pod, Error *reterr) {
         const char *namespace = session_namespace(wait->session);
         const SessionWatch watches[] = {
@@ -116,7 +110,7 @@ int restart_wait_turn(const RestartWait *wait, json_object *pod, Error *reterr) 
         int r;
 
         announcer_begin(&turn.announcer);
-        if (forget(&wait->view->pods) < 0 || forget(&wait->view->budgets) < 0)
+        if (patch_clear(&wait->view->pods) < 0 || patch_clear(&wait->view->budgets) < 0)
                 return -ENOMEM;
 
         r = session_wait(wait->session,

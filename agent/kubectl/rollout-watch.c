@@ -104,12 +104,6 @@ static int on_budget_gone(const KubeObject *object, void *userdata) {
         return 0;
 }
 
-static int forget(json_object **map) {
-        json_object_put(*map);
-        *map = json_object_new_object();
-        return *map ? 0 : -ENOMEM;
-}
-
 /* A pod is shown as a workload and as its own pod. */
 static int on_workload_pod(const KubeObject *object, void *userdata) {
         int r = on_workload(object, userdata);
@@ -127,8 +121,8 @@ static int follow(RolloutWatch *watch) {
         watch->is_there = false;
         if (text_format(&field, "metadata.name=%s", watch->path.name) < 0)
                 return -ENOMEM;
-        if (forget(&watch->view.owned) < 0 || forget(&watch->view.pods) < 0 ||
-            forget(&watch->view.budgets) < 0)
+        if (patch_clear(&watch->view.owned) < 0 || patch_clear(&watch->view.pods) < 0 ||
+            patch_clear(&watch->view.budgets) < 0)
                 return -ENOMEM;
 
         watches[n++] = (SessionWatch){ .path = watch->path,

@@ -100,9 +100,8 @@ int rollout_write(RolloutWriter *writer, const RolloutStep *step, json_object *r
         return r < 0 ? r : patch_add_bool(writer->written, key, true);
 }
 
-void rollout_write_forget(RolloutWriter *writer) {
-        json_object_put(writer->written);
-        writer->written = json_object_new_object();
+int rollout_write_forget(RolloutWriter *writer) {
+        return patch_clear(&writer->written);
 }
 
 /* OpenKruise's kinds are custom resources, for which there is no other patch. */

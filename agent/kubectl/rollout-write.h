@@ -21,8 +21,8 @@ typedef struct RolloutWriter {
 
 int rollout_write(RolloutWriter *writer, const RolloutStep *step, json_object *record,
                   Error *reterr);
-/* From now on each step may be sent once more: it is for other images. */
-void rollout_write_forget(RolloutWriter *writer);
+/* From now on each step may be sent once more: it is for other images. 0 or -ENOMEM. */
+int rollout_write_forget(RolloutWriter *writer);
 /* Sends a patch of the workload that is no step. */
 int rollout_write_workload(const RolloutWriter *writer, json_object *patch, Error *reterr);
 /* Whether the write may have been done or not: no answer came. */

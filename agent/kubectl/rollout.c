@@ -719,9 +719,9 @@ static int go_on_to_template(Rollout *rollout) {
                                          .by = session_user(rollout->session),
                                          .partition = -1,
                                          .now_sec = session_server_sec(rollout->session) };
+        int r = rollout_write_forget(&rollout->writer);
 
-        rollout_write_forget(&rollout->writer);
-        return resume(rollout, &request, /* has_other_images= */ true);
+        return r < 0 ? r : resume(rollout, &request, /* has_other_images= */ true);
 }
 
 /* Announces what --undo will do. */
