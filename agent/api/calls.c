@@ -186,7 +186,7 @@ int api_log_change(Api *api, const RpcRequest *request, const char *request_id, 
         r = text_vformat(&what, format, arguments);
         va_end(arguments);
         if (r < 0)
-                return -ENOMEM;
+                return r;
 
         r = caller_init(rpc_request_peer(request), &caller);
         if (r < 0)

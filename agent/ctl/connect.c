@@ -185,10 +185,8 @@ static char *advise_group(const char *path) {
 
         if (!group)
                 return strdup("permission denied; run it as root");
-        if (text_format(&advice, "permission denied; run it as root or join the group \"%s\"",
-                        group->gr_name) < 0)
-                return NULL;
-
+        (void) text_format(&advice, "permission denied; run it as root or join the group \"%s\"",
+                           group->gr_name);
         return advice;
 }
 
@@ -207,8 +205,7 @@ char *socket_check_advise(const char *path, int result) {
         case ENAMETOOLONG: advice = "check --socket"; break;
         }
 
-        if (text_format(&text, "%s; %s", socket_check_to_string(result), advice) < 0)
-                return NULL;
+        (void) text_format(&text, "%s; %s", socket_check_to_string(result), advice);
         return text;
 }
 

@@ -57,9 +57,7 @@ static char *short_names(const Inplaced__V1__Image *image) {
 
         if (!shorter || image->n_repo_tags < 2)
                 return take_ptr(shorter);
-        if (text_format(&names, "%s (+%zu)", shorter, image->n_repo_tags - 1) < 0)
-                return NULL;
-
+        (void) text_format(&names, "%s (+%zu)", shorter, image->n_repo_tags - 1);
         return names;
 }
 
@@ -74,11 +72,10 @@ static char *size_text(const Inplaced__V1__Image *image) {
 
         missing = on_demand->bytes_total - on_demand->bytes_present;
         missing = missing < size ? missing : size;
-        return text_format(&text, "%s%s on demand", on_demand->counted ? "" : "?/",
+        (void) text_format(&text, "%s%s on demand", on_demand->counted ? "" : "?/",
                            on_demand->counted ? format_share(size - missing, size, FORMAT_BUFFER)
-                                              : format_size(size, FORMAT_BUFFER)) < 0
-                       ? NULL
-                       : text;
+                                              : format_size(size, FORMAT_BUFFER));
+        return text;
 }
 
 static int add_row(Table *table, const void *item, bool is_wide) {

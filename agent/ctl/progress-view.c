@@ -50,11 +50,10 @@ static char *note_of(const PullItem *item, uint64_t now_usec) {
         if (!summary || item->step != INPLACED__V1__STEP__STEP_BACKING_OFF)
                 return take_ptr(summary);
 
-        return text_format(&note, "next attempt in %s; %s",
+        (void) text_format(&note, "next attempt in %s; %s",
                            format_age((rest_usec + USEC_PER_SEC - 1) / USEC_PER_SEC, FORMAT_BUFFER),
-                           summary) < 0
-                       ? NULL
-                       : note;
+                           summary);
+        return note;
 }
 
 /* Only while waiting for bytes. */

@@ -392,15 +392,14 @@ char *pull_item_retry(const PullItem *item, const Options *options, uint64_t now
                                 : ", until it is there (--attempts, --timeout)";
 
         if (item->retry_usec <= now_usec)
-                return text_format(&text, "trying again%s", limit) < 0 ? NULL : text;
-
-        return text_format(&text, "trying again in %s%s",
-                           format_duration((item->retry_usec - now_usec + USEC_PER_SEC - 1) /
-                                                   USEC_PER_SEC,
-                                           &wait),
-                           limit) < 0
-                       ? NULL
-                       : text;
+                (void) text_format(&text, "trying again%s", limit);
+        else
+                (void) text_format(&text, "trying again in %s%s",
+                                   format_duration((item->retry_usec - now_usec + USEC_PER_SEC -
+                                                    1) / USEC_PER_SEC,
+                                                   &wait),
+                                   limit);
+        return text;
 }
 
 static char *failed_text(const PullItem *item) {

@@ -70,11 +70,10 @@ static char *message_of(const StatusRow *row, bool is_wide, int64_t now) {
         if (!message || row->next_attempt_at == 0)
                 return take_ptr(message);
 
-        return text_format(&text, "next attempt in %s; %s",
+        (void) text_format(&text, "next attempt in %s; %s",
                            format_age((uint64_t) between(now, row->next_attempt_at), &wait),
-                           message) < 0
-                       ? NULL
-                       : text;
+                           message);
+        return text;
 }
 
 static int status_table_add(Table *table, const StatusRow *row, bool is_wide) {

@@ -134,13 +134,11 @@ char *disk_describe(const DiskFloor *floor, const DiskSpace *space, const char *
         char n_free[32], n_total[32], least[32];
         char *text;
 
-        if (text_format(&text, "%s of %s are free in %s, less than %sminFreeDisk (%s)",
-                        disk_format_bytes(space->n_free, n_free),
-                        disk_format_bytes(space->n_total, n_total), path,
-                        disk_room(floor, space) == DISK_ROOM_CRITICAL ? "a third of " : "",
-                        disk_format_bytes(disk_floor_bytes(floor, space->n_total), least)) < 0)
-                return NULL;
-
+        (void) text_format(&text, "%s of %s are free in %s, less than %sminFreeDisk (%s)",
+                           disk_format_bytes(space->n_free, n_free),
+                           disk_format_bytes(space->n_total, n_total), path,
+                           disk_room(floor, space) == DISK_ROOM_CRITICAL ? "a third of " : "",
+                           disk_format_bytes(disk_floor_bytes(floor, space->n_total), least));
         return text;
 }
 
@@ -150,15 +148,13 @@ char *disk_describe_need(const DiskFloor *floor, const DiskSpace *space, const D
         char n_needed[32], n_free[32], n_total[32], n_others[32], n_kept[32];
         char *text;
 
-        if (text_format(&text, "needs %s, %s of %s are free in %s%s%s%s%s%s",
-                        disk_format_bytes(need->n_bytes, n_needed),
-                        disk_format_bytes(space->n_free, n_free),
-                        disk_format_bytes(space->n_total, n_total), path,
-                        need->n_others > 0 ? ", other pulls need " : "",
-                        need->n_others > 0 ? disk_format_bytes(need->n_others, n_others) : "",
-                        kept > 0 ? ", " : "", kept > 0 ? disk_format_bytes(kept, n_kept) : "",
-                        kept > 0 ? " stay free (a third of minFreeDisk)" : "") < 0)
-                return NULL;
-
+        (void) text_format(&text, "needs %s, %s of %s are free in %s%s%s%s%s%s",
+                           disk_format_bytes(need->n_bytes, n_needed),
+                           disk_format_bytes(space->n_free, n_free),
+                           disk_format_bytes(space->n_total, n_total), path,
+                           need->n_others > 0 ? ", other pulls need " : "",
+                           need->n_others > 0 ? disk_format_bytes(need->n_others, n_others) : "",
+                           kept > 0 ? ", " : "", kept > 0 ? disk_format_bytes(kept, n_kept) : "",
+                           kept > 0 ? " stay free (a third of minFreeDisk)" : "");
         return text;
 }

@@ -65,16 +65,16 @@ char *presence_describe(unsigned n_removals, bool is_pulled_again) {
                 "it is pulled again only with keepImages",
         };
         char *text;
-        int n;
 
         if (n_removals > 1)
-                n = text_format(&text,
-                                "removed %u times by something else than inplaced, probably by the "
-                                "kubelet's garbage collector for lack of disk space; %s",
-                                n_removals, again[!is_pulled_again]);
+                (void) text_format(
+                        &text,
+                        "removed %u times by something else than inplaced, probably by the "
+                        "kubelet's garbage collector for lack of disk space; %s",
+                        n_removals, again[!is_pulled_again]);
         else
-                n = text_format(&text, "removed by something else than inplaced; %s",
-                                again[!is_pulled_again]);
+                (void) text_format(&text, "removed by something else than inplaced; %s",
+                                   again[!is_pulled_again]);
 
-        return n < 0 ? NULL : text;
+        return text;
 }

@@ -185,11 +185,9 @@ static char *name_right(const KubePatchRequest *request) {
         bool has_group = path->group && path->group[0];
         char *right;
 
-        if (text_format(&right, "%s %s%s%s%s%s", verbs[request->verb].name, path->resource,
-                        path->subresource ? "/" : "", path->subresource ?: "", has_group ? "." : "",
-                        has_group ? path->group : "") < 0)
-                return NULL;
-
+        (void) text_format(&right, "%s %s%s%s%s%s", verbs[request->verb].name, path->resource,
+                           path->subresource ? "/" : "", path->subresource ?: "",
+                           has_group ? "." : "", has_group ? path->group : "");
         return right;
 }
 

@@ -30,7 +30,7 @@ int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format
         r = text_vformat(&step->message, format, arguments);
         va_end(arguments);
         if (r < 0)
-                return -ENOMEM;
+                return r;
         step->action = action;
         return 0;
 }

@@ -54,10 +54,8 @@ char *failure_summary(const char *message) {
                 earlier = "";
                 cause = reason;
         }
-        if (text_format(&summary, "%.*s%s%.*s%s: %s", size, message,
-                        earlier_size > 0 ? " after " : "", earlier_size, earlier,
-                        attempt_of(message), pull_reason_advice(cause)) < 0)
-                return NULL;
-
+        (void) text_format(&summary, "%.*s%s%.*s%s: %s", size, message,
+                           earlier_size > 0 ? " after " : "", earlier_size, earlier,
+                           attempt_of(message), pull_reason_advice(cause));
         return summary;
 }
