@@ -375,12 +375,16 @@ int desired_image_merge(const DesiredImage *const *desired_images, size_t n_desi
         return 0;
 }
 
-bool desired_image_is_within(const DesiredImage *desired, const DesiredImage *merged) {
+bool desired_image_shares_attempts(const DesiredImage *desired, const DesiredImage *merged) {
         for (size_t i = 0; i < desired->n_secrets; i++)
                 if (!has_secret(merged, &desired->secrets[i]))
                         return false;
 
-        return larger(desired->timeout_sec, merged->timeout_sec) == merged->timeout_sec &&
+        return desired->timeout_sec <= merged->timeout_sec;
+}
+
+bool desired_image_is_within(const DesiredImage *desired, const DesiredImage *merged) {
+        return desired_image_shares_attempts(desired, merged) &&
                wider(desired->backoff_limit, merged->backoff_limit) == merged->backoff_limit &&
                wider(desired->refusal_limit, merged->refusal_limit) == merged->refusal_limit &&
                wider(desired->active_deadline_sec, merged->active_deadline_sec) ==

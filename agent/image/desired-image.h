@@ -101,6 +101,9 @@ void desired_images_done(DesiredImages *list);
 int desired_image_merge(const DesiredImage *const *desired_images, size_t n_desired,
                         DesiredImage *ret);
 
+/* Whether an attempt to pull the merged one has the secrets and the time of this desired image. */
+bool desired_image_shares_attempts(const DesiredImage *desired, const DesiredImage *merged);
+
 /* Whether this desired image would not have changed the secrets and limits if it had come earlier,
  * so that a failure of the merged one is its failure, too. */
 bool desired_image_is_within(const DesiredImage *desired, const DesiredImage *merged);

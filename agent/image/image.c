@@ -290,6 +290,8 @@ int image_set_request(Image *image, const char *owner, const DesiredImage *desir
         } else if (request->desired.version != desired->version) {
                 image->must_restart = image->must_restart || request->is_syncing;
                 request_renew(request);
+        } else if (!request->is_done) {
+                request->must_repull = false; /* a change does not wait because of a removal */
         }
 
         desired_image_done(&request->desired);
@@ -632,6 +634,16 @@ static bool has_syncing_requests(const Image *image) {
         return false;
 }
 
+/* Whether the pull would go on without what a request has brought since it began. Nothing else would
+ * end a pull without a limit of attempts. */
+static bool lacks_anything(const Image *image) {
+        for (const ImageRequest *request = image->requests.first; request; request = request->next)
+                if (request_is_due(request) && pull_lacks(image->pull, &request->desired))
+                        return true;
+
+        return false;
+}
+
 /* Takes over the status of a pull that has ended for some requests but goes on for others. */
 static int image_take_outcome(Image *image, ImagePhase phase) {
         cleanup(image_status_done) ImageStatus status = { 0 };
@@ -701,7 +713,8 @@ int image_reconcile(Image *image, const PullContext *context) {
                         return r;
         }
 
-        if (image->pull && (image->must_restart || !has_syncing_requests(image)))
+        if (image->pull &&
+            (image->must_restart || !has_syncing_requests(image) || lacks_anything(image)))
                 image_stop_sync(image);
         if (image->pull)
                 return image_join_sync(image);

@@ -159,8 +159,10 @@ RequestOutcome pull_plan_outcome(const PullResult *result, const PullJoin *join,
 
         has_failed = result->phase == IMAGE_FAILED
                              ? !is_short && desired_image_is_within(desired, result->desired)
-                             : since.n > 0 && pull_plan_judge(result->reason, since, desired) ==
-                                                      PULL_ON_EXHAUSTED;
+                             : since.n > 0 &&
+                                       desired_image_shares_attempts(desired, result->desired) &&
+                                       pull_plan_judge(result->reason, since, desired) ==
+                                               PULL_ON_EXHAUSTED;
         return has_failed ? REQUEST_FAILED : REQUEST_PENDING;
 }
 

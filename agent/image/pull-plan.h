@@ -140,8 +140,8 @@ typedef enum RequestOutcome {
 } RequestOutcome;
 
 /* Returns what the pull means for a request that has joined it. A request may have enough, or have used
- * up its attempts, while the pull goes on for others. After a failed pull it is pending if other secrets
- * or more time could have helped: then it needs a pull of its own. */
+ * up its attempts, while the pull goes on for others. After a failure it is pending if other secrets or
+ * more time could have helped: then it needs another pull. */
 RequestOutcome pull_plan_outcome(const PullResult *result, const PullJoin *join,
                                  const DesiredImage *desired);
 

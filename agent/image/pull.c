@@ -987,6 +987,12 @@ bool pull_covers(const Pull *pull, const DesiredImage *desired) {
                 desired->policy == pull->desired.policy);
 }
 
+bool pull_lacks(const Pull *pull, const DesiredImage *desired) {
+        return pull->state == PULL_BACKING_OFF &&
+               (!pull_covers(pull, desired) ||
+                !desired_image_shares_attempts(desired, &pull->desired));
+}
+
 PullResult pull_result(const Pull *pull) {
         return (PullResult){
                 .phase = pull->status.phase,

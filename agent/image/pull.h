@@ -77,6 +77,10 @@ int pull_join(Pull *pull, const char *owner);
 /* Whether its success also satisfies this desired image. */
 bool pull_covers(const Pull *pull, const DesiredImage *desired);
 
+/* Whether the pull pauses, and its next attempt would do without something that this desired image has:
+ * more time, a secret, another policy or version. */
+bool pull_lacks(const Pull *pull, const DesiredImage *desired);
+
 /* For pull_plan_outcome(). */
 PullResult pull_result(const Pull *pull);
 

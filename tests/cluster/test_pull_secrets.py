@@ -100,6 +100,24 @@ def test_wrong_until_it_is_corrected(cluster_agent, node_image, image, secret, a
     assert "not-the-password" not in cluster_agent.log_text()
 
 
+@pytest.mark.parametrize("bringer", ["the set", "a later request"])
+def test_pull_without_an_end_gets_a_secret(
+    start_agent, runtime, kubeconfig, node_image, image_set, image, secret, auth_registry, bringer
+):
+    """A set has no limit of attempts, so its pull goes on; the next attempt has the secret that was added."""
+    agent = start_agent(
+        runtime.endpoint, kubeconfig=kubeconfig, node_name=node_image.name, flags=["--register-node"]
+    )
+    image_set.create_set("", image.reference)
+    wait_visible(agent, "401")
+    secret.create(*auth_registry.credentials)
+    if bringer == "the set":
+        image_set.request(image.reference, secrets=[secret.reference])
+    else:
+        node_image.request(image.reference, secrets=[secret.reference], version=1, backoffLimit=0)
+    node_image.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+
+
 def test_wrong(cluster_agent, node_image, image, secret):
     secret.create("lab-user", "not-the-password")
     node_image.request(image.reference, secrets=[secret.reference], backoffLimit=0)

@@ -77,6 +77,27 @@ def test_docker_hubs_images_in_containerd(agent, runtime, registry, image_name, 
     runtime.remove_image(image.image_id)
 
 
+def test_limits_are_raised_meanwhile(start_agent, fake_runtime):
+    """A pull without a last attempt goes on with the limits that its file has now."""
+    fake_runtime.on("PullImage", behaviours.slow(2))
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("demo/web:1", timeoutSeconds=1)
+    assert "timeoutSeconds" in agent.wait_status("demo/web:1", "BackOff")["message"]
+    agent.request("demo/web:1", timeoutSeconds=60)
+    agent.wait_status("demo/web:1", "Succeeded")
+
+
+def test_caller_with_another_policy(start_agent, fake_runtime):
+    """A caller gets its answer, although a file has the image tried for ever."""
+    fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such image"))
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("bad/one:1")
+    agent.wait_status("bad/one:1", "BackOff")
+    always = agent.messages.PULL_POLICY_ALWAYS
+    end = Preload(agent, "bad/one:1", pull_policy=always, refusal_limit=0).wait_end()
+    assert (end.phase, end.reason) == (agent.messages.PHASE_FAILED, "NotFound")
+
+
 def failing_when(released: threading.Event) -> behaviours.Behaviour:
     broken, wait = behaviours.fail("UNKNOWN", "it is broken"), behaviours.when(released)
     return lambda call, good: wait(call, lambda: broken(call, good))

@@ -692,6 +692,71 @@ TEST(test_failure_of_a_pull_that_was_joined) {
                 }
 }
 
+/* The same as begin(), for an image that the runtime is asked for first. */
+static void begin_absent(Fixture *fixture) {
+        assert_ok(pulls_serve(&fixture->context));
+        if (fake_runtime_find("ImageStatus"))
+                fake_runtime_answer_status(NULL);
+        begin(fixture);
+}
+
+/* A pull without a limit has begun for less than a request, a later one or its own that was changed, asks
+ * for now: the next attempt has it, and no request fails before that. */
+TEST(test_pull_that_never_ends_lacks_something) {
+        static const struct {
+                More more;
+                const char *owner;
+                int64_t version;
+                PullPolicy policy;
+        } rows[] = {
+                { MORE_SECRET, "b", 0, PULL_POLICY_IF_NOT_PRESENT },
+                { MORE_TIMEOUT, "b", 0, PULL_POLICY_IF_NOT_PRESENT },
+                { MORE_NOTHING, "b", 1, PULL_POLICY_IF_NOT_PRESENT },
+                { MORE_NOTHING, "b", 0, PULL_POLICY_ALWAYS },
+                { MORE_SECRET, "a", 0, PULL_POLICY_IF_NOT_PRESENT },
+                { MORE_TIMEOUT, "a", 0, PULL_POLICY_IF_NOT_PRESENT },
+                { MORE_NOTHING, "a", 0, PULL_POLICY_ALWAYS },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++)
+                for (unsigned in_pause = 0; in_pause < 2; in_pause++) {
+                        cleanup(desired_image_done) DesiredImage desired = { .name = NULL };
+                        cleanup(fixture_done) Fixture fixture;
+
+                        fixture_init(&fixture);
+                        assert_ok(desired_image_init(&desired, "nginx", "1.25"));
+                        desired.policy = PULL_POLICY_IF_NOT_PRESENT;
+                        assert_ok(image_set_request(fixture.image, "a", &desired, REQUEST_RESTORE));
+                        reconcile(&fixture);
+                        begin_absent(&fixture);
+                        if (in_pause)
+                                refuse_pull(&fixture);
+
+                        desired.policy = rows[i].policy;
+                        desired.version = rows[i].version;
+                        desired.timeout_sec += rows[i].more == MORE_TIMEOUT;
+                        if (rows[i].more == MORE_SECRET)
+                                assert_ok(desired_image_add_secret(&desired, "team", "key"));
+                        if (rows[i].owner[0] == 'b')
+                                desired.backoff_limit = 0;
+                        assert_ok(image_set_request(fixture.image, rows[i].owner, &desired,
+                                                    REQUEST_ONCE));
+                        reconcile(&fixture);
+                        if (!in_pause)
+                                refuse_pull(&fixture);
+
+                        begin_absent(&fixture);
+                        assert_int_equal(keys.n_secrets, rows[i].more == MORE_SECRET);
+                        assert_int_equal(image_status(fixture.image)->version, rows[i].version);
+                        fake_runtime_answer_pull(ID);
+                        fake_runtime_answer_status(ID);
+                        reconcile(&fixture);
+                        assert_requests(&fixture,
+                                        rows[i].owner[0] == 'b' ? "a:done b:done " : "a:done ");
+                        assert_outcome(&fixture, rows[i].owner, "nginx", "Succeeded");
+                }
+}
+
 /* The outcome of finished requests does not change with the image's later course. */
 TEST_F(test_outcomes_are_kept, Fixture *fixture) {
         ask(fixture, "a", 1);

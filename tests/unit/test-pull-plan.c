@@ -232,9 +232,11 @@ TEST(test_outcome_while_the_pull_goes_on) {
                      { NONE, 2, { 0, 0 }, false },    { NONE, 1, { 1, 0 }, true },
                      { NONE, 1, { 2, 1 }, false },    { NONE, 0, { 2, 1 }, true },
                      { NONE, 0, { 3, 2 }, false } };
+        const DesiredImage all = { .backoff_limit = NONE, .refusal_limit = NONE };
         const PullResult result = { .phase = IMAGE_BACKING_OFF,
                                     .reason = PULL_REASON_NOT_FOUND,
-                                    .failures = { 3, 2 } };
+                                    .failures = { 3, 2 },
+                                    .desired = &all };
 
         for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 const DesiredImage desired = { .backoff_limit = rows[i].backoff_limit,
@@ -265,6 +267,10 @@ TEST(test_outcome_of_requests) {
                   REQUEST_FAILED },
                 { "more time could help", IMAGE_FAILED, PULL_REASON_NOT_FOUND, false, false, false,
                   900, REQUEST_PENDING },
+                { "an attempt has failed", IMAGE_BACKING_OFF, PULL_REASON_NOT_FOUND, false, false,
+                  false, 600, REQUEST_FAILED },
+                { "more time could help the next one", IMAGE_BACKING_OFF, PULL_REASON_NOT_FOUND,
+                  false, false, false, 900, REQUEST_PENDING },
                 { "its deadline is over", IMAGE_FAILED, PULL_REASON_DEADLINE, false, false, false,
                   600, REQUEST_FAILED },
                 { "this one came later", IMAGE_FAILED, PULL_REASON_DEADLINE, false, false, true,
@@ -286,6 +292,7 @@ TEST(test_outcome_of_requests) {
                 const PullJoin join = { .joined_running = rows[i].joined_running };
                 const PullResult result = { .phase = rows[i].phase,
                                             .reason = rows[i].reason,
+                                            .failures.n = rows[i].phase == IMAGE_BACKING_OFF,
                                             .is_held = rows[i].is_held,
                                             .desired = &all };
 
