@@ -71,6 +71,7 @@ machines differ, and so do their days. The exit status is 1 only if something co
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable
 from datetime import date
@@ -217,6 +218,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.page and options.quick:
         parser.error("--page needs figures that can be quoted; --quick makes none")
+
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # parts are closed on the way
 
     names = options.only or list(GROUPS)
     if options.page:
