@@ -372,10 +372,19 @@ static uint32_t pick(World *world, Runtime *runtime, uint32_t n) {
 }
 
 bool kubelet_step(World *world, Runtime *runtime) {
-        uint32_t n = pick(world, runtime, UINT32_MAX);
+        uint32_t n;
 
+        if (runtime->idle_sec == world->now_sec && runtime->idle_changes == world->n_changes &&
+            !runtime->has_news)
+                return false;
+        runtime->idle_sec = 0;
+        n = pick(world, runtime, UINT32_MAX);
         if (n > 0)
                 (void) pick(world, runtime, choose(world, n));
+        else {
+                runtime->idle_sec = world->now_sec;
+                runtime->idle_changes = world->n_changes;
+        }
         return n > 0;
 }
 

@@ -101,6 +101,8 @@ typedef struct Runtime {
         unsigned n_changes;        /* changes of its containers */
         const json_object *judged; /* the pod that the agent has acted on; only compared */
         unsigned judged_changes;
+        unsigned idle_changes; /* world.n_changes at the time that idle_sec means */
+        int64_t idle_sec;      /* the last time at which the kubelet had nothing to do */
 } Runtime;
 
 typedef struct Node {
