@@ -44,14 +44,14 @@
 #define TURN_SIZE ((size_t) 256 << 10)
 #define PAUSE_USEC (5 * MSEC) /* between two turns of a scan, so that others get answers */
 
-/* A program whose output goes into the file empties it before it begins. */
-#define QUIET_USEC SEC
-#define QUIET_EMPTY_USEC (60 * SEC)
+/* A program whose output goes into the file empties it before it begins, and may pause. */
+#define QUIET_USEC (60 * SEC)
 #define READS_MAX 8 /* reads of a file that keeps changing before its content is used */
 
 #define FOLDER_EVENTS \
         (IN_CREATE | IN_DELETE | IN_MOVE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
-#define CONTENT_EVENTS (FOLDER_EVENTS | IN_MODIFY | IN_CLOSE_WRITE)
+/* Files that others have replaced do not count. */
+#define CONTENT_EVENTS (FOLDER_EVENTS | IN_MODIFY | IN_CLOSE_WRITE | IN_EXCL_UNLINK)
 
 /* After these events the watch may be dead, even if a new folder has the inode of the old one. */
 #define GONE_EVENTS (IN_DELETE_SELF | IN_MOVE_SELF | IN_UNMOUNT | IN_IGNORED)
@@ -407,6 +407,11 @@ void images_list_note_closed(ImagesList *list, const char *name) {
                 list->files[at]->written_usec = 0;
 }
 
+void images_list_note_lost(ImagesList *list) {
+        for (size_t i = 0; i < list->n_files; i++)
+                list->files[i]->written_usec = 0;
+}
+
 /* Returns true if any file was forgotten. */
 static bool images_list_sweep(ImagesList *list) {
         size_t n_left = 0;
@@ -455,14 +460,6 @@ static int images_list_read_file(ImagesFile *file, int folder, Turn *turn) {
         return 0;
 }
 
-/* Returns when a file that is not closed counts as written. */
-static uint64_t images_file_quiet_usec(const ImagesFile *file, int folder) {
-        struct stat status;
-        bool is_empty = fstatat(folder, file->name, &status, 0) == 0 && status.st_size == 0;
-
-        return file->written_usec + (is_empty ? QUIET_EMPTY_USEC : QUIET_USEC);
-}
-
 static int images_list_scan_file(ImagesList *list, const char *name, int folder, Turn *turn) {
         uint64_t quiet_usec;
         ImagesFile *file;
@@ -473,7 +470,7 @@ static int images_list_scan_file(ImagesList *list, const char *name, int folder,
                 return r;
 
         file->is_there = true;
-        quiet_usec = file->written_usec != 0 ? images_file_quiet_usec(file, folder) : 0;
+        quiet_usec = file->written_usec != 0 ? file->written_usec + QUIET_USEC : 0;
         if (turn->now_usec < quiet_usec) {
                 turn_again(turn, quiet_usec);
                 return 0;
@@ -589,6 +586,8 @@ static int on_inside(sd_event_source *source, const struct inotify_event *event,
 
         if (event->mask & GONE_EVENTS)
                 dir->inside.is_stale = true;
+        if (event->mask & IN_Q_OVERFLOW)
+                images_list_note_lost(&dir->list);
 
         if (event->len > 0 && event->mask & IN_MODIFY) {
                 r = images_list_note_written(&dir->list, event->name, images_dir_now(dir));

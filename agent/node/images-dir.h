@@ -10,9 +10,9 @@
  *
  * After any event, once the folder was quiet for a moment, the agent scans all of it, and skips files
  * that have not changed. It leaves a file alone that is being written, until it is closed or was not
- * written to for a second, or for a minute while it is empty. It reads one large file in a turn of the
- * event loop, and puts all contents into force together at the end of the scan, so that an image that
- * moves from one file to another is never missing.
+ * written to for a minute. It reads one large file in a turn of the event loop, and puts all contents into
+ * force together at the end of the scan, so that an image that moves from one file to another is never
+ * missing.
  */
 
 #include <stdbool.h>
@@ -100,9 +100,12 @@ typedef struct ImagesList {
 void images_list_done(ImagesList *list);
 
 /* Notes that a file is being written, so that it is not read until it is closed or quiet for a
- * second, or for a minute if it is empty. Ignores names that documents cannot have. */
+ * minute. Ignores names that documents cannot have. */
 int images_list_note_written(ImagesList *list, const char *name, uint64_t now_usec);
 void images_list_note_closed(ImagesList *list, const char *name);
+
+/* Events were lost, so any file may have been closed. */
+void images_list_note_lost(ImagesList *list);
 
 /* Scans for one turn: lists the folder and reads changed files until the size is reached, the last
  * one whole. If no changed file is left, puts all contents into force at once, forgets removed
