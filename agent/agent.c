@@ -27,6 +27,7 @@
 #include "agent/image/pins.h"
 #include "agent/image/presence.h"
 #include "agent/node/folder.h"
+#include "agent/node/owner.h"
 #include "agent/node/state-file.h"
 #include "agent/observe/http.h"
 #include "agent/observe/metrics.h"
@@ -547,6 +548,13 @@ static const char *get_runtime_sentence(void *userdata) {
         return diagnosis_runtime_sentence(((const Agent *) userdata)->runtimes);
 }
 
+/* The previous run's desired images count until the API server or the file says others. */
+static int lacks(const char *owner, void *userdata) {
+        const Agent *agent = userdata;
+
+        return agent->cluster ? owner_is_node_image(owner) : folder_lacks(agent->folder, owner);
+}
+
 static int agent_add_state_file(Agent *agent, const Options *options, Error *reterr) {
         const StateFileOptions state_file = {
                 .event = agent->event,
@@ -555,7 +563,7 @@ static int agent_add_state_file(Agent *agent, const Options *options, Error *ret
                 .images = agent->images,
                 .directory = options->state_dir,
                 .node_name = options->node_name,
-                .in_cluster = agent->cluster,
+                .lacks = lacks,
                 .get_runtime = get_runtime_sentence,
                 .userdata = agent,
         };
@@ -569,7 +577,7 @@ static int agent_add_state_file(Agent *agent, const Options *options, Error *ret
         return 0;
 }
 
-static int agent_add_folder(Agent *agent, const Options *options) {
+static int agent_add_folder(Agent *agent, const Options *options, Error *reterr) {
         const FolderOptions folder = {
                 .event = agent->event,
                 .log = agent->log,
@@ -580,22 +588,31 @@ static int agent_add_folder(Agent *agent, const Options *options) {
         };
         int r;
 
+        if (agent->cluster)
+                return 0;
+
         r = folder_new(&folder, &agent->folder);
         if (r < 0)
                 return r;
 
         agent->subject.images_dir = folder_dir(agent->folder);
         agent->subject.images_path = agent->images_path;
-        images_restore_end(agent->images);
         return 0;
 }
 
 /* Sources of desired images, besides the local API. */
 static int agent_add_source(Agent *agent, const Options *options, Error *reterr) {
+        int r;
+
         if (agent->cluster)
                 return cluster_start(agent->cluster, agent->images);
 
-        return agent_add_folder(agent, options);
+        r = folder_start(agent->folder);
+        if (r < 0)
+                return r;
+
+        images_restore_end(agent->images);
+        return 0;
 }
 
 /* Pods: stops of containers, and in a cluster reports and restarts. */
@@ -956,11 +973,10 @@ static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
 typedef int (*Step)(Agent *agent, const Options *options, Error *reterr);
 
 static const Step steps[] = {
-        agent_add_ground,     agent_add_runtimes,      agent_add_auth,
-        agent_add_files,      agent_add_cluster,       agent_add_images,
-        agent_add_state_file, agent_add_source,        agent_add_stops,
-        agent_add_pods,       agent_add_api,           agent_add_http,
-        agent_add_notify,     agent_look_for_runtimes, NULL,
+        agent_add_ground,  agent_add_runtimes, agent_add_auth,          agent_add_files,
+        agent_add_cluster, agent_add_images,   agent_add_folder,        agent_add_state_file,
+        agent_add_source,  agent_add_stops,    agent_add_pods,          agent_add_api,
+        agent_add_http,    agent_add_notify,   agent_look_for_runtimes, NULL,
 };
 
 static const Step steps_to_remove_pins[] = {

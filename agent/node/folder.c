@@ -112,6 +112,40 @@ static void folder_log_unknown(Folder *folder, Source *source, const UnknownKeys
                             source->name, unknown->texts[0], unknown->n_found - 1);
 }
 
+static int is_owner_of_file(const char *owner, const char *name) {
+        cleanup(free_p) char *other = NULL;
+        int r;
+
+        r = owner_of_file(name, &other);
+        return r < 0 ? r : strcmp(owner, other) == 0;
+}
+
+/* Whether desired images of the file are in force, of this run or the previous one. */
+static int folder_serves(const Folder *folder, const char *name) {
+        int serves = false;
+
+        for (size_t i = 0; serves == 0 && i < images_count(folder->images); i++)
+                for (const ImageRequest *request = image_requests(images_get(folder->images, i));
+                     serves == 0 && request; request = request->next)
+                        serves = is_owner_of_file(request->owner, name);
+        return serves;
+}
+
+static int folder_log_refusal(Folder *folder, const ImagesFile *file) {
+        int r;
+
+        r = file->n_contents > 0 ? 1 : folder_serves(folder, file->name);
+        if (r < 0)
+                return r;
+
+        log_warning(folder->log,
+                    LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED }, { "FILE", file->name }),
+                    "Cannot use \"%s/%s\": %s, %s.", folder->path, file->name,
+                    error_message(&file->error),
+                    r > 0 ? "keeping its last good content" : "it has had no good content yet");
+        return 0;
+}
+
 static int folder_take_file(Folder *folder, const ImagesFile *file) {
         bool is_again;
         Source *source;
@@ -122,14 +156,11 @@ static int folder_take_file(Folder *folder, const ImagesFile *file) {
                 return r;
 
         source->is_there = true;
-        if (log_once(&source->problem, error_or_null(&file->error)))
-                log_warning(folder->log,
-                            LOG_FIELDS({ "MESSAGE_ID", MESSAGE_DOCUMENT_REFUSED },
-                                       { "FILE", file->name }),
-                            "Cannot use \"%s/%s\": %s, %s.", folder->path, file->name,
-                            error_message(&file->error),
-                            file->n_contents > 0 ? "keeping its last good content"
-                                                 : "it has had no good content yet");
+        if (log_once(&source->problem, error_or_null(&file->error))) {
+                r = folder_log_refusal(folder, file);
+                if (r < 0)
+                        return r;
+        }
 
         folder_log_unknown(folder, source, &file->unknown);
         if (source->n_contents == file->n_contents)
@@ -212,10 +243,6 @@ int folder_new(const FolderOptions *options, Folder **ret) {
         if (r < 0)
                 return r;
 
-        r = folder_reconcile(folder);
-        if (r < 0)
-                return r;
-
         *ret = take_ptr(folder);
         return 0;
 }
@@ -230,6 +257,23 @@ Folder *folder_free(Folder *folder) {
         free(folder->path);
         free(folder);
         return NULL;
+}
+
+int folder_lacks(const Folder *folder, const char *owner) {
+        int is_same = false;
+
+        for (size_t i = 0; is_same == 0 && i < images_dir_get_n_files(folder->dir); i++) {
+                const ImagesFile *file = images_dir_get_file(folder->dir, i);
+
+                if (file->n_contents == 0)
+                        is_same = is_owner_of_file(owner, file->name);
+        }
+
+        return is_same;
+}
+
+int folder_start(Folder *folder) {
+        return folder_reconcile(folder);
 }
 
 int folder_rescan(Folder *folder) {

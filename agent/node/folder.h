@@ -22,8 +22,16 @@ typedef struct FolderOptions {
         void *userdata;
 } FolderOptions;
 
+/* Reads the folder, and requests nothing yet. */
 int folder_new(const FolderOptions *options, Folder **ret);
 Folder *folder_free(Folder *folder);
+
+/* Returns 1 if the owner is a file of the folder that has had no good content yet: it is being written, or was
+ * refused. */
+int folder_lacks(const Folder *folder, const char *owner);
+
+/* Requests the images of all files that have good content. */
+int folder_start(Folder *folder);
 
 int folder_rescan(Folder *folder);
 

@@ -90,14 +90,17 @@ DEFINE_CLEANUP(ImagesDir *, images_dir_free)
 
 /* A file: its changes and its content */
 
-static bool is_recent(struct timespec time) {
+static int64_t age_usec(struct timespec time) {
         struct timespec now;
-        int64_t age_usec;
 
         clock_gettime(CLOCK_REALTIME, &now);
-        age_usec = (int64_t) (now.tv_sec - time.tv_sec) * 1000000 +
-                   (now.tv_nsec - time.tv_nsec) / 1000;
-        return age_usec >= 0 && age_usec < TICK_USEC;
+        return (int64_t) (now.tv_sec - time.tv_sec) * 1000000 + (now.tv_nsec - time.tv_nsec) / 1000;
+}
+
+static bool is_recent(struct timespec time, int64_t max_usec) {
+        int64_t age = age_usec(time);
+
+        return age >= 0 && age < max_usec;
 }
 
 static int refuse_errno(Error *reterr, int number) {
@@ -207,7 +210,7 @@ static int load_fd(ImagesFile *file, int fd, size_t *ret_size, uint64_t *ret_aga
                 return 0;
         }
 
-        if (is_recent(status.st_ctim))
+        if (is_recent(status.st_ctim, TICK_USEC))
                 *ret_again_usec = AGAIN_AFTER_TICK_USEC;
         else
                 file->known = status;
@@ -460,6 +463,21 @@ static int images_list_read_file(ImagesFile *file, int folder, Turn *turn) {
         return 0;
 }
 
+/* Returns when a file that may not be closed counts as written; 0: it does. Of a file that was emptied before the
+ * folder was watched, no event tells. */
+static uint64_t images_file_quiet_usec(const ImagesFile *file, int folder, uint64_t now_usec) {
+        struct stat status;
+
+        if (file->written_usec != 0)
+                return file->written_usec + QUIET_USEC;
+        if (file->n_contents > 0 || fstatat(folder, file->name, &status, 0) < 0 ||
+            !S_ISREG(status.st_mode) || status.st_size > 0 ||
+            !is_recent(status.st_mtim, QUIET_USEC))
+                return 0;
+
+        return now_usec + QUIET_USEC - (uint64_t) age_usec(status.st_mtim);
+}
+
 static int images_list_scan_file(ImagesList *list, const char *name, int folder, Turn *turn) {
         uint64_t quiet_usec;
         ImagesFile *file;
@@ -470,7 +488,7 @@ static int images_list_scan_file(ImagesList *list, const char *name, int folder,
                 return r;
 
         file->is_there = true;
-        quiet_usec = file->written_usec != 0 ? file->written_usec + QUIET_USEC : 0;
+        quiet_usec = images_file_quiet_usec(file, folder, turn->now_usec);
         if (turn->now_usec < quiet_usec) {
                 turn_again(turn, quiet_usec);
                 return 0;

@@ -525,7 +525,8 @@ typedef struct Restored {
 } Restored;
 
 typedef struct RestoredList {
-        bool in_cluster;
+        NodeImageLacks lacks;
+        void *userdata;
         json_object *pins; /* a list; NULL: none */
         Restored *items;
         size_t n_items;
@@ -629,8 +630,9 @@ static int restore_owner(Images *images, const DesiredImage *desired, const Owne
                         return r;
         }
 
-        if (!owner_is_request(owner) && !(owner_is_node_image(owner) && requests->in_cluster))
-                return 0;
+        r = owner_is_request(owner) ? 1 : requests->lacks(owner, requests->userdata);
+        if (r <= 0)
+                return r;
         /* The caller lost its connection by the restart, and calls again if it still waits. */
         if (owner_is_call(owner) && !is_done)
                 return 0;
@@ -719,6 +721,12 @@ static int by_owner(const void *a, const void *b) {
         return strcmp(((const Restored *) a)->owner, ((const Restored *) b)->owner);
 }
 
+static RequestKind kind_of(const char *owner) {
+        return owner_is_request(owner) ? REQUEST_EPHEMERAL
+               : owner_is_file(owner)  ? REQUEST_DESIRED
+                                       : REQUEST_ONCE;
+}
+
 /* Sets all desired images of a request together, since each call replaces the earlier ones. */
 static int restore_requests(Images *images, RestoredList *requests) {
         size_t next;
@@ -745,8 +753,7 @@ static int restore_requests(Images *images, RestoredList *requests) {
                                 return r;
                 }
 
-                r = images_set_desired(images, owner, &desired_images,
-                                       owner_is_request(owner) ? REQUEST_EPHEMERAL : REQUEST_ONCE);
+                r = images_set_desired(images, owner, &desired_images, kind_of(owner));
                 if (r < 0)
                         return r;
         }
@@ -754,9 +761,13 @@ static int restore_requests(Images *images, RestoredList *requests) {
         return 0;
 }
 
-static int restore(Images *images, json_object *root, bool in_cluster, Error *reterr) {
+static int restore(Images *images, json_object *root, NodeImageLacks lacks, void *userdata,
+                   Error *reterr) {
         cleanup(desired_images_done) DesiredImages desired_images = DESIRED_IMAGES_INIT;
-        cleanup(restored_list_done) RestoredList requests = { .in_cluster = in_cluster };
+        cleanup(restored_list_done) RestoredList requests = {
+                .lacks = lacks,
+                .userdata = userdata,
+        };
         int r;
 
         r = image_spec_parse_own(root, &desired_images, reterr);
@@ -784,12 +795,12 @@ static int restore(Images *images, json_object *root, bool in_cluster, Error *re
         return restore_requests(images, &requests);
 }
 
-int node_image_restore(Images *images, const char *text, size_t size, bool in_cluster,
-                       Error *reterr) {
+int node_image_restore(Images *images, const char *text, size_t size, NodeImageLacks lacks,
+                       void *userdata, Error *reterr) {
 
         cleanup(json_object_put_p) json_object *root = NULL;
         int r;
 
         r = json_parse(text, size, &root, reterr);
-        return r < 0 ? r : restore(images, root, in_cluster, reterr);
+        return r < 0 ? r : restore(images, root, lacks, userdata, reterr);
 }

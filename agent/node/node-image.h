@@ -32,8 +32,11 @@ int node_image_to_text(const NodeImageOptions *options, char **ret);
 /* A hash of all that the object has about an image. Never 0. */
 uint64_t node_image_fingerprint(const Image *image);
 
+/* Returns 1 if an owner cannot say yet what it desires, so that its desired images of the previous run count,
+ * or 0. */
+typedef int (*NodeImageLacks)(const char *owner, void *userdata);
+
 /* Restores from an earlier object finished images with their owners, and the requests that were
- * open; in a cluster also the desired images of the API server's NodeImage, so that work goes on
- * before the server answers. Fails if the text is no such object. */
-int node_image_restore(Images *images, const char *text, size_t size, bool in_cluster,
-                       Error *reterr);
+ * open, also those that their owners cannot repeat. Fails if the text is no such object. */
+int node_image_restore(Images *images, const char *text, size_t size, NodeImageLacks lacks,
+                       void *userdata, Error *reterr);

@@ -85,6 +85,10 @@ bool owner_is_request(const char *owner) {
         return strncmp(owner, OWNER_REQUEST, strlen(OWNER_REQUEST)) == 0 || owner_is_call(owner);
 }
 
+bool owner_is_file(const char *owner) {
+        return strncmp(owner, OWNER_FILE, strlen(OWNER_FILE)) == 0;
+}
+
 bool owner_is_node_image(const char *owner) {
         return strncmp(owner, OWNER_NODE_IMAGE, strlen(OWNER_NODE_IMAGE)) == 0;
 }

@@ -36,6 +36,7 @@ int owner_from_reference(const OwnerRef *reference, char **ret);
 /* Only nodeimage.json has the owner's requests, at least until the agent has asked the API server.
  * A call is a request, too. */
 bool owner_is_request(const char *owner);
+bool owner_is_file(const char *owner);
 bool owner_is_call(const char *owner);
 bool owner_is_node_image(const char *owner);
 

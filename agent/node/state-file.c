@@ -15,7 +15,6 @@
 #include "agent/base/file.h"
 #include "agent/base/loop.h"
 #include "agent/base/text.h"
-#include "agent/node/node-image.h"
 
 #define FILE_NAME "nodeimage.json"
 #define FILE_SIZE_MAX ((off_t) 64 << 20)
@@ -35,7 +34,6 @@ struct StateFile {
         char *path;
         char *temporary;
         char *node_name;
-        bool in_cluster;
         StateFileRuntime get_runtime;
         void *userdata;
 
@@ -185,7 +183,7 @@ static int read_whole(const char *path, char **ret, size_t *ret_size) {
         return 0;
 }
 
-static int state_file_restore(StateFile *file) {
+static int state_file_restore(StateFile *file, NodeImageLacks lacks) {
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(free_p) char *text = NULL;
         size_t size = 0;
@@ -201,7 +199,7 @@ static int state_file_restore(StateFile *file) {
                 return 0;
         }
 
-        r = node_image_restore(file->images, text, size, file->in_cluster, &error);
+        r = node_image_restore(file->images, text, size, lacks, file->userdata, &error);
         if (error.kind != ERROR_NONE)
                 log_warning(file->log, NULL, "Cannot understand \"%s\": %s, starting without it.",
                             file->path, error_message(&error));
@@ -228,7 +226,6 @@ int state_file_new(const StateFileOptions *options, StateFile **ret) {
                 .images = options->images,
                 .watcher = { .on_image = on_image, .userdata = file },
                 .node_name = strdup(options->node_name),
-                .in_cluster = options->in_cluster,
                 .get_runtime = options->get_runtime,
                 .userdata = options->userdata,
         };
@@ -242,7 +239,7 @@ int state_file_new(const StateFileOptions *options, StateFile **ret) {
                 return r;
         timer_init(&file->timer, file->event, 1, on_due, file);
         images_watch(file->images, &file->watcher);
-        r = state_file_restore(file);
+        r = state_file_restore(file, options->lacks);
         if (r < 0)
                 return r;
 

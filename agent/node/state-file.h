@@ -12,6 +12,7 @@
  */
 
 #include "agent/image/images.h"
+#include "agent/node/node-image.h"
 #include "agent/observe/metrics.h"
 
 typedef struct StateFile StateFile;
@@ -26,7 +27,7 @@ typedef struct StateFileOptions {
         Images *images;        /* borrowed, has to outlive the file */
         const char *directory; /* copied */
         const char *node_name; /* copied */
-        bool in_cluster;       /* take over the desired images that the API server had last */
+        NodeImageLacks lacks;  /* only called by state_file_new() */
         StateFileRuntime get_runtime;
         void *userdata;
 } StateFileOptions;

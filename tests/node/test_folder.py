@@ -91,6 +91,32 @@ def test_half_written_file(start_agent, fake_runtime):
     assert not agent.node.GetStatus(agent.messages.GetStatusRequest()).problems
 
 
+def test_file_that_is_not_ready_at_start(start_agent, fake_runtime):
+    """A file that is being written or broken when the agent starts has what the last run had of it."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("demo/web:1", file="web.yaml")
+    agent.wait_status("demo/web:1", "Succeeded")
+    agent.terminate()
+    with (agent.images_dir / "web.yaml").open("w") as file:
+        agent.start()
+        agent.request("demo/other:1", file="other.yaml")
+        agent.wait_status("demo/other:1", "Succeeded")
+        assert agent.owners("demo/web:1") == [("File", "web.yaml")]
+        json.dump(node_image(("demo/web:2",)), file)
+    agent.wait_status("demo/web:2", "Succeeded")
+    wait_requested(agent, "demo/other:1", "demo/web:2")
+    agent.terminate()
+    write_whole(agent.images_dir / "web.yaml", "kind: [\n")
+    os.unlink(agent.images_dir / "other.yaml")
+    agent.start()
+    wait_requested(agent, "demo/web:2")
+    (problem,) = agent.node.GetStatus(agent.messages.GetStatusRequest()).problems
+    assert problem.subject == str(agent.images_dir / "web.yaml")
+    os.unlink(agent.images_dir / "web.yaml")
+    wait_requested(agent)
+    assert len(fake_runtime.calls("PullImage")) == 3
+
+
 def test_mounted_configuration(make_agent, fake_runtime):
     """A folder as a mounted ConfigMap is swapped at once when its hidden link is replaced."""
     agent = make_agent(fake_runtime.endpoint)

@@ -90,6 +90,7 @@ static void start(void) {
         };
 
         assert_ok(folder_new(&options, &f.folder));
+        assert_ok(folder_start(f.folder));
 }
 
 static const char *describe(void) {
@@ -172,4 +173,20 @@ TEST_SET_UP(test_shared_image) {
         await("one file/a.yaml, ");
         delete ("a.yaml");
         await("");
+}
+
+/* Files without good content have what a previous run had of them. */
+TEST_SET_UP(test_files_that_lack) {
+        put("a.yaml", DESIRED("one"));
+        put("b.yaml", "{");
+        put("c.yaml", "");
+        start();
+        assert_int_equal(folder_lacks(f.folder, "file/a.yaml"), 0);
+        assert_int_equal(folder_lacks(f.folder, "file/b.yaml"), 1);
+        assert_int_equal(folder_lacks(f.folder, "file/c.yaml"), 1);
+        assert_int_equal(folder_lacks(f.folder, "file/gone.yaml"), 0);
+        assert_int_equal(folder_lacks(f.folder, "request/b.yaml"), 0);
+        delete ("a.yaml");
+        delete ("b.yaml");
+        delete ("c.yaml");
 }

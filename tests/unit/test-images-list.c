@@ -5,6 +5,7 @@
  */
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/node/images-dir.h"
@@ -211,6 +212,21 @@ TEST_WITH(test_not_closed, setup, teardown, Fixture *fixture) {
         assert_ok(images_list_note_written(&fixture->list, "a.yaml", NOW));
         scan_at(fixture, NOW + 61 * SECOND);
         assert_list(fixture, "a:");
+}
+
+/* The same before the list was made: only the file's time tells that it was just emptied. */
+TEST_WITH(test_emptied_before, setup, teardown, Fixture *fixture) {
+        const struct timespec old[] = { { .tv_sec = 1 }, { .tv_sec = 1 } };
+
+        write_file("a.yaml", "");
+        write_file("b.yaml", "");
+        assert_ok(utimensat(fixture->folder, "b.yaml", old, 0));
+        scan_at(fixture, NOW);
+        assert_int_equal(fixture->list.files[0]->n_contents, 0);
+        assert_int_equal(fixture->list.files[1]->n_contents, 1);
+        write_file("a.yaml", DESIRED("1"));
+        scan_at(fixture, NOW);
+        assert_list(fixture, "a:1 b:");
 }
 
 TEST_WITH(test_cleared_meanwhile, setup, teardown, Fixture *fixture) {
