@@ -132,6 +132,10 @@ void update_run_note(UpdateRun *run, UpdateOutcome outcome, uint64_t template_ha
                             .ended_sec = now_sec };
 }
 
+bool update_run_is_before(const UpdateRun *run, const UpdateRun *other) {
+        return run->ended_sec < other->ended_sec;
+}
+
 int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forgets,
                            json_object **ret) {
         const char *version = object_text(workload, "metadata.resourceVersion");

@@ -79,6 +79,10 @@ void update_run_follow(UpdateRun *run, const UpdateFacts *before, const UpdateFa
 void update_run_note(UpdateRun *run, UpdateOutcome outcome, uint64_t template_hash,
                      int64_t now_sec);
 
+/* Where not all workloads may have a run at a time: the workload of this last run is next before the workload of the
+ * other one, since it has waited for longer. Else those that go on failing would keep the others from their first run. */
+bool update_run_is_before(const UpdateRun *run, const UpdateRun *other);
+
 /* A merge patch that lets the workload's controller go on, and removes what was written for the hold. Its
  * resourceVersion is the one that was seen, so that no newer template is let go. forgets: removes the record of its last
  * update as well, once it is not held: for the policy, a write that removes both is one of "kubectl replace". The caller

@@ -440,6 +440,13 @@ static int act(Declared *declared) {
         return 0;
 }
 
+/* There is a place for its run. */
+static bool may_run(const Declared *declared) {
+        UpdateAction action = next_action(declared);
+
+        return action == UPDATE_DO_RUN || action == UPDATE_DO_UNDO || action == UPDATE_DO_RELEASE;
+}
+
 static bool has_news(const Declared *declared) {
         return declared->outcome || next_action(declared) != UPDATE_DO_NOTHING || is_new(declared);
 }
@@ -520,16 +527,47 @@ static int lead(Controller *controller, Error *reterr) {
         return 0;
 }
 
+static int act_as_leader(Declared *declared, Error *reterr) {
+        Controller *controller = declared->controller;
+        int r = act(declared);
+
+        return r >= 0 && !controller->flags->release_all && leader_is_due(&controller->leader)
+                       ? lead(controller, reterr)
+                       : r;
+}
+
+/* NULL: none, or there is no place for a run. */
+static Declared *find_next_run(const Controller *controller) {
+        Declared *next = NULL;
+
+        for (size_t i = 0; i < controller->n_declared; i++) {
+                Declared *declared = controller->declared[i];
+
+                if (may_run(declared) &&
+                    (!next || update_run_is_before(&declared->last, &next->last)))
+                        next = declared;
+        }
+        return next;
+}
+
+/* Others may be added meanwhile, and are due in the next turn; none is removed. */
+static int act_all(Controller *controller, Error *reterr) {
+        Declared *next;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < controller->n_declared; i++)
+                if (has_news(controller->declared[i]) && !may_run(controller->declared[i]))
+                        r = act_as_leader(controller->declared[i], reterr);
+        while (r >= 0 && (next = find_next_run(controller)))
+                r = act_as_leader(next, reterr);
+        return r;
+}
+
 static int turn(Controller *controller, Error *reterr) {
         int r = lead(controller, reterr);
 
-        /* Others may be added meanwhile, and are due in the next turn; none is removed. */
-        for (size_t i = 0; r >= 0 && controller->is_ready && i < controller->n_declared; i++) {
-                if (has_news(controller->declared[i]))
-                        r = act(controller->declared[i]);
-                if (r >= 0 && !controller->flags->release_all && leader_is_due(&controller->leader))
-                        r = lead(controller, reterr);
-        }
+        if (r >= 0 && controller->is_ready)
+                r = act_all(controller, reterr);
         if (r >= 0)
                 forget_gone(controller);
         if (r >= 0 && controller->is_ready && config_restarts_is_due(controller->config))

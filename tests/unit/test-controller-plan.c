@@ -93,7 +93,22 @@ static const struct GivenBackRow {
           "{'updateStrategy': {'type': 'RollingUpdate'}}" },
         { "daemon set of its manifest", WORKLOAD_DAEMON_SET, NULL, "'updateStrategy': {'type': 'OnDelete'}", NULL },
 };
+static const struct TurnRow {
+        const char *name;
+        UpdateRun run, other;
+        bool is_before;
+} turns[] = {
+        { "its first run", { 0 }, FAILED(1, 300), true },
+        { "it has failed, the other was not tried", FAILED(1, 300), { 0 }, false },
+        { "it failed before the other", FAILED(9, 301), FAILED(1, 300), true },
+        { "it failed after the other", FAILED(1, 299), FAILED(9, 300), false },
+        { "both are new", { 0 }, { 0 }, false },
+};
 /* clang-format on */
+
+TEST_ROWS(test_turns, turns, name, const struct TurnRow *row) {
+        assert_int_equal(update_run_is_before(&row->run, &row->other), row->is_before);
+}
 
 TEST_ROWS(test_plan, plans, name, const struct PlanRow *row) {
         assert_int_equal(update_plan(&row->facts, &row->last, NOW), row->action);
