@@ -7,10 +7,10 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/time-units.h"
+#include "agent/kubectl/run-result.h"
 
 #define PROGRAM "/proc/self/exe"
 #define RUN_USEC (6 * 3600 * USEC_PER_SEC)
-#define RESULT_MAX ((size_t) 64 * 1024)
 
 int own_run(Session *session, const Flags *flags, const char *const *words, ProgramDone on_done,
             void *userdata, Program **ret) {
@@ -28,7 +28,7 @@ int own_run(Session *session, const Flags *flags, const char *const *words, Prog
         return program_run(session_event(session),
                            &(ProgramOptions){ .path = PROGRAM,
                                               .arguments = arguments,
-                                              .output_max = RESULT_MAX,
+                                              .output_max = RUN_RESULT_MAX,
                                               .timeout_usec = RUN_USEC },
                            on_done, userdata, ret);
 }

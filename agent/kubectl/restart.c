@@ -32,6 +32,7 @@
 #include "agent/kubectl/restart-wait.h"
 #include "agent/kubectl/rights.h"
 #include "agent/kubectl/rollout-plan.h"
+#include "agent/kubectl/run-result.h"
 #include "agent/kubectl/workload.h"
 #include "agent/view/output.h"
 #include "agent/view/terminal.h"
@@ -791,7 +792,7 @@ int kubectl_restart_pods(Session *session, const Flags *flags) {
                 .only = (const char *const *) flags->arguments + 2,
                 .n_only = (size_t) flags->n_arguments - 2,
         };
-        cleanup(json_object_put_p) json_object *result = json_object_new_object();
+        cleanup(json_object_put_p) json_object *result = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(free_p) char *reason = NULL;
         int r;
@@ -805,12 +806,10 @@ int kubectl_restart_pods(Session *session, const Flags *flags) {
         r = restart_all(&restarts, &error);
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
-        if (explain_failure(&restarts, &error, &reason) < 0 ||
-            patch_add_text(result, "outcome",
-                           error.kind == ERROR_NONE && count(&restarts, false) == 0
-                                   ? "restarted"
-                                   : "failed") < 0 ||
-            patch_add_filled(result, "reason", reason) < 0)
+        if (explain_failure(&restarts, &error, &reason) < 0)
                 return -ENOMEM;
-        return output_tree(OUTPUT_JSON, result);
+        r = run_result(error.kind == ERROR_NONE && count(&restarts, false) == 0 ? "restarted"
+                                                                                : "failed",
+                       reason, &result);
+        return r < 0 ? r : output_tree(OUTPUT_JSON, result);
 }

@@ -32,6 +32,7 @@
 #include "agent/kubectl/rollout-text.h"
 #include "agent/kubectl/rollout-watch.h"
 #include "agent/kubectl/rollout-write.h"
+#include "agent/kubectl/run-result.h"
 #include "agent/view/output.h"
 #include "agent/view/terminal.h"
 
@@ -1103,7 +1104,7 @@ static bool is_impossible(const Rollout *rollout) {
 
 int kubectl_carry_out(Session *session, const Flags *flags) {
         cleanup(rollout_done) Rollout rollout;
-        cleanup(json_object_put_p) json_object *result = json_object_new_object();
+        cleanup(json_object_put_p) json_object *result = NULL;
         const char *outcome;
         Flags way_back = *flags;
         int r = init(&rollout, session, flags);
@@ -1119,8 +1120,6 @@ int kubectl_carry_out(Session *session, const Flags *flags) {
         outcome = rollout.outcome ?: "failed";
         if (r == EXIT_STATUS_FAILED && is_impossible(&rollout))
                 outcome = "impossible";
-        if (patch_add_text(result, "outcome", outcome) < 0 ||
-            patch_add_filled(result, "reason", rollout.reason) < 0)
-                return -ENOMEM;
-        return output_tree(OUTPUT_JSON, result);
+        r = run_result(outcome, rollout.reason, &result);
+        return r < 0 ? r : output_tree(OUTPUT_JSON, result);
 }
