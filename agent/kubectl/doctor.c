@@ -370,8 +370,10 @@ static int report_updates(Doctor *doctor, Error *reterr) {
                                 json_get_text(update, "name")) < 0)
                         return -ENOMEM;
                 r = add_problem(doctor->problems, subject, json_get_text(update, "text"),
-                                "go on or back with kubectl inplace rollout, or hand it back with "
-                                "--release");
+                                open_update_can_go_on(update)
+                                        ? "go on or back with kubectl inplace rollout, or hand it "
+                                          "back with --release"
+                                        : "until then kubectl inplace cannot update it");
         }
         return r;
 }

@@ -87,23 +87,30 @@ static int has_pod(const RolloutWatch *watch, const char *labels, bool *ret, Err
         return r;
 }
 
-/* Admission holds the workload, and no run has begun yet. */
-static int add_held(WorkloadKind kind, const KubePath *path, json_object *workload,
-                    json_object *list) {
-        const char *status = json_get_text(object_at(workload, "metadata.annotations"),
-                                           UPDATE_STATUS_ANNOTATION);
+/* Without user and images. */
+static int add_alone(WorkloadKind kind, const KubePath *path, const char *state, const char *text,
+                     json_object *list) {
         cleanup(json_object_put_p) json_object *item = json_object_new_object();
 
         if (patch_add_text(item, "kind", workload_kind_to_string(kind)) < 0 ||
             patch_add_text(item, "namespace", path->namespace) < 0 ||
             patch_add_text(item, "name", path->name) < 0 ||
-            patch_add_text(item, "state", "held") < 0 ||
-            patch_add_text(item, "text",
-                           status
-                                   ?: "it is held for an update in place that has not begun: does "
-                                      "kubectl inplace controller run?") < 0)
+            patch_add_text(item, "state", state) < 0 || patch_add_text(item, "text", text) < 0)
                 return -ENOMEM;
         return patch_append(list, take_ptr(item));
+}
+
+/* Admission holds the workload, and no run has begun yet. */
+static int add_held(WorkloadKind kind, const KubePath *path, json_object *workload,
+                    json_object *list) {
+        const char *status = json_get_text(object_at(workload, "metadata.annotations"),
+                                           UPDATE_STATUS_ANNOTATION);
+
+        return add_alone(kind, path, "held",
+                         status
+                                 ?: "it is held for an update in place that has not begun: does "
+                                    "kubectl inplace controller run?",
+                         list);
 }
 
 /* A workload whose record is open is read once more, with its pods. */
@@ -115,15 +122,18 @@ static int add_update(Session *session, WorkloadKind kind, const KubePath *path,
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(census_done) Census census = CENSUS_INIT;
         bool is_chosen = true;
-        int r = rollout_record_read(workload, &record, NULL);
+        int r = rollout_record_read(workload, &record, &error);
 
+        if (kind == WORKLOAD_REPLICA_SET && object_owner(workload))
+                return 0; /* the record is a copy, which the Deployment's controller has made */
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
         if (r < 0)
-                return 0;
+                return labels ? 0
+                              : add_alone(kind, path, "unreadable", error_message(&error), list);
         if (!rollout_record_is_open(record))
                 return workload_held(workload) && !labels ? add_held(kind, path, workload, list)
                                                           : 0;
-        if (kind == WORKLOAD_REPLICA_SET && object_owner(workload))
-                return 0; /* the record is a copy, which the Deployment's controller has made */
         r = rollout_watch_load_path(session, kind, path, &watch, &error);
         if (r < 0 && error.kind == ERROR_NOT_FOUND)
                 return 0;
@@ -170,6 +180,10 @@ static int add_of_kind(Session *session, WorkloadKind kind, const char *namespac
                         return r;
         }
         return 0;
+}
+
+bool open_update_can_go_on(json_object *update) {
+        return !json_is(update, "state", "unreadable");
 }
 
 int open_updates_of_namespace(Session *session, const char *namespace, const char *labels,

@@ -254,19 +254,22 @@ static int print_update(const Status *status, json_object *update, const char *t
 static int print_updates(const Status *status) {
         for (size_t i = 0; i < json_object_array_length(status->updates); i++) {
                 json_object *update = json_object_array_get_idx(status->updates, i);
+                bool can_go_on = open_update_can_go_on(update);
                 cleanup(free_p) char *name = NULL;
                 cleanup(free_p) char *text = NULL;
                 int r;
 
                 if (text_format(&name, "%s/%s", json_get_text(update, "kind"),
                                 json_get_text(update, "name")) < 0 ||
-                    text_format(&text, "%s; to go on:", json_get_text(update, "text")) < 0)
+                    text_format(&text, "%s%s", json_get_text(update, "text"),
+                                can_go_on ? "; to go on:" : "") < 0)
                         return -ENOMEM;
                 r = print_update(status, update, text);
                 if (r < 0)
                         return r;
-                hint(status->session, json_get_text(update, "namespace"), "kubectl inplace rollout",
-                     HINT_WORDS(name));
+                if (can_go_on)
+                        hint(status->session, json_get_text(update, "namespace"),
+                             "kubectl inplace rollout", HINT_WORDS(name));
         }
         return 0;
 }

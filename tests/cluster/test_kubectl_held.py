@@ -142,6 +142,21 @@ def test_release(make, by_proxy, proxy, inplace, bob, images, kind):
         workload.assert_runs(image_of(workload.get()["spec"]["template"]))
 
 
+def test_unreadable_record(make, inplace):
+    """status and doctor name a workload whose record cannot be read, and offer no command that would be refused."""
+    workload = make("deployment")
+    text = f'the annotation inplaced.io/rollout of "{workload.app}" cannot be read'
+    workload.patch({"metadata": {"annotations": {"inplaced.io/rollout": "{"}}, "spec": {"paused": True}})
+    for arguments in [], [workload.name]:
+        ran = assert_done(inplace.run("status", *arguments))
+        assert ran.stdout.count(text) == 1 and "kubectl inplace rollout" not in ran.stderr
+        (shown,) = json.loads(inplace.run("status", *arguments, "-o", "json").stdout)["rollouts"]
+        assert (shown["name"], shown["state"]) == (workload.app, "unreadable")
+    doctor = inplace.run("doctor")
+    assert doctor.code == 3 and f"problem: deployment.apps/{workload.app}: {text}" in doctor.stdout
+    assert text in inplace.run("rollout", workload.name).stderr
+
+
 def test_open_updates(make, by_proxy, proxy, inplace, images):
     """status and doctor show open updates: whose, since when, how far."""
     workload = make("deployment")
