@@ -310,13 +310,17 @@ static int limit_by_budgets(const RolloutView *view, json_object *pod, int64_t *
         return 0;
 }
 
-bool restart_plan_is_of(WorkloadKind kind, json_object *workload, json_object *pod) {
-        json_object *owner = object_controller(pod);
+bool restart_plan_is_of(WorkloadKind kind, json_object *workload, json_object *owners,
+                        json_object *pod) {
+        const char *uid = object_text(workload, "metadata.uid"), *owner = object_owner(pod);
         WorkloadKind its;
 
-        if (kind == WORKLOAD_DEPLOYMENT)
-                return workload_kind_of_owner(owner, &its) && its == WORKLOAD_REPLICA_SET;
-        return owner && text_equal(object_owner(pod), object_text(workload, "metadata.uid"));
+        if (kind != WORKLOAD_DEPLOYMENT)
+                return owner && text_equal(owner, uid);
+        if (!workload_kind_of_owner(object_controller(pod), &its) || its != WORKLOAD_REPLICA_SET)
+                return false;
+        owner = owner ? json_get_text(owners, owner) : NULL;
+        return !owner || text_equal(owner, uid);
 }
 
 static int64_t count_available(const RolloutView *view) {
@@ -324,7 +328,8 @@ static int64_t count_available(const RolloutView *view) {
 
         json_object_object_foreach(view->pods, name, pod) {
                 (void) name;
-                n += restart_plan_is_of(view->kind, view->workload, pod) &&
+                n += restart_plan_is_of(view->kind, view->workload, view->replica_set_owners,
+                                        pod) &&
                      !object_is_deleted(pod) && view_pod_is_available(view, pod);
         }
         return n;

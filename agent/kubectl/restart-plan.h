@@ -65,9 +65,10 @@ int restart_plan_observe(json_object *before, json_object *pod, json_object *con
 int restart_plan_allowance(const RolloutView *view, int64_t max_unavailable, json_object *pod,
                            int64_t *ret, char **ret_why);
 
-/* A workload's selector may choose pods of others as well, such as of a Job. Which ReplicaSets a Deployment has is not known
- * here. */
-bool restart_plan_is_of(WorkloadKind kind, json_object *workload, json_object *pod);
+/* A workload's selector may choose pods of others as well, such as of a Job. owners: {UID of a ReplicaSet: UID of its
+ * controller, or ""}; one that is not there, or made since, counts as the Deployment's. */
+bool restart_plan_is_of(WorkloadKind kind, json_object *workload, json_object *owners,
+                        json_object *pod);
 
 /* The pod has ended, or is about to be removed: nothing restarts in it. */
 bool restart_plan_is_over(json_object *pod);

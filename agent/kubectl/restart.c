@@ -75,6 +75,7 @@ static void restarts_done(Restarts *restarts) {
         json_object_put(restarts->view.workload);
         json_object_put(restarts->view.pods);
         json_object_put(restarts->view.budgets);
+        json_object_put(restarts->view.replica_set_owners);
         pod_choice_done(&restarts->choice);
         restart_show_done(&restarts->show);
         error_done(&restarts->error);
@@ -130,7 +131,8 @@ static int add_pod(Restarts *restarts, json_object *pod, json_object *names) {
 static bool may_choose(const Restarts *restarts, json_object *pod) {
         const PodChoice *choice = restarts->choosing;
 
-        if (choice->workload && !restart_plan_is_of(choice->kind, choice->workload, pod))
+        if (choice->workload && !restart_plan_is_of(choice->kind, choice->workload,
+                                                    restarts->view.replica_set_owners, pod))
                 return false;
         for (size_t i = 0; i < restarts->n_only; i++)
                 if (text_equal(restarts->only[i], object_name(pod)))
@@ -179,6 +181,33 @@ static int add_choice(Restarts *restarts, const PodChoice *choice, Error *reterr
         return 0;
 }
 
+static int on_replica_set(json_object *replica_set, void *userdata) {
+        Restarts *restarts = userdata;
+        const char *uid = object_text(replica_set, "metadata.uid");
+
+        return uid ? patch_add_text(restarts->view.replica_set_owners, uid,
+                                    object_owner(replica_set) ?: "")
+                   : 0;
+}
+
+/* A user who may not read them restarts all pods of ReplicaSets that the selector chooses. */
+static int read_owners(Restarts *restarts, Error *reterr) {
+        const KubePath path =
+                workload_path(WORKLOAD_REPLICA_SET, session_namespace(restarts->session), NULL);
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        if (restarts->view.replica_set_owners)
+                return 0;
+        restarts->view.replica_set_owners = json_object_new_object();
+        if (!restarts->view.replica_set_owners)
+                return -ENOMEM;
+        r = session_list_metadata(restarts->session, &path, on_replica_set, restarts, &error);
+        if (error.kind == ERROR_DENIED)
+                return 0;
+        return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+}
+
 static int add_argument(Restarts *restarts, const char *text, Error *reterr) {
         cleanup(restart_target_done) RestartTarget target = RESTART_TARGET_INIT;
         cleanup(pod_choice_done) PodChoice choice = POD_CHOICE_INIT;
@@ -192,7 +221,10 @@ static int add_argument(Restarts *restarts, const char *text, Error *reterr) {
                 return r;
 
         restarts->containers = target.container ?: restarts->flags->containers;
-        r = add_choice(restarts, &choice, reterr);
+        r = choice.workload && choice.kind == WORKLOAD_DEPLOYMENT ? read_owners(restarts, reterr)
+                                                                  : 0;
+        if (r >= 0)
+                r = add_choice(restarts, &choice, reterr);
         if (r < 0 || !choice.workload || restarts->flags->n_arguments > 1)
                 return r;
 

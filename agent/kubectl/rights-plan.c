@@ -45,6 +45,7 @@ const Right right_specs[] = {
         { "delete", KRUISE, "imagepulljobs", NULL, T(RIGHTS_PRELOAD_BY_JOBS), false, true }, /* for --withdraw */
         { "patch", "", "pods", "status", OURS, false, true }, /* for readiness gates */
         { "create", "apps", "replicasets", NULL, T(WORKLOAD_DEPLOYMENT), false, true }, /* for kubectl rollout undo */
+        { "list", "apps", "replicasets", NULL, T(RIGHTS_RESTART) | T(RIGHTS_RESTART_BY_REQUESTS), false, true }, /* for Deployments */
 };
 /* clang-format on */
 

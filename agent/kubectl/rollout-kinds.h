@@ -29,7 +29,8 @@ typedef struct RolloutView {
         json_object *workload;
         json_object *owned;
         json_object *pods;
-        json_object *budgets; /* PodDisruptionBudgets */
+        json_object *budgets;            /* PodDisruptionBudgets */
+        json_object *replica_set_owners; /* see restart_plan_is_of(); NULL: not known */
         /* Notes of this run: {pod: {"phase", "since", "silent", "first", "restarts"}}, the last two of containers,
          * at the beginning and when it counted as updated. May be NULL. */
         json_object *noted;

@@ -339,7 +339,8 @@ def test_doctor_without_rights(inplace, control_plane, kube, folder):
     assert found == {"rights": "this user may use none of the commands above"}
     facts = {fact["subject"]: fact["value"] for fact in json.loads(ran.stdout)["facts"]}
     assert facts["restart"] == (
-        "this user lacks get, patch pods; list, watch pods; list, watch poddisruptionbudgets.policy"
+        "this user lacks get, patch pods; list, watch pods; list, watch poddisruptionbudgets.policy; "
+        "list replicasets.apps"
     )
     assert facts["set image of StatefulSets"] == (
         "this user lacks get, list, watch, patch statefulsets.apps; list, watch pods; patch pods; "

@@ -342,6 +342,28 @@ def test_pod_of_another(person, make_workload, start_pod, images, kind):
     assert sorted(map(_restarts, workload.pods())) == [0, 1]
 
 
+def test_replica_set_of_another(bare, person, make_workload, images):
+    """The same of the pod of a ReplicaSet that the Deployment does not own."""
+    workload = make_workload("deployment", 1)
+    (own,) = workload.pods()
+    labels = {"app": workload.app, "part": "another"}
+    main = {"name": "main", "image": images[0].reference, "command": until_term()}
+    other = bare.admin.create({
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": f"{workload.app}-other", "labels": {"part": "another"}},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": {"containers": [main]}}},
+    })
+    try:
+        wait_until(lambda: len(workload.ready()) == 2, 60, "the pod of the other ReplicaSet")
+        _restart(person, workload.name)
+        restarts = {pod["metadata"]["name"]: _restarts(pod) for pod in workload.pods()}
+    finally:
+        bare.admin.delete(bare.admin.path_of(other), propagationPolicy="Background")
+    assert restarts.pop(own["metadata"]["name"]) == 1
+    assert list(restarts.values()) == [0]
+
+
 @pytest.mark.timeout(180)
 def test_on_a_terminal(person, make_workload):
     """Draws a table again in place, and below it the awaited steps."""

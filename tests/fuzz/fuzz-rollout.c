@@ -178,7 +178,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         json_object_object_add(images, "app", json_object_new_string("B"));
 
         for (WorkloadKind kind = 0; kind < _WORKLOAD_KIND_MAX; kind++) {
-                const RolloutView view = { kind, workload, owned, pods, budgets, pods, NOW_SEC };
+                const RolloutView view = { .kind = kind,
+                                           .workload = workload,
+                                           .owned = owned,
+                                           .pods = pods,
+                                           .budgets = budgets,
+                                           .noted = pods,
+                                           .now_sec = NOW_SEC };
                 RolloutRequest request = { .mode = ROLLOUT_SET_IMAGE,
                                            .images = images,
                                            .partition = -1,

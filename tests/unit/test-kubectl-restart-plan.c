@@ -207,22 +207,28 @@ TEST(test_observe_unseen) {
 
 static const struct OwnerRow {
         const char *pod;
+        const char *owners;
         bool is_of_deployment, is_of_stateful_set;
 } owner_rows[] = {
-        { "{}", false, false },
-        { "{" OWNED_BY("ReplicaSet") "}", true, true },
-        { "{" OWNED_BY("StatefulSet") "}", false, true },
+        { "{}", "{}", false, false },
+        { "{" OWNED_BY("ReplicaSet") "}", "{}", true, true },
+        { "{" OWNED_BY("ReplicaSet") "}", "{'1':'1'}", true, true },
+        { "{" OWNED_BY("ReplicaSet") "}", "{'1':'2','2':'1'}", false, true },
+        { "{" OWNED_BY("ReplicaSet") "}", "{'1':''}", false, true },
+        { "{" OWNED_BY("ReplicaSet") "}", "{'2':''}", true, true },
+        { "{" OWNED_BY("StatefulSet") "}", "{}", false, true },
         { "{'metadata':{'ownerReferences':[{'apiVersion':'batch/v1','kind':'Job','uid':'2','controller':true}]}}",
-          false, false },
+          "{}", false, false },
 };
 
 TEST_ROWS(test_owner, owner_rows, pod, const struct OwnerRow *row) {
         cleanup(json_object_put_p) json_object *workload = parse("{'metadata':{'uid':'1'}}");
+        cleanup(json_object_put_p) json_object *owners = parse("%s", row->owners);
         cleanup(json_object_put_p) json_object *pod = parse("%s", row->pod);
 
-        assert_int_equal(restart_plan_is_of(WORKLOAD_DEPLOYMENT, workload, pod),
+        assert_int_equal(restart_plan_is_of(WORKLOAD_DEPLOYMENT, workload, owners, pod),
                          row->is_of_deployment);
-        assert_int_equal(restart_plan_is_of(WORKLOAD_STATEFUL_SET, workload, pod),
+        assert_int_equal(restart_plan_is_of(WORKLOAD_STATEFUL_SET, workload, owners, pod),
                          row->is_of_stateful_set);
 }
 
