@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/array.h"
 #include "agent/base/text.h"
@@ -208,16 +207,22 @@ static bool has_open_request(json_object *object) {
         return false;
 }
 
-/* An agent that has written since the request has seen it, and leaves out only invalid entries. */
-static bool is_silent(json_object *object, int64_t wrote_at) {
+/* An agent that has written since the request has seen it, and leaves out only invalid entries. All times are the server's. */
+static bool is_silent(json_object *object, int64_t wrote_at, int64_t now_sec) {
         int64_t asked_at = written_at(object, /* is_status= */ false);
 
-        return asked_at > wrote_at && time(NULL) - asked_at > AGENT_ANSWER_SEC &&
+        return asked_at > wrote_at && now_sec - asked_at > AGENT_ANSWER_SEC &&
                has_open_request(object);
 }
 
+typedef struct Reading {
+        const Session *session;
+        Agents *agents;
+} Reading;
+
 /* After the pods, which say themselves which version they are. */
 static int on_node_image(json_object *object, void *userdata) {
+        const Reading *reading = userdata;
         int64_t wrote_at = written_at(object, /* is_status= */ true);
         NodeAgent *agent;
         int r;
@@ -225,12 +230,12 @@ static int on_node_image(json_object *object, void *userdata) {
         if (wrote_at == 0)
                 return 0;
 
-        r = agents_obtain(userdata, object_name(object), &agent);
+        r = agents_obtain(reading->agents, object_name(object), &agent);
         if (r < 0)
                 return r;
 
         agent->wrote_at = wrote_at;
-        agent->is_silent = is_silent(object, wrote_at);
+        agent->is_silent = is_silent(object, wrote_at, session_server_sec(reading->session));
         return agent->has_pod ? 0 : text_set(&agent->version, version_of(object));
 }
 
@@ -255,6 +260,7 @@ int agents_read(Session *session, const char *node_image_version, bool must_answ
         const KubePath images = { .group = "apps.kruise.io",
                                   .version = node_image_version,
                                   .resource = "nodeimages" };
+        Reading reading = { .session = session, .agents = &agents };
         int r;
 
         r = session_list(session, &pods, on_pod, &agents, &pods_error);
@@ -264,7 +270,7 @@ int agents_read(Session *session, const char *node_image_version, bool must_answ
 
         if (node_image_version) {
                 r = (must_answer ? session_list : session_list_metadata)(session, &images,
-                                                                         on_node_image, &agents,
+                                                                         on_node_image, &reading,
                                                                          &images_error);
                 r = note_missing(&agents, r, &images_error, reterr);
                 if (r < 0)

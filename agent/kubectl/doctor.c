@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
@@ -170,7 +169,7 @@ static int report_group(Doctor *doctor, const DoctorGroup *group) {
 /* Nothing tells a service of a node from an agent that was removed, unless something is requested of it. */
 static int report_traces(Doctor *doctor, const DoctorGroups *groups) {
         cleanup(free_p) char *text = NULL;
-        int64_t age_sec = time(NULL) - groups->wrote_at;
+        int64_t age_sec = session_server_sec(doctor->session) - groups->wrote_at;
 
         if (text_format(
                     &text,

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/rfc3339.h"
 #include "agent/base/text.h"
@@ -77,7 +76,8 @@ static int add_row(Images *images, const char *node, const StatusRow *row) {
         const bool is_wide = images->flags->format == OUTPUT_WIDE;
         cleanup(free_p) char *reference = reference_of(row);
         cleanup(free_p) char *message = failure_summary(row->message);
-        const int64_t since = status_row_since(row), age = (int64_t) time(NULL) - since;
+        const int64_t since = status_row_since(row);
+        const int64_t age = session_server_sec(images->session) - since;
         FormatBuffer age_buffer;
         char progress[16];
         const char *cells[N_COLUMNS] = {

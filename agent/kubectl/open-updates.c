@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
@@ -28,14 +27,14 @@ static int add_direction(json_object *item, json_object *record) {
 
 /* census: NULL: the pods are not known. */
 static int describe(const KubePath *path, const RolloutView *view, json_object *record,
-                    const Census *census, json_object **ret) {
+                    const Census *census, int64_t now_sec, json_object **ret) {
         static const char *const copied[] = { "by", "since" };
         cleanup(json_object_put_p) json_object *item = json_object_new_object();
         cleanup(free_p) char *text = NULL;
         const char *status = json_get_text(object_at(view->workload, "metadata.annotations"),
                                            UPDATE_STATUS_ANNOTATION);
         cleanup(free_p) char *open = NULL;
-        int r = rollout_text_open(record, view, census, time(NULL), &open);
+        int r = rollout_text_open(record, view, census, now_sec, &open);
 
         if (r >= 0)
                 r = text_format(&text, "%s%s%s", open, status ? "; it does not go on: " : "",
@@ -140,7 +139,8 @@ static int add_update(Session *session, WorkloadKind kind, const KubePath *path,
         if (r < 0 && error.kind != ERROR_DENIED)
                 return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
         if ((r >= 0 && census_take(&watch.view, record, &census) < 0) ||
-            describe(path, &watch.view, record, r >= 0 ? &census : NULL, &item) < 0)
+            describe(path, &watch.view, record, r >= 0 ? &census : NULL,
+                     session_server_sec(session), &item) < 0)
                 return -ENOMEM;
         if (labels)
                 r = has_pod(&watch, labels, &is_chosen, reterr);

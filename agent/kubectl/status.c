@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "agent/base/array.h"
 #include "agent/base/clock.h"
@@ -123,7 +122,7 @@ static int add_row(Status *status, const PodReport *report) {
                 [COLUMN_NODE] = report->node,
                 [COLUMN_MESSAGE] = strcmp(report->verdict, "Verified") == 0 ? "" : report->message,
         };
-        const int64_t age = (int64_t) time(NULL) - report->since;
+        const int64_t age = session_server_sec(status->session) - report->since;
         FormatBuffer since;
 
         (void) snprintf(restarts, sizeof(restarts), "%lld", (long long) report->restarts);
