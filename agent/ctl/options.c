@@ -13,6 +13,7 @@
 #include "agent/view/format.h"
 
 #define UNIX_SCHEME "unix://"
+#define ARGUMENT 1 /* a word that is no option, as getopt_long() returns it */
 
 enum {
         OPTION_SOCKET = 0x100,
@@ -252,13 +253,19 @@ static void note_owned(int option, Options *options) {
 
 int options_parse(int argc, char **argv, Options *ret, Error *reterr) {
         Options options = { .socket_path = get_socket_path() };
-        int option, r;
+        char **words = argv + 1; /* the command and its arguments */
+        int option, n_words = 0, r;
 
         optind = 0; /* starts again, also after earlier calls */
         opterr = 0;
-        while ((option = getopt_long(argc, argv, ":o:n:hqw", long_options, NULL)) >= 0) {
+        /* "-": arguments may stand before options, also with POSIXLY_CORRECT in the environment. */
+        while ((option = getopt_long(argc, argv, "-:o:n:hqw", long_options, NULL)) >= 0) {
                 if (option == '?' || option == ':')
                         return refuse(option, argv, reterr);
+                if (option == ARGUMENT) {
+                        words[n_words++] = optarg;
+                        continue;
+                }
 
                 r = parse_one(option, optarg, &options, reterr);
                 if (r < 0)
@@ -267,10 +274,13 @@ int options_parse(int argc, char **argv, Options *ret, Error *reterr) {
                 note_owned(option, &options);
         }
 
-        if (optind < argc) {
-                options.command = argv[optind++];
-                options.arguments = argv + optind;
-                options.n_arguments = argc - optind;
+        while (optind < argc) /* behind "--" */
+                words[n_words++] = argv[optind++];
+        words[n_words] = NULL;
+        if (n_words > 0) {
+                options.command = words[0];
+                options.arguments = words + 1;
+                options.n_arguments = n_words - 1;
         }
 
         *ret = options;

@@ -15,6 +15,7 @@
 #include "agent/kubectl/workload.h"
 #include "agent/view/format.h"
 
+#define ARGUMENT 1       /* a word that is no flag, as getopt_long() returns it */
 #define FLAG_VALUE 0x100 /* and the index in the table: what getopt_long() calls a flag */
 #define FLAGS_MAX 64
 
@@ -245,7 +246,7 @@ static const char *skip_equal(int value, const char *text, const char *word) {
 
 /* The tables that getopt_long() reads. */
 typedef struct Tables {
-        char letters[2 * FLAGS_MAX + 2];
+        char letters[2 * FLAGS_MAX + 3];
         struct option options[FLAGS_MAX + 1];
 } Tables;
 
@@ -253,6 +254,8 @@ static void tables_init(Tables *tables) {
         char *letter = tables->letters;
 
         *tables = (Tables){ .letters = "" };
+        *letter++ =
+                '-'; /* arguments may stand before flags, also with POSIXLY_CORRECT in the environment */
         *letter++ = ':';
         for (size_t i = 0; i < n_flag_specs; i++) {
                 const FlagSpec *spec = &flag_specs[i];
@@ -313,7 +316,7 @@ static int refuse(int value, char **argv, Error *reterr) {
 }
 
 int flags_parse(int argc, char **argv, Flags *ret, Error *reterr) {
-        Flags flags = { .format = OUTPUT_TABLE };
+        Flags flags = { .format = OUTPUT_TABLE, .arguments = argv + 1 };
         Tables tables;
         int value, r;
 
@@ -323,6 +326,10 @@ int flags_parse(int argc, char **argv, Flags *ret, Error *reterr) {
         while ((value = getopt_long(argc, argv, tables.letters, tables.options, NULL)) >= 0) {
                 if (value == '?' || value == ':')
                         return refuse(value, argv, reterr);
+                if (value == ARGUMENT) {
+                        flags.arguments[flags.n_arguments++] = optarg;
+                        continue;
+                }
 
                 r = parse_one(spec_of(value), skip_equal(value, optarg, argv[optind - 1]), &flags,
                               reterr);
@@ -330,8 +337,9 @@ int flags_parse(int argc, char **argv, Flags *ret, Error *reterr) {
                         return r;
         }
 
-        flags.arguments = argv + optind;
-        flags.n_arguments = argc - optind;
+        while (optind < argc) /* behind "--" */
+                flags.arguments[flags.n_arguments++] = argv[optind++];
+        flags.arguments[flags.n_arguments] = NULL;
         *ret = flags;
         return 0;
 }

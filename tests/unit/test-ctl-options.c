@@ -59,6 +59,22 @@ TEST(test_options_stand_anywhere) {
         assert_string_equal(options.misplaced[OPTION_GROUP_RESTART], "quiet");
 }
 
+/* Other programs of the C library would end at the first argument then. */
+TEST(test_posix_environment) {
+        Options options;
+
+        assert_int_equal(setenv("POSIXLY_CORRECT", "1", /* replace= */ 1), 0);
+        assert_ok(parse(WORDS("pull", "a", "--pin", "b", "--", "--pin"), &options, NULL));
+        assert_int_equal(unsetenv("POSIXLY_CORRECT"), 0);
+        assert_true(options.pin);
+        assert_string_equal(options.command, "pull");
+        assert_int_equal(options.n_arguments, 3);
+        assert_string_equal(options.arguments[0], "a");
+        assert_string_equal(options.arguments[1], "b");
+        assert_string_equal(options.arguments[2], "--pin");
+        assert_null(options.arguments[3]);
+}
+
 TEST(test_case_of_the_policy) {
         Options options;
 

@@ -41,6 +41,23 @@ TEST(test_accepted) {
         }
 }
 
+/* Other programs of the C library would end at the first argument then. */
+TEST(test_posix_environment) {
+        char buffer[256], *words[N_WORDS + 4];
+        Flags flags;
+
+        assert_int_equal(setenv("POSIXLY_CORRECT", "1", /* replace= */ 1), 0);
+        assert_ok(parse("status web -n x -- -w", buffer, words, &flags, NULL));
+        assert_int_equal(unsetenv("POSIXLY_CORRECT"), 0);
+        assert_string_equal(flags.namespace, "x");
+        assert_false(flags.watch);
+        assert_int_equal(flags.n_arguments, 3);
+        assert_string_equal(flags.arguments[0], "status");
+        assert_string_equal(flags.arguments[1], "web");
+        assert_string_equal(flags.arguments[2], "-w");
+        assert_null(flags.arguments[3]);
+}
+
 static const struct FormatsRow {
         const char *line;
         OutputFormat format;
