@@ -39,7 +39,7 @@ static int note_phase(RolloutShow *show, int64_t now_sec, json_object *record,
         int64_t restarts = pod_restarts(state->pod, record_target(record));
         json_object *before = json_get(show->pods, name, json_type_object), *first;
 
-        if (!json_object_object_get_ex(before, "first", &first))
+        if (state->phase == ROLLOUT_OLD || !json_object_object_get_ex(before, "first", &first))
                 first = NULL;
         first = first ? json_object_get(first) : json_object_new_int64(restarts);
         announcer_begin(&show->announcer);
@@ -50,6 +50,14 @@ static int note_phase(RolloutShow *show, int64_t now_sec, json_object *record,
              patch_add(entry, "restarts", json_object_new_int64(restarts)) < 0))
                 return -ENOMEM;
         return patch_add(show->pods, name, take_ptr(entry));
+}
+
+/* The containers that a pod has before it gets the images may restart as they like: only restarts from then on count. */
+static int note_old(RolloutShow *show, json_object *record, const PodState *state) {
+        json_object *entry = json_get(show->pods, object_name(state->pod), json_type_object);
+
+        return patch_add(entry, "first",
+                         json_object_new_int64(pod_restarts(state->pod, record_target(record))));
 }
 
 /* Whether a line is worth it; without a terminal there is one for each change. */
@@ -67,8 +75,11 @@ static int note_pods(RolloutShow *show, int64_t now_sec, json_object *record, co
                 const char *before =
                         json_get_text(json_get(show->pods, name, json_type_object), "phase");
 
-                if (text_equal(before, phase))
+                if (text_equal(before, phase)) {
+                        if (state->phase == ROLLOUT_OLD && note_old(show, record, state) < 0)
+                                return -ENOMEM;
                         continue;
+                }
                 if (!is_live && !show->is_quiet && is_news(state->phase, before))
                         (void) print_safe("pod/%s %s%s%s", name, phase, state->reason ? ": " : "",
                                           state->reason ?: "");

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Notes about pods, by which a run of an update in place tells a crash of the new image. */
+
+#include "tests/unit/unit.h"
+
+#include <json-c/json.h>
+
+#include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
+#include "agent/kubectl/rollout-show.h"
+#include "tests/unit/quoted-json.h"
+
+static void see(RolloutShow *show, RolloutPhase phase, int restarts) {
+        cleanup(json_object_put_p) json_object *record =
+                parse("{'state':'forward','after':{'app':'v2'}}");
+        cleanup(json_object_put_p) json_object *pod =
+                parse("{'metadata':{'name':'web'},'status':{'containerStatuses':[{'name':'app',"
+                      "'restartCount':%d}]}}",
+                      restarts);
+        PodState state = { .pod = pod, .phase = phase };
+        const Census census = { .pods = &state, .n_pods = 1 };
+
+        assert_ok(rollout_show(show, 100, record, &census, /* awaited= */ NULL, /* pod= */ NULL));
+}
+
+static const struct FirstRow {
+        const char *name;
+        struct {
+                RolloutPhase phase;
+                int restarts;
+        } seen[5];
+        size_t n_seen;
+        int first; /* restarts before it got the images */
+} first_rows[] = {
+        { "crashes",
+          { { ROLLOUT_OLD, 1 }, { ROLLOUT_UPDATING, 2 }, { ROLLOUT_UPDATING, 3 } },
+          3,
+          1 },
+        { "is found in the middle", { { ROLLOUT_UPDATING, 2 }, { ROLLOUT_FAILED, 4 } }, 2, 2 },
+        { "crashes before it gets the images",
+          { { ROLLOUT_OLD, 1 },
+            { ROLLOUT_OLD, 5 },
+            { ROLLOUT_DRAINING, 5 },
+            { ROLLOUT_UPDATING, 6 } },
+          4,
+          5 },
+        { "gets other images meanwhile",
+          { { ROLLOUT_OLD, 0 },
+            { ROLLOUT_UPDATING, 2 },
+            { ROLLOUT_OLD, 2 },
+            { ROLLOUT_UPDATING, 3 } },
+          4,
+          2 },
+};
+
+/* The crashes of an image before do not count. */
+TEST_ROWS(test_first, first_rows, name, const struct FirstRow *row) {
+        cleanup(rollout_show_done) RolloutShow show;
+
+        assert_ok(rollout_show_init(&show));
+        show.is_quiet = true;
+        for (size_t i = 0; i < row->n_seen; i++)
+                see(&show, row->seen[i].phase, row->seen[i].restarts);
+        assert_int_equal(json_get_integer(json_get(show.pods, "web", json_type_object), "first"),
+                         row->first);
+}
