@@ -143,6 +143,36 @@ static int check_rights(Doctor *doctor, Error *reterr) {
                            "this user may use none of the commands above", ROLE_ADVICE);
 }
 
+/* In the namespace of the agents, where the role of users has no rights. */
+static int check_pulls(Doctor *doctor, Error *reterr) {
+        static const Right right = {
+                .verbs = "create", .group = "", .resource = "pods", .subresource = "exec"
+        };
+        cleanup(agents_done) Agents agents = AGENTS_INIT;
+        cleanup(free_p) char *namespace = NULL;
+        cleanup(free_p) char *text = NULL;
+        const char *pod = NULL;
+        bool is_allowed;
+        int r = agents_read_pods(doctor->session, /* namespace= */ NULL, &agents, reterr);
+
+        for (size_t i = 0; r >= 0 && !pod && i < agents.n_items; i++)
+                pod = agents.items[i]->pod;
+        if (r < 0 || !pod)
+                return r < 0 || agents.error.kind == ERROR_NONE
+                               ? r
+                               : add_fact(doctor, "pulls", error_message(&agents.error));
+
+        namespace = strndup(pod, strcspn(pod, "/"));
+        if (!namespace)
+                return -ENOMEM;
+        r = rights_ask(doctor->session, &right, right.verbs, namespace, /* name= */ NULL,
+                       &is_allowed, reterr);
+        if (r >= 0 && !is_allowed)
+                r = text_format(&text, "this user lacks create pods/exec in namespace %s",
+                                namespace);
+        return r < 0 ? r : add_fact(doctor, "pulls", text ?: "allowed");
+}
+
 static int on_node(json_object *node, void *userdata) {
         const Doctor *doctor = userdata;
 
@@ -397,6 +427,8 @@ static int examine(Doctor *doctor, Error *reterr) {
         if (r < 0)
                 return r;
         r = check_rights(doctor, reterr);
+        if (r >= 0)
+                r = check_pulls(doctor, reterr);
         if (r >= 0)
                 r = check_nodes(doctor, node_image_version, reterr);
         if (r >= 0)

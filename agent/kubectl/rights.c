@@ -25,8 +25,8 @@ void rights_missing_done(RightsMissing *missing) {
         free(missing->text);
 }
 
-static int review(const Rights *rights, const Right *right, const char *verb, const char *name,
-                  bool *ret, Error *reterr) {
+int rights_ask(Session *session, const Right *right, const char *verb, const char *namespace,
+               const char *name, bool *ret, Error *reterr) {
         static const KubePath path = { .group = "authorization.k8s.io",
                                        .version = "v1",
                                        .resource = "selfsubjectaccessreviews" };
@@ -35,9 +35,9 @@ static int review(const Rights *rights, const Right *right, const char *verb, co
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        r = right_review(right, verb, session_namespace(rights->session), name, &question);
+        r = right_review(right, verb, namespace, name, &question);
         if (r >= 0)
-                r = session_create(rights->session, &path, question, &answer, &error);
+                r = session_create(session, &path, question, &answer, &error);
         *ret = r < 0 || right_is_allowed(answer);
         if (error.kind == ERROR_DENIED || error.kind == ERROR_NOT_FOUND)
                 return 0;
@@ -64,7 +64,8 @@ static int is_allowed(const Rights *rights, const Right *right, const char *verb
                 return 0;
         }
 
-        r = review(rights, right, verb, name, ret, reterr);
+        r = rights_ask(rights->session, right, verb, session_namespace(rights->session), name, ret,
+                       reterr);
         return r < 0 ? r : patch_add_bool(rights->answers, key, *ret);
 }
 

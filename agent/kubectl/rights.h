@@ -18,6 +18,10 @@ typedef struct Rights {
 int rights_init(Session *session, Rights *ret);
 void rights_done(Rights *rights);
 
+/* Asks for one verb of it. name: NULL: of all. *ret is true, too, where the server does not tell. */
+int rights_ask(Session *session, const Right *right, const char *verb, const char *namespace,
+               const char *name, bool *ret, Error *reterr);
+
 typedef struct RightsMissing {
         char *text;   /* "list, watch pods; patch pods/status", "" if there are none; owned */
         size_t n;     /* number of missing rights that are not optional */

@@ -296,6 +296,9 @@ def test_viewer(inplace, cluster, pulling):
     assert other.code == 1 and len(other.stderr.splitlines()) == 1
     assert f"node {cluster.node.name}: kubectl exec in namespace inplaced ended with status 1: " in other.stderr
     assert other.stderr.endswith("it takes the right to create pods/exec there, see inplaced-pull-viewers\n")
+    lacking = r"^pulls +this user lacks create pods/exec in namespace inplaced$"
+    assert re.search(lacking, inplace.run("doctor", "--as=bert").stdout, re.MULTILINE)
+    assert re.search(r"^pulls +allowed$", inplace.run("doctor", *VIEWER).stdout, re.MULTILINE)
 
 
 # Each begins a connection that the policy decides about: what follows POD, and whether a member may.
