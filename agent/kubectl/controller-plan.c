@@ -109,9 +109,10 @@ UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_
                              : facts->has_status && run->outcome == UPDATE_NOT_TRIED
                                      ? UPDATE_DO_UNDO
                                      : UPDATE_DO_RELEASE);
-        /* The owner has taken the annotation away, or has let the controller go on. */
+        /* The owner has taken the annotation away, or has let the controller go on: why an update failed matters no more. */
         if (facts->mode == UPDATE_ORDINARY || !facts->is_held)
-                return facts->is_ours ? UPDATE_DO_GIVE_BACK : UPDATE_DO_NOTHING;
+                return facts->is_ours || facts->has_status ? UPDATE_DO_GIVE_BACK
+                                                           : UPDATE_DO_NOTHING;
         return plan_held(facts, run, now_sec);
 }
 

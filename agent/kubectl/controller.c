@@ -132,7 +132,7 @@ static int read_facts(const Controller *controller, WorkloadKind kind, json_obje
 }
 
 static bool is_concerned(const UpdateFacts *facts) {
-        return facts->mode != UPDATE_ORDINARY || facts->is_ours;
+        return facts->mode != UPDATE_ORDINARY || facts->is_ours || facts->has_status;
 }
 
 static int note(Controller *controller, WorkloadKind kind, const KubeObject *object) {
