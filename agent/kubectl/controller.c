@@ -343,8 +343,10 @@ static int report(Declared *declared) {
         case UPDATE_NOT_TRIED:
         case _UPDATE_OUTCOME_MAX: break;
         }
+        /* It is given back, unless its manifest holds it. */
         return last->outcome == UPDATE_IMPOSSIBLE &&
-                               declared->facts.mode == UPDATE_IN_PLACE_IF_POSSIBLE
+                               declared->facts.mode == UPDATE_IN_PLACE_IF_POSSIBLE &&
+                               declared->facts.is_ours
                        ? 0
                        : show(declared, reason ?: "the update was refused");
 }

@@ -201,6 +201,19 @@ def test_held_by_its_manifest(cluster, make, images, robot):
     assert workload.get()["spec"]["paused"] is True
 
 
+def test_held_by_its_manifest_for_more_than_images(make, images, robot):
+    """The workload says that it waits for its owner, who lets its own controller go on; then it says nothing any more."""
+    workload = make("deployment", 1)
+    declare(workload)
+    with robot.running("controller", "-A"):
+        workload.patch({"spec": {"paused": True}})
+        workload.patch(set_template(images[1], env=[{"name": "A", "value": "1"}]))
+        wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the reason")
+        assert "only images of containers change in place" in annotations_of(workload)[STATUS]
+        workload.patch({"spec": {"paused": False}})
+        wait_until(lambda: STATUS not in annotations_of(workload), RUNS, "the removal of the reason")
+
+
 def test_budget(cluster, controller, make, images):
     """A PodDisruptionBudget that allows nothing keeps the pods as they are, until it allows one."""
     workload = make("deployment", 2)
