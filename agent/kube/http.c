@@ -831,18 +831,22 @@ static int http_transfer_set_up(HttpTransfer *transfer, const HttpRequest *reque
 }
 
 /* Calls curl again at once if it asks for that, as after most reads, but only a few times: the loop
- * has others to serve. */
+ * has others to serve. Curl that had no memory is not called again: what it knows of a socket is in
+ * disorder then, and libcurl 7.88 divides by zero. */
 static int http_peer_act(HttpPeer *peer, curl_socket_t fd, int what) {
+        CURLMcode code;
         int n;
 
         peer->is_due = false;
         peer->is_inside = true;
-        (void) peer->curl.multi_socket_action(peer->multi, fd, what, &n);
-        for (unsigned i = 0; peer->is_due && i < ACTIONS_MAX; i++) {
+        code = peer->curl.multi_socket_action(peer->multi, fd, what, &n);
+        for (unsigned i = 0; code == CURLM_OK && peer->is_due && i < ACTIONS_MAX; i++) {
                 peer->is_due = false;
-                (void) peer->curl.multi_socket_action(peer->multi, CURL_SOCKET_TIMEOUT, 0, &n);
+                code = peer->curl.multi_socket_action(peer->multi, CURL_SOCKET_TIMEOUT, 0, &n);
         }
         peer->is_inside = false;
+        if (code != CURLM_OK)
+                return -ENOMEM;
 
         return peer->is_due ? deferred_request(&peer->due) : 0;
 }

@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/pod/health.h"
@@ -38,6 +39,17 @@ static struct Fixture {
         unsigned n_done;
         char message[256];
 } f;
+
+/* The kernel has no memory to wait for another socket of curl's. */
+static bool is_full;
+
+int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event) {
+        if (is_full && op == EPOLL_CTL_ADD && fd == f.client) {
+                errno = ENOMEM;
+                return -1;
+        }
+        return (int) syscall(SYS_epoll_ctl, epoll, op, fd, event);
+}
 
 static bool has_seen(const char *text, size_t size) {
         return memmem(f.seen, f.n_seen, text, size);
@@ -242,4 +254,17 @@ TEST_SET_UP(test_freed) {
                 assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
         f.health = health_free(f.health);
         assert_int_equal(f.n_done, 0);
+}
+
+/* libcurl is in disorder after such a failure. */
+TEST_SET_UP(test_no_memory_ends_the_loop) {
+        int code = 0;
+
+        start("");
+        is_full = true;
+        while (sd_event_run(f.event, WAIT_USEC) > 0)
+                ;
+        is_full = false;
+        assert_ok(sd_event_get_exit_code(f.event, &code));
+        assert_int_equal(code, -ENOMEM);
 }
