@@ -245,32 +245,34 @@ def _measure_size(node: Node, fleet: Fleet, size: int) -> list[Row]:
     memory, resident = fleet.memory(), meter.sample().resident
     server = meter.step(lambda: _restart_server(fleet), lambda: meter.sample().watches >= watches, is_new=True)
 
-    def row(what: str, figure: float, unit: str, digits: int = 1) -> Row:
-        return Row(f"{size} agents: {what}", figure, None, unit, digits=digits)
+    def row(name: str, figure: float, unit: str, digits: int = 1) -> Row:
+        return Row(name, figure, None, unit, digits=digits, size=size)
 
     return [
-        row("memory of each", memory, "MB"),
-        row("API server's memory", resident / _MIB, "MB", 0),
-        row(f"{n_new} start, until all are registered and quiet", started.seconds, "s"),
-        row("the same, requests of each", started.requests / n_new, ""),
-        row("the same, peak", started.peak, "/s", 0),
+        row("memory of each agent", memory, "MB"),
+        row("memory of the API server", resident / _MIB, "MB", 0),
+        row("preload, memory of kubectl inplace", tool, "MB"),
+        row("start of new ones, how many", n_new, "agents", 0),
+        row("start, until all are registered and quiet", started.seconds, "s"),
+        row("start, requests of each", started.requests / n_new, "requests"),
+        row("start, peak", started.peak, "requests/s", 0),
         row("preload, until all nodes say Succeeded", preload.seconds, "s"),
-        row("the same, requests of each", preload.requests / size, ""),
-        row("the same, sent to each", preload.sent / size / 1000, "kB"),
-        row("the same, CPU of the API server", preload.cpu, "s"),
-        row("the same, memory of kubectl inplace", tool, "MB"),
+        row("preload, requests of each", preload.requests / size, "requests"),
+        row("preload, sent to each", preload.sent / size / 1000, "kB"),
+        row("preload, CPU of the API server", preload.cpu, "CPU s"),
         row("image set, until all nodes say Succeeded", image_set.seconds, "s"),
-        row("the same, requests of each", image_set.requests / size, ""),
-        row("the same, sent to each", image_set.sent / size / 1000, "kB"),
-        row("idle, requests of each", idle.requests / size, "/min", 2),
-        row("idle, CPU of the API server", idle.cpu, "s/min"),
-        row("idle, CPU of each", cpu / size * 1000, "ms/min"),
+        row("image set, requests of each", image_set.requests / size, "requests"),
+        row("image set, sent to each", image_set.sent / size / 1000, "kB"),
+        row("image set, CPU of the API server", image_set.cpu, "CPU s"),
+        row("idle minute, requests of each", idle.requests / size, "requests", 2),
+        row("idle minute, CPU of the API server", idle.cpu, "CPU s"),
+        row("idle minute, CPU of each agent", cpu / size, "CPU s", 4),
         row("10 % killed and started, until quiet", restarted.seconds, "s"),
-        row("the same, requests of each", restarted.requests / round(size * 0.1), ""),
-        row("the same, peak", restarted.peak, "/s", 0),
+        row("10 % killed and started, requests of each", restarted.requests / round(size * 0.1), "requests"),
+        row("10 % killed and started, peak", restarted.peak, "requests/s", 0),
         row("API server killed and started, until all watch and are quiet", server.seconds, "s"),
-        row("the same, requests of each", server.requests / size, ""),
-        row("the same, peak", server.peak, "/s", 0),
+        row("API server killed and started, requests of each", server.requests / size, "requests"),
+        row("API server killed and started, peak", server.peak, "requests/s", 0),
     ]
 
 

@@ -7,11 +7,12 @@ import re
 import subprocess
 from pathlib import Path
 
-from table import Row, format_table
+from table import Row, curves_of, format_table, sizes_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "MEASUREMENTS.md"
 _ROW_PIXELS = 26
+_PANEL_PIXELS = 450, 320
 
 
 def _block(group: str) -> re.Pattern[str]:
@@ -30,10 +31,13 @@ def write(group: str, about: str, rows: list[Row]) -> None:
     """Replaces the figures of the group, and its plot."""
     plotted = [row for row in rows if (ratio := row.get_ratio()) and ratio.value > 0]
     lines = [about, "", *format_table(rows), ""]
+    picture = DOCS / "pictures" / f"measured-{group}.svg"
     if len(plotted) > 1:
-        picture = DOCS / "pictures" / f"measured-{group}.svg"
         _plot(plotted, picture)
         lines += [f"![Each figure divided by what it is compared with](pictures/{picture.name})", ""]
+    elif len(sizes_of(rows)) > 1:
+        _plot_curves(rows, picture)
+        lines += [f"![Each figure at each size](pictures/{picture.name})", ""]
     text = "".join(f"{line}\n" for line in lines)
     PAGE.write_text(_block(group).sub(lambda found: f"{found[1]}\n{text}{found[2]}", PAGE.read_text()))
 
@@ -72,3 +76,31 @@ def _plot(rows: list[Row], picture: Path) -> None:
         "plot " + ", ".join(plots),
     ]
     subprocess.run(["gnuplot"], input="\n".join(lines) + "\n", text=True, check=True)
+
+
+def _plot_curves(rows: list[Row], picture: Path) -> None:
+    """A panel for each unit that several figures have, on logarithmic scales."""
+    panels: dict[str, list[str]] = {}
+    data: list[str] = []
+    for (name, unit), curve in curves_of(rows).items():
+        if all(row.figure > 0 for row in curve.values()):
+            data += [f"$curve{len(data)} << EOD\n" + "\n".join(f"{size} {row.figure}" for size, row in curve.items()) + "\nEOD"]
+            panels.setdefault(unit, []).append(f"$curve{len(data) - 1} with linespoints title {_quote(name)} noenhanced")
+    shown = {unit: plots for unit, plots in panels.items() if len(plots) > 1}
+    width, height = _PANEL_PIXELS
+    n_rows = (len(shown) + 1) // 2
+    sizes = sizes_of(rows)
+    lines = [
+        f"set terminal svg size {2 * width},{n_rows * height} font 'sans-serif,10' background rgb 'white'",
+        f"set output {_quote(str(picture))}",
+        *data,
+        f"set multiplot layout {n_rows},2",
+        "set logscale xy",
+        f"set xrange [{sizes[0] / 1.1}:{sizes[-1] * 1.1}]",
+        f"set xtics ({', '.join(map(str, sizes))})",
+        "set grid",
+        "set key below left Left reverse maxcols 1",
+    ]
+    for unit, plots in shown.items():
+        lines += [f"set title {_quote(unit or 'number')}", "plot " + ", ".join(plots)]
+    subprocess.run(["gnuplot"], input="\n".join([*lines, "unset multiplot"]) + "\n", text=True, check=True)

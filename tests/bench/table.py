@@ -44,7 +44,8 @@ class Row:
     """A figure and the base that it is compared with, if there is any.
 
     `unit` goes with both, and with `excess`. `ratio` and `excess` are given where they were
-    measured in pairs, and follow from the two figures otherwise.
+    measured in pairs, and follow from the two figures otherwise. `size` is how many agents or
+    other things there were; the same figure at other sizes stands beside it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Row:
     ratio: Estimate | None = None
     excess: Estimate | None = None
     digits: int = 1
+    size: int | None = None
 
     def get_ratio(self) -> Estimate | None:
         if self.ratio is not None or not self.base:
@@ -100,9 +102,37 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
+def sizes_of(rows: list[Row]) -> list[int]:
+    return sorted({row.size for row in rows if row.size is not None})
+
+
+def curves_of(rows: list[Row]) -> dict[tuple[str, str], dict[int, Row]]:
+    """The rows that have a size, by name and unit and then by size."""
+    curves: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in rows:
+        if row.size is not None:
+            curves.setdefault((row.name, row.unit), {})[row.size] = row
+    return curves
+
+
+def _size_cells(rows: list[Row]) -> list[list[str]]:
+    lines = [["figure", "unit", *(f"{size:,}" for size in sizes_of(rows))]]
+    for (name, unit), curve in curves_of(rows).items():
+        figures = (f"{curve[size].figure:.{curve[size].digits}f}" if size in curve else "" for size in sizes_of(rows))
+        lines.append([name, unit, *figures])
+    return lines
+
+
 def format_table(rows: list[Row]) -> list[str]:
-    lines = [_HEADINGS, *(_cells(row) for row in rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(_HEADINGS))]
+    """Two tables if only some of the rows have a size."""
+    single = [row for row in rows if row.size is None]
+    tables = [_format([_HEADINGS, *map(_cells, single)])] if single else []
+    tables += [_format(_size_cells(rows))] if len(single) < len(rows) else []
+    return tables[0] + (["", *tables[1]] if len(tables) > 1 else [])
+
+
+def _format(lines: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*lines)]
     lines.insert(1, ["-" * width for width in widths])
     padded = [[cell.ljust(width) for cell, width in zip(line, widths)] for line in lines]
     return [f"| {' | '.join(cells)} |" for cells in padded]
