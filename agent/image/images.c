@@ -368,6 +368,25 @@ static int on_expiry(void *userdata) {
         return images_expire(userdata);
 }
 
+/* Until all pulls have ended that the previous run left, what it fetched is of use. */
+static void images_end_left_leases(Images *images) {
+        if (!leases_has_left(images->context.leases) || !images_are_complete(images) ||
+            !runtimes_are_alive(images->context.runtimes))
+                return;
+
+        for (size_t i = 0; i < images->index.n_items; i++)
+                if (image_is_syncing(images->index.items[i]))
+                        return;
+
+        leases_end_left(images->context.leases);
+}
+
+static int on_leases(void *userdata) {
+        Images *images = userdata;
+
+        return deferred_request(&images->pass);
+}
+
 static int on_pass(void *userdata) {
         Images *images = userdata;
         int r;
@@ -380,7 +399,11 @@ static int on_pass(void *userdata) {
         if (r < 0)
                 return r;
 
-        return images->dirty.n_items == 0 ? images_expire(images) : 0;
+        if (images->dirty.n_items > 0)
+                return 0;
+
+        images_end_left_leases(images);
+        return images_expire(images);
 }
 
 static void images_hint_of(const Images *images, PullRemedy remedy, const char *registry) {
@@ -565,6 +588,7 @@ void images_await(Images *images) {
 
 void images_heard(Images *images) {
         images->n_awaited--;
+        (void) deferred_request(&images->pass);
 }
 
 bool images_are_complete(const Images *images) {
@@ -639,6 +663,8 @@ int images_runtime_changed(Images *images) {
         r = progress_tracker_runtime_changed(images->context.progress);
         if (r >= 0 && !is_away)
                 r = images_set_short_names(images, short_names_of(runtime_name(runtime)));
+        if (r >= 0 && !is_away)
+                r = leases_find_left(images->context.leases, on_leases, images);
         for (size_t i = 0; r >= 0 && i < images->index.n_items; i++) {
                 Image *image = images->index.items[i];
 

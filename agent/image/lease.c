@@ -22,12 +22,17 @@
 struct Leases {
         const Runtimes *runtimes;
         Lease *items; /* leases, including those that are being deleted */
+        LeasesFound on_found;
+        void *userdata;
+        RpcCall *call;
+        bool are_found;
 };
 
 struct Lease {
         LIST_LINKS(Lease);
         Leases *leases;
-        char *id; /* NULL: there is none */
+        char *id;     /* NULL: there is none */
+        bool is_left; /* a previous run began it */
         LeaseReady on_ready;
         void *userdata;
         RpcCall *call;
@@ -61,10 +66,24 @@ Leases *leases_free(Leases *leases) {
         if (!leases)
                 return NULL;
 
+        rpc_call_unref(leases->call);
         while (leases->items)
                 lease_free(leases->items);
         free(leases);
         return NULL;
+}
+
+static int lease_new(Leases *leases, Lease **ret) {
+        Lease *lease;
+
+        lease = calloc(1, sizeof(*lease));
+        if (!lease)
+                return -ENOMEM;
+
+        lease->leases = leases;
+        list_prepend(&leases->items, lease);
+        *ret = lease;
+        return 0;
 }
 
 static int on_created(const void *reply, const Error *error, void *userdata) {
@@ -82,14 +101,12 @@ int lease_begin(Leases *leases, LeaseReady on_ready, void *userdata, Lease **ret
         char expires[RFC3339_SIZE];
         int r;
 
-        lease = calloc(1, sizeof(*lease));
-        if (!lease)
-                return -ENOMEM;
+        r = lease_new(leases, &lease);
+        if (r < 0)
+                return r;
 
-        lease->leases = leases;
         lease->on_ready = on_ready;
         lease->userdata = userdata;
-        list_prepend(&leases->items, lease);
         if (text_format(&lease->id, ID_PREFIX "%016" PRIx64, random_id()) < 0)
                 return -ENOMEM;
 
@@ -130,4 +147,71 @@ Lease *lease_end(Lease *lease) {
                 return lease_free(lease);
 
         return NULL;
+}
+
+static bool leases_has(const Leases *leases, const char *id) {
+        for (const Lease *lease = leases->items; lease; lease = lease->next)
+                if (text_equal(lease->id, id))
+                        return true;
+
+        return false;
+}
+
+static int leases_add_left(Leases *leases, const char *id) {
+        Lease *lease;
+        int r;
+
+        r = lease_new(leases, &lease);
+        if (r < 0)
+                return r;
+
+        lease->is_left = true;
+        return text_copy(id, &lease->id);
+}
+
+static int on_listed(const void *reply, const Error *error, void *userdata) {
+        const LeaseList *list = reply;
+        Leases *leases = userdata;
+        int r = 0;
+
+        leases->call = rpc_call_unref(leases->call);
+        leases->are_found = !error || error->kind == ERROR_UNSUPPORTED;
+        for (size_t i = 0; !error && r >= 0 && i < list->n_leases; i++) {
+                const char *id = list->leases[i]->id;
+
+                if (lease_id_is_own(id) && !leases_has(leases, id))
+                        r = leases_add_left(leases, id);
+        }
+        return r < 0 ? r : leases->on_found(leases->userdata);
+}
+
+int leases_find_left(Leases *leases, LeasesFound on_found, void *userdata) {
+        if (leases->are_found)
+                return 0;
+
+        leases->on_found = on_found;
+        leases->userdata = userdata;
+        leases->call = rpc_call_unref(leases->call);
+        return leases_list_expiring(runtimes_client(leases->runtimes), on_listed, leases,
+                                    &leases->call);
+}
+
+bool leases_has_left(const Leases *leases) {
+        for (const Lease *lease = leases->items; lease; lease = lease->next)
+                if (lease->is_left)
+                        return true;
+
+        return false;
+}
+
+void leases_end_left(Leases *leases) {
+        Lease *next;
+
+        for (Lease *lease = leases->items; lease; lease = next) {
+                next = lease->next;
+                if (lease->is_left) {
+                        lease->is_left = false;
+                        (void) lease_end(lease);
+                }
+        }
 }

@@ -22,12 +22,21 @@ typedef struct Lease Lease;
 /* The lease is there, or there is none: see lease_id(). Runs once; may end the lease. */
 typedef int (*LeaseReady)(void *userdata);
 
+/* leases_has_left() may have changed. */
+typedef int (*LeasesFound)(void *userdata);
+
 /* The runtimes have to outlive the leases. */
 int leases_new(const Runtimes *runtimes, Leases **ret);
 /* All leases must have ended. */
 Leases *leases_free(Leases *leases);
 
-/* The runtime must be there. Without lease_end() the lease expires after a day. */
+/* Looks for leases that a previous run of the agent left behind, once; until the runtime has answered, each call
+ * asks again. They keep what it fetched for the pulls that go on. The runtime must be there. */
+int leases_find_left(Leases *leases, LeasesFound on_found, void *userdata);
+bool leases_has_left(const Leases *leases);
+void leases_end_left(Leases *leases);
+
+/* The runtime must be there. Without lease_end() the lease lasts until leases_end_left() of the next run, or a day. */
 int lease_begin(Leases *leases, LeaseReady on_ready, void *userdata, Lease **ret);
 
 /* NULL: there is none. Borrowed from the lease, which may be NULL. */

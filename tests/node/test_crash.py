@@ -88,6 +88,29 @@ def test_agent_dies_in_mid_pull(start_agent, fake_runtime):
     assert complaints(agent) == []
 
 
+def leases_of(runtime) -> list[str]:
+    return runtime.ctr("leases", "ls", "--quiet").stdout.split()
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_agent_leaves_a_lease(start_agent, mortal, gate, goes_on):
+    """The content of a pull is kept while one goes on after kill -9, and then given up, not a day later."""
+    agent = start_agent(mortal.endpoint)
+    agent.request(gate.reference)
+    gate.wait_fetched(10 * SLOWLY)
+    (left,) = wait_until(lambda: leases_of(mortal), 5 * SLOWLY, "lease")
+    agent.kill9()
+    if not goes_on:
+        os.unlink(agent.images_dir / "wanted.yaml")
+    agent.start()
+    if goes_on:
+        wait_until(lambda: len(leases_of(mortal)) == 2, 10 * SLOWLY, "second lease")
+        assert left in leases_of(mortal)
+        gate.open()
+        agent.wait_status(gate.reference, "Succeeded", 10 * SLOWLY)
+    wait_until(lambda: leases_of(mortal) == [], 10 * SLOWLY, "end of the leases")
+
+
 def test_agent_dies_with_failures(start_agent, fake_runtime):
     """A failure that was final stays so, with its reason, and is not tried again after kill -9."""
     fake_runtime.on("PullImage", behaviours.fail("NOT_FOUND", "no such thing"), "bad/one:1")

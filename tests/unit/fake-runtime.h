@@ -280,6 +280,10 @@ int leases_delete(RpcClient *client, const char *id, RpcDone done, void *userdat
         return fake_runtime_call("Delete", id, done, userdata, ret);
 }
 
+int leases_list_expiring(RpcClient *client, RpcDone done, void *userdata, RpcCall **ret) {
+        return fake_runtime_call("ListLeases", "", done, userdata, ret);
+}
+
 int leases_list(RpcClient *client, const char *id, RpcDone done, void *userdata, RpcCall **ret) {
         return fake_runtime_call("ListResources", id, done, userdata, ret);
 }

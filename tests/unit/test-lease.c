@@ -16,7 +16,7 @@
 static struct Fixture {
         Leases *leases;
         Lease *lease;
-        unsigned n_ready;
+        unsigned n_ready, n_found;
         bool ends_it; /* as soon as it is ready */
 } f;
 
@@ -146,6 +146,44 @@ TEST_SET_UP(test_runtime_is_away) {
         fake_runtime.is_away = true;
         assert_null(lease_end(f.lease));
         assert_int_equal(fake_runtime_n_asked("Delete"), 0);
+}
+
+static int on_found(void *userdata) {
+        f.n_found++;
+        return 0;
+}
+
+/* Only those of the agent that it did not begin itself meanwhile. */
+TEST_SET_UP(test_left) {
+        LeaseInfo infos[] = { CONTAINERD__SERVICES__LEASES__V1__LEASE__INIT,
+                              CONTAINERD__SERVICES__LEASES__V1__LEASE__INIT,
+                              CONTAINERD__SERVICES__LEASES__V1__LEASE__INIT };
+        LeaseInfo *list[] = { &infos[0], &infos[1], &infos[2] };
+        LeaseList reply = CONTAINERD__SERVICES__LEASES__V1__LIST_RESPONSE__INIT;
+
+        assert_ok(leases_find_left(f.leases, on_found, &f));
+        fake_runtime_refuse("ListLeases", ERROR_UNAVAILABLE, "no");
+        assert_int_equal(f.n_found, 1);
+        assert_false(leases_has_left(f.leases));
+
+        assert_ok(leases_find_left(f.leases, on_found, &f));
+        begin();
+        infos[0].id = (char *) "1234-abcd";
+        infos[1].id = (char *) lease_id(f.lease);
+        infos[2].id = (char *) "inplaced-0123456789abcdef";
+        reply.leases = list;
+        reply.n_leases = N_ELEMENTS(list);
+        fake_runtime_answer("ListLeases", &reply, NULL);
+        assert_int_equal(f.n_found, 2);
+        assert_true(leases_has_left(f.leases));
+        leases_end_left(f.leases);
+        assert_false(leases_has_left(f.leases));
+        assert_string_equal(fake_runtime_find("Delete")->target, infos[2].id);
+        assert_int_equal(fake_runtime_n_asked("Delete"), 1);
+
+        assert_ok(leases_find_left(f.leases, on_found, &f));
+        assert_int_equal(fake_runtime_n_asked("ListLeases"), 2);
+        f.lease = lease_end(f.lease);
 }
 
 TEST_SET_UP(test_no_lease) {
