@@ -105,11 +105,19 @@ static int rpc_call_fail(RpcCall *call, ErrorKind kind, const char *reason) {
         return call->done(NULL, &error, call->userdata);
 }
 
+/* gRPC calls it unknown that the connection is gone, if the owner frees the client before gRPC notices that. */
+static ErrorKind rpc_call_error_kind(const RpcCall *call) {
+        bool is_cut = call->status == GRPC_STATUS_UNKNOWN &&
+                      grpc_slice_str_cmp(call->details, "Stream removed") == 0;
+
+        return is_cut ? ERROR_UNAVAILABLE : wire_error_kind(call->status);
+}
+
 static int rpc_call_fail_with_status(RpcCall *call) {
         cleanup(gpr_free_p) char *details = grpc_slice_to_c_string(call->details);
         const char *reason = details && details[0] ? details : wire_status_to_string(call->status);
 
-        return rpc_call_fail(call, wire_error_kind(call->status), reason);
+        return rpc_call_fail(call, rpc_call_error_kind(call), reason);
 }
 
 static void rpc_client_observe(const RpcClient *client, const RpcMethod *method,
@@ -123,7 +131,7 @@ static int rpc_call_finish(RpcCall *call) {
         cleanup(message_done) ProtobufCMessage *reply = NULL;
 
         rpc_client_observe(call->client, call->method, call->started_usec,
-                           wire_error_kind(call->status));
+                           rpc_call_error_kind(call));
 
         if (call->is_malformed)
                 return rpc_call_fail(call, ERROR_INTERNAL, "the reply cannot be read");

@@ -726,6 +726,16 @@ TEST_F(test_client_is_freed, Fixture *fixture) {
         assert_int_equal(fixture->n_closed, 0);
 }
 
+/* The owner frees the client when the connection breaks, maybe before gRPC has noticed that. */
+TEST_F(test_client_is_freed_in_the_middle, Fixture *fixture) {
+        fixture->holds = true;
+        call_cancel(fixture, 0, &cancel, "nginx", RPC_NO_TIMEOUT);
+        wait_for(fixture, &fixture->n_held, 1);
+        fixture->client = rpc_client_free(fixture->client);
+        wait_for(fixture, &fixture->n_done, 1);
+        assert_ended(fixture, ERROR_UNAVAILABLE);
+}
+
 /* Calls in flight at the end of the agent, at whatever stage, are canceled and freed. */
 TEST_F(test_shutdown_in_flight, Fixture *fixture) {
         fixture->holds = true;
