@@ -131,7 +131,9 @@ void restart_show_ended(const RestartShow *show, const PodRestart *restart) {
                 complain_of(restart);
         else if (is_for_people(show->flags))
                 (void) print_safe("pod/%s%s%s", restart->pod,
-                                  show->flags->wants_names ? "" : " restarted",
+                                  show->flags->wants_names ? ""
+                                  : restart->is_gone       ? " gone"
+                                                           : " restarted",
                                   show->is_dry_run && !show->flags->wants_names
                                           ? " (server dry run)"
                                           : "");
@@ -153,13 +155,14 @@ int restart_show_document(const RestartShow *show, const PodRestart *items, size
         for (size_t i = 0; i < n_items; i++) {
                 const PodRestart *restart = &items[i];
                 static const char *const ends[] = { "Running", "Succeeded", "Failed" };
+                const char *why = restart->is_gone ? "the pod is gone" : restart->why;
                 json_object *item = json_object_new_object();
 
                 if (patch_append(list, item) < 0 || patch_add_text(item, "pod", restart->pod) < 0 ||
                     patch_add(item, "containers", json_object_get(restart->containers)) < 0 ||
                     patch_add_text(item, "phase",
                                    restart->has_begun ? ends[restart->end] : "NotBegun") < 0 ||
-                    (restart->why && patch_add_text(item, "message", restart->why) < 0) ||
+                    (why && patch_add_text(item, "message", why) < 0) ||
                     (restart->request && patch_add_text(item, "request", restart->request) < 0))
                         return -ENOMEM;
         }

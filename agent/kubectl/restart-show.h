@@ -24,6 +24,7 @@ typedef struct PodRestart {
         json_object *before; /* the pod when it began, or was listed */
         bool has_begun;
         bool is_needless; /* another program has restarted it */
+        bool is_gone;     /* since it was listed: what is in its place has new containers */
         bool is_by_request;
         char *request; /* name of the request; NULL: there is none */
         RestartEnd end;

@@ -341,6 +341,26 @@ static bool has_restarted(const Restarts *restarts, const PodRestart *restart) {
         return restarts->since_sec > 0;
 }
 
+/* As it is now, or it is gone: the workload may have been scaled while others restarted. */
+static int read_pod(const Restarts *restarts, PodRestart *restart, Error *reterr) {
+        const KubePath path = pod_path(restarts, restart);
+        cleanup(json_object_put_p) json_object *pod = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = session_get(restarts->session, &path, &pod, &error);
+
+        restart->is_gone = error.kind == ERROR_NOT_FOUND ||
+                           (r >= 0 && (restart_plan_is_over(pod) ||
+                                       !text_equal(object_text(pod, "metadata.uid"),
+                                                   object_text(restart->before, "metadata.uid"))));
+        if (restart->is_gone)
+                return 0;
+        if (r < 0)
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+        json_object_put(restart->before);
+        restart->before = take_ptr(pod);
+        return 0;
+}
+
 /* The patch is for the pod as it was read: what another client writes meanwhile is read again. */
 static int patch_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
         const KubePath path = pod_path(restarts, restart);
@@ -349,12 +369,9 @@ static int patch_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
                 cleanup(error_done) Error error = ERROR_INIT;
                 cleanup(json_object_put_p) json_object *patch = NULL;
                 int64_t delay_sec;
-                int r;
+                int r = read_pod(restarts, restart, reterr);
 
-                json_object_put(restart->before);
-                restart->before = NULL;
-                r = session_get(restarts->session, &path, &restart->before, reterr);
-                if (r < 0)
+                if (r < 0 || restart->is_gone)
                         return r;
                 restart->is_needless = has_restarted(restarts, restart);
                 if (restart->is_needless)
@@ -368,7 +385,8 @@ static int patch_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
                         announce_delay(restarts, restart, delay_sec);
                 r = session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
                                   /* ret= */ NULL, &error);
-                if (error.kind == ERROR_CONFLICT && n_conflicts < MAX_CONFLICTS)
+                if ((error.kind == ERROR_CONFLICT || error.kind == ERROR_NOT_FOUND) &&
+                    n_conflicts < MAX_CONFLICTS)
                         continue;
                 return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
         }
@@ -532,6 +550,24 @@ static int compare_items(const void *a, const void *b) {
         return difference > 0 ? 1 : difference < 0 ? -1 : strcmp(x->pod, y->pod);
 }
 
+/* It may have been scaled or deleted since. Where that cannot be read, it counts as it was. */
+static int read_workload(Restarts *restarts) {
+        RolloutView *view = &restarts->view;
+        cleanup(json_object_put_p) json_object *workload = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        KubePath path;
+        int r = view->workload
+                        ? workload_find(restarts->session, view->kind, object_name(view->workload),
+                                        &path, &workload, &error)
+                        : 0;
+
+        if (workload || error.kind == ERROR_NOT_FOUND) {
+                json_object_put(view->workload);
+                view->workload = take_ptr(workload);
+        }
+        return error.kind == ERROR_NONE ? r : 0;
+}
+
 /* How many of these may begin now; at least the first one, which is waited for. */
 static int get_batch(Restarts *restarts, const PodRestart *items, size_t n_items, size_t *ret,
                      Error *reterr) {
@@ -545,6 +581,8 @@ static int get_batch(Restarts *restarts, const PodRestart *items, size_t n_items
         }
 
         if (items[0].was_ready)
+                r = read_workload(restarts);
+        if (r >= 0 && items[0].was_ready)
                 r = restart_wait_turn(&wait, items[0].before, reterr);
         while (r >= 0 && n < n_items && n < (size_t) restarts->max_unavailable &&
                items[n].was_ready == items[0].was_ready) {
@@ -572,7 +610,7 @@ static int run_batch(Restarts *restarts, PodRestart *batch, size_t n, Error *ret
         if (r >= 0 && !is_dry_run)
                 r = wait_requests(restarts, reterr);
         for (size_t i = 0; r >= 0 && i < n; i++) {
-                if (is_dry_run || batch[i].is_needless)
+                if (is_dry_run || batch[i].is_needless || batch[i].is_gone)
                         batch[i].end = RESTART_SUCCEEDED;
                 else if (batch[i].end != RESTART_FAILED)
                         r = wait_pod(restarts, &batch[i], reterr);

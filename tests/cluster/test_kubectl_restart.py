@@ -364,6 +364,27 @@ def test_replica_set_of_another(bare, person, make_workload, images):
     assert list(restarts.values()) == [0]
 
 
+@pytest.mark.parametrize("flags", [(), ("-o", "json")], ids=["text", "json"])
+def test_scaled_meanwhile(bare, person, make_workload, flags):
+    """Pods that are gone when their turn comes need no restart, and fewer pods have to be available then."""
+    workload = make_workload("deployment", 3, minReadySeconds=2)
+    pods = workload.pods()
+    with person.running("restart", workload.name, *flags) as child:
+        wait_until(lambda: 1 in map(_restarts, workload.pods()), 60, "the first restart", 0.05)
+        bare.kubectl("scale", workload.name, "--replicas=1")
+        workload.n_pods = 1
+        output, errors = child.communicate(timeout=120)
+    assert child.returncode == 0, output + errors
+    (left,) = workload.ready()
+    gone = {pod["metadata"]["name"] for pod in pods} - {left["metadata"]["name"]}
+    assert _restarts(left) == 1
+    if flags:
+        said = {item["pod"]: item.get("message") for item in json.loads(output)["items"]}
+        assert [said[name] for name in gone].count("the pod is gone") >= 1
+    else:
+        assert [f"pod/{name} gone" in output for name in gone].count(True) >= 1
+
+
 @pytest.mark.timeout(180)
 def test_on_a_terminal(person, make_workload):
     """Draws a table again in place, and below it the awaited steps."""
