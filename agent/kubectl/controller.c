@@ -614,10 +614,9 @@ static int init(Controller *controller, Session *session, const Flags *flags, Er
         *controller = (Controller){ .session = session, .flags = flags };
         r = leader_init(&controller->leader, session, LEASE);
         if (r >= 0)
+                r = session_ask_user(session, reterr);
+        if (r >= 0)
                 r = text_copy(session_user(session), &controller->by);
-        /* Records name the user as the server does. */
-        if (r >= 0 && session_code(session) == 0)
-                return error_set(reterr, ERROR_UNAVAILABLE, "the API server does not answer");
         if (r >= 0)
                 r = log_new(LOG_FORMAT_AUTO, LOG_INFO, &controller->log);
         if (r >= 0)

@@ -1025,6 +1025,9 @@ static int run(Rollout *rollout, json_object *images) {
         if (is_of_kruise(rollout))
                 return run_kruise(rollout, &request);
 
+        r = session_ask_user(rollout->session, &error);
+        if (r < 0)
+                return session_fail(rollout->session, r, &error);
         request.by = session_user(rollout->session);
         if (rollout_record_is_open(rollout->record))
                 return prefer_way_back(rollout) < 0 ? -ENOMEM : go_on_with(rollout, &request);

@@ -619,28 +619,46 @@ int session_find_kruise(Session *session, const char *resource, const char **ret
                                     ret, reterr);
 }
 
-const char *session_user(Session *session) {
+static const char *local_user(const Session *session) {
+        return kube_access_user(kube_client_access(session->client)) ?: "an unknown user";
+}
+
+/* Kubernetes before 1.28 has no such API. */
+static bool is_refused(const Session *session) {
+        return session->code == 403 || session->code == 404 || session->code == 405;
+}
+
+int session_ask_user(Session *session, Error *reterr) {
         static const KubePath path = { .group = "authentication.k8s.io",
                                        .version = "v1",
                                        .resource = "selfsubjectreviews" };
-        cleanup(json_object_put_p) json_object *review = json_tokener_parse(
-                "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}");
-        cleanup(json_object_put_p) json_object *answer = NULL;
+        cleanup(json_object_put_p) json_object *review = NULL, *answer = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
-        json_object *status;
+        const char *name;
+        int r;
 
         if (session->user)
-                return session->user;
+                return 0;
 
-        if (review)
-                (void) session_create(session, &path, review, &answer, &error);
-        status = json_get(answer, "status", json_type_object);
-        (void) text_set(&session->user,
-                        json_get_filled(json_get(status, "userInfo", json_type_object),
-                                        "username"));
-        return session->user
-               ?: kube_access_user(kube_client_access(session->client))
-               ?: "an unknown user";
+        review = json_tokener_parse(
+                "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}");
+        if (!review)
+                return -ENOMEM;
+        r = session_create(session, &path, review, &answer, &error);
+        if (r < 0 && !is_refused(session))
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+
+        name = json_get_filled(json_get(json_get(answer, "status", json_type_object), "userInfo",
+                                        json_type_object),
+                               "username");
+        return text_copy(name ?: local_user(session), &session->user);
+}
+
+const char *session_user(Session *session) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        (void) session_ask_user(session, &error);
+        return session->user ?: local_user(session);
 }
 
 typedef struct FollowedWatch {

@@ -45,8 +45,11 @@ Session *session_free(Session *session);
 /* --namespace, else the context's, else "default"; borrowed. */
 const char *session_namespace(const Session *session);
 
-/* The user as the server names it, asked once; where it does not say, the kubeconfig's name for the user.
- * For people and records; borrowed. */
+/* Asks the server how it names the user, once. A server that refuses to say that is an answer as well: then it is the
+ * kubeconfig's name. To be called before session_user() goes into a record: records of one user must not differ. */
+int session_ask_user(Session *session, Error *reterr);
+
+/* The user as the server names it; where it does not say, the kubeconfig's name. Borrowed. */
 const char *session_user(Session *session);
 
 /* As they were given; borrowed. */

@@ -50,6 +50,20 @@ def test_take_over(make, by_proxy, proxy, bob, images, kind, way):
     assert workload.record()["by"] == "bob"
 
 
+@pytest.mark.parametrize("fault", ["refused", "cut"])
+def test_nameless(make, by_proxy, proxy, images, fault):
+    """While the server does not say who asks, the command ends before its first write: a record is somebody's."""
+    workload = make("deployment")
+    update = ["set", "image", workload.name, f"main={images[1]}"]
+    proxy.on("^POST .*/selfsubjectreviews", api_faults.refuse(500, "busy") if fault == "refused" else api_faults.lose_reply)
+    ran = by_proxy.run(*update)
+    assert ran.code == 1 and ran.stderr.count("\n") == 1, ran.stderr
+    assert workload.record() is None
+    proxy.behave()
+    assert_done(by_proxy.run(*update))
+    workload.assert_runs(images[1])
+
+
 def test_taken_over_meanwhile(make, by_proxy, proxy, bob, images):
     """The run that began the update leaves it to the run that took over."""
     workload = make("deployment", 3)

@@ -114,6 +114,7 @@ class FailingCall:
             yield
         except Exception as problem:
             if not self.has_failed:
+                problem.add_note("\n".join(["problems before:", *self._problems]))
                 raise
             self._problems.append(f"{point}: {problem!r}\n  at {self._find_place()}")
             if len(self._problems) == _MOST_PROBLEMS:

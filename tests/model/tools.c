@@ -691,8 +691,12 @@ int64_t tool_next_sec(const Tool *tool) {
 
 /* The state of a session */
 
+int session_ask_user(Session *session, Error *reterr) {
+        (void) session, (void) reterr;
+        return 0;
+}
+
 const char *session_user(Session *session) {
-        session->code = 200;
         return session->user;
 }
 
