@@ -288,6 +288,32 @@ static KubePath requests_path(const Restarts *restarts) {
                            .resource = "containerrecreaterequests" };
 }
 
+static bool is_same_pod(const PodRestart *restart, json_object *pod) {
+        return !restart_plan_is_over(pod) &&
+               text_equal(object_text(pod, "metadata.uid"),
+                          object_text(restart->before, "metadata.uid"));
+}
+
+static int on_same_name(json_object *pod, void *userdata) {
+        PodRestart *restart = userdata;
+
+        restart->is_gone = !is_same_pod(restart, pod);
+        return 0;
+}
+
+/* Requests need no right to get pods. */
+static int find_gone(const Restarts *restarts, PodRestart *restart, Error *reterr) {
+        cleanup(pod_choice_done) PodChoice choice = POD_CHOICE_INIT;
+        size_t n;
+        int r = pod_choice_of_name(restarts->session, restart->pod, &choice, reterr);
+
+        restart->is_gone = true;
+        return r < 0 ? r
+                     : pod_choice_list(restarts->session, &choice,
+                                       session_namespace(restarts->session), on_same_name, restart,
+                                       &n, reterr);
+}
+
 static int create_request(Restarts *restarts, PodRestart *restart, Error *reterr) {
         const RestartRequest request = { .version = restarts->version,
                                          .pod = restart->pod,
@@ -299,6 +325,9 @@ static int create_request(Restarts *restarts, PodRestart *restart, Error *reterr
         cleanup(json_object_put_p) json_object *made = NULL;
         int r;
 
+        r = find_gone(restarts, restart, reterr);
+        if (r < 0 || restart->is_gone)
+                return r;
         r = restart_plan_body(&request, &body);
         if (r < 0)
                 return r;
@@ -348,10 +377,7 @@ static int read_pod(const Restarts *restarts, PodRestart *restart, Error *reterr
         cleanup(error_done) Error error = ERROR_INIT;
         int r = session_get(restarts->session, &path, &pod, &error);
 
-        restart->is_gone = error.kind == ERROR_NOT_FOUND ||
-                           (r >= 0 && (restart_plan_is_over(pod) ||
-                                       !text_equal(object_text(pod, "metadata.uid"),
-                                                   object_text(restart->before, "metadata.uid"))));
+        restart->is_gone = error.kind == ERROR_NOT_FOUND || (r >= 0 && !is_same_pod(restart, pod));
         if (restart->is_gone)
                 return 0;
         if (r < 0)

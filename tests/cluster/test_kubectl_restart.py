@@ -95,6 +95,18 @@ def _is_over(request: dict) -> bool:
     return "completionTime" in request.get("status", {})
 
 
+def test_gone_before_its_request(inplace, web, kube):
+    """No request is made for a pod that is gone when its turn comes."""
+    first, second = sorted(web, key=lambda pod: pod.name)
+    with inplace.running("restart", "-l", "app=kubectl-restart", "--request") as child:
+        wait_until(lambda: kube.list(_REQUESTS), 60, "the first request")
+        second.delete()
+        output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, output + errors
+    assert f"pod/{first.name} restarted" in output and f"pod/{second.name} gone" in output
+    assert [one["spec"]["podName"] for one in kube.list(_REQUESTS)] == [first.name]
+
+
 def test_same_pod_twice(inplace, web):
     """Several arguments for one pod are one request."""
     name = web[0].name
