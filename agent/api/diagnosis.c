@@ -9,6 +9,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
+#include "agent/node/folder.h"
 
 /* Below this, unpacking anything but a small image fails, and the kubelet evicts pods. */
 #define FREE_PERCENT_MIN 5
@@ -201,6 +202,21 @@ static int visit_unknown_keys(const char *path, const ImagesFile *file,
         return visitor->on_problem(path, text, advice, visitor->userdata);
 }
 
+static int visit_refusal(const ImagesFile *file, const char *path, const DiagnosisSubject *subject,
+                         const DiagnosisVisitor *visitor) {
+        int r;
+
+        r = file->n_contents > 0 ? 1 : folder_file_is_served(subject->images, file->name);
+        if (r < 0)
+                return r;
+
+        return visitor->on_problem(
+                path, error_message(&file->error),
+                r > 0 ? "correct the file; until then the agent uses its last good content"
+                      : "correct the file; until then it requests no images",
+                visitor->userdata);
+}
+
 static int visit_file(const ImagesFile *file, const DiagnosisSubject *subject,
                       const DiagnosisVisitor *visitor) {
         cleanup(free_p) char *path = NULL;
@@ -210,13 +226,7 @@ static int visit_file(const ImagesFile *file, const DiagnosisSubject *subject,
                 return -ENOMEM;
 
         if (file->error.kind != ERROR_NONE)
-                r = visitor->on_problem(
-                        path, error_message(&file->error),
-                        file->n_contents > 0
-                                ? "correct the file; until then the agent uses its last good "
-                                  "content"
-                                : "correct the file; until then it requests no images",
-                        visitor->userdata);
+                r = visit_refusal(file, path, subject, visitor);
         return r < 0 ? r : visit_unknown_keys(path, file, visitor);
 }
 

@@ -120,21 +120,20 @@ static int is_owner_of_file(const char *owner, const char *name) {
         return r < 0 ? r : strcmp(owner, other) == 0;
 }
 
-/* Whether desired images of the file are in force, of this run or the previous one. */
-static int folder_serves(const Folder *folder, const char *name) {
-        int serves = false;
+int folder_file_is_served(const Images *images, const char *name) {
+        int is_served = false;
 
-        for (size_t i = 0; serves == 0 && i < images_count(folder->images); i++)
-                for (const ImageRequest *request = image_requests(images_get(folder->images, i));
-                     serves == 0 && request; request = request->next)
-                        serves = is_owner_of_file(request->owner, name);
-        return serves;
+        for (size_t i = 0; is_served == 0 && i < images_count(images); i++)
+                for (const ImageRequest *request = image_requests(images_get(images, i));
+                     is_served == 0 && request; request = request->next)
+                        is_served = is_owner_of_file(request->owner, name);
+        return is_served;
 }
 
 static int folder_log_refusal(Folder *folder, const ImagesFile *file) {
         int r;
 
-        r = file->n_contents > 0 ? 1 : folder_serves(folder, file->name);
+        r = file->n_contents > 0 ? 1 : folder_file_is_served(folder->images, file->name);
         if (r < 0)
                 return r;
 

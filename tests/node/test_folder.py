@@ -110,8 +110,9 @@ def test_file_that_is_not_ready_at_start(start_agent, fake_runtime):
     os.unlink(agent.images_dir / "other.yaml")
     agent.start()
     wait_requested(agent, "demo/web:2")
-    (problem,) = agent.node.GetStatus(agent.messages.GetStatusRequest()).problems
-    assert problem.subject == str(agent.images_dir / "web.yaml")
+    problems = agent.node.GetStatus(agent.messages.GetStatusRequest()).problems
+    advice = {problem.subject: problem.advice for problem in problems}
+    assert "last good content" in advice[str(agent.images_dir / "web.yaml")]
     os.unlink(agent.images_dir / "web.yaml")
     wait_requested(agent)
     assert len(fake_runtime.calls("PullImage")) == 3
