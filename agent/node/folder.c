@@ -7,68 +7,70 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
-#include "agent/base/list.h"
 #include "agent/base/log-once.h"
+#include "agent/base/text.h"
 #include "agent/node/owner.h"
 
-typedef struct Source Source;
-
 /* A file whose desired images have been requested. */
-struct Source {
-        LIST_LINKS(Source);
+typedef struct Source {
         char *name;
         LogOnce problem;
         LogOnce unknown;     /* unknown keys of its documents */
         unsigned n_contents; /* n_contents of the file when its images were requested */
         unsigned n_touches;  /* n_touches of the file then */
         bool is_there;
-};
+} Source;
 
 struct Folder {
         ImagesDir *dir;
         Log *log;
         Images *images;
         char *path;
-        LogOnce problem; /* problem of the folder itself */
-        Source *sources;
+        LogOnce problem;  /* problem of the folder itself */
+        Source **sources; /* in the order of their names */
+        size_t n_sources;
         FolderChanged on_changed;
         void *userdata;
 };
 
 DEFINE_CLEANUP(Folder *, folder_free)
 
-static void source_free(Folder *folder, Source *source) {
-        list_remove(&folder->sources, source);
+static Source *source_free(Source *source) {
+        if (!source)
+                return NULL;
+
         free(source->name);
         free(source);
-}
-
-static Source *folder_find(Folder *folder, const char *name) {
-        for (Source *source = folder->sources; source; source = source->next)
-                if (strcmp(source->name, name) == 0)
-                        return source;
-
         return NULL;
 }
 
+DEFINE_CLEANUP(Source *, source_free)
+
+static int compare_name(const void *item, const void *name) {
+        return strcmp(((const Source *) item)->name, name);
+}
+
 static int folder_find_or_add(Folder *folder, const char *name, Source **ret) {
-        Source *source = folder_find(folder, name);
+        cleanup(source_free_p) Source *source = NULL;
+        size_t at;
+        int r;
 
-        if (!source) {
-                source = calloc(1, sizeof(*source));
-                if (!source)
-                        return -ENOMEM;
-
-                source->name = strdup(name);
-                if (!source->name) {
-                        free(source);
-                        return -ENOMEM;
-                }
-                list_prepend(&folder->sources, source);
+        if (sorted_find(folder->sources, folder->n_sources, compare_name, name, &at)) {
+                *ret = folder->sources[at];
+                return 0;
         }
 
-        *ret = source;
+        source = calloc(1, sizeof(*source));
+        if (!source || text_copy(name, &source->name) < 0)
+                return -ENOMEM;
+
+        r = sorted_insert(&folder->sources, &folder->n_sources, at, source);
+        if (r < 0)
+                return r;
+
+        *ret = take_ptr(source);
         return 0;
 }
 
@@ -173,24 +175,24 @@ static int folder_take_file(Folder *folder, const ImagesFile *file) {
 
 static int folder_drop_missing(Folder *folder) {
         const DesiredImages none = DESIRED_IMAGES_INIT;
-        Source *next;
-        int r;
+        size_t n_left = 0;
+        int r = 0;
 
-        for (Source *source = folder->sources; source; source = next) {
-                next = source->next;
-                if (source->is_there) {
+        for (size_t i = 0; i < folder->n_sources; i++) {
+                Source *source = folder->sources[i];
+
+                if (source->is_there || r < 0) {
                         source->is_there = false;
+                        folder->sources[n_left++] = source;
                         continue;
                 }
 
                 r = set_desired(folder, source->name, &none, false);
-                if (r < 0)
-                        return r;
-
-                source_free(folder, source);
+                source_free(source);
         }
 
-        return 0;
+        folder->n_sources = n_left;
+        return r;
 }
 
 static int folder_reconcile(Folder *folder) {
@@ -250,8 +252,9 @@ Folder *folder_free(Folder *folder) {
         if (!folder)
                 return NULL;
 
-        while (folder->sources)
-                source_free(folder, folder->sources);
+        for (size_t i = 0; i < folder->n_sources; i++)
+                source_free(folder->sources[i]);
+        free(folder->sources);
         images_dir_free(folder->dir);
         free(folder->path);
         free(folder);
