@@ -343,19 +343,17 @@ static size_t encoded_size(uint32_t c, size_t size) {
         return size;
 }
 
-/* Returns the size of the longest prefix within the limit of bytes in JSON. */
+/* Returns the size of the longest prefix of valid UTF-8 text within the limit of bytes in JSON. */
 static size_t cut_encoded(const char *text, size_t max) {
         const char *end = text;
+        uint32_t c;
 
-        while (*end) {
-                uint32_t c = 0;
-                size_t size = utf8_decode(end, &c) ?: 1;
+        for (size_t size; (size = utf8_decode(end, &c)) > 0; end += size) {
                 size_t n = encoded_size(c, size);
 
                 if (n > max)
                         break;
                 max -= n;
-                end += size;
         }
 
         return (size_t) (end - text);
