@@ -363,7 +363,6 @@ struct Handler {
         HandlerDone on_done;
         void *userdata;
         uint64_t timeout_usec;
-        RpcCall *call;
         Exec *exec;
         HandlerHttp *http;
         TcpConnect *connect;
@@ -495,7 +494,6 @@ static int on_timeout(void *userdata) {
         cleanup(error_done) Error error = ERROR_INIT;
         Handler *handler = userdata;
 
-        handler->call = rpc_call_unref(handler->call);
         handler->exec = exec_free(handler->exec);
         handler->health = health_free(handler->health);
         handler->http = handler_http_free(handler->http);
@@ -623,7 +621,6 @@ Handler *handler_free(Handler *handler) {
         if (!handler)
                 return NULL;
 
-        rpc_call_unref(handler->call);
         exec_free(handler->exec);
         health_free(handler->health);
         handler_http_free(handler->http);
