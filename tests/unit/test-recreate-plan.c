@@ -151,7 +151,7 @@ TEST_ROWS(test_row, rows, name, const Row *row) {
 }
 
 /* Several containers, each a letter: o runs as before, d is dead, n is new but not ready, s has
- * succeeded, f has failed, m is missing, x is being stopped. */
+ * succeeded, f has failed, m is missing, x is being stopped, u is of a pod that is not known yet. */
 static const struct Walk {
         const char *containers;
         bool is_ordered;
@@ -170,6 +170,7 @@ static const struct Walk {
         { "mo", true, false, "wait" },      { "ddd", false, false, "wait" },
         { "sdf", false, true, "wait" },     { "sxf", false, false, "wait" },
         { "dno", false, true, "stop 2" },   { "nsn", true, false, "wait" },
+        { "uo", false, false, "wait" },
 };
 
 static void make_walk(char letter, RecreateState *state, RecreateFact *fact) {
@@ -182,6 +183,7 @@ static void make_walk(char letter, RecreateState *state, RecreateFact *fact) {
         case 'f': state->phase = RECREATE_FAILED; break;
         case 'm': *fact = (RecreateFact){ .is_pod_known = true }; break;
         case 'x': fact->is_stopping = true; break;
+        case 'u': fact->is_pod_known = false; break;
         default: break;
         }
 }

@@ -957,8 +957,11 @@ TEST_SET_UP(test_over_while_check_fails) {
 
 /* While a stop goes on, the request is deleted, and another one gets its name. */
 TEST_SET_UP(test_replaced) {
+        size_t n_written;
+
         create(PREPARED("r", ""));
         assert_true(stop_begin());
+        n_written = count_calls("u-r");
         remove_object(0);
         create(REQUEST("r", LABELS "},'annotations':{},'uid':'u-2','x':{", "", BOTH));
         assert_string_equal(get_text(node.objects[0], "/metadata/uid"), "u-2");
@@ -969,6 +972,7 @@ TEST_SET_UP(test_replaced) {
         assert_string_equal(stop_id(), "s1");
         stop_end(STOP_STOPPED, NULL);
         assert_true(stops_has_stopped(node.stops, "recreate/u-2", "s1"));
+        assert_int_equal(count_calls("u-r"), n_written);
 }
 
 /* The report does not get into an object either that the agent does not see. */
@@ -1158,6 +1162,24 @@ TEST_SET_UP(test_label_given_back_early) {
         let_repeat();
         reconcile();
         assert_int_equal(count_calls(node.spoilt), 2);
+        assert_int_equal(node.recreate->n_requests, 0);
+}
+
+/* A watch that is late does not make the agent write it again. */
+TEST_SET_UP(test_label_taken_away_unseen) {
+        size_t n;
+
+        node.refused = "\"crr.apps.kruise.io/active\":null";
+        node.refused_code = 503;
+        create(MANAGED("r", "'activeDeadlineSeconds':1,"));
+        n = count_calls(node.refused);
+        node.refused_code = 0;
+        node.is_deaf = true;
+        retry();
+        assert_int_equal(count_calls(node.refused), n + 1);
+        let_repeat();
+        retry();
+        assert_int_equal(count_calls(node.refused), n + 1);
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
