@@ -14,6 +14,13 @@ static inline PullCredentialsAsk *idle_images_drop_keys(PullCredentialsAsk *ask)
         return NULL;
 }
 
+static inline void idle_images_on_outcome(const Image *image, void *userdata) {
+}
+
+static inline void idle_images_on_done(const Image *image, const ImageRequest *request,
+                                       void *userdata) {
+}
+
 /* The caller owns all three, and frees them last to first. */
 static inline void idle_images_new(sd_event *event, Log *log, CompletionQueue **completions,
                                    Runtimes **runtimes, Images **ret) {
@@ -23,6 +30,8 @@ static inline void idle_images_new(sd_event *event, Log *log, CompletionQueue **
                                                .log = log,
                                                .runtimes = *runtimes,
                                                .limits = { .max_parallel_pulls = 1 },
-                                               .keys = { .drop = idle_images_drop_keys } },
+                                               .keys = { .drop = idle_images_drop_keys },
+                                               .on_outcome = idle_images_on_outcome,
+                                               .on_done = idle_images_on_done },
                              ret));
 }

@@ -366,6 +366,18 @@ TEST(test_embedded_nul) {
         assert_string_equal(error_message(&error), "not valid JSON: it has a NUL");
 }
 
+/* Names of entries may have a password in them, too. */
+TEST(test_unknown_keys) {
+        cleanup(unknown_keys_done) UnknownKeys unknown = UNKNOWN_KEYS_INIT;
+        static const char text[] = "{\"auths\":{\"https://me:" SECRET "@r.io\":"
+                                   "{\"pasword\":\"" SECRET "\",\"" SECRET "\":1}}}";
+
+        assert_ok(credentials_spec_check_keys(text, strlen(text), &unknown));
+        assert_int_equal(unknown.n_texts, 2);
+        for (size_t i = 0; i < unknown.n_texts; i++)
+                assert_null(strstr(unknown.texts[i], SECRET));
+}
+
 /* As many entries as fit, all for the same host, and a pattern made to be slow. */
 TEST(test_many_entries) {
         cleanup(credential_list_done) CredentialList list = CREDENTIAL_LIST_INIT;

@@ -11,6 +11,7 @@
 #include "tests/unit/fake-kube.h"
 #include "tests/unit/idle-images.h"
 #include "tests/unit/metric-value.h"
+#include "tests/unit/stderr-capture.h"
 #include "tests/unit/unit.h"
 
 #define STATUS_PATH "/apis/apps.kruise.io/v1beta1/nodeimages/node-1/status"
@@ -257,19 +258,36 @@ static const char *problems(void) {
         return f.problems;
 }
 
-/* The last good one stays in force. */
+/* The last good one stays in force, and the log says so once. */
 TEST_SET_UP(test_useless_spec) {
+        Stderr captured;
+
+        log_set_level(f.log, LOG_WARNING);
         start_synced(NGINX);
         assert_string_equal(problems(), "");
-        show("MODIFIED", "u-1", "6", "'spec':{'images':[]}");
-        turn();
-        assert_owners("1", "nodeimage/u-1 ");
-        assert_string_equal(problems(), "NodeImage");
-        show("MODIFIED", "u-1", "7", IMAGES("'nginx':{'tags':[{'tag':'2','version':3}]}"));
+        for (unsigned i = 0; i < 2; i++) {
+                stderr_pipe(&captured);
+                show("MODIFIED", "u-1", i ? "7" : "6", "'spec':{'images':[]}");
+                turn();
+                assert_int_equal(strstr(stderr_restore(&captured), "Cannot use") != NULL, i == 0);
+                assert_owners("1", "nodeimage/u-1 ");
+                assert_string_equal(problems(), "NodeImage");
+        }
+        show("MODIFIED", "u-1", "8", IMAGES("'nginx':{'tags':[{'tag':'2','version':3}]}"));
         turn();
         assert_owners("1", "");
         assert_owners("2", "nodeimage/u-1 ");
         assert_string_equal(problems(), "");
+}
+
+/* A malformed reference is logged with what it has of plain text. */
+TEST_SET_UP(test_malformed_reference) {
+        Stderr captured;
+
+        log_set_level(f.log, LOG_WARNING);
+        stderr_pipe(&captured);
+        start_synced(IMAGES("'w\303\251b\\u001b':{'tags':[{'tag':'1'}]}"));
+        assert_contains(stderr_restore(&captured), "Cannot pull \"w??b?:1\": ");
 }
 
 TEST_SET_UP(test_obstacle) {
