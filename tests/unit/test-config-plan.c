@@ -282,6 +282,22 @@ TEST_ROWS(test_status, status_rows, name, const struct StatusRow *row) {
         config_pod_free(pod);
 }
 
+TEST(test_first_container_is_current) {
+        cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
+        ConfigPod *pod =
+                read_pod(",'env':[{'name':'V'," CONFIG_KEY("c", "L") "}]},{'name':'side'" KEY, "");
+        ConfigPlan plan;
+
+        set_status(pod, "{'started':900,'ready':true}");
+        assert_ok(patch_add(pod->statuses, "side", parse("{'started':900,'ready':true}")));
+        note(ledger, "configmap/shop/c", OLD, FIRST);
+        note(ledger, "configmap/shop/c", NEW, SECOND);
+        plan = plan_of(pod, ledger, NOW);
+        assert_string_equal(json_get_text(group_of(&plan), "containers"), "side");
+        config_plan_done(&plan);
+        config_pod_free(pod);
+}
+
 /* The clock of a node may be wrong: what was carried out is not carried out again. */
 TEST(test_served) {
         cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
