@@ -46,8 +46,8 @@ struct RpcCall {
 
 /* A container of a pod. Texts are borrowed; a comment names the value that NULL stands for. */
 typedef struct FakeContainer {
-        const char *id; /* NULL: there is none */
-        const char *name;
+        const char *id;         /* NULL: there is none */
+        const char *name;       /* NULL: it lacks the label */
         const char *namespace;  /* "default" */
         const char *pod;        /* "web" */
         const char *uid;        /* "uid-1" */
@@ -536,7 +536,7 @@ static inline void fake_list_container(const FakeContainer *from, FakeListed *to
                               : from->is_created ? RUNTIME__V1__CONTAINER_STATE__CONTAINER_CREATED
                                                  : RUNTIME__V1__CONTAINER_STATE__CONTAINER_EXITED;
         to->container.labels = to->label_list;
-        to->container.n_labels = 4;
+        to->container.n_labels = from->name ? 4 : 3;
         to->container.annotations = to->annotation_list;
         fake_annotate(to, ANNOTATION_HASH, from->hash);
         fake_annotate(to, ANNOTATION_RESTART_COUNT,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/api/api.h"
+#include "agent/api/calls.h"
 #include "proto/inplaced/v1/node.pb-c.h"
 #include "tests/unit/idle-images.h"
 #include "tests/unit/metric-value.h"
@@ -124,6 +125,20 @@ static void call_preload(char **images, size_t n_images) {
         request.n_images = n_images;
         assert_ok(rpc_call_stream(f.client, &preload, &request.base, RPC_NO_TIMEOUT, on_message,
                                   on_done, NULL, &f.call));
+}
+
+TEST(test_plain_text) {
+        static const struct {
+                const char *text;
+                bool is_plain;
+        } rows[] = {
+                { "", true },       { "a ~", true },           { "a\x1f", false },
+                { "\x7f~", false }, { "\xe2\x80\xa6", false },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++)
+                assert_string_equal(plain_text(rows[i].text),
+                                    rows[i].is_plain ? rows[i].text : "?");
 }
 
 TEST_SET_UP(test_version) {

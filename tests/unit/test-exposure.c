@@ -89,6 +89,7 @@ TEST(test_way) {
         assert_found(other, "other users may write it (mode 0777)");
         assert_found(file, NULL);
         assert_found("/nowhere/at/all", NULL);
+        assert_found("/", NULL);
 
         assert_ok(unlink(link));
         assert_ok(unlink(file));

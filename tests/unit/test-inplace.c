@@ -1938,6 +1938,7 @@ TEST_F(test_gate_is_guarded, Fixture *fixture) {
         refuse_patch(409);
         assert_null(patch());
         show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:1"));
+        assert_ok(inplace_kick(fixture->meta));
         assert_null(patch());
         pass(KUBE_PATCH_CONFLICT_USEC);
         assert_true(patch_opens(GATE_REASON_STARTED));

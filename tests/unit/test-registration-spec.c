@@ -117,7 +117,7 @@ static const struct Labels {
         { "labels are added", "{" OURS "}", "{'a':'1'}", "{'a':'1'}" },
         { "labels are changed", "{'a':'1'," OURS "}", "{'a':'2'}", "{'a':'2'}" },
         { "labels are removed", "{'a':'1','b':'2'," OURS "}", "{'b':'2'}", "{'a':null}" },
-        { "labels all go but ours", "{'a':'1'," OURS "}", "{}", "{'a':null}" },
+        { "labels all go but ours", "{'a':'1','b':'2'," OURS "}", "{}", "{'a':null,'b':null}" },
         { "labels are none but ours", "{" OURS "}", "null", NULL },
         { "labels of the Node claim ours", "{" OURS "}",
           "{'app.kubernetes.io/managed-by':'x'}", NULL },

@@ -310,6 +310,20 @@ static void assert_done(const Owner *owner, StopResult result, const char *messa
         assert_string_equal(owner->message, message);
 }
 
+/* An event could not say which container it is about. */
+TEST_F(test_stopped_without_name, Fixture *f) {
+        Owner owner = { .says = 1 };
+
+        add(f, &owner);
+        (void) wait_for_call("ListContainers");
+        have("c1", RUNNING, 0);
+        fake_runtime.containers[0].name = NULL;
+        assert_true(fake_runtime_serve("ListContainers"));
+        answer_stopped();
+        assert_done(&owner, STOP_STOPPED, "");
+        assert_string_equal(events(), "");
+}
+
 TEST_F(test_stopped, Fixture *f) {
         Owner owner = { .says = 1 };
         RpcCall *call;
