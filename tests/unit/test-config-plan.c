@@ -181,6 +181,7 @@ static const struct StaleRow {
         { "an optional object is there now", OPTIONAL, { "-", OLD }, 900, "ConfigMap \"c\"" },
         { "an optional object was never there", OPTIONAL, { "-", "-" }, 900, NULL },
         { "a variable hides it", ALL ",'env':[{'name':'K','value':'x'}]", { OLD, NEW }, 900, NULL },
+        { "the second of two variables hides it", ALL ",'env':[{'name':'A','value':'x'},{'name':'K','value':'x'}]", { OLD, NEW }, 900, NULL },
         { "a variable with another prefix does not", ",'envFrom':[{'prefix':'P','configMapRef':{'name':'c'}}],'env':[{'name':'K','value':'x'}]", { OLD, NEW }, 900, "key \"K\" of ConfigMap \"c\"" },
         { "a later object hides it", ",'envFrom':[" FROM_MAP("c") "," FROM_MAP("later") "]", { OLD, NEW }, 900, NULL },
         { "a later object has other keys", ",'envFrom':[" FROM_MAP("c") "," FROM_MAP("later") "]", { OLD, OTHER }, 900, "key \"L\" of ConfigMap \"c\"" },

@@ -351,6 +351,7 @@ TEST(test_changes) {
                 { "a-", "{\"a\":null}" },
                 { "a=b-", "{\"a\":\"b-\"}" },
                 { "a", NULL },
+                { "ab", NULL },
                 { "=b", NULL },
                 { "-", NULL },
         };
