@@ -82,6 +82,7 @@ static const struct Refusal {
         { "a size of 1e9",            "{" CONFIG ",\"layers\":[" LAYER("sha256:a", "1e9") "]}" },
         { "a digest that is null",    "{" CONFIG ",\"layers\":[{\"digest\":null,\"size\":7}]}" },
         { "a digest that is empty",   "{" CONFIG ",\"layers\":[" LAYER("", "7") "]}" },
+        { "a digest without digits",  "{" CONFIG ",\"layers\":[" LAYER("sha256:", "7") "]}" },
         { "a digest with a comma",    "{" CONFIG ",\"layers\":[" LAYER("sha256:a,size>0", "7") "]}" },
         { "a digest with a NUL",      "{" CONFIG ",\"layers\":[" LAYER("sha256:a\\u0000b", "7") "]}" },
 };

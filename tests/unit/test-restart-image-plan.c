@@ -276,8 +276,8 @@ TEST(test_starts) {
                 const char *noted;
         } cases[] = {
                 { NULL, RUNS, 0, "{'r/app:1': {'n': 1, 'at': '1970-01-01T02:46:40Z'}}" },
-                { STARTS("x", "y", START("r/app:2", "3", RECENTLY)), RUNS, 0,
-                  "{'r/app:2': {'n': 3, 'at': '1970-01-01T02:41:40Z'}, "
+                { STARTS("x", "y", START("r/app:2", "1", RECENTLY)), RUNS, 0,
+                  "{'r/app:2': {'n': 1, 'at': '1970-01-01T02:41:40Z'}, "
                   "'r/app:1': {'n': 1, 'at': '1970-01-01T02:46:40Z'}}" },
                 { STARTS("x", "y", START("r/app:1", "2", RECENTLY)), RUNS, 20,
                   "{'r/app:1': {'n': 3, 'at': '1970-01-01T02:46:40Z'}}" },
