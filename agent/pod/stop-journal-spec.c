@@ -50,10 +50,10 @@ int64_t stop_record_left_sec(const StopRecord *record, const StopClock *now) {
 
                 passed_sec = now->uptime_sec - record->uptime_sec;
         }
-        if (passed_sec > 0)
-                left_sec -= passed_sec;
+        if (left_sec <= 0 || passed_sec >= left_sec)
+                return 0;
 
-        return left_sec > 0 ? left_sec : 0;
+        return passed_sec > 0 ? left_sec - passed_sec : left_sec;
 }
 
 static int read_name(const char *text, const JsonPath *path, void *ret, const void *context,
