@@ -206,7 +206,9 @@ static int visit_refusal(const ImagesFile *file, const char *path, const Diagnos
                          const DiagnosisVisitor *visitor) {
         int r;
 
-        r = file->n_contents > 0 ? 1 : folder_file_is_served(subject->images, file->name);
+        r = file->n_contents > 0 ? 1
+            : subject->images    ? folder_file_is_served(subject->images, file->name)
+                                 : 0;
         if (r < 0)
                 return r;
 
