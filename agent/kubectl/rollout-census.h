@@ -18,7 +18,7 @@ typedef struct Census {
         size_t n_pods;
         size_t n_concerned; /* pods that the update is about */
         size_t n_by_phase[_ROLLOUT_PHASE_MAX];
-        int64_t n_members; /* pods of the workload, also those below the partition */
+        int64_t n_members; /* pods that the workload is to have, also those below the partition */
         int64_t n_unavailable;
         int64_t n_in_flight; /* without those that were given up, as above */
         int64_t n_given_up;

@@ -340,3 +340,9 @@ int64_t pod_ordinal(json_object *pod) {
 
         return dash ? strtoll(dash + 1, NULL, 10) : 0;
 }
+
+bool view_pod_is_surplus(const RolloutView *view, json_object *pod) {
+        return view_kind(view)->has_ordinals &&
+               pod_ordinal(pod) - object_integer(view->workload, "spec.ordinals.start") >=
+                       view_desired_pods(view);
+}

@@ -678,6 +678,9 @@ static const PlanCase plan_rows[] = {
         { { STATEFUL, TURNED, .current = "old", .n_updated = 2, .pods = { NEW, NEW } }, ROLLOUT_WAIT, "current", NULL },
         { { STATEFUL, TURNED, .current = "old", .n_updated = 2, .n_missing = 1, .pods = { NEW, NEW } }, ROLLOUT_WAIT,
           "missing pods", NULL },
+        /* Scaled down to web-0, which is made anew. */
+        { { STATEFUL, TURNED, .n_updated = 1, .n_missing = -1,
+            .pods = { { .image = "A", .deleted = "2001-09-09T01:46:40Z" }, NEW } }, ROLLOUT_WAIT, "missing pods", NULL },
         { { STATEFUL, TURNED, .current = "old", .n_updated = 1, .partition = 1, .pods = { OLD, NEW } }, ROLLOUT_HAND_BACK,
           NULL, NULL },
         /* a pod that the controller made again meanwhile */
