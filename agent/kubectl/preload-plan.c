@@ -383,7 +383,8 @@ size_t preload_room(const PreloadCounts *counts, const PreloadLimits *limits) {
 }
 
 bool preload_is_over(const PreloadCounts *counts, const PreloadLimits *limits) {
-        return counts->n_running == 0 && (counts->n_idle == 0 || is_stopped(counts, limits));
+        return counts->n_running == 0 && !(counts->n_silent > 0 && counts->are_answering) &&
+               (counts->n_idle == 0 || is_stopped(counts, limits));
 }
 
 /* The state of a node. */

@@ -163,6 +163,8 @@ typedef struct PreloadCounts {
         size_t n_running;
         size_t n_done;
         size_t n_failed; /* silent ones included */
+        size_t n_silent;
+        bool are_answering; /* a node has answered for the first time within PRELOAD_ANSWER_USEC */
 } PreloadCounts;
 
 typedef struct PreloadLimits {
@@ -172,7 +174,7 @@ typedef struct PreloadLimits {
 
 /* How many more nodes may begin. */
 size_t preload_room(const PreloadCounts *counts, const PreloadLimits *limits);
-/* Nothing more will come. */
+/* Nothing more will come. Silent nodes may answer late while a busy API server or machine lets others answer late. */
 bool preload_is_over(const PreloadCounts *counts, const PreloadLimits *limits);
 
 /* Why nodes have failed, each reason once: what a message begins with, if that is one word and a colon,

@@ -59,6 +59,8 @@ struct Preload {
         unsigned n_writes;
         int64_t progress; /* the most that there was */
         uint64_t progress_usec;
+        uint64_t
+                answered_usec; /* time of the last answer that was the first of its node; 0: there was none */
         bool is_away; /* not all nodes were shown yet */
         bool is_live; /* a table on a terminal, drawn again */
         uint64_t began_usec;
@@ -175,15 +177,21 @@ static int on_job(const KubeObject *object, void *userdata) {
 }
 
 static PreloadCounts count_nodes(const Preload *preload) {
-        PreloadCounts counts = { .n_idle = 0 };
+        PreloadCounts counts = {
+                .are_answering = preload->answered_usec > 0 &&
+                                 now_usec(preload) - preload->answered_usec < PRELOAD_ANSWER_USEC,
+        };
 
         for (size_t i = 0; i < preload->n_targets; i++)
                 switch (preload_node_state(&preload->targets[i]->node)) {
                 case PRELOAD_NODE_IDLE: counts.n_idle++; break;
                 case PRELOAD_NODE_RUNNING: counts.n_running++; break;
                 case PRELOAD_NODE_DONE: counts.n_done++; break;
-                case PRELOAD_NODE_FAILED:
-                case PRELOAD_NODE_SILENT: counts.n_failed++; break;
+                case PRELOAD_NODE_FAILED: counts.n_failed++; break;
+                case PRELOAD_NODE_SILENT:
+                        counts.n_failed++;
+                        counts.n_silent++;
+                        break;
                 case PRELOAD_NODE_UNCONCERNED:
                 case _PRELOAD_NODE_STATE_MAX: break;
                 }
@@ -193,9 +201,11 @@ static PreloadCounts count_nodes(const Preload *preload) {
 
 /* While the API server is away, agents cannot answer. */
 static void note_answer(Target *target, uint64_t now) {
-        if (!preload_node_is_unanswered(&target->node))
+        if (!preload_node_is_unanswered(&target->node)) {
+                if (target->asked_usec > 0)
+                        target->preload->answered_usec = now;
                 target->asked_usec = 0;
-        else if (target->asked_usec == 0 || session_is_away(target->preload->session))
+        } else if (target->asked_usec == 0 || session_is_away(target->preload->session))
                 target->asked_usec = now;
         target->node.is_late =
                 target->asked_usec > 0 && now - target->asked_usec >= PRELOAD_ANSWER_USEC;

@@ -199,20 +199,24 @@ static const struct {
         size_t room;
         bool is_over;
 } shares[] = {
-        /* idle, running, done, failed */
-        { { 0, 0, 0, 0 }, { 10, SIZE_MAX }, 0, true },
-        { { 5, 0, 0, 0 }, { 10, SIZE_MAX }, 5, false },
-        { { 50, 0, 0, 0 }, { 10, SIZE_MAX }, 10, false },
-        { { 50, 8, 0, 0 }, { 10, SIZE_MAX }, 2, false },
-        { { 50, 10, 9, 9 }, { 10, SIZE_MAX }, 0, false },
-        { { 50, 12, 0, 0 }, { 10, SIZE_MAX }, 0, false },
-        { { 0, 3, 9, 0 }, { 10, SIZE_MAX }, 0, false },
-        { { 0, 0, 9, 3 }, { 10, SIZE_MAX }, 0, true },
-        { { 5, 1, 0, 2 }, { 10, 2 }, 5, false },
-        { { 5, 1, 0, 3 }, { 10, 2 }, 0, false },
-        { { 5, 0, 0, 3 }, { 10, 2 }, 0, true },
-        { { 5, 0, 0, 1 }, { 10, 0 }, 0, true },
-        { { 5, 0, 3, 0 }, { 1, 0 }, 1, false },
+        /* idle, running, done, failed, silent; others are answering */
+        { { 0, 0, 0, 0, 0, false }, { 10, SIZE_MAX }, 0, true },
+        { { 5, 0, 0, 0, 0, false }, { 10, SIZE_MAX }, 5, false },
+        { { 50, 0, 0, 0, 0, false }, { 10, SIZE_MAX }, 10, false },
+        { { 50, 8, 0, 0, 0, false }, { 10, SIZE_MAX }, 2, false },
+        { { 50, 10, 9, 9, 0, false }, { 10, SIZE_MAX }, 0, false },
+        { { 50, 12, 0, 0, 0, false }, { 10, SIZE_MAX }, 0, false },
+        { { 0, 3, 9, 0, 0, false }, { 10, SIZE_MAX }, 0, false },
+        { { 0, 0, 9, 3, 0, false }, { 10, SIZE_MAX }, 0, true },
+        { { 5, 1, 0, 2, 0, false }, { 10, 2 }, 5, false },
+        { { 5, 1, 0, 3, 0, false }, { 10, 2 }, 0, false },
+        { { 5, 0, 0, 3, 0, false }, { 10, 2 }, 0, true },
+        { { 5, 0, 0, 1, 0, false }, { 10, 0 }, 0, true },
+        { { 5, 0, 3, 0, 0, false }, { 1, 0 }, 1, false },
+        { { 0, 0, 9, 3, 3, true }, { 10, SIZE_MAX }, 0, false },
+        { { 5, 0, 0, 3, 1, true }, { 10, 2 }, 0, false },
+        { { 0, 0, 9, 3, 3, false }, { 10, SIZE_MAX }, 0, true },
+        { { 0, 0, 9, 3, 0, true }, { 10, SIZE_MAX }, 0, true },
 };
 
 TEST(test_next_nodes) {
