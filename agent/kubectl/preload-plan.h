@@ -164,7 +164,7 @@ typedef struct PreloadCounts {
         size_t n_done;
         size_t n_failed; /* silent ones included */
         size_t n_silent;
-        bool are_answering; /* a node has answered for the first time within PRELOAD_ANSWER_USEC */
+        bool are_answering; /* a node has answered for the first time of late */
 } PreloadCounts;
 
 typedef struct PreloadLimits {

@@ -29,6 +29,7 @@
 #include "agent/view/terminal.h"
 
 #define WRITES_MAX 16u
+#define SLOWER 4u
 #define DRAW_USEC (USEC_PER_SEC / 4)
 /* A few nodes are watched one by one, rather than all there are. */
 #define NODES_WATCHED_ALONE ((size_t) SESSION_WATCHES_MAX - 1)
@@ -59,10 +60,10 @@ struct Preload {
         unsigned n_writes;
         int64_t progress; /* the most that there was */
         uint64_t progress_usec;
-        uint64_t
-                answered_usec; /* time of the last answer that was the first of its node; 0: there was none */
-        bool is_away; /* not all nodes were shown yet */
-        bool is_live; /* a table on a terminal, drawn again */
+        uint64_t answered_usec; /* last time at which a node has answered first; 0: none has */
+        uint64_t slowest_usec;  /* the most that a node took for its first answer */
+        bool is_away;           /* not all nodes were shown yet */
+        bool is_live;           /* a table on a terminal, drawn again */
         uint64_t began_usec;
         Announcer announcer;
         uint64_t drawn_usec;
@@ -176,11 +177,17 @@ static int on_job(const KubeObject *object, void *userdata) {
         return json_get_filled(status, "completionTime") ? on_job_gone(object, userdata) : 0;
 }
 
+/* A busy API server lets agents wait, so that nodes answer long after others. */
+static bool are_answering(const Preload *preload) {
+        uint64_t most_usec = preload->slowest_usec * SLOWER;
+
+        if (most_usec < PRELOAD_ANSWER_USEC)
+                most_usec = PRELOAD_ANSWER_USEC;
+        return preload->answered_usec > 0 && now_usec(preload) - preload->answered_usec < most_usec;
+}
+
 static PreloadCounts count_nodes(const Preload *preload) {
-        PreloadCounts counts = {
-                .are_answering = preload->answered_usec > 0 &&
-                                 now_usec(preload) - preload->answered_usec < PRELOAD_ANSWER_USEC,
-        };
+        PreloadCounts counts = { .are_answering = are_answering(preload) };
 
         for (size_t i = 0; i < preload->n_targets; i++)
                 switch (preload_node_state(&preload->targets[i]->node)) {
@@ -199,11 +206,17 @@ static PreloadCounts count_nodes(const Preload *preload) {
         return counts;
 }
 
+static void note_first_answer(Preload *preload, uint64_t now, uint64_t took_usec) {
+        preload->answered_usec = now;
+        if (took_usec > preload->slowest_usec)
+                preload->slowest_usec = took_usec;
+}
+
 /* While the API server is away, agents cannot answer. */
 static void note_answer(Target *target, uint64_t now) {
         if (!preload_node_is_unanswered(&target->node)) {
                 if (target->asked_usec > 0)
-                        target->preload->answered_usec = now;
+                        note_first_answer(target->preload, now, now - target->asked_usec);
                 target->asked_usec = 0;
         } else if (target->asked_usec == 0 || session_is_away(target->preload->session))
                 target->asked_usec = now;
