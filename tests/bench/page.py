@@ -12,7 +12,7 @@ from table import Row, curves_of, format_table, sizes_of
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = DOCS / "MEASUREMENTS.md"
 _ROW_PIXELS = 26
-_PANEL_PIXELS = 450, 320
+_PANEL_PIXELS = 450, 380
 
 
 def _block(group: str) -> re.Pattern[str]:
