@@ -206,9 +206,7 @@ static int visit_refusal(const ImagesFile *file, const char *path, const Diagnos
                          const DiagnosisVisitor *visitor) {
         int r;
 
-        r = file->n_contents > 0 ? 1
-            : subject->images    ? folder_file_is_served(subject->images, file->name)
-                                 : 0;
+        r = folder_file_is_served(subject->images, file);
         if (r < 0)
                 return r;
 

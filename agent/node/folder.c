@@ -114,28 +114,30 @@ static void folder_log_unknown(Folder *folder, Source *source, const UnknownKeys
                             source->name, unknown->texts[0], unknown->n_found - 1);
 }
 
-static int is_owner_of_file(const char *owner, const char *name) {
-        cleanup(free_p) char *other = NULL;
+int folder_file_is_served(const Images *images, const ImagesFile *file) {
+        cleanup(free_p) char *owner = NULL;
         int r;
 
-        r = owner_of_file(name, &other);
-        return r < 0 ? r : strcmp(owner, other) == 0;
-}
+        if (file->n_contents > 0 || !images)
+                return file->n_contents > 0;
 
-int folder_file_is_served(const Images *images, const char *name) {
-        int is_served = false;
+        r = owner_of_file(file->name, &owner);
+        if (r < 0)
+                return r;
 
-        for (size_t i = 0; is_served == 0 && i < images_count(images); i++)
-                for (const ImageRequest *request = image_requests(images_get(images, i));
-                     is_served == 0 && request; request = request->next)
-                        is_served = is_owner_of_file(request->owner, name);
-        return is_served;
+        for (size_t i = 0; i < images_count(images); i++)
+                for (const ImageRequest *request = image_requests(images_get(images, i)); request;
+                     request = request->next)
+                        if (strcmp(request->owner, owner) == 0)
+                                return 1;
+
+        return 0;
 }
 
 static int folder_log_refusal(Folder *folder, const ImagesFile *file) {
         int r;
 
-        r = file->n_contents > 0 ? 1 : folder_file_is_served(folder->images, file->name);
+        r = folder_file_is_served(folder->images, file);
         if (r < 0)
                 return r;
 
@@ -262,16 +264,19 @@ Folder *folder_free(Folder *folder) {
 }
 
 int folder_lacks(const Folder *folder, const char *owner) {
-        int is_same = false;
-
-        for (size_t i = 0; is_same == 0 && i < images_dir_get_n_files(folder->dir); i++) {
+        for (size_t i = 0; i < images_dir_get_n_files(folder->dir); i++) {
                 const ImagesFile *file = images_dir_get_file(folder->dir, i);
+                cleanup(free_p) char *other = NULL;
 
-                if (file->n_contents == 0)
-                        is_same = is_owner_of_file(owner, file->name);
+                if (file->n_contents > 0)
+                        continue;
+                if (owner_of_file(file->name, &other) < 0)
+                        return -ENOMEM;
+                if (strcmp(owner, other) == 0)
+                        return 1;
         }
 
-        return is_same;
+        return 0;
 }
 
 int folder_start(Folder *folder) {

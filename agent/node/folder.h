@@ -30,8 +30,8 @@ Folder *folder_free(Folder *folder);
  * refused. */
 int folder_lacks(const Folder *folder, const char *owner);
 
-/* Returns 1 if images are desired for the file of this name, perhaps since the previous run, or 0. */
-int folder_file_is_served(const Images *images, const char *name);
+/* Returns 1 if good content of the file is in force, perhaps since the previous run, or 0. images: NULL: no agent runs. */
+int folder_file_is_served(const Images *images, const ImagesFile *file);
 
 /* Requests the images of all files that have good content. */
 int folder_start(Folder *folder);
