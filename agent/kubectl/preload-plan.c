@@ -17,6 +17,7 @@
 #include "agent/image/image-ref.h"
 #include "agent/kubectl/workload.h"
 
+#define SLOWER 4u /* than the slowest node that has answered */
 #define NODES_NAMED 5
 
 int preload_image_parse(const char *reference, PreloadImage *ret, Error *reterr) {
@@ -370,6 +371,12 @@ int preload_node_patch(const PreloadNode *node, json_object **ret) {
 
 static bool is_stopped(const PreloadCounts *counts, const PreloadLimits *limits) {
         return counts->n_failed > limits->max_failures;
+}
+
+uint64_t preload_patience_usec(uint64_t slowest_usec) {
+        uint64_t usec = slowest_usec * SLOWER;
+
+        return usec > PRELOAD_ANSWER_USEC ? usec : PRELOAD_ANSWER_USEC;
 }
 
 size_t preload_room(const PreloadCounts *counts, const PreloadLimits *limits) {

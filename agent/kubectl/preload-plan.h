@@ -164,7 +164,7 @@ typedef struct PreloadCounts {
         size_t n_done;
         size_t n_failed; /* silent ones included */
         size_t n_silent;
-        bool are_answering; /* a node has answered for the first time of late */
+        bool are_answering; /* a node has answered for the first time within preload_patience_usec() */
 } PreloadCounts;
 
 typedef struct PreloadLimits {
@@ -172,6 +172,9 @@ typedef struct PreloadLimits {
         size_t max_failures;
 } PreloadLimits;
 
+/* How long silent nodes are waited for after the last first answer of a node: a busy API server lets agents wait. slowest:
+ * the most that a node took for its first answer. */
+uint64_t preload_patience_usec(uint64_t slowest_usec);
 /* How many more nodes may begin. */
 size_t preload_room(const PreloadCounts *counts, const PreloadLimits *limits);
 /* Nothing more will come. Silent nodes may answer late while a busy API server or machine lets others answer late. */

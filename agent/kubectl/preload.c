@@ -29,7 +29,6 @@
 #include "agent/view/terminal.h"
 
 #define WRITES_MAX 16u
-#define SLOWER 4u
 #define DRAW_USEC (USEC_PER_SEC / 4)
 /* A few nodes are watched one by one, rather than all there are. */
 #define NODES_WATCHED_ALONE ((size_t) SESSION_WATCHES_MAX - 1)
@@ -177,17 +176,12 @@ static int on_job(const KubeObject *object, void *userdata) {
         return json_get_filled(status, "completionTime") ? on_job_gone(object, userdata) : 0;
 }
 
-/* A busy API server lets agents wait, so that nodes answer long after others. */
-static bool are_answering(const Preload *preload) {
-        uint64_t most_usec = preload->slowest_usec * SLOWER;
-
-        if (most_usec < PRELOAD_ANSWER_USEC)
-                most_usec = PRELOAD_ANSWER_USEC;
-        return preload->answered_usec > 0 && now_usec(preload) - preload->answered_usec < most_usec;
-}
-
 static PreloadCounts count_nodes(const Preload *preload) {
-        PreloadCounts counts = { .are_answering = are_answering(preload) };
+        PreloadCounts counts = {
+                .are_answering = preload->answered_usec > 0 &&
+                                 now_usec(preload) - preload->answered_usec <
+                                         preload_patience_usec(preload->slowest_usec),
+        };
 
         for (size_t i = 0; i < preload->n_targets; i++)
                 switch (preload_node_state(&preload->targets[i]->node)) {

@@ -219,6 +219,12 @@ static const struct {
         { { 0, 0, 9, 3, 0, true }, { 10, SIZE_MAX }, 0, true },
 };
 
+TEST(test_patience) {
+        assert_int_equal(preload_patience_usec(0), PRELOAD_ANSWER_USEC);
+        assert_int_equal(preload_patience_usec(PRELOAD_ANSWER_USEC / 4), PRELOAD_ANSWER_USEC);
+        assert_int_equal(preload_patience_usec(PRELOAD_ANSWER_USEC), 4 * PRELOAD_ANSWER_USEC);
+}
+
 TEST(test_next_nodes) {
         for (size_t i = 0; i < N_ELEMENTS(shares); i++)
                 if (preload_room(&shares[i].counts, &shares[i].limits) != shares[i].room ||
