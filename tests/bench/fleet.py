@@ -229,11 +229,7 @@ def measure(node: Node) -> list[Row]:
                 if machine.available_mebibytes() < needed:
                     print(f"fleet: {size} agents need {needed} MiB, which this machine has not", flush=True)
                     break
-                try:
-                    rows += _measure_size(node, fleet, size)
-                except (RuntimeError, TimeoutError) as error:  # the figures of smaller fleets stay
-                    print(f"fleet: {size} agents: {error}", flush=True)
-                    break
+                rows += _measure_size(node, fleet, size)
     return rows
 
 

@@ -102,5 +102,5 @@ def _plot_curves(rows: list[Row], picture: Path) -> None:
         "set key below left Left reverse maxcols 1",
     ]
     for unit, plots in shown.items():
-        lines += [f"set title {_quote(unit or 'number')}", "plot " + ", ".join(plots)]
+        lines += [f"set title {_quote(unit)}", "plot " + ", ".join(plots)]
     subprocess.run(["gnuplot"], input="\n".join([*lines, "unset multiplot"]) + "\n", text=True, check=True)
