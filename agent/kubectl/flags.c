@@ -254,8 +254,8 @@ static void tables_init(Tables *tables) {
         char *letter = tables->letters;
 
         *tables = (Tables){ .letters = "" };
-        *letter++ =
-                '-'; /* arguments may stand before flags, also with POSIXLY_CORRECT in the environment */
+        /* Arguments may stand before flags, also with POSIXLY_CORRECT in the environment. */
+        *letter++ = '-';
         *letter++ = ':';
         for (size_t i = 0; i < n_flag_specs; i++) {
                 const FlagSpec *spec = &flag_specs[i];

@@ -52,7 +52,7 @@ def test_take_over(make, by_proxy, proxy, bob, images, kind, way):
 
 @pytest.mark.parametrize("fault", ["refused", "cut"])
 def test_nameless(make, by_proxy, proxy, images, fault):
-    """While the server does not say who asks, the command ends before its first write: a record is somebody's."""
+    """While the server does not say who asks, the command ends before its first write: a record names its user."""
     workload = make("deployment")
     update = ["set", "image", workload.name, f"main={images[1]}"]
     proxy.on("^POST .*/selfsubjectreviews", api_faults.refuse(500, "busy") if fault == "refused" else api_faults.lose_reply)
