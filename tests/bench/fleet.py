@@ -131,7 +131,7 @@ class Fleet(Closing):
             raise RuntimeError(f"{len(ended)} agents have ended: {', '.join(ended[:5])}")
 
     def memory(self) -> float:
-        """Mebibytes of an agent; what they share is divided among them."""
+        """Mebibytes of an agent, in memory and in swap space; what they share is divided among them."""
         return mean(_proportional_kilobytes(agent.pid) for agent in self._agents) / 1024
 
     def cpu(self) -> float:
@@ -210,7 +210,7 @@ def _name(number: int) -> str:
 
 def _proportional_kilobytes(pid: int) -> int:
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("Pss:", "SwapPss:")))
 
 
 def _cpu_ticks(pid: int) -> int:

@@ -14,12 +14,15 @@ def describe() -> str:
     """Describes it in a line: "Intel(R) Xeon(R) Processor, 2 cores, 23.5 GiB, Linux 6.1.0, Debian 12.5, ..."."""
     debian = Path("/etc/debian_version").read_text().strip()
     words = [_cpu_model(), f"{os.cpu_count()} cores", f"{_memory('MemTotal') >> 20} MiB"]
+    if swap := _memory("SwapTotal") >> 20:
+        words.append(f"{swap} MiB of swap space")
     words += [f"Linux {platform.release()}", f"Debian {debian}", _containerd_version()]
     return ", ".join(words)
 
 
 def available_mebibytes() -> int:
-    return _memory("MemAvailable") >> 20
+    """Swap space counts: of a process at rest, most pages are not needed."""
+    return (_memory("MemAvailable") + _memory("SwapFree")) >> 20
 
 
 def load_of_others(seconds: float = 1) -> float:
