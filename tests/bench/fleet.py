@@ -35,7 +35,7 @@ _STEP_SECONDS = 900
 _SAMPLE_SECONDS = 1
 _OWN_RATE = 6  # requests a second of the API server itself and of this program
 _IDLE_SECONDS = 60
-_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
+_LIMITS = {Path("/proc/sys/fs/inotify/max_user_instances"): 4, Path("/proc/sys/kernel/pid_max"): 16}  # of each agent
 _IMAGES = f"/apis/{GROUP}/v1beta1/nodeimages"
 _MIB = 1 << 20
 
@@ -88,21 +88,24 @@ class Fleet(Closing):
         self._kubeconfig = node.folder / "fleet.conf"
         self._environment = {**os.environ, MARKER: str(self._folder), "MALLOC_ARENA_MAX": "2", "KUBECONFIG": ""}
         self._agents: list[subprocess.Popen[bytes]] = []
+        self._limits: dict[Path, str] = {}
 
     def start(self) -> None:
         self._folder.mkdir()
         self._config.touch()
         token = self.control_plane.service_account_token("inplaced", "unbound", seconds=86400)
         self.control_plane.write_kubeconfig(self._kubeconfig, token=token)
-        self._instances = _INSTANCES.read_text()
-        _INSTANCES.write_text(str(max(int(self._instances), 4 * _SIZES[-1])))
+        for limit, n_each in _LIMITS.items():
+            self._limits[limit] = limit.read_text()
+            limit.write_text(str(max(int(self._limits[limit]), n_each * _SIZES[-1])))
 
     def close(self) -> None:
         for agent in self._agents:
             agent.kill()
         for agent in self._agents:
             agent.wait()
-        _INSTANCES.write_text(self._instances)
+        for limit, text in self._limits.items():
+            limit.write_text(text)
 
     def __len__(self) -> int:
         return len(self._agents)
@@ -241,7 +244,7 @@ def _measure_size(node: Node, fleet: Fleet, size: int) -> list[Row]:
     tool, preload = _preload(node, fleet, meter)
     image_set = _serve_set(node, fleet, meter)
     idle, cpu = _be_idle(node, fleet, meter)
-    restarted = meter.step(lambda: fleet.restart(0.1))
+    restarted = meter.step(lambda: fleet.restart(0.1), lambda: meter.sample().watches >= watches)
     memory, resident = fleet.memory(), meter.sample().resident
     server = meter.step(lambda: _restart_server(fleet), lambda: meter.sample().watches >= watches, is_new=True)
 
