@@ -133,7 +133,8 @@ static Slice message_of_text(Slice body) {
         return body;
 }
 
-/* Writes the first characters of a text as one line; secrets are removed before it is cut. */
+/* Writes the first characters of a text as one line, without a full stop, since it becomes a part of a sentence;
+ * secrets are removed before it is cut. */
 static void write_line(Slice text, char line[static LINE_SIZE]) {
         cleanup(free_p) char *copy = malloc(text.size + 1);
         size_t size = copy && text.size > 0 ? text.size : 0;
@@ -151,7 +152,7 @@ static void write_line(Slice text, char line[static LINE_SIZE]) {
 
                 line[i] = c < ' ' || c == 0x7f ? ' ' : (char) c;
         }
-        while (size > 0 && line[size - 1] == ' ')
+        while (size > 0 && strchr(" .", line[size - 1]))
                 size--;
         line[size] = '\0';
 }

@@ -27,6 +27,8 @@ static const struct Case {
         { "the message of a Status", 403, TEXT(STATUS("pods is forbidden")), ERROR_DENIED,
           "pods is forbidden" },
         { "on one line", 422, TEXT(STATUS("a\\n b\\t\\u0001c\\r\\n")), ERROR_INVALID, "a  b  c" },
+        { "a sentence", 429, TEXT(STATUS("please try again later.\\n")), ERROR_UNAVAILABLE,
+          "please try again later" },
         { "another kind", 500, TEXT("{\"kind\":\"Pod\",\"message\":\"x\"}"), ERROR_UNAVAILABLE,
           "the server answered 500" },
         { "a message that is no text", 404, TEXT("{\"kind\":\"Status\",\"message\":{}}"),
