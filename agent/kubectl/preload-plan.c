@@ -376,7 +376,7 @@ static bool is_stopped(const PreloadCounts *counts, const PreloadLimits *limits)
 uint64_t preload_patience_usec(uint64_t slowest_usec) {
         uint64_t usec = slowest_usec * SLOWER;
 
-        return usec > PRELOAD_ANSWER_USEC ? usec : PRELOAD_ANSWER_USEC;
+        return usec > PRELOAD_LATE_USEC ? usec : PRELOAD_LATE_USEC;
 }
 
 size_t preload_room(const PreloadCounts *counts, const PreloadLimits *limits) {

@@ -16,12 +16,15 @@
 
 #include "agent/base/error.h"
 #include "agent/image/image-ref.h"
+#include "agent/kube/retry.h"
 
 #define PRELOAD_GROUP "apps.kruise.io"
 #define PRELOAD_JOB_LABEL "app.kubernetes.io/managed-by"
 #define PRELOAD_JOB_LABEL_VALUE "kubectl-inplace"
 
 #define PRELOAD_ANSWER_USEC ((uint64_t) 10 * 1000000)
+/* The longest pause of an agent that a busy API server has refused, with its jitter, and some time to answer. */
+#define PRELOAD_LATE_USEC (KUBE_RETRY_MAX_USEC + KUBE_RETRY_MAX_USEC / 5 + (uint64_t) 2 * 1000000)
 #define PRELOAD_PROGRESS_USEC ((uint64_t) 600 * 1000000)
 
 #define PRELOAD_SECRETS_MAX 32

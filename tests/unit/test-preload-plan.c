@@ -220,9 +220,13 @@ static const struct {
 };
 
 TEST(test_patience) {
-        assert_int_equal(preload_patience_usec(0), PRELOAD_ANSWER_USEC);
-        assert_int_equal(preload_patience_usec(PRELOAD_ANSWER_USEC / 4), PRELOAD_ANSWER_USEC);
-        assert_int_equal(preload_patience_usec(PRELOAD_ANSWER_USEC), 4 * PRELOAD_ANSWER_USEC);
+        assert_int_equal(preload_patience_usec(0), PRELOAD_LATE_USEC);
+        assert_int_equal(preload_patience_usec(PRELOAD_LATE_USEC / 4), PRELOAD_LATE_USEC);
+        assert_int_equal(preload_patience_usec(PRELOAD_LATE_USEC), 4 * PRELOAD_LATE_USEC);
+        /* An agent whose watch has just been refused does not see the request before it tries again. */
+        for (uint32_t i = 0; i < 1000; i++)
+                assert_true(kube_retry_usec(100, NULL, i * (UINT32_MAX / 1000)) <
+                            PRELOAD_LATE_USEC);
 }
 
 TEST(test_next_nodes) {
