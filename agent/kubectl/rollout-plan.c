@@ -574,7 +574,8 @@ static int name_rest(const Census *census, const char *budget, char **ret) {
 /* Another client has changed what only we should change now. */
 static int check_unchanged(const RolloutView *view, json_object *record, RolloutStep *step) {
         cleanup(free_p) char *difference = NULL;
-        bool is_changed, is_resumed, is_retargeted;
+        TemplateChange change;
+        bool is_resumed;
         int r;
 
         if (object_is_deleted(view->workload))
@@ -602,14 +603,13 @@ static int check_unchanged(const RolloutView *view, json_object *record, Rollout
                                                 "makes one of its template now",
                                                 json_get_text(record, "revision"));
         }
-        r = view_is_retargeted(view, record, &is_retargeted);
-        if (r < 0 || is_retargeted) {
-                step->action = is_retargeted ? ROLLOUT_RETARGET : ROLLOUT_WAIT;
+        r = view_find_change(view, record, &change, &difference);
+        if (r < 0 || change == TEMPLATE_UNCHANGED)
                 return r;
+        if (change == TEMPLATE_RETARGETED) {
+                step->action = ROLLOUT_RETARGET;
+                return 0;
         }
-        r = view_find_change(view, record, &is_changed, &difference);
-        if (r < 0 || !is_changed)
-                return r;
 
         r = step_abandon(step, view, record, true);
         return r < 0 ? r

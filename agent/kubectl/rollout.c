@@ -802,10 +802,10 @@ static bool are_among(json_object *images, json_object *others) {
 /* A dry run writes nothing, and so cannot leave it to its controller. */
 static int refuse_changed(Rollout *rollout) {
         cleanup(free_p) char *difference = NULL;
-        bool is_changed;
-        int r = view_find_change(&rollout->watch.view, rollout->record, &is_changed, &difference);
+        TemplateChange change;
+        int r = view_find_change(&rollout->watch.view, rollout->record, &change, &difference);
 
-        return r < 0 || !is_changed
+        return r < 0 || change == TEMPLATE_UNCHANGED
                        ? r
                        : refuse_open(rollout, ", and another client has changed its template");
 }
@@ -828,8 +828,9 @@ static int go_on_with(Rollout *rollout, RolloutRequest *request) {
         /* Where an update that had ended is being undone, that goes on. */
         bool goes_back = (flags->undo && !record_undoes(rollout->record)) ||
                          (has_others && json_object_equal(images, before));
-        bool is_retargeted;
-        int r = view_is_retargeted(&rollout->watch.view, rollout->record, &is_retargeted);
+        cleanup(free_p) char *difference = NULL;
+        TemplateChange change;
+        int r = view_find_change(&rollout->watch.view, rollout->record, &change, &difference);
 
         if (r < 0)
                 return r;
@@ -855,7 +856,9 @@ static int go_on_with(Rollout *rollout, RolloutRequest *request) {
                 request->images = NULL;
                 r = announce_undo(rollout);
         }
-        return r < 0 ? r : resume(rollout, request, (has_others || is_retargeted) && !goes_back);
+        return r < 0 ? r
+                     : resume(rollout, request,
+                              (has_others || change == TEMPLATE_RETARGETED) && !goes_back);
 }
 
 /* {container: image} of "container=image" */

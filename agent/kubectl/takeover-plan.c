@@ -41,25 +41,23 @@ static bool has_expected_images(const RolloutView *view, json_object *record) {
                 template_has_images(template, record_images(record, !record_is_undo(record))));
 }
 
-int view_find_change(const RolloutView *view, json_object *record, bool *ret,
+int view_find_change(const RolloutView *view, json_object *record, TemplateChange *ret,
                      char **ret_difference) {
         json_object *base = view_base(view, record);
         int r = base ? template_compare(object_template(base), object_template(view->workload),
                                         ret_difference)
                      : 0;
 
-        *ret = !view_kind(view)->is_pod && (*ret_difference || !has_expected_images(view, record));
-        return r;
-}
-
-int view_is_retargeted(const RolloutView *view, json_object *record, bool *ret) {
-        cleanup(free_p) char *difference = NULL;
-        bool is_changed;
-        int r = view_find_change(view, record, &is_changed, &difference);
-
-        *ret = r >= 0 && is_changed && !difference && !record_sets_images(record) &&
-               !record_is_undo(record) && workload_is_declared(view->workload);
-        return r;
+        if (r < 0)
+                return r;
+        if (view_kind(view)->is_pod || (!*ret_difference && has_expected_images(view, record)))
+                *ret = TEMPLATE_UNCHANGED;
+        else if (!*ret_difference && !record_sets_images(record) && !record_is_undo(record) &&
+                 workload_is_declared(view->workload))
+                *ret = TEMPLATE_RETARGETED;
+        else
+                *ret = TEMPLATE_CHANGED;
+        return 0;
 }
 
 /* Before the beginning */
@@ -452,7 +450,8 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
         cleanup(json_object_put_p) json_object *patch = NULL;
         cleanup(json_object_put_p) json_object *held = NULL;
         cleanup(free_p) char *difference = NULL;
-        bool is_changed, is_retargeted = false, is_resumed = false;
+        TemplateChange change;
+        bool is_resumed = false;
         int r = rollout_record_read(view->workload, &record, reterr);
 
         if (r < 0)
@@ -470,18 +469,16 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
                         return r;
         }
 
-        r = view_find_change(view, record, &is_changed, &difference);
-        if (r >= 0 && !is_changed)
+        r = view_find_change(view, record, &change, &difference);
+        if (r >= 0 && change == TEMPLATE_UNCHANGED)
                 r = view_is_resumed(view, record, &is_resumed);
-        if (r >= 0)
-                r = view_is_retargeted(view, record, &is_retargeted);
         if (r < 0)
                 return r;
         changed = json_copy(record);
         if (patch_add_text(changed, "by", request->by) < 0 ||
-            (is_retargeted && retarget(view, changed) < 0) ||
+            (change == TEMPLATE_RETARGETED && retarget(view, changed) < 0) ||
             (is_resumed && hold(view, changed, &held) < 0) ||
-            (!is_changed && turn(view, request, changed) < 0))
+            (change == TEMPLATE_UNCHANGED && turn(view, request, changed) < 0))
                 return -ENOMEM;
         if (!is_resumed && json_object_equal(record, changed)) {
                 *ret = NULL;
@@ -489,8 +486,8 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
         }
         patch = takeover_patch(view->workload, changed);
         if (!patch || (held && patch_add(patch, "spec", take_ptr(held)) < 0) ||
-            (!is_changed && (add_template(view, request, changed, patch) < 0 ||
-                             reset_template(view, record, changed, patch) < 0)))
+            (change == TEMPLATE_UNCHANGED && (add_template(view, request, changed, patch) < 0 ||
+                                              reset_template(view, record, changed, patch) < 0)))
                 return -ENOMEM;
 
         *ret = take_ptr(patch);

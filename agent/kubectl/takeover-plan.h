@@ -63,12 +63,16 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
 int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_object **ret,
                    Error *reterr);
 
-/* Whether another client has changed the template of an open update; *ret_difference: the first difference besides
- * images, owned by the caller; NULL: none is known. */
-int view_find_change(const RolloutView *view, json_object *record, bool *ret,
+typedef enum TemplateChange {
+        TEMPLATE_UNCHANGED,
+        TEMPLATE_CHANGED, /* by another client */
+        TEMPLATE_RETARGETED, /* a declared update has other images by now, which rollout_resume() goes on to */
+} TemplateChange;
+
+/* Finds whether another client has changed the template of an open update; *ret_difference: the first difference besides images,
+ * owned by the caller, which has set it to NULL; NULL: none is known. */
+int view_find_change(const RolloutView *view, json_object *record, TemplateChange *ret,
                      char **ret_difference);
-/* Whether the template of a declared update has other images by now, which rollout_resume() goes on to. */
-int view_is_retargeted(const RolloutView *view, json_object *record, bool *ret);
 /* Another client has resumed the Deployment of an open update, and its controller has nothing to do: each pod stays as
  * it is, whatever its images. */
 int view_is_resumed(const RolloutView *view, json_object *record, bool *ret);

@@ -537,7 +537,7 @@ static int compare_members(json_object *a, json_object *b, bool is_all, const ch
                 cleanup(free_p) char *inner = NULL;
                 json_object *other = json_object_object_get(b, key);
 
-                if (is_ignored(path, key) || value == other || (other && !is_all))
+                if ((other && !is_all) || json_object_equal(value, other) || is_ignored(path, key))
                         continue;
                 if (text_format(&inner, "%s%s%s", path, *path ? "." : "", key) < 0)
                         return -ENOMEM;

@@ -103,9 +103,11 @@ static void check_turned(const RolloutView *view, json_object *record) {
         cleanup(json_object_put_p) json_object *patch = NULL, *workload = NULL, *turned = NULL;
         const RolloutRequest request = { .takes_over = true, .goes_back = true, .by = "jo" };
         cleanup(free_p) char *difference = NULL;
+        TemplateChange change;
         bool is_changed;
 
-        check(view_find_change(view, record, &is_changed, &difference) == 0);
+        check(view_find_change(view, record, &change, &difference) == 0);
+        is_changed = change != TEMPLATE_UNCHANGED;
         check(rollout_resume(view, &request, &patch, NULL) == 0);
         if (!patch)
                 return; /* as it is */
