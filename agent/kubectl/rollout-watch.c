@@ -44,6 +44,8 @@ static int keep(json_object *map, const KubeObject *object) {
 static void keep_workload(RolloutWatch *watch, json_object *workload) {
         json_object_put(watch->view.workload);
         watch->view.workload = json_object_get(workload);
+        json_object_put(watch->record);
+        watch->record = NULL;
 }
 
 static int on_workload(const KubeObject *object, void *userdata) {
@@ -188,6 +190,15 @@ int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata),
                                            &asked, reterr);
 }
 
+int rollout_watch_record(RolloutWatch *watch, json_object **ret, Error *reterr) {
+        int r = watch->record ? 0
+                              : rollout_record_read(watch->view.workload, &watch->record, reterr);
+
+        if (r >= 0)
+                *ret = json_object_get(watch->record);
+        return r;
+}
+
 int rollout_watch_note(RolloutWatch *watch, json_object *object) {
         json_object *maps[] = { watch->view.pods, watch->view.owned };
         const char *name = object_name(object);
@@ -310,6 +321,7 @@ void rollout_watch_done(RolloutWatch *watch) {
         rollout_watch_stop(watch);
         free(watch->selector);
         json_object_put(watch->view.workload);
+        json_object_put(watch->record);
         json_object_put(watch->view.owned);
         json_object_put(watch->view.pods);
         json_object_put(watch->view.budgets);

@@ -13,10 +13,11 @@
 
 typedef struct RolloutWatch {
         Session *session;
-        KubePath path;    /* path of the workload; its texts are borrowed */
-        char *selector;   /* selector of the workload's pods; NULL: it is a pod */
-        RolloutView view; /* owned; workload: NULL if it is gone */
-        bool is_there;    /* the workload, by the list and what followed */
+        KubePath path;       /* path of the workload; its texts are borrowed */
+        char *selector;      /* selector of the workload's pods; NULL: it is a pod */
+        RolloutView view;    /* owned; workload: NULL if it is gone */
+        json_object *record; /* record of the workload; NULL: not read yet, or none */
+        bool is_there;       /* the workload, by the list and what followed */
         SessionFollow *follow;
 } RolloutWatch;
 
@@ -29,6 +30,8 @@ int rollout_watch_load_path(Session *session, WorkloadKind kind, const KubePath 
 int rollout_watch_wait(RolloutWatch *watch, int (*is_done)(void *userdata),
                        int (*is_away)(const Error *error, void *userdata), void *userdata,
                        Error *reterr);
+/* The record of the workload as it is now, as rollout_record_read(). */
+int rollout_watch_record(RolloutWatch *watch, json_object **ret, Error *reterr);
 /* The server's answer to a write, which the watch may show later. */
 int rollout_watch_note(RolloutWatch *watch, json_object *object);
 /* The same of a ReplicaSet that was created. */

@@ -140,7 +140,7 @@ static int plan_turned(Rollout *rollout, json_object *record) {
 /* The record belongs to the workload, and another run may have changed it: then there is a step already. */
 static int follow_record(Rollout *rollout, Error *reterr) {
         cleanup(json_object_put_p) json_object *record = NULL;
-        int r = rollout_record_read(rollout->watch.view.workload, &record, reterr);
+        int r = rollout_watch_record(&rollout->watch, &record, reterr);
 
         if (r < 0)
                 return r;
@@ -552,7 +552,7 @@ static int has_record(Rollout *rollout, bool *ret, Error *reterr) {
         int r = rollout_watch_list(&rollout->watch, reterr);
 
         if (r >= 0)
-                r = rollout_record_read(rollout->watch.view.workload, &found, reterr);
+                r = rollout_watch_record(&rollout->watch, &found, reterr);
         *ret = r >= 0 && json_object_equal(rollout->record, found);
         return r;
 }
@@ -765,7 +765,7 @@ static int load(Rollout *rollout, const char *workload, Error *reterr) {
                 r = rollout_watch_load(rollout->session, workload, &rollout->watch, reterr);
         rollout->watch.view.noted = rollout->show.pods;
         if (r >= 0)
-                r = rollout_record_read(rollout->watch.view.workload, &rollout->record, reterr);
+                r = rollout_watch_record(&rollout->watch, &rollout->record, reterr);
         return r;
 }
 
