@@ -14,6 +14,7 @@
 #include "agent/kubectl/rollout-pod-plan.h"
 
 typedef struct Census {
+        char *aim;      /* see rollout_aim(); owned */
         PodState *pods; /* in the order of the view */
         size_t n_pods;
         size_t n_concerned; /* pods that the update is about */
@@ -29,7 +30,7 @@ typedef struct Census {
 
 #define CENSUS_INIT ((Census){ .pods = NULL })
 
-/* Replaces *census. */
+/* Replaces *census, from which it takes over the states of pods that are the same still. */
 int census_take(const RolloutView *view, json_object *record, Census *census);
 /* The first pod in that phase; NULL: none. */
 const PodState *census_find(const Census *census, RolloutPhase phase);

@@ -227,12 +227,12 @@ static bool runs_image(const Subject *subject, const char *container, const char
                json_is(entry, "image", image);
 }
 
-int64_t pod_restarts(json_object *pod, json_object *containers) {
+static int64_t count_restarts(const Subject *subject) {
         int64_t sum = 0;
 
-        json_object_object_foreach(containers, container, image) {
+        json_object_object_foreach(subject->images, container, image) {
                 (void) image;
-                sum += json_get_integer(container_status(pod, container), "restartCount");
+                sum += json_get_integer(container_status(subject->pod, container), "restartCount");
         }
         return sum;
 }
@@ -268,8 +268,7 @@ static bool is_silent(const Subject *subject) {
 /* Since this program saw it updated: its new containers do not keep running. */
 static bool has_restarted(const Subject *subject) {
         return json_object_object_get_ex(subject->noted, "restarts", NULL) &&
-               pod_restarts(subject->pod, subject->images) >
-                       json_get_integer(subject->noted, "restarts");
+               count_restarts(subject) > json_get_integer(subject->noted, "restarts");
 }
 
 static bool is_verified(const Subject *subject) {
@@ -334,9 +333,7 @@ static bool ran_before_update(json_object *pod, const char *container) {
 static bool keeps_failing(const Subject *subject, int64_t starts_max) {
         if (!json_object_object_get_ex(subject->noted, "first", NULL))
                 return !subject->view->noted;
-        return pod_restarts(subject->pod, subject->images) -
-                       json_get_integer(subject->noted, "first") >=
-               starts_max;
+        return count_restarts(subject) - json_get_integer(subject->noted, "first") >= starts_max;
 }
 
 /* The connection broke or the runtime was slow, as gRPC and containerd say it: the kubelet tries again. */
@@ -639,11 +636,28 @@ static bool is_stuck(const RolloutView *view, json_object *record, json_object *
                view->now_sec - deleted_sec > GIVE_UP_SEC && view_has_pod(view, record, pod);
 }
 
+int rollout_aim(const RolloutView *view, json_object *record, char **ret) {
+        json_object *owner =
+                view_kind(view)->has_replica_sets ? view_base(view, record) : view->workload;
+        const char *images = json_to_text(record_target(record));
+
+        if (!images)
+                return -ENOMEM;
+        return text_format(ret, "%s %s %lld %lld %lld %s %s",
+                           object_text(owner, "metadata.uid") ?: "",
+                           view_target_revision(view, record) ?: "",
+                           (long long) view_partition(view, record),
+                           (long long) object_integer(view->workload, "spec.minReadySeconds"),
+                           (long long) view->now_sec, json_get_text(record, "since") ?: "", images);
+}
+
 int pod_state_read(const RolloutView *view, json_object *record, json_object *pod, PodState *ret) {
         cleanup(subject_done) Subject subject = subject_make(view, record, pod);
 
         *ret = (PodState){ .pod = json_object_get(pod),
+                           .noted = json_object_get(subject.noted),
                            .phase = ROLLOUT_LEFT,
+                           .n_restarts = count_restarts(&subject),
                            .is_member =
                                    !object_is_deleted(pod) && view_has_pod(view, record, pod) };
         if (!ret->is_member && is_stuck(view, record, pod)) {
@@ -664,6 +678,7 @@ int pod_state_read(const RolloutView *view, json_object *record, json_object *po
 
 void pod_state_done(PodState *state) {
         json_object_put(state->pod);
+        json_object_put(state->noted);
         free(state->reason);
 }
 

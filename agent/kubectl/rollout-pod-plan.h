@@ -26,11 +26,13 @@ typedef enum RolloutPhase {
 } RolloutPhase;
 
 typedef struct PodState {
-        json_object *pod; /* owned: the view may have a newer one by now */
+        json_object *pod;   /* owned: the view may have a newer one by now */
+        json_object *noted; /* notes of it, see RolloutView; owned */
         RolloutPhase phase;
-        char *reason;   /* why it has failed, or what is awaited of it, for people; NULL: nothing */
-        bool is_member; /* the workload has it, also below the partition */
-        bool is_available; /* see view_pod_is_available() */
+        char *reason; /* why it has failed, or what is awaited of it, for people; NULL: nothing */
+        int64_t n_restarts; /* restarts of the containers that the update is about */
+        bool is_member;     /* the workload has it, also below the partition */
+        bool is_available;  /* see view_pod_is_available() */
         /* The closed gate hides that the node is lost; but a kubelet would have ended the old container long ago. */
         bool is_silent;
         /* It was out of service before, or its node is lost, and it has not run the images for so long that it
@@ -38,6 +40,9 @@ typedef struct PodState {
         bool is_given_up;
 } PodState;
 
+/* All that the states of pods follow from besides the pods and the notes of them: with the same aim, the state of a pod is the
+ * same as before. The caller owns *ret. */
+int rollout_aim(const RolloutView *view, json_object *record, char **ret);
 int pod_state_read(const RolloutView *view, json_object *record, json_object *pod, PodState *ret);
 void pod_state_done(PodState *state);
 /* It may be updated now, or is being: it counts as unavailable, whatever its status still says. */
@@ -47,8 +52,6 @@ const char *rollout_phase_to_string(RolloutPhase phase);
 bool pod_is_ready(json_object *pod);
 /* Ready for the workload's minReadySeconds, since its last container was started. */
 bool view_pod_is_available(const RolloutView *view, json_object *pod);
-/* The restarts of these containers. */
-int64_t pod_restarts(json_object *pod, json_object *containers);
 
 /* The readiness gate, see agent/pod/gate-spec.h: closed for an update; and it has to be closed, or closed
  * again, before the pod gets these images, so that the agent opens it when they run. */

@@ -31,33 +31,30 @@ void rollout_show_done(RolloutShow *show) {
 
 /* Changes, and their times */
 
-static int note_phase(RolloutShow *show, int64_t now_sec, json_object *record,
+static int note_phase(RolloutShow *show, int64_t now_sec, json_object *before,
                       const PodState *state) {
         cleanup(json_object_put_p) json_object *entry =
                 patch_wrap("phase", json_object_new_string(rollout_phase_to_string(state->phase)));
-        const char *name = object_name(state->pod);
-        int64_t restarts = pod_restarts(state->pod, record_target(record));
-        json_object *before = json_get(show->pods, name, json_type_object), *first;
+        json_object *first;
 
         if (state->phase == ROLLOUT_OLD || !json_object_object_get_ex(before, "first", &first))
                 first = NULL;
-        first = first ? json_object_get(first) : json_object_new_int64(restarts);
+        first = first ? json_object_get(first) : json_object_new_int64(state->n_restarts);
         announcer_begin(&show->announcer);
         if (patch_add(entry, "first", first) < 0 ||
             patch_add(entry, "since", json_object_new_int64(now_sec)) < 0 ||
             patch_add_bool(entry, "silent", state->is_silent) < 0 ||
             (state->phase == ROLLOUT_UPDATED &&
-             patch_add(entry, "restarts", json_object_new_int64(restarts)) < 0))
+             patch_add(entry, "restarts", json_object_new_int64(state->n_restarts)) < 0))
                 return -ENOMEM;
-        return patch_add(show->pods, name, take_ptr(entry));
+        return patch_add(show->pods, object_name(state->pod), take_ptr(entry));
 }
 
 /* The containers that a pod has before it gets the images may restart as they like: only restarts from then on count. */
-static int note_old(RolloutShow *show, json_object *record, const PodState *state) {
-        json_object *entry = json_get(show->pods, object_name(state->pod), json_type_object);
-
-        return patch_add(entry, "first",
-                         json_object_new_int64(pod_restarts(state->pod, record_target(record))));
+static int note_old(json_object *entry, const PodState *state) {
+        return json_get_integer(entry, "first") == state->n_restarts
+                       ? 0
+                       : patch_add(entry, "first", json_object_new_int64(state->n_restarts));
 }
 
 /* Whether a line is worth it; without a terminal there is one for each change. */
@@ -66,17 +63,17 @@ static bool is_news(RolloutPhase phase, const char *before) {
                (before || phase != ROLLOUT_UPDATED);
 }
 
-static int note_pods(RolloutShow *show, int64_t now_sec, json_object *record, const Census *census,
-                     bool is_live, bool *ret_has_changed) {
+static int note_pods(RolloutShow *show, int64_t now_sec, const Census *census, bool is_live,
+                     bool *ret_has_changed) {
         for (size_t i = 0; i < census->n_pods; i++) {
                 const PodState *state = &census->pods[i];
                 const char *name = object_name(state->pod);
                 const char *phase = rollout_phase_to_string(state->phase);
-                const char *before =
-                        json_get_text(json_get(show->pods, name, json_type_object), "phase");
+                json_object *entry = json_get(show->pods, name, json_type_object);
+                const char *before = json_get_text(entry, "phase");
 
                 if (text_equal(before, phase)) {
-                        if (state->phase == ROLLOUT_OLD && note_old(show, record, state) < 0)
+                        if (state->phase == ROLLOUT_OLD && note_old(entry, state) < 0)
                                 return -ENOMEM;
                         continue;
                 }
@@ -84,7 +81,7 @@ static int note_pods(RolloutShow *show, int64_t now_sec, json_object *record, co
                         (void) print_safe("pod/%s %s%s%s", name, phase, state->reason ? ": " : "",
                                           state->reason ?: "");
                 *ret_has_changed = true;
-                if (note_phase(show, now_sec, record, state) < 0)
+                if (note_phase(show, now_sec, entry, state) < 0)
                         return -ENOMEM;
         }
         return 0;
@@ -207,7 +204,7 @@ static bool shows_table(const RolloutShow *show) {
 int rollout_show(RolloutShow *show, int64_t now_sec, json_object *record, const Census *census,
                  const char *awaited, const char *pod) {
         bool is_live = shows_table(show), has_changed = false;
-        int r = note_pods(show, now_sec, record, census, is_live, &has_changed);
+        int r = note_pods(show, now_sec, census, is_live, &has_changed);
 
         if (r < 0)
                 return r;

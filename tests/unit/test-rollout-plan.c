@@ -737,6 +737,107 @@ TEST(test_plan) {
                 check_plan(i, &plan_rows[i]);
 }
 
+/* Changes after a census; texts are merge patches. */
+static const struct FollowRow {
+        const char *name;
+        int sec; /* time that has passed */
+        const char *workload, *record;
+        const char *noted; /* new notes of web-1 */
+        TestPod pod;       /* web-1, made anew */
+        bool is_deleted;   /* web-0 */
+        bool is_kept;      /* the other states are */
+} follow_rows[] = {
+        { "time", .sec = 60 },
+        { "the time to be ready", .workload = "{'spec': {'minReadySeconds': 0}}" },
+        { "the workload", .workload = "{'metadata': {'uid': 'another'}}" },
+        { "the revision", .workload = "{'status': {'updateRevision': 'newer'}}" },
+        { "the first ordinal", .workload = "{'spec': {'ordinals': {'start': 1}}}" },
+        { "the direction", .record = "{'state': 'undo'}" },
+        { "the update", .record = "{'since': '2026-11-21T08:00:00Z'}" },
+        { "the partition", .record = "{'partition': 2}" },
+        { "the notes", .noted = "{'phase': 'updated', 'since': 0, 'restarts': -1}",
+          .is_kept = true },
+        { "a pod", .pod = OLD, .is_kept = true },
+        { "the pods", .is_deleted = true, .is_kept = true },
+        { "the pods and one of them", .pod = OLD, .is_deleted = true, .is_kept = true },
+};
+
+static void patch_with(json_object *object, const char *text) {
+        cleanup(json_object_put_p) json_object *patch = text ? parse("%s", text) : NULL;
+
+        if (patch)
+                assert_ok(json_merge_patch(&object, patch));
+}
+
+static void follow(const struct FollowRow *row, const TestState *state, TestView *made) {
+        made->view.now_sec += row->sec;
+        patch_with(made->view.workload, row->workload);
+        patch_with(made->record, row->record);
+        if (row->noted)
+                json_object_object_add(made->view.noted, "web-1", parse("%s", row->noted));
+        if (row->pod.image)
+                json_object_object_add(made->view.pods, "web-1", make_pod(state, &row->pod, 1));
+        if (row->is_deleted)
+                json_object_object_del(made->view.pods, "web-0");
+}
+
+/* Returns whether all states are the same. */
+static bool censuses_equal(const Census *a, const Census *b) {
+        bool is_same = a->n_pods == b->n_pods;
+
+        for (size_t i = 0; is_same && i < a->n_pods; i++) {
+                const PodState *left = &a->pods[i], *right = &b->pods[i];
+
+                is_same = left->pod == right->pod && left->phase == right->phase &&
+                          text_equal(left->reason, right->reason) &&
+                          left->is_member == right->is_member &&
+                          left->is_available == right->is_available &&
+                          left->n_restarts == right->n_restarts;
+        }
+        return is_same && a->n_concerned == b->n_concerned && a->n_members == b->n_members &&
+               a->n_unavailable == b->n_unavailable && a->n_revised == b->n_revised &&
+               memcmp(a->n_by_phase, b->n_by_phase, sizeof(a->n_by_phase)) == 0;
+}
+
+/* A census after another one is as the first one would be, and reads the pods that have changed alone. */
+TEST_ROWS(test_follow, follow_rows, name, const struct FollowRow *row) {
+        static const TestState state = {
+                STATEFUL,
+                TURNED,
+                .min_ready_sec = 10,
+                .pods = { { .image = "B",
+                            .hash = "new",
+                            .former =
+                                    "{\"app\": {\"image\": \"A\", \"id\": \"1\", \"silent\": true, "
+                                    "\"since\": \"2026-11-20T08:00:00Z\"}}",
+                            .is_unready = true,
+                            .gate = CLOSED_FOR("B") },
+                          { .image = "B",
+                            .hash = "new",
+                            .id = "2",
+                            .former = FROM_A,
+                            .is_just_ready = true },
+                          { .image = "B", .hash = "new", .former = FROM_A, .is_scheduled = true } },
+        };
+        cleanup(view_done) TestView made = make_view(&state);
+        cleanup(census_done) Census before = CENSUS_INIT;
+        cleanup(census_done) Census census = CENSUS_INIT;
+        cleanup(census_done) Census fresh = CENSUS_INIT;
+        const char *kept;
+
+        assert_ok(census_take(&made.view, made.record, &before));
+        assert_ok(census_take(&made.view, made.record, &census));
+        assert_true(censuses_equal(&before, &census));
+        kept = census_reason(&census, "web-2");
+        follow(row, &state, &made);
+        assert_ok(census_take(&made.view, made.record, &census));
+        assert_ok(census_take(&made.view, made.record, &fresh));
+        assert_true(censuses_equal(&census, &fresh));
+        assert_false(censuses_equal(&census, &before));
+        if (row->is_kept)
+                assert_ptr_equal(census_reason(&census, "web-2"), kept);
+}
+
 static const struct TargetRow {
         const char *record, *image;
 } target_rows[] = { { "forward", "B" }, { "undo", "A" }, { "done", "B" }, { "undone", "A" } };

@@ -14,11 +14,8 @@
 static void see(RolloutShow *show, RolloutPhase phase, int restarts) {
         cleanup(json_object_put_p) json_object *record =
                 parse("{'state':'forward','after':{'app':'v2'}}");
-        cleanup(json_object_put_p) json_object *pod =
-                parse("{'metadata':{'name':'web'},'status':{'containerStatuses':[{'name':'app',"
-                      "'restartCount':%d}]}}",
-                      restarts);
-        PodState state = { .pod = pod, .phase = phase };
+        cleanup(json_object_put_p) json_object *pod = parse("{'metadata':{'name':'web'}}");
+        PodState state = { .pod = pod, .phase = phase, .n_restarts = restarts };
         const Census census = { .pods = &state, .n_pods = 1 };
 
         assert_ok(rollout_show(show, 100, record, &census, /* awaited= */ NULL, /* pod= */ NULL));
