@@ -5,6 +5,7 @@ changes.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import re
@@ -526,6 +527,55 @@ def test_drained_meanwhile(cluster, make, by_proxy, proxy, images, kind):
     wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
     workload.assert_runs(images[1])
     assert workload.strategy() == strategy and not workload.uids() & before
+
+
+def test_evicted_while_scaled_down(cluster, make, by_proxy, proxy, images):
+    """The pod that the scale-down leaves behind does not stand for the evicted one, whose successor is shown late: its
+    controller makes that of the revision before, and the newest revision the current one, at the same time.
+    """
+    workload = make("statefulset")
+    strategy, may_show = workload.strategy(), threading.Event()
+
+    async def hold_back(exchange: Exchange) -> None:
+        """Shows what follows the end of a pod only when it may."""
+        reply = await exchange.ask()
+        exchange.send_head(reply.code, reply.headers, reply.reason)
+        async for piece in reply.pieces:
+            exchange.send(piece)
+            await exchange.flush()
+            while piece.startswith(b'{"type":"DELETED"') and not may_show.is_set():
+                await asyncio.sleep(0.005)
+
+    proxy.on("^GET .*/pods[?].*watch=true", hold_back)
+    first, node = f"{PODS}/{workload.app}-0", cluster.node.name
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}", n=2) as middle:
+        cluster.admin.wait_for(
+            f"{PODS}/{workload.app}-1", lambda pod: restarts(pod) == 1 and is_ready(pod), 60 * SLOWLY
+        )
+        evicted = cluster.admin.patch(first, {"metadata": {"finalizers": ["example.org/wait"]}})["metadata"]["uid"]
+        cluster.kubectl("cordon", node)
+        try:
+            cluster.admin.delete(first)
+            cluster.kubectl("scale", workload.name, "--replicas=1")
+            wait_observed(workload)
+            cluster.admin.patch(first, {"metadata": {"finalizers": None}})
+            made = cluster.admin.wait_for(first, lambda pod: pod["metadata"]["uid"] != evicted, 60 * SLOWLY)
+            assert image_of(made) == images[0]
+            cluster.admin.wait_for(
+                workload.path, lambda one: one["status"]["currentRevision"] == one["status"]["updateRevision"], 30 * SLOWLY
+            )
+            middle.released.set()
+            for line in middle.child.stdout:
+                if "for its controller to make the missing pods" in line:
+                    break
+        finally:
+            cluster.kubectl("uncordon", node)
+            may_show.set()
+        assert_done(middle.end())
+    workload.n_pods = 1
+    wait_until(lambda: len(workload.ready()) == len(workload.pods()) == 1, 60 * SLOWLY, "pods")
+    workload.assert_runs(images[1])
+    assert workload.uids() == {made["metadata"]["uid"]} and workload.strategy() == strategy
 
 
 @pytest.mark.parametrize("kind", ["deployment", "daemonset"])
