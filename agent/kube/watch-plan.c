@@ -38,6 +38,8 @@ static const struct Rule {
         { WATCH_STREAMING,  WATCH_ON_REFUSED,      WATCH_DO_WAIT,           WATCH_RELISTING  },
         { WATCH_STREAMING,  WATCH_ON_DENIED,       WATCH_DO_WAIT,           WATCH_RELISTING  },
         { WATCH_STREAMING,  WATCH_ON_GARBAGE,      WATCH_DO_WAIT,           WATCH_RELISTING  },
+        /* A list that has begun before may show an older state. */
+        { WATCH_STREAMING,  WATCH_ON_STALE,        WATCH_DO_WAIT,           WATCH_RELISTING  },
 
         { WATCH_PAGING,     WATCH_ON_PAGE,         WATCH_DO_PAGE,           WATCH_PAGING     },
         { WATCH_PAGING,     WATCH_ON_LISTED,       WATCH_DO_SYNC_AND_WATCH, WATCH_WATCHING   },
@@ -45,6 +47,7 @@ static const struct Rule {
         { WATCH_PAGING,     WATCH_ON_REFUSED,      WATCH_DO_WAIT,           WATCH_RELISTING  },
         { WATCH_PAGING,     WATCH_ON_DENIED,       WATCH_DO_WAIT,           WATCH_RELISTING  },
         { WATCH_PAGING,     WATCH_ON_GARBAGE,      WATCH_DO_WAIT,           WATCH_RELISTING  },
+        { WATCH_PAGING,     WATCH_ON_STALE,        WATCH_DO_WAIT,           WATCH_RELISTING  },
 
         { WATCH_WATCHING,   WATCH_ON_ENDED,        WATCH_DO_WATCH,          WATCH_WATCHING   },
         { WATCH_WATCHING,   WATCH_ON_ENDED_EARLY,  WATCH_DO_WAIT,           WATCH_REWATCHING },

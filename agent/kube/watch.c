@@ -991,8 +991,7 @@ const Error *kube_watch_error(const KubeWatch *watch) {
 int kube_watch_relist(KubeWatch *watch) {
         const Error none = ERROR_INIT;
 
-        if (watch->plan.step == WATCH_WATCHING)
-                watch_drop_call(watch);
+        watch_drop_call(watch);
         if (watch->plan.step == WATCH_REWATCHING)
                 timer_stop(&watch->pause);
 

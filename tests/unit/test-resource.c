@@ -536,6 +536,31 @@ TEST_F(test_check_finds_another_version, Fixture *f) {
                          "listing the things again.\n");
 }
 
+/* A list that has begun before the check shows an older version, which must not come after the newer one. */
+TEST_F(test_check_overtakes_a_list, Fixture *f) {
+        const KubeResourceOptions options = get_options(f);
+
+        start_synced(f, &options);
+        check(f, "1");
+        assert_true(choose("watch=true"));
+        refuse(410, ERROR_GONE);
+        fake_clock_skip(fake_kube.event);
+        assert_true(choose("sendInitialEvents=true"));
+        assert_ok(fake_kube_accept(the_call()));
+        f->reported[0] = '\0';
+        answer("/things/a", GOT("5"));
+        assert_reported(f, "list\n+a 5\n");
+        assert_null(the_call());
+
+        fake_clock_skip(fake_kube.event);
+        assert_true(choose("sendInitialEvents=true"));
+        assert_ok(fake_kube_accept(the_call()));
+        assert_ok(send_object("ADDED", "a", "5"));
+        assert_ok(send_object("ADDED", "b", "2"));
+        end_list();
+        assert_reported(f, "list\n+a 5\nsynced\nchanged\n");
+}
+
 TEST_F(test_check_finds_it_gone, Fixture *f) {
         const KubeResourceOptions options = get_options(f);
 

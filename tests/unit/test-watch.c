@@ -750,15 +750,21 @@ TEST_F(test_relist, Fixture *fixture) {
         assert_null(the_call());
         assert_reported(fixture, "listing\n");
 
-        /* It does already. */
+        /* It is about to. */
         assert_ok(kube_watch_relist(fixture->watch));
         fake_clock_skip(fake_kube.event);
         assert_asked("sendInitialEvents=true");
+
+        /* It does, but the list may be older than what its owner knows. */
+        assert_ok(fake_kube_accept(the_call()));
         assert_ok(kube_watch_relist(fixture->watch));
+        assert_null(the_call());
+        fake_clock_skip(fake_kube.event);
+        assert_asked("sendInitialEvents=true");
         assert_ok(fake_kube_accept(the_call()));
         assert_ok(send_event("ADDED ns/a u1 3"));
         assert_ok(send_event("END 3"));
-        assert_reported(fixture, "again\n+ns/a u1 3\n-ns/b u2\nsynced\n");
+        assert_reported(fixture, "again\nagain\n+ns/a u1 3\n-ns/b u2\nsynced\n");
 
         /* While it waits. */
         refuse(503, ERROR_UNAVAILABLE);
