@@ -229,6 +229,12 @@ int desired_image_add_owner(DesiredImage *desired, const OwnerRef *owner) {
         return 0;
 }
 
+bool desired_image_equal_sandbox(const DesiredImage *a, const DesiredImage *b) {
+        return a->n_labels == b->n_labels && a->n_annotations == b->n_annotations &&
+               key_values_equal(a->labels, b->labels, a->n_labels) &&
+               key_values_equal(a->annotations, b->annotations, a->n_annotations);
+}
+
 static bool equal_numbers(const DesiredImage *a, const DesiredImage *b) {
         return a->is_hub == b->is_hub && a->version == b->version &&
                a->created_at == b->created_at && a->policy == b->policy &&
@@ -236,8 +242,7 @@ static bool equal_numbers(const DesiredImage *a, const DesiredImage *b) {
                a->is_pinned == b->is_pinned && a->timeout_sec == b->timeout_sec &&
                a->backoff_limit == b->backoff_limit && a->refusal_limit == b->refusal_limit &&
                a->active_deadline_sec == b->active_deadline_sec && a->ttl_sec == b->ttl_sec &&
-               a->n_secrets == b->n_secrets && a->n_labels == b->n_labels &&
-               a->n_annotations == b->n_annotations && a->n_owners == b->n_owners;
+               a->n_secrets == b->n_secrets && a->n_owners == b->n_owners;
 }
 
 bool desired_image_equal(const DesiredImage *a, const DesiredImage *b) {
@@ -254,8 +259,7 @@ bool desired_image_equal(const DesiredImage *a, const DesiredImage *b) {
                 if (!owner_ref_equal(&a->owners[i], &b->owners[i]))
                         return false;
 
-        return key_values_equal(a->labels, b->labels, a->n_labels) &&
-               key_values_equal(a->annotations, b->annotations, a->n_annotations);
+        return desired_image_equal_sandbox(a, b);
 }
 
 int desired_images_take(DesiredImages *list, DesiredImage *desired) {

@@ -90,6 +90,8 @@ void desired_image_clear_owners(DesiredImage *desired);
 
 /* Compares everything but the owners' resource versions. */
 bool desired_image_equal(const DesiredImage *a, const DesiredImage *b);
+/* Compares the labels and annotations for the runtime alone. */
+bool desired_image_equal_sandbox(const DesiredImage *a, const DesiredImage *b);
 
 /* Appends a desired image, which it takes over also when it fails. */
 int desired_images_take(DesiredImages *list, DesiredImage *desired);

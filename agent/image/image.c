@@ -636,12 +636,18 @@ static bool has_syncing_requests(const Image *image) {
 
 /* Whether the pull would go on without what a request has brought since it began. Nothing else would
  * end a pull without a limit of attempts. */
-static bool lacks_anything(const Image *image) {
-        for (const ImageRequest *request = image->requests.first; request; request = request->next)
-                if (request_is_due(request) && pull_lacks(image->pull, &request->desired))
-                        return true;
+static int image_lacks_anything(const Image *image, bool *ret) {
+        cleanup(desired_image_done) DesiredImage due = { .name = NULL };
+        int r;
 
-        return false;
+        *ret = false;
+        if (!pull_is_backing_off(image->pull))
+                return 0;
+
+        r = image_merge_due(image, &due);
+        if (r >= 0)
+                *ret = due.name && pull_lacks(image->pull, &due);
+        return r;
 }
 
 /* Takes over the status of a pull that has ended for some requests but goes on for others. */
@@ -713,9 +719,15 @@ int image_reconcile(Image *image, const PullContext *context) {
                         return r;
         }
 
-        if (image->pull &&
-            (image->must_restart || !has_syncing_requests(image) || lacks_anything(image)))
-                image_stop_sync(image);
+        if (image->pull) {
+                bool lacks;
+
+                r = image_lacks_anything(image, &lacks);
+                if (r < 0)
+                        return r;
+                if (image->must_restart || !has_syncing_requests(image) || lacks)
+                        image_stop_sync(image);
+        }
         if (image->pull)
                 return image_join_sync(image);
 

@@ -987,10 +987,14 @@ bool pull_covers(const Pull *pull, const DesiredImage *desired) {
                 desired->policy == pull->desired.policy);
 }
 
-bool pull_lacks(const Pull *pull, const DesiredImage *desired) {
-        return pull->state == PULL_BACKING_OFF &&
-               (!pull_covers(pull, desired) ||
-                !desired_image_shares_attempts(desired, &pull->desired));
+bool pull_is_backing_off(const Pull *pull) {
+        return pull->state == PULL_BACKING_OFF;
+}
+
+bool pull_lacks(const Pull *pull, const DesiredImage *merged) {
+        return !pull_covers(pull, merged) ||
+               !desired_image_shares_attempts(merged, &pull->desired) ||
+               !desired_image_equal_sandbox(merged, &pull->desired);
 }
 
 PullResult pull_result(const Pull *pull) {

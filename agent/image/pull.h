@@ -77,9 +77,12 @@ int pull_join(Pull *pull, const char *owner);
 /* Whether its success also satisfies this desired image. */
 bool pull_covers(const Pull *pull, const DesiredImage *desired);
 
-/* Whether the pull pauses, and its next attempt would do without something that this desired image has:
- * more time, a secret, another policy or version. */
-bool pull_lacks(const Pull *pull, const DesiredImage *desired);
+/* Whether the pull pauses between two attempts. */
+bool pull_is_backing_off(const Pull *pull);
+
+/* Whether the next attempt would do without something that the merged image has: more time, a secret, another
+ * sandbox config, policy or version. */
+bool pull_lacks(const Pull *pull, const DesiredImage *merged);
 
 /* For pull_plan_outcome(). */
 PullResult pull_result(const Pull *pull);

@@ -304,6 +304,20 @@ def test_sandbox_config(start_agent, fake_runtime):
     assert dict(call.request.sandbox_config.annotations)["team"] == "a"
 
 
+def test_sandbox_config_is_changed_meanwhile(start_agent, fake_runtime):
+    """A pull without a last attempt goes on with what its file has now."""
+    failing = behaviours.fail("UNKNOWN", "no profile for it")
+    fake_runtime.on("PullImage", behaviours.in_turn(failing, behaviours.normal()))
+    agent = start_agent(fake_runtime.endpoint)
+    document = node_image(("demo/web:1",))
+    for profile, phase in (("wrong", "BackOff"), ("right", "Succeeded")):
+        document["spec"]["images"]["demo/web"]["sandboxConfig"] = {"labels": {"profile": profile}}
+        write_whole(agent.images_dir / "web.yaml", document)
+        agent.wait_status("demo/web:1", phase)
+    labels = [call.request.sandbox_config.labels for call in fake_runtime.calls("PullImage")]
+    assert [label["profile"] for label in labels] == ["wrong", "right"]
+
+
 @pytest.mark.parametrize("limit", [1, 3])
 def test_limit_of_parallel_pulls(start_agent, fake_runtime, limit):
     """Never more than --max-parallel-pulls run at the same time, and all have their turn."""
