@@ -212,7 +212,7 @@ static int folder_reconcile(Folder *folder) {
                         return r;
         }
 
-        r = folder_drop_missing(folder);
+        r = images_dir_was_read(folder->dir) ? folder_drop_missing(folder) : 0;
         if (r < 0)
                 return r;
 
@@ -263,7 +263,24 @@ Folder *folder_free(Folder *folder) {
         return NULL;
 }
 
-int folder_lacks(const Folder *folder, const char *owner) {
+/* Keeps the requests of a file until it shows whether that is still there. A name that is no UTF-8 is not known by
+ * its owner. */
+static int folder_keep(Folder *folder, const char *owner) {
+        const char *name = owner_is_file(owner) ? owner_name(owner) : NULL;
+        Source *source;
+        int r;
+
+        if (!name || strchr(name, '/'))
+                return 0;
+
+        r = folder_find_or_add(folder, name, &source);
+        return r < 0 ? r : 1;
+}
+
+int folder_lacks(Folder *folder, const char *owner) {
+        if (!images_dir_was_read(folder->dir))
+                return folder_keep(folder, owner);
+
         for (size_t i = 0; i < images_dir_get_n_files(folder->dir); i++) {
                 const ImagesFile *file = images_dir_get_file(folder->dir, i);
                 cleanup(free_p) char *other = NULL;

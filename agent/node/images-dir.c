@@ -79,6 +79,7 @@ struct ImagesDir {
         uint64_t burst_usec; /* time of the first event since the last scan */
         uint64_t rest_usec;  /* no event causes a scan before */
         bool is_started;     /* scanned to the end, once */
+        bool was_read;       /* read, or found missing, once */
         bool is_scanning;    /* the scan continues in the next turn, which lists the folder again */
 
         ImagesList list;
@@ -732,6 +733,7 @@ static int images_dir_scan(ImagesDir *dir) {
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
 
+        dir->was_read = dir->was_read || r >= 0;
         changed = r > 0 || !error_equal(&error, &dir->error);
         error_done(&dir->error);
         dir->error = error;
@@ -830,6 +832,10 @@ size_t images_dir_get_n_files(const ImagesDir *dir) {
 
 const ImagesFile *images_dir_get_file(const ImagesDir *dir, size_t i) {
         return dir->list.files[i];
+}
+
+bool images_dir_was_read(const ImagesDir *dir) {
+        return dir->was_read;
 }
 
 const Error *images_dir_get_error(const ImagesDir *dir) {

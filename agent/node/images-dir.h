@@ -74,6 +74,9 @@ const ImagesFile *images_dir_get_file(const ImagesDir *dir, size_t i);
  * missing folder has no files; after any other error the files stay as they were. */
 const Error *images_dir_get_error(const ImagesDir *dir);
 
+/* Whether the files are known: the folder could be read, or was missing, at least once. */
+bool images_dir_was_read(const ImagesDir *dir);
+
 /* For images-dir.c and its tests: a file, and the list of files. */
 
 /* The name is copied. Nothing is read yet. */

@@ -156,6 +156,30 @@ def test_folder_is_a_link(make_agent, fake_runtime):
     agent.wait_status("demo/late:1", "Succeeded")
 
 
+def test_folder_that_is_unreadable_at_start(start_agent, fake_runtime):
+    """The files of the last run count until the folder shows which of them are still there."""
+    agent = start_agent(fake_runtime.endpoint)
+    for name in ("kept", "removed"):
+        agent.request(f"demo/{name}:1", file=f"{name}.yaml", policy="Always")
+        agent.wait_status(f"demo/{name}:1", "Succeeded")
+    agent.terminate()
+    aside = agent.folder / "aside"
+    os.rename(agent.images_dir, aside)
+    agent.images_dir.symlink_to(agent.images_dir)
+    agent.start()
+    (problem,) = agent.node.GetStatus(agent.messages.GetStatusRequest()).problems
+    assert problem.subject == str(agent.images_dir)
+    wait_requested(agent, "demo/kept:1", "demo/removed:1")
+    os.unlink(aside / "removed.yaml")
+    os.unlink(agent.images_dir)
+    os.rename(aside, agent.images_dir)
+    agent.request("demo/next:1", file="next.yaml")
+    agent.wait_status("demo/next:1", "Succeeded")
+    wait_requested(agent, "demo/kept:1", "demo/next:1")
+    pulls = [call.image for call in fake_runtime.calls("PullImage")]
+    assert pulls == ["demo/kept:1", "demo/removed:1", "demo/next:1"]
+
+
 def test_folder_appears_late(make_agent, fake_runtime):
     """A folder that is not there at the start counts from the moment that it appears."""
     agent = make_agent(fake_runtime.endpoint)
