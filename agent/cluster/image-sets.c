@@ -202,7 +202,11 @@ static int on_synced(bool is_first, void *userdata) {
 
         if (is_first)
                 images_heard(sets->options.images);
-        return notify(sets);
+        return 0;
+}
+
+static int on_changed(void *userdata) {
+        return notify(userdata);
 }
 
 int image_sets_new(const ImageSetsOptions *options, ImageSets **ret) {
@@ -228,6 +232,7 @@ int image_sets_new(const ImageSetsOptions *options, ImageSets **ret) {
                                           .on_object = on_object,
                                           .on_gone = on_gone } },
                         .on_synced = on_synced,
+                        .on_changed = on_changed,
                         .userdata = sets,
                 },
                 &sets->resource);
@@ -275,6 +280,10 @@ int image_sets_set_labels(ImageSets *sets, json_object *labels) {
 
 bool image_sets_are_known(const ImageSets *sets) {
         return sets->has_labels && kube_resource_was_synced(sets->resource);
+}
+
+bool image_sets_are_settled(const ImageSets *sets) {
+        return !sets || kube_resource_is_settled(sets->resource);
 }
 
 void image_sets_watch(ImageSets *sets, ImageSetsWatcher *watcher) {

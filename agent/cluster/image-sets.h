@@ -41,6 +41,9 @@ int image_sets_set_labels(ImageSets *sets, struct json_object *labels);
 /* Whether all sets were shown, and the labels too. */
 bool image_sets_are_known(const ImageSets *sets);
 
+/* Whether all sets were shown, or need not be waited for. sets: may be NULL. */
+bool image_sets_are_settled(const ImageSets *sets);
+
 /* Embedded in its owner. The sets of this node, or whether they are known, may have changed. */
 typedef struct ImageSetsWatcher ImageSetsWatcher;
 struct ImageSetsWatcher {

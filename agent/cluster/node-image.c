@@ -49,6 +49,7 @@ struct ClusterNodeImage {
         WritePace pace;
         Registration *registration; /* set if configured, while the server has the kind */
         ImageSets *sets;            /* set if configured: OpenKruise's jobs do without */
+        ImageSetsWatcher sets_watcher;
 
         char *owner;   /* NULL: there is no object */
         bool has_spec; /* a valid spec was read, perhaps an older one */
@@ -309,8 +310,9 @@ static int make_diff(const ClusterNodeImage *node_image, json_object **ret_patch
         int r;
 
         *ret_patch = NULL;
-        /* Without a spec the wanted status is unknown. */
-        if (!node_image->owner || !node_image->has_spec)
+        /* Without a spec, or before the sets are shown, the wanted status is unknown. */
+        if (!node_image->owner || !node_image->has_spec ||
+            !image_sets_are_settled(node_image->sets))
                 return STATUS_SAME;
 
         r = list_entries(node_image, &list);
@@ -690,6 +692,30 @@ static int on_image(Image *image, void *userdata) {
         return request_compare(userdata);
 }
 
+static int on_sets_changed(void *userdata) {
+        return request_compare(userdata);
+}
+
+static int add_sets(ClusterNodeImage *node_image) {
+        int r;
+
+        r = image_sets_new(
+                &(ImageSetsOptions){
+                        .client = node_image->client,
+                        .log = node_image->log,
+                        .metrics = node_image->metrics,
+                        .images = node_image->images,
+                },
+                &node_image->sets);
+        if (r < 0)
+                return r;
+
+        node_image->sets_watcher =
+                (ImageSetsWatcher){ .on_changed = on_sets_changed, .userdata = node_image };
+        image_sets_watch(node_image->sets, &node_image->sets_watcher);
+        return 0;
+}
+
 int cluster_node_image_new(const ClusterNodeImageOptions *options, ClusterNodeImage **ret) {
         cleanup(cluster_node_image_free_p) ClusterNodeImage *node_image = NULL;
         int r;
@@ -718,14 +744,7 @@ int cluster_node_image_new(const ClusterNodeImageOptions *options, ClusterNodeIm
 
         r = add_resource(node_image);
         if (r >= 0 && node_image->must_register)
-                r = image_sets_new(
-                        &(ImageSetsOptions){
-                                .client = options->client,
-                                .log = options->log,
-                                .metrics = options->metrics,
-                                .images = options->images,
-                        },
-                        &node_image->sets);
+                r = add_sets(node_image);
         if (r < 0)
                 return r;
 

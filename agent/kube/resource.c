@@ -451,6 +451,11 @@ bool kube_resource_was_synced(const KubeResource *resource) {
         return resource->was_synced;
 }
 
+bool kube_resource_is_settled(const KubeResource *resource) {
+        return resource->was_synced || retry_is_waiting(&resource->rediscover) ||
+               kube_resource_error(resource)->kind != ERROR_NONE;
+}
+
 const Error *kube_resource_error(const KubeResource *resource) {
         for (size_t i = 0; i < resource->n_watches; i++) {
                 const KubeWatch *watch = resource->watches[i].watch;

@@ -65,6 +65,8 @@ const char *kube_resource_version(const KubeResource *resource);
 bool kube_resource_is_synced(const KubeResource *resource);
 /* Whether it was synced at least once. */
 bool kube_resource_was_synced(const KubeResource *resource);
+/* Whether the server has said what it has of this kind, or cannot say so now: nothing is to be waited for. */
+bool kube_resource_is_settled(const KubeResource *resource);
 
 /* Returns why it cannot be watched now, or unset. ERROR_NOT_FOUND: the server lacks the kind; not
  * reported if it is optional. */

@@ -6,14 +6,18 @@ registry, and several agents, each with a NodeImage of its own.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from fake import api_faults
 from fake import registry as fakes
-from lab import sanitizers
+from lab import documents, sanitizers
 from lab.documents import split_reference
 from lab.image import build_image
+from lab.kubeconfig import write_kubeconfig
 from lab.layers import random_layer
 from lab.node_image import NodeImage
 from lab.trouble import problems
@@ -27,12 +31,12 @@ def make_node_agent(start_agent, kube, runtime, kubeconfig, node_name) -> Iterat
     """make_node_agent({label: value}, …): an agent and the NodeImage of its node, which no controller makes here."""
     made: list[NodeImage] = []
 
-    def make(labels: dict[str, str], endpoint: str | None = None):
+    def make(labels: dict[str, str], endpoint: str | None = None, access: Path = kubeconfig):
         one = NodeImage(kube, f"{node_name}-{len(made)}")
         one.create(labels=labels)
         made.append(one)
         agent = start_agent(
-            endpoint or runtime.endpoint, kubeconfig=kubeconfig, node_name=one.name, flags=["--register-node"]
+            endpoint or runtime.endpoint, kubeconfig=access, node_name=one.name, flags=["--register-node"]
         )
         return agent, one
 
@@ -154,6 +158,30 @@ def test_agent_that_is_killed(make_node_agent, image_set, push):
     agent.start()
     wait_gone(node, first.reference)
     assert node.tag_status(second.reference)["phase"] == "Succeeded"
+
+
+def test_next_run_hears_of_the_sets_late(make_node_agent, image_set, control_plane, folder, behind, push):
+    """Until the server has shown the sets, the status keeps what they ask for."""
+    proxy, _ = behind
+    token = control_plane.agent_token()
+    access = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
+    agent, node = make_node_agent({}, access=access)
+    missing, own = "127.0.0.1:1/none:1", push(tag="own")
+    image_set.create_set("", missing)
+    wait_until(lambda: node.tag_status(missing), SOON, "first status")
+    before = node.get()
+    agent.kill9()
+    released = threading.Event()
+    proxy.on("nodeimages.*labelSelector", api_faults.when(released))
+    agent.start()
+    node.request(own.reference)
+    agent.wait_status(own.reference, "Succeeded")
+    released.set()
+    for event in node.watch(since=before):
+        assert documents.find_tag_status(event["object"], missing) is not None, event
+        status = documents.find_tag_status(event["object"], own.reference)
+        if status is not None and status["phase"] == "Succeeded":
+            break
 
 
 def test_a_nodes_own_object_is_no_set(make_node_agent, kube, push):
