@@ -552,7 +552,11 @@ static const char *get_runtime_sentence(void *userdata) {
 static int lacks(const char *owner, void *userdata) {
         const Agent *agent = userdata;
 
-        return agent->cluster ? owner_is_node_image(owner) : folder_lacks(agent->folder, owner);
+        if (!agent->cluster)
+                return folder_lacks(agent->folder, owner);
+
+        return owner_is_node_image(owner) ||
+               (owner_is_set(owner) && cluster_serves_sets(agent->cluster));
 }
 
 static int agent_add_state_file(Agent *agent, const Options *options, Error *reterr) {

@@ -284,6 +284,10 @@ int cluster_start(Cluster *cluster, Images *images) {
                 &cluster->ready);
 }
 
+bool cluster_serves_sets(const Cluster *cluster) {
+        return cluster->must_register;
+}
+
 void cluster_on_done(const Image *image, const ImageRequest *request, void *userdata) {
         Cluster *cluster = userdata;
 

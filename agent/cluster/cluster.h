@@ -51,6 +51,9 @@ KubeSecrets *cluster_secrets(Cluster *cluster);
 /* Begins to watch. The images are borrowed and have to outlive the cluster. */
 int cluster_start(Cluster *cluster, Images *images);
 
+/* Whether this node serves image sets. */
+bool cluster_serves_sets(const Cluster *cluster);
+
 /* An ImagesDone whose userdata is the Cluster. */
 void cluster_on_done(const Image *image, const ImageRequest *request, void *userdata);
 

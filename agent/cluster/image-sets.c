@@ -34,7 +34,8 @@ struct ImageSets {
         ImageSetsOptions options;
         KubeResource *resource;
         json_object *labels;
-        bool has_labels; /* the labels are known */
+        bool has_labels;  /* the labels are known */
+        bool has_dropped; /* see image_sets_drop_former() */
         ImageSet *sets;
         ImageSetsWatcher *watchers;
 };
@@ -169,6 +170,47 @@ static int find_or_add(ImageSets *sets, const char *name, ImageSet **ret) {
         return 0;
 }
 
+/* Finds the owner of a request by a set that this node does not serve, or NULL. */
+static const char *find_former(const ImageSets *sets) {
+        for (size_t i = 0; i < images_count(sets->options.images); i++)
+                for (const ImageRequest *request =
+                             image_requests(images_get(sets->options.images, i));
+                     request; request = request->next) {
+                        const ImageSet *set;
+
+                        if (strncmp(request->owner, OWNER_PREFIX, strlen(OWNER_PREFIX)) != 0)
+                                continue;
+
+                        set = find(sets, request->owner + strlen(OWNER_PREFIX));
+                        if (!set || !set->is_served)
+                                return request->owner;
+                }
+
+        return NULL;
+}
+
+/* Once all sets are known, takes back the requests of the previous run for those that are gone, or do not
+ * select this node any more. */
+static int image_sets_drop_former(ImageSets *sets) {
+        const char *owner;
+
+        if (sets->has_dropped || !image_sets_are_known(sets))
+                return 0;
+
+        sets->has_dropped = true;
+        while ((owner = find_former(sets))) {
+                cleanup(free_p) char *copy = strdup(owner);
+                int r = copy ? images_set_desired(sets->options.images, copy, &DESIRED_IMAGES_INIT,
+                                                  REQUEST_RESTORE)
+                             : -ENOMEM;
+
+                if (r < 0)
+                        return r;
+        }
+
+        return 0;
+}
+
 static int on_object(const KubeObject *object, void *userdata) {
         ImageSets *sets = userdata;
         ImageSet *set;
@@ -198,11 +240,11 @@ static int on_gone(const KubeObject *object, void *userdata) {
 }
 
 static int on_synced(bool is_first, void *userdata) {
-        const ImageSets *sets = userdata;
+        ImageSets *sets = userdata;
 
         if (is_first)
                 images_heard(sets->options.images);
-        return 0;
+        return image_sets_drop_former(sets);
 }
 
 static int on_changed(void *userdata) {
@@ -275,6 +317,8 @@ int image_sets_set_labels(ImageSets *sets, json_object *labels) {
         sets->has_labels = true;
         for (ImageSet *set = sets->sets; r >= 0 && set; set = set->next)
                 r = image_set_apply(set, sets);
+        if (r >= 0)
+                r = image_sets_drop_former(sets);
         return r < 0 ? r : notify(sets);
 }
 

@@ -633,8 +633,9 @@ static int restore_owner(Images *images, const DesiredImage *desired, const Owne
         r = owner_is_request(owner) ? 1 : requests->lacks(owner, requests->userdata);
         if (r <= 0)
                 return r;
-        /* The caller lost its connection by the restart, and calls again if it still waits. */
-        if (owner_is_call(owner) && !is_done)
+        /* The caller lost its connection by the restart, and calls again if it still waits. A set is shown
+         * again, with the limits that its pulls have to keep. */
+        if ((owner_is_call(owner) || owner_is_set(owner)) && !is_done)
                 return 0;
 
         return add_request(requests, desired, take_ptr(owner), reference,
@@ -724,6 +725,7 @@ static int by_owner(const void *a, const void *b) {
 static RequestKind kind_of(const char *owner) {
         return owner_is_request(owner) ? REQUEST_EPHEMERAL
                : owner_is_file(owner)  ? REQUEST_DESIRED
+               : owner_is_set(owner)   ? REQUEST_RESTORE
                                        : REQUEST_ONCE;
 }
 

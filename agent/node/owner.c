@@ -93,6 +93,10 @@ bool owner_is_node_image(const char *owner) {
         return strncmp(owner, OWNER_NODE_IMAGE, strlen(OWNER_NODE_IMAGE)) == 0;
 }
 
+bool owner_is_set(const char *owner) {
+        return strncmp(owner, OWNER_SET, strlen(OWNER_SET)) == 0;
+}
+
 static bool is_kind(const OwnerRef *reference, const char *kind) {
         return reference->kind && strcmp(reference->kind, kind) == 0;
 }

@@ -39,6 +39,7 @@ bool owner_is_request(const char *owner);
 bool owner_is_file(const char *owner);
 bool owner_is_call(const char *owner);
 bool owner_is_node_image(const char *owner);
+bool owner_is_set(const char *owner);
 
 /* Makes the reference to an owner, whose desired image has the caller. Borrowed from both. */
 OwnerRef owner_to_reference(const char *owner, const DesiredImage *desired);

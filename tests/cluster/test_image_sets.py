@@ -19,7 +19,7 @@ from lab.documents import split_reference
 from lab.image import build_image
 from lab.kubeconfig import write_kubeconfig
 from lab.layers import random_layer
-from lab.node_image import NodeImage
+from lab.node_image import ImageSet, NodeImage
 from lab.trouble import problems
 from lab.wait import wait_until
 
@@ -160,6 +160,30 @@ def test_agent_that_is_killed(make_node_agent, image_set, push):
     assert node.tag_status(second.reference)["phase"] == "Succeeded"
 
 
+def test_restart_repeats_nothing(make_node_agent, image_set, image_name, push):
+    """The next run pulls nothing again, and leaves the status as it is, while it learns of the sets."""
+    with fakes.FakeRegistry() as registry:
+        image = registry.add(image_name, "1", build_image([random_layer(1000, 1)]))
+        agent, node = make_node_agent({})
+        image_set.create_set("")
+        image_set.request(image.reference, policy="Always")
+        seen = node.wait_status(image.reference, "Succeeded", SOON)
+        agent.wait_status(image.reference, "Succeeded")  # in its own file as well
+        before = node.get()
+        for _ in range(2):
+            agent.kill9()
+            agent.start()
+        later = push(tag="later")
+        image_set.request(image.reference, later.reference, policy="Always")
+        for event in node.watch(since=before):
+            assert documents.find_tag_status(event["object"], image.reference) == seen, event
+            status = documents.find_tag_status(event["object"], later.reference)
+            if status is not None and status["phase"] == "Succeeded":
+                break
+        asked = [one for one in registry.requests("manifest") if one.path.endswith("/1")]
+        assert len(asked) == 1
+
+
 def test_next_run_hears_of_the_sets_late(make_node_agent, image_set, control_plane, folder, behind, push):
     """Until the server has shown the sets, the status keeps what they ask for."""
     proxy, _ = behind
@@ -182,6 +206,25 @@ def test_next_run_hears_of_the_sets_late(make_node_agent, image_set, control_pla
         status = documents.find_tag_status(event["object"], own.reference)
         if status is not None and status["phase"] == "Succeeded":
             break
+
+
+def test_former_set_is_withdrawn(make_node_agent, image_set, kube, push):
+    """The next run drops the images of a set that is gone, or does not select the node any more."""
+    first, second = push(tag="1"), push(tag="2")
+    agent, node = make_node_agent({"pool": "a"})
+    other = ImageSet(kube, f"{image_set.name}-other")
+    image_set.create_set("pool=a", first.reference)
+    other.create_set("pool=a", second.reference)
+    for image in (first, second):
+        node.wait_status(image.reference, "Succeeded", SOON)
+        agent.wait_status(image.reference, "Succeeded")
+    agent.kill9()
+    image_set.select("pool=b")
+    other.delete()
+    agent.start()
+    for image in (first, second):
+        wait_gone(node, image.reference)
+        wait_until(lambda: image.reference not in agent.ctl("status").stdout, SOON, "end of the request")
 
 
 def test_a_nodes_own_object_is_no_set(make_node_agent, kube, push):
