@@ -148,10 +148,11 @@ def test_in_the_order_of_the_request(node_agent, make_pod, tools, ask, is_ordere
     pod.file("ready").touch()
     status = request.wait_phase("Completed", 60)
     assert [state["name"] for state in status["containerRecreateStates"]] == ["two", "one"]
-    assert {state["phase"] for state in status["containerRecreateStates"]} == {"Succeeded"}
+    for state in status["containerRecreateStates"]:
+        assert state["phase"] == "Succeeded" and state["isKilled"]
+    assert pod.restarts() == {"one": 1, "two": 1}
     assert ended_at(pod, "two") < ended_at(pod, "one")
     assert not is_ordered or began_at(pod, "two") < ended_at(pod, "one")
-    assert pod.restarts() == {"one": 1, "two": 1}
 
 
 def test_waits_until_it_is_ready(node_agent, make_pod, tools, ask):
