@@ -565,6 +565,12 @@ static int find_lagging(const RolloutView *view, int64_t partition, json_object 
         return 0;
 }
 
+/* While admission holds it, its controller makes no ReplicaSet: there is no pod whose image could change. */
+static bool is_held_before_pods(const RolloutView *view, const RolloutRequest *request) {
+        return request->mode == ROLLOUT_FOLLOW && view_kind(view)->has_replica_sets &&
+               workload_held(view->workload) && json_object_object_length(view->owned) == 0;
+}
+
 static int64_t partition_at_begin(const RolloutView *view, const RolloutRequest *request) {
         if (request->partition >= 0)
                 return request->partition + object_integer(view->workload, "spec.ordinals.start");
@@ -580,6 +586,10 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
         json_object *template = object_template(view->workload), *base = NULL;
         int r = check_can_begin(view, request, reterr);
 
+        if (r >= 0 && is_held_before_pods(view, request)) {
+                *ret = NULL;
+                return 0;
+        }
         if (r >= 0 && request->images)
                 r = takeover_check_containers(template, request->images, reterr);
         if (r >= 0)

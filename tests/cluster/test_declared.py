@@ -69,6 +69,16 @@ def test_pod_that_is_missing(controller, make, images, cluster):
         wait_updated(workload, images[1])
 
 
+def test_before_its_first_pod(controller, make, images):
+    """A Deployment that is held before it ever had a pod has nothing to update: it is let go."""
+    workload = make("deployment", 0, paused=True)
+    declare(workload)
+    made = workload.patch({"spec": {**set_template(images[1])["spec"], "paused": False, "replicas": 2}})
+    assert HELD in made["metadata"]["annotations"]
+    workload.n_pods = 2
+    wait_updated(workload, images[1])
+
+
 @pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
 def test_more_than_images(cluster, controller, make, images, kind):
     """Another change is the workload's ordinary update."""
