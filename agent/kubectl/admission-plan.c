@@ -67,7 +67,7 @@ static int check_container(json_object *template, json_object *pod, const char *
         if (!asked || !found || text_equal(asked, template_image(pod, container)) ||
             !is_other_name(asked, found))
                 return 0;
-        return error_set(reterr, ERROR_CONFLICT,
+        return error_set(reterr, ERROR_UNSUPPORTED,
                          "admission makes \"%s\" of the image \"%s\" for container \"%s\" of new "
                          "pods, such as \"%s\", but not when their images change: write the images "
                          "into the template as the pods get them, or use kubectl set image",

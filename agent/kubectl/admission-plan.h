@@ -14,5 +14,6 @@
 #include "agent/base/error.h"
 #include "agent/kubectl/takeover-plan.h"
 
-/* Refused if a pod that the update is about has such an image in a container that the update changes. */
+/* Refused, as ERROR_UNSUPPORTED, if a pod that the update is about has such an image in a container that the update
+ * changes. */
 int admission_check(const RolloutView *view, json_object *record, Error *reterr);

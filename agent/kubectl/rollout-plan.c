@@ -66,7 +66,7 @@ int rollout_check_answer(json_object *patch, json_object *answer, Error *reterr)
 
                 if (got && !text_equal(image, got))
                         return error_set(
-                                reterr, ERROR_INVALID,
+                                reterr, ERROR_UNSUPPORTED,
                                 "admission makes \"%s\" of the image \"%s\" of container "
                                 "\"%s\" in %s \"%s\": set that image instead, or exempt it",
                                 got, image, name, json_get_text(answer, "kind") ?: "object",

@@ -77,7 +77,8 @@ int rollout_plan_clean(const RolloutView *view, RolloutStep *ret);
 int rollout_rehearse(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                      const Census *census, RolloutAction action, RolloutStep *ret);
 
-/* Refuses an answer to a patch whose images are not those of the patch: admission has changed them. */
+/* Refuses, as ERROR_UNSUPPORTED, an answer to a patch whose images are not those of the patch: admission has changed
+ * them. */
 int rollout_check_answer(json_object *patch, json_object *answer, Error *reterr);
 /* Names the write, whatever else its patch says: wanted again, it would change nothing. The caller owns *ret. */
 int rollout_step_key(const RolloutStep *step, json_object *record, char **ret);

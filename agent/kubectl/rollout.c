@@ -56,6 +56,7 @@ typedef struct Rollout {
         Error refusal;         /* why the update cannot go on */
         char *reason;          /* reason why it ended before all was done; NULL: none is known */
         const Flags *way_back; /* flags of the way back that replaces a release; NULL: none does */
+        ErrorKind refused;     /* kind of what kept it from beginning */
         bool refreshes; /* the images are those of the template, whose tags are resolved again */
         const char *outcome; /* for -o json; NULL: it has not begun */
 } Rollout;
@@ -482,6 +483,7 @@ static int refuse(Rollout *rollout, int r, const Error *error) {
         if (error->kind == ERROR_NONE || session_is_ended(rollout->session))
                 return session_fail(rollout->session, r, error);
         give_reason(rollout, error_message(error));
+        rollout->refused = error->kind;
         return EXIT_STATUS_FAILED;
 }
 
@@ -1096,6 +1098,17 @@ int kubectl_rollout(Session *session, const Flags *flags) {
         return r < 0 ? r : report(&rollout, run(&rollout, NULL));
 }
 
+/* Admission makes other images of the template's, for new pods as well: its own controller can bring pods there. Where it may
+ * not, this is tried again. */
+static bool is_for_its_controller(const Rollout *rollout, json_object *record) {
+        json_object *workload = rollout->watch.view.workload;
+
+        return rollout->refused == ERROR_UNSUPPORTED && !rollout_record_is_open(record) &&
+               workload_held(workload) &&
+               json_is(object_at(workload, "metadata.annotations"), UPDATE_ANNOTATION,
+                       UPDATE_IF_POSSIBLE);
+}
+
 /* The template differs from the pods in more than images, or a rollout of its controller is under way. */
 static bool is_impossible(const Rollout *rollout) {
         const RolloutView *view = &rollout->watch.view;
@@ -1104,8 +1117,10 @@ static bool is_impossible(const Rollout *rollout) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
 
-        return view->workload && rollout_record_read(view->workload, &record, NULL) >= 0 &&
-               rollout_begin(view, &request, &patch, &error) < 0 && error.kind == ERROR_INVALID;
+        if (!view->workload || rollout_record_read(view->workload, &record, NULL) < 0)
+                return false;
+        return is_for_its_controller(rollout, record) ||
+               (rollout_begin(view, &request, &patch, &error) < 0 && error.kind == ERROR_INVALID);
 }
 
 int kubectl_carry_out(Session *session, const Flags *flags) {

@@ -315,6 +315,51 @@ def make_budget(cluster: Cluster, workload: Workload, **spec: Any) -> str:
 
 
 @contextmanager
+def admission(
+    cluster: Cluster, resource: str, image: str, other: str, operation: str = "UPDATE"
+) -> Iterator[None]:
+    """Has the API server replace one image by the other, in the first container, in updates, or in creations."""
+    names = {"name": f"images-of-{resource}"}
+    version = {"apiVersion": "admissionregistration.k8s.io/v1beta1"}
+    path = "/spec/containers/0" if resource == "pods" else "/spec/template/spec/containers/0"
+    at = "object" + path.replace("/0", "[0]").replace("/", ".")
+    rule = {"apiGroups": ["", "apps"], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
+    change = f"[JSONPatch{{op: 'replace', path: '{path}/image', value: '{other}'}}]"
+    policy = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "image", "expression": f"{at}.image == '{image}'"}],
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": change}}],
+    }
+    made = [
+        cluster.admin.create({**version, "kind": f"MutatingAdmissionPolicy{kind}", "metadata": names, "spec": spec})
+        for kind, spec in (("", policy), ("Binding", {"policyName": names["name"]}))
+    ]
+    try:
+        yield
+    finally:
+        for one in made:
+            cluster.admin.delete(cluster.admin.path_of(one))
+
+
+@contextmanager
+def mirror(cluster: Cluster, image: str) -> Iterator[str]:
+    """Has the API server put a mirror's name of the image into new pods alone; yields that name."""
+    mirrored = image.replace("127.0.0.1", "localhost")
+    spec = {"containers": [{"name": "main", "image": image}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "rehearsed"}, "spec": spec}
+    with admission(cluster, "pods", image, mirrored, "CREATE"):
+        wait_until(
+            lambda: mirrored in json.dumps(cluster.admin.post(PODS, pod, dryRun="All")),
+            60 * SLOWLY,
+            "the admission policy",
+            0.2,
+        )
+        yield mirrored
+
+
+@contextmanager
 def in_the_middle(
     by_proxy: Inplace, proxy: ApiProxy, *arguments: str, n: int = 3, is_lost: bool = False
 ) -> Iterator[Middle]:

@@ -131,6 +131,35 @@ def test_policy_refuses_image(cluster, controller, refusal, make, images, kind):
         wait_updated(workload, images[2])
 
 
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+def test_admission_of_new_pods(cluster, controller, make, images, kind):
+    """A registry mirror is put into new pods alone: its own controller updates the workload."""
+    with mirror(cluster, images[0]) as mirrored:
+        workload = make(kind)
+    uids, strategy = workload.uids(), workload.strategy()
+    assert {image_of(pod) for pod in workload.pods()} == {mirrored}
+    declare(workload)
+    cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+    wait_updated(workload, images[1])
+    assert not uids & workload.uids() and workload.strategy() == strategy
+    assert events(workload) == ["InPlaceUpdateImpossible"]
+
+
+def test_admission_of_new_pods_and_only_in_place(cluster, controller, make, images):
+    """No pod is replaced; the workload says why, and goes on when its pods have the names of the template."""
+    with mirror(cluster, images[0]) as mirrored:
+        workload = make("deployment")
+    declare(workload, "InPlaceOnly")
+    with none_replaced(workload):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_until(lambda: "admission makes" in annotations_of(workload).get(STATUS, ""), RUNS, "the reason")
+        assert {image_of(pod) for pod in workload.pods()} == {mirrored} and is_held(workload)
+        written = set_template(images[0])["spec"]["template"]
+        for pod in workload.pods():
+            cluster.admin.patch(f"{PODS}/{pod['metadata']['name']}", written, "strategic")
+        wait_updated(workload, images[1])
+
+
 @pytest.mark.parametrize("kind", ["deployment", "daemonset"])
 def test_crashing_image(cluster, controller, make, registry, images, kind):
     """A single pod gets it, the workload says so, and the old image heals it."""

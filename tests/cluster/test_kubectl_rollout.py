@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -17,7 +15,6 @@ import yaml
 
 from rollouts import *  # noqa: F403
 from lab import clock
-from lab.cluster import Cluster
 from lab.kube import Object
 from lab.kubelet import is_ready
 from lab.pod import until_term
@@ -306,35 +303,6 @@ def test_a_template_that_is_there(make, inplace, images, kind):
         assert workload.uids() == before
 
 
-@contextmanager
-def admission(
-    cluster: Cluster, resource: str, image: str, other: str, operation: str = "UPDATE"
-) -> Iterator[None]:
-    """Has the API server replace one image by the other, in the first container, in updates, or in creations."""
-    names = {"name": f"images-of-{resource}"}
-    version = {"apiVersion": "admissionregistration.k8s.io/v1beta1"}
-    path = "/spec/containers/0" if resource == "pods" else "/spec/template/spec/containers/0"
-    at = "object" + path.replace("/0", "[0]").replace("/", ".")
-    rule = {"apiGroups": ["", "apps"], "apiVersions": ["v1"], "operations": [operation], "resources": [resource]}
-    change = f"[JSONPatch{{op: 'replace', path: '{path}/image', value: '{other}'}}]"
-    policy = {
-        "matchConstraints": {"resourceRules": [rule]},
-        "matchConditions": [{"name": "image", "expression": f"{at}.image == '{image}'"}],
-        "failurePolicy": "Fail",
-        "reinvocationPolicy": "Never",
-        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": change}}],
-    }
-    made = [
-        cluster.admin.create({**version, "kind": f"MutatingAdmissionPolicy{kind}", "metadata": names, "spec": spec})
-        for kind, spec in (("", policy), ("Binding", {"policyName": names["name"]}))
-    ]
-    try:
-        yield
-    finally:
-        for one in made:
-            cluster.admin.delete(cluster.admin.path_of(one))
-
-
 @pytest.mark.parametrize(
     "kind, resource",
     [("deployment", "pods"), ("deployment", "replicasets"), ("statefulset", "statefulsets")],
@@ -371,16 +339,7 @@ def test_admission_of_other_images(cluster, make, inplace, images, kind, resourc
 @pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
 def test_admission_of_new_pods(cluster, make, inplace, images, kind):
     """A registry mirror is put into new pods alone: the update would bypass it, and there would be no way back."""
-    mirrored = images[0].replace("127.0.0.1", "localhost")
-    with admission(cluster, "pods", images[0], mirrored, "CREATE"):
-        spec = {"containers": [{"name": "main", "image": images[0]}]}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "rehearsed"}, "spec": spec}
-        wait_until(
-            lambda: mirrored in json.dumps(cluster.admin.post(PODS, pod, dryRun="All")),
-            60 * SLOWLY,
-            "the admission policy",
-            0.2,
-        )
+    with mirror(cluster, images[0]) as mirrored:
         workload = make(kind)
     assert {image_of(one) for one in workload.pods()} == {mirrored}
     for arguments in [], ["--dry-run=server"]:
