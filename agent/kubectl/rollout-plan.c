@@ -13,6 +13,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/kubectl/controller-plan.h"
 #include "agent/kubectl/history-plan.h"
 #include "agent/kubectl/restart-image-plan.h"
 #include "agent/pod/gate-spec.h"
@@ -525,12 +526,29 @@ static bool is_content(const RolloutView *view, json_object *record, int64_t n_r
                kind->has_counted(view->workload, base, record_target(record), n_revised);
 }
 
+/* The hold of admission ends in the same write. */
+static int add_end_of_hold(RolloutStep *step, const RolloutView *view) {
+        json_object *annotations = object_at(step->patch, "metadata.annotations");
+
+        if (!workload_held(view->workload))
+                return 0;
+        if (patch_add_null(annotations, HELD_ANNOTATION) < 0 ||
+            patch_add_null(annotations, UPDATE_STATUS_ANNOTATION) < 0)
+                return -ENOMEM;
+        return view_is_held(view) ? patch_add(step->patch, "spec",
+                                              workload_give_back(view->kind, view->workload))
+                                  : 0;
+}
+
+/* On the way back the template leads forward: whoever holds the workload decides. */
 static int step_hand_back(RolloutStep *step, const RolloutView *view, json_object *record) {
         json_object *template = object_template(view->workload);
         int r = takeover_patch_state(view->workload, record,
                                      record_is_undo(record) ? "undone" : "done", true,
                                      &step->patch);
 
+        if (r >= 0 && !record_is_undo(record))
+                r = add_end_of_hold(step, view);
         if (r < 0)
                 return r;
         step->action = ROLLOUT_HAND_BACK;
@@ -904,6 +922,8 @@ int rollout_plan_release(const RolloutView *view, json_object *record, const Rol
                         return r;
         }
         r = step_abandon(ret, view, record, is_held);
+        if (r >= 0)
+                r = add_end_of_hold(ret, view);
         return r < 0 || !is_held ? r : add_source_images(ret, view, record, replica_set);
 }
 

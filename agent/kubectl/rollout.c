@@ -21,6 +21,7 @@
 #include "agent/image/image-ref.h"
 #include "agent/kubectl/admission-plan.h"
 #include "agent/kubectl/commands.h"
+#include "agent/kubectl/controller-plan.h"
 #include "agent/kubectl/kruise-plan.h"
 #include "agent/kubectl/refresh.h"
 #include "agent/kubectl/rights.h"
@@ -362,13 +363,29 @@ static int end_dry_run(Rollout *rollout) {
                                              : "image updated (server dry run)");
 }
 
-static int end_released(Rollout *rollout) {
+/* The controller goes on, and replaces the pods that were not updated by those of its template. */
+static int brings_to_template(const Rollout *rollout, bool *ret) {
         const RolloutView *view = &rollout->watch.view;
+        json_object *replica_set = view_replica_set(view, rollout->record);
+        cleanup(json_object_put_p) json_object *images =
+                template_images(object_template(view->workload), record_target(rollout->record));
+
+        if (!images)
+                return -ENOMEM;
+        *ret = !view_is_held(view) &&
+               (view_kind(view)->has_revisions ||
+                (replica_set && !template_has_images(object_template(replica_set), images)));
+        return 0;
+}
+
+static int end_released(Rollout *rollout) {
         size_t n_updated = rollout->census.n_by_phase[ROLLOUT_UPDATED];
         size_t n_pods = rollout->census.n_concerned;
-        bool is_replaced = view_kind(view)->has_revisions && !view_is_held(view);
         cleanup(free_p) char *sentence = NULL;
+        bool is_replaced;
 
+        if (brings_to_template(rollout, &is_replaced) < 0)
+                return -ENOMEM;
         if (text_format(&sentence, "handed back: %zu of %zu pods updated%s", n_updated, n_pods,
                         n_updated == n_pods ? ""
                         : is_replaced       ? "; its controller brings the others to its template"
@@ -974,6 +991,46 @@ static int run_kruise(Rollout *rollout, const RolloutRequest *request) {
                                                               : go_on(rollout);
 }
 
+/* By the workload as it is now: its controller writes to it as well. */
+static int end_hold(Rollout *rollout, Error *reterr) {
+        RolloutWatch *watch = &rollout->watch;
+
+        for (int i = 0; watch->view.workload; i++) {
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(error_done) Error error = ERROR_INIT;
+                int r = update_give_back_patch(watch->view.kind, watch->view.workload,
+                                               /* forgets= */ false, &patch);
+
+                if (r >= 0)
+                        r = rollout_write_workload(&rollout->writer, patch, &error);
+                if (error.kind == ERROR_NONE)
+                        return r;
+                if (error.kind != ERROR_CONFLICT || i == ATTEMPTS)
+                        return error_copy(reterr, &error);
+                r = session_pause(rollout->session, CONFLICT_PAUSE_USEC, reterr);
+                if (r < 0)
+                        return r;
+        }
+        return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
+}
+
+/* Admission holds the workload for an update that has not begun. */
+static int release_held(Rollout *rollout) {
+        bool is_dry_run = session_is_dry_run(rollout->session);
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = end_hold(rollout, &error);
+
+        if (r < 0)
+                return refuse(rollout, r, &error);
+        json_object_put(rollout->record); /* record of an earlier update */
+        rollout->record = kruise_record(&rollout->watch.view, NULL);
+        if (!rollout->record || take_census(rollout) < 0)
+                return -ENOMEM;
+        return is_dry_run ? conclude(rollout, "checked", "handed back (server dry run)")
+                          : conclude(rollout, "released",
+                                     "handed back: its controller brings its pods to its template");
+}
+
 /* Says what the tags are now. */
 static int show_refreshed(const Rollout *rollout, json_object *images) {
         int r = 0;
@@ -1036,6 +1093,8 @@ static int run(Rollout *rollout, json_object *images) {
         request.by = session_user(rollout->session);
         if (rollout_record_is_open(rollout->record))
                 return prefer_way_back(rollout) < 0 ? -ENOMEM : go_on_with(rollout, &request);
+        if (flags->release && workload_held(rollout->watch.view.workload))
+                return release_held(rollout);
         if (flags->release) {
                 rollout_explain(&rollout->watch,
                                 "no update in place is under way: there is nothing to hand back; "

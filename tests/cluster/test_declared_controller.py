@@ -78,6 +78,42 @@ def test_no_longer_declared(cluster, policy, make, images, robot, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+def test_a_person_while_the_controller_is_away(cluster, controller, make, images, inplace, kind):
+    """`rollout` brings the pods to the template and ends the hold; `rollout --release` only ends it."""
+    workload = make(kind)
+    declare(workload)
+    strategy = workload.strategy()
+    controller.send_signal(signal.SIGSTOP)
+    with none_replaced(workload):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        assert is_held(workload)
+        assert_done(inplace.run("rollout", workload.name))
+        assert workload.strategy() == strategy
+        wait_updated(workload, images[1])
+    cluster.kubectl("set", "image", workload.name, f"main={images[2]}")
+    assert is_held(workload)
+    for arguments in ["--dry-run=server"], []:
+        assert is_held(workload)
+        ran = assert_done(inplace.run("rollout", workload.name, "--release", *arguments))
+    assert "handed back: its controller brings its pods to its template" in ran.stdout
+    assert workload.strategy() == strategy
+    wait_updated(workload, images[2])
+
+
+def test_release_by_a_person(cluster, controller, make, images, inplace):
+    """The controller does not begin anew what a person has ended."""
+    workload = make("deployment")
+    declare(workload)
+    uids = workload.uids()
+    cluster.kubectl("set", "image", workload.name, f"main={images[3]}")
+    wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the failure")
+    ran = assert_done(inplace.run("rollout", workload.name, "--release", "--take-over"))
+    assert "handed back: 0 of 2 pods updated; its controller brings the others to its template" in ran.stdout
+    wait_until(lambda: workload.uids() - uids, RUNS, "a pod of the ordinary update")
+    assert not is_held(workload) and not rollout_is_open(workload) and STATUS not in annotations_of(workload)
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
 def test_release_all(cluster, policy, make, images, robot, kind):
     """The removal of the controller leaves no held workload, no annotation and no binding."""
     held, updated, failing = make(kind), make(kind), make(kind)

@@ -455,6 +455,11 @@ static const PlanCase plan_rows[] = {
         { { DECLARED, .template = "B", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, NEW } }, ROLLOUT_PATCH_REPLICA_SET, "old", "\"image\":\"B\"" },
         { { .record = "forward rollout", .template = "B", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } },
           ROLLOUT_PATCH_REPLICA_SET, "old", NULL },
+        /* In the end admission holds the workload no more. */
+        { { DECLARED, .held = "paused", .template = "B", .source = "B", .kind = WORKLOAD_DEPLOYMENT, .n_updated = 1, .pods = { NEW } },
+          ROLLOUT_HAND_BACK, NULL, "\"inplaced.io/held\":null" },
+        { { DECLARED, .held = "paused", .template = "B", .source = "B", .kind = WORKLOAD_DEPLOYMENT, .n_updated = 1, .pods = { NEW } },
+          ROLLOUT_HAND_BACK, NULL, "\"spec\":{\"paused\":false}" },
         /* The template has yet other images by now. */
         { { DECLARED, .template = "C", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_RETARGET, NULL, NULL },
         { { DECLARED, .template = "A", .kind = WORKLOAD_STATEFUL_SET, .pods = { NEW, OLD } }, ROLLOUT_RETARGET, NULL, NULL },
@@ -947,6 +952,10 @@ static const PlanCase release_rows[] = {
         { { DEPLOYMENT, .source = "B", .older = "B", .pods = { NEW, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "older", NULL },
         { { STATEFUL, TURNED, .partition = 1, .pods = { OLD, NEW } }, ROLLOUT_ABANDON, NULL, "\"partition\":1" },
         { { DAEMON, TURNED, .pods = { NEW } }, ROLLOUT_ABANDON, NULL, "\"type\":\"RollingUpdate\"" },
+        { { DECLARED, .held = "paused", .template = "B", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_ABANDON,
+          NULL, "\"inplaced.io/held\":null" },
+        { { DECLARED, .held = "2", TURNED, .kind = WORKLOAD_STATEFUL_SET, .pods = { OLD, NEW } }, ROLLOUT_ABANDON,
+          NULL, "\"partition\":2" },
 };
 /* clang-format on */
 
@@ -974,6 +983,26 @@ TEST(test_release_free) {
         assert_ok(rollout_plan_release(&made.view, made.record, &limits, &step));
         assert_int_equal(step.action, ROLLOUT_ABANDON);
         assert_null(object_at(step.patch, "spec"));
+}
+
+/* The template still leads forward. */
+TEST(test_hold_outlasts_the_way_back) {
+        const TestState with = { .kind = WORKLOAD_DEPLOYMENT,
+                                 .record = "undo rollout",
+                                 .is_declared = true,
+                                 .held = "paused",
+                                 .template = "B",
+                                 .pods = { OLD } };
+        cleanup(view_done) TestView made = make_view(&with);
+        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+        cleanup(census_done) Census census = CENSUS_INIT;
+        const RolloutLimits limits = { .grace_sec = 0 };
+
+        assert_ok(census_take(&made.view, made.record, &census));
+        assert_ok(rollout_plan(&made.view, made.record, &limits, &census, &step, NULL));
+        assert_int_equal(step.action, ROLLOUT_HAND_BACK);
+        assert_false(json_object_object_get_ex(object_at(step.patch, "metadata.annotations"),
+                                               HELD_ANNOTATION, NULL));
 }
 
 typedef struct BeginCase {
