@@ -59,6 +59,7 @@ typedef struct Rollout {
         const Flags *way_back; /* flags of the way back that replaces a release; NULL: none does */
         ErrorKind refused;     /* kind of what kept it from beginning */
         bool refreshes; /* the images are those of the template, whose tags are resolved again */
+        bool is_carried_out; /* for the controller of declared updates */
         const char *outcome; /* for -o json; NULL: it has not begun */
 } Rollout;
 
@@ -303,6 +304,34 @@ static int end_with_rest(Rollout *rollout, int status) {
         return EXIT_STATUS_PARTLY;
 }
 
+/* The template leads forward. A repository may have it, and put it back whatever is written here. */
+static int explain_template(const Rollout *rollout) {
+        const RolloutWatch *watch = &rollout->watch;
+        cleanup(free_p) char *images = NULL;
+
+        if (rollout_text_images(record_images(rollout->record, /* is_before= */ false), &images) <
+            0)
+                return -ENOMEM;
+        rollout_explain(watch,
+                        "its template has %s, and this command leaves it as it is: put the images "
+                        "before back where the template comes from, or by",
+                        images);
+        rollout_offer_images(watch, rollout->record, "kubectl set image");
+        if (workload_is_declared(watch->view.workload)) {
+                complain("the controller of declared updates then brings the pods there");
+                return 0;
+        }
+        complain("and then bring the pods there:");
+        rollout_offer(watch, "kubectl inplace rollout", NULL);
+        return 0;
+}
+
+/* The controller of declared updates would bring the pods forward again. */
+static bool leads_forward_again(const Rollout *rollout) {
+        return !rollout->is_carried_out && !record_sets_images(rollout->record) &&
+               workload_is_declared(rollout->watch.view.workload);
+}
+
 static int end_well(Rollout *rollout) {
         int status = rollout->flags->undo || json_is(rollout->record, "state", "undone") ||
                                      record_undoes(rollout->record)
@@ -310,6 +339,9 @@ static int end_well(Rollout *rollout) {
                              : conclude(rollout, "updated", "image updated");
 
         rollout_explain_manifest(&rollout->watch, rollout->record);
+        if (json_is(rollout->record, "state", "undone") && leads_forward_again(rollout) &&
+            explain_template(rollout) < 0)
+                return -ENOMEM;
         return end_with_rest(rollout, status);
 }
 
@@ -864,6 +896,10 @@ static int go_on_with(Rollout *rollout, RolloutRequest *request) {
         if (request->partition >= 0 && request->partition != record_partition(rollout->record))
                 return refuse_open(rollout, ", and has another partition");
 
+        if (goes_back && !is_same_user(rollout) && !record_is_undo(rollout->record) &&
+            leads_forward_again(rollout))
+                return explain_template(rollout) < 0 ? -ENOMEM : EXIT_STATUS_FAILED;
+
         if (session_is_dry_run(rollout->session))
                 r = refuse_changed(rollout);
         if (r != 0)
@@ -944,15 +980,7 @@ static int undo(Rollout *rollout, RolloutRequest *request) {
                 return begin(rollout, request);
         case ROLLOUT_UNDO_FOLLOW: request->undone = record; return begin(rollout, request);
         case ROLLOUT_UNDO_TEMPLATE:
-                /* A repository may have it, and put it back whatever is written here. */
-                rollout_explain(&rollout->watch,
-                                "its template has these images, and this command leaves it as it "
-                                "is: put the images before back where the template comes from, or "
-                                "by");
-                rollout_offer_images(&rollout->watch, record, "kubectl set image");
-                complain("and then bring the pods there:");
-                rollout_offer(&rollout->watch, "kubectl inplace rollout", NULL);
-                return EXIT_STATUS_FAILED;
+                return explain_template(rollout) < 0 ? -ENOMEM : EXIT_STATUS_FAILED;
         case ROLLOUT_UNDO_NOTHING:
         case _ROLLOUT_UNDO_MAX: break;
         }
@@ -1193,6 +1221,7 @@ int kubectl_carry_out(Session *session, const Flags *flags) {
         way_back.release = false;
         rollout.way_back = flags->release ? &way_back : NULL;
         rollout.show.is_quiet = true;
+        rollout.is_carried_out = true;
         if (r >= 0)
                 r = run(&rollout, NULL);
         if (r < 0)

@@ -113,6 +113,36 @@ def test_release_by_a_person(cluster, controller, make, images, inplace):
     assert not is_held(workload) and not rollout_is_open(workload) and STATUS not in annotations_of(workload)
 
 
+def test_undo_by_a_person(cluster, controller, make, images, inplace):
+    """The template would lead the pods forward again: the command names the way, which the controller goes."""
+    workload = make("deployment")
+    declare(workload)
+    with none_replaced(workload):
+        cluster.kubectl("set", "image", workload.name, f"main={images[3]}")
+        wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the failure")
+        ran = inplace.run("rollout", workload.name, "--undo", "--take-over")
+        assert ran.code == 1 and f"its template has main={images[3]}" in ran.stderr
+        assert f"kubectl set image deployment.apps/{workload.app} main={images[0]}" in ran.stderr
+        assert workload.record()["by"] == "robot"
+        cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+        wait_updated(workload, images[0])
+
+
+def test_undo_while_the_controller_is_away(cluster, controller, make, images, inplace):
+    """A person goes back with an update of their own, and learns that the template leads forward again."""
+    workload = make("deployment")
+    declare(workload)
+    controller.send_signal(signal.SIGSTOP)
+    with none_replaced(workload):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        assert_done(inplace.run("rollout", workload.name, "--first=1"))
+        ran = assert_done(inplace.run("rollout", workload.name, "--undo"))
+        assert f"its template has main={images[1]}" in ran.stderr and is_held(workload)
+        assert {image_of(pod) for pod in workload.pods()} == {images[0]}
+        controller.send_signal(signal.SIGCONT)
+        wait_updated(workload, images[1])
+
+
 @pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
 def test_release_all(cluster, policy, make, images, robot, kind):
     """The removal of the controller leaves no held workload, no annotation and no binding."""
