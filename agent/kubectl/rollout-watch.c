@@ -48,22 +48,24 @@ static void keep_workload(RolloutWatch *watch, json_object *workload) {
         watch->record = NULL;
 }
 
-static int on_workload(const KubeObject *object, void *userdata) {
-        RolloutWatch *watch = userdata;
-        const char *uid = object_text(watch->view.workload, "metadata.uid");
-
-        watch->is_there = true;
-        if (!text_equal(uid, object->uid) || is_successor(watch->view.workload, object->json))
-                keep_workload(watch, object->json);
-        return 0;
-}
-
 static int on_workload_gone(const KubeObject *object, void *userdata) {
         RolloutWatch *watch = userdata;
 
         (void) object;
         watch->is_there = false;
         keep_workload(watch, NULL);
+        return 0;
+}
+
+/* Another one of that name has come in its place: nothing of the update is its. */
+static int on_workload(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
+
+        if (!text_equal(watch->uid, object->uid))
+                return on_workload_gone(object, userdata);
+        watch->is_there = true;
+        if (!watch->view.workload || is_successor(watch->view.workload, object->json))
+                keep_workload(watch, object->json);
         return 0;
 }
 
@@ -287,10 +289,11 @@ void rollout_watch_stop(RolloutWatch *watch) {
 }
 
 static int load_pods(RolloutWatch *watch, Error *reterr) {
-        int r = view_kind(&watch->view)->is_pod
-                        ? 0
-                        : selector_format(object_at(watch->view.workload, "spec.selector"),
-                                          &watch->selector);
+        int r = text_copy(object_text(watch->view.workload, "metadata.uid"), &watch->uid);
+
+        if (r >= 0 && !view_kind(&watch->view)->is_pod)
+                r = selector_format(object_at(watch->view.workload, "spec.selector"),
+                                    &watch->selector);
 
         return r < 0 ? r : rollout_watch_list(watch, reterr);
 }
@@ -320,6 +323,7 @@ int rollout_watch_load_path(Session *session, WorkloadKind kind, const KubePath 
 void rollout_watch_done(RolloutWatch *watch) {
         rollout_watch_stop(watch);
         free(watch->selector);
+        free(watch->uid);
         json_object_put(watch->view.workload);
         json_object_put(watch->record);
         json_object_put(watch->view.owned);

@@ -14,6 +14,7 @@
 typedef struct RolloutWatch {
         Session *session;
         KubePath path;       /* path of the workload; its texts are borrowed */
+        char *uid;           /* uid of the workload: another one may get its name */
         char *selector;      /* selector of the workload's pods; NULL: it is a pod */
         RolloutView view;    /* owned; workload: NULL if it is gone */
         json_object *record; /* record of the workload; NULL: not read yet, or none */

@@ -603,6 +603,27 @@ def test_deleted_unseen(make, by_proxy, proxy, images):
     assert ran.code == 3 and f"/{workload.app}: it is gone" in ran.stderr
 
 
+def test_made_anew_unseen(make, by_proxy, proxy, images):
+    """Another workload has the name when all objects are read anew: nothing is written to it."""
+    workload = make("daemonset")
+    made = workload.get()
+    spec = {key: made["spec"][key] for key in ("selector", "template")}
+    command = "set", "image", workload.name, f"main={images[1]}"
+    with in_the_middle(by_proxy, proxy, *command, n=2, is_lost=True) as middle:
+        for watch in proxy.watches():
+            watch.silence()
+        workload.delete()
+        workload.kube.wait_gone(workload.path, 30 * SLOWLY)
+        workload.kube.create({
+            **{key: made[key] for key in ("apiVersion", "kind")},
+            "metadata": {"name": workload.app},
+            "spec": {**spec, "updateStrategy": {"type": "OnDelete"}},
+        })
+        ran = middle.end()
+    assert ran.code == 3 and f"/{workload.app}: it is gone" in ran.stderr
+    assert workload.record() is None and workload.strategy()[1]["type"] == "OnDelete"
+
+
 @pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
 def test_restarted_meanwhile(cluster, make, by_proxy, proxy, images, kind):
     """kubectl refuses to restart a paused Deployment; other workloads go back to their controller."""
