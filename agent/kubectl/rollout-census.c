@@ -23,6 +23,7 @@ static void count(const RolloutView *view, const PodState *state, const char *re
 
         census->n_members += !view_pod_is_surplus(view, state->pod);
         census->n_given_up += state->is_given_up;
+        census->n_foreign += state->is_foreign;
         census->n_spoiled += state->is_given_up && state->phase == ROLLOUT_FAILED;
         census->n_in_flight += is_in_flight && !state->is_given_up;
         census->n_unavailable += !state->is_given_up && (is_in_flight || !state->is_available);

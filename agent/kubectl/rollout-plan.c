@@ -558,8 +558,8 @@ static int step_hand_back(RolloutStep *step, const RolloutView *view, json_objec
         return takeover_add_images(step->patch, view->workload, record_target(record));
 }
 
-/* The pods that were given up, by name and reason, and those that the budget keeps back; NULL: none. budget: NULL:
- * there is none. */
+/* The pods that were given up or are to be replaced, by name and reason, and those that the budget keeps back; NULL: none.
+ * budget: NULL: there is none. */
 static int name_rest(const Census *census, const char *budget, char **ret) {
         size_t size;
         FILE *stream = open_memstream(ret, &size);
@@ -571,7 +571,7 @@ static int name_rest(const Census *census, const char *budget, char **ret) {
                 const PodState *state = &census->pods[i];
                 bool is_kept = budget && state->phase == ROLLOUT_OLD;
 
-                if (!is_kept && !state->is_given_up)
+                if (!is_kept && !state->is_given_up && !state->is_foreign)
                         continue;
                 (void) fprintf(stream, "%spod \"%s\"%s", ftell(stream) > 0 ? "; " : "",
                                object_name(state->pod), is_kept || state->reason ? ": " : "");
@@ -713,8 +713,8 @@ static const char *find_spent_budget(const Turn *turn) {
 }
 
 /* A StatefulSet's controller makes pods of its current revision until it sees that it may act again, and would then
- * replace them: that revision has to be the template's. It is once all pods are ready, unless some were given up or stay
- * below the partition. */
+ * replace them: that revision has to be the template's. It is once all pods are ready, unless some were given up, are to be
+ * replaced, or stay below the partition. */
 static int step_current(const Turn *turn, RolloutStep *ret) {
         const RolloutView *view = turn->view;
         const Census *census = turn->census;
@@ -722,7 +722,7 @@ static int step_current(const Turn *turn, RolloutStep *ret) {
 
         if (!view_kind(view)->has_ordinals || !workload_is_rolling(workload) ||
             !text_equal(view_target_revision(view, turn->record), view_revision(view)) ||
-            census->n_given_up + census->n_stuck > 0)
+            census->n_given_up + census->n_stuck + census->n_foreign > 0)
                 return 0;
         if (census->n_members < view_desired_pods(view))
                 return rollout_step_set(ret, ROLLOUT_WAIT,

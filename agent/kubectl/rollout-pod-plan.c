@@ -643,16 +643,39 @@ int rollout_aim(const RolloutView *view, json_object *record, char **ret) {
 
         if (!images)
                 return -ENOMEM;
-        return text_format(ret, "%s %s %lld %lld %lld %s %s",
+        return text_format(ret, "%s %s %s %lld %lld %lld %s %s",
                            object_text(owner, "metadata.uid") ?: "",
+                           json_get_text(record, "revision") ?: "",
                            view_target_revision(view, record) ?: "",
                            (long long) view_partition(view, record),
                            (long long) object_integer(view->workload, "spec.minReadySeconds"),
                            (long long) view->now_sec, json_get_text(record, "since") ?: "", images);
 }
 
+/* While a StatefulSet is held, its controller makes pods of its current revision, which may be from before a rollout that
+ * has not been completed. */
+static int is_foreign(const RolloutView *view, json_object *record, json_object *pod, bool *ret) {
+        const char *revision = object_revision(pod);
+        cleanup(free_p) char *difference = NULL;
+        json_object *base, *made_from;
+        int r;
+
+        *ret = false;
+        if (!view_kind(view)->has_ordinals ||
+            text_equal(revision, view_target_revision(view, record)))
+                return 0;
+        base = view_base(view, record);
+        made_from = view_find_revision(view, revision);
+        if (!base || !made_from || made_from == base)
+                return 0;
+        r = template_compare(object_template(base), object_template(made_from), &difference);
+        *ret = difference;
+        return r;
+}
+
 int pod_state_read(const RolloutView *view, json_object *record, json_object *pod, PodState *ret) {
         cleanup(subject_done) Subject subject = subject_make(view, record, pod);
+        int r;
 
         *ret = (PodState){ .pod = json_object_get(pod),
                            .noted = json_object_get(subject.noted),
@@ -669,8 +692,15 @@ int pod_state_read(const RolloutView *view, json_object *record, json_object *po
         if (!ret->is_member)
                 return 0;
         ret->is_available = view_pod_is_available(view, pod);
-        if (pod_ordinal(pod) >= view_partition(view, record))
-                ret->phase = find_phase(&subject);
+        if (pod_ordinal(pod) < view_partition(view, record))
+                return 0;
+        r = is_foreign(view, record, pod, &ret->is_foreign);
+        if (r < 0 || ret->is_foreign)
+                return r < 0 ? r
+                             : text_copy("it was made of an older template, and its controller "
+                                         "replaces it",
+                                         &ret->reason);
+        ret->phase = find_phase(&subject);
         ret->is_silent = is_silent(&subject);
         ret->is_given_up = is_given_up(&subject, ret->phase);
         return explain(&subject, ret->phase, &ret->reason);

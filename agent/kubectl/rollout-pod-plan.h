@@ -38,6 +38,9 @@ typedef struct PodState {
         /* It was out of service before, or its node is lost, and it has not run the images for so long that it
          * need not any more: the end does not wait for it. Nor does it for one that is deleted and does not end. */
         bool is_given_up;
+        /* It was made of another template than the pods at the beginning, and no new image would bring it to that of its
+         * workload: its controller replaces it in the end. */
+        bool is_foreign;
 } PodState;
 
 /* All that the states of pods follow from besides the pods and the notes of them: with the same aim, the state of a pod is the

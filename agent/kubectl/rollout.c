@@ -299,7 +299,10 @@ static int end_with_rest(Rollout *rollout, int status) {
                 return -ENOMEM;
         rollout_explain(&rollout->watch, "not all pods run the images:");
         complain("%s", rollout->rest);
-        complain("the kubelet of each node starts them when it can; to see how far they are:");
+        complain("%sto see how far they are:",
+                 rollout->census.n_given_up + rollout->census.n_stuck > 0
+                         ? "the kubelet of each node starts them when it can; "
+                         : "");
         rollout_offer(&rollout->watch, "kubectl inplace status", NULL);
         return EXIT_STATUS_PARTLY;
 }

@@ -603,6 +603,31 @@ def test_deleted_unseen(make, by_proxy, proxy, images):
     assert ran.code == 3 and f"/{workload.app}: it is gone" in ran.stderr
 
 
+def test_made_anew_of_an_older_template(cluster, make, by_proxy, proxy, images):
+    """While it is held, a StatefulSet's controller makes pods of its current revision, here the one before a canary: such a
+    pod does not count as updated, and gets the whole template in the end.
+    """
+    partition = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+    workload = make("statefulset", 2, updateStrategy=partition)
+    path = f"{PODS}/{workload.app}-1"
+    variable = [{"name": "CANARY", "value": "yes"}]
+    has_variable = lambda pod: pod["spec"]["containers"][0].get("env") == variable  # noqa: E731
+    workload.patch(set_template(images[0], env=variable))
+    wait_until(lambda: any(map(has_variable, workload.ready())), 60 * SLOWLY, "the canary")
+    canary = cluster.admin.get(path)["metadata"]["uid"]
+    with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}", n=2) as middle:
+        cluster.admin.delete(path)
+        wait_until(
+            lambda: canary not in workload.uids() and len(workload.ready()) == 2, 60 * SLOWLY, "the pod anew", 0.05
+        )
+        assert not has_variable(cluster.admin.get(path))
+        ran = middle.end()
+    assert ran.code == 3
+    assert f'pod "{workload.app}-1": it was made of an older template, and its controller replaces it' in ran.stderr
+    assert not rollout_is_open(workload) and workload.strategy()[1]["rollingUpdate"]["partition"] == 1
+    cluster.admin.wait_for(path, lambda pod: has_variable(pod) and image_of(pod) == images[1], 60 * SLOWLY)
+
+
 def test_made_anew_unseen(make, by_proxy, proxy, images):
     """Another workload has the name when all objects are read anew: nothing is written to it."""
     workload = make("daemonset")

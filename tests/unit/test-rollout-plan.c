@@ -53,7 +53,8 @@ typedef struct TestState {
         int n_missing;        /* pods that it should have, and has not */
         const char *revision; /* the newest; NULL: "old" */
         const char *current; /* the revision of which the controller makes pods; NULL: the newest */
-        int partition;       /* before */
+        const char *older_env; /* variables of the revision "older"; NULL: there is none */
+        int partition;         /* before */
         int min_ready_sec;
         int first; /* number of pods after which it waits; 0: all */
         TestPod pods[3];
@@ -221,6 +222,13 @@ static json_object *make_owned(const TestState *state) {
                 return owned;
         }
         json_object_object_add(owned, "old", make_revision("old", 1, "A"));
+        if (state->older_env) {
+                json_object *older = make_revision("older", 0, "A");
+
+                json_object_object_add(object_at(older, "data.spec"), "template",
+                                       make_template("A", state->older_env));
+                json_object_object_add(owned, "older", older);
+        }
         if (state->revision)
                 json_object_object_add(owned, state->revision,
                                        make_revision(state->revision, 2,
@@ -683,6 +691,11 @@ static const PlanCase plan_rows[] = {
         { { STATEFUL, TURNED, .current = "old", .n_updated = 2, .pods = { NEW, NEW } }, ROLLOUT_WAIT, "current", NULL },
         { { STATEFUL, TURNED, .current = "old", .n_updated = 2, .n_missing = 1, .pods = { NEW, NEW } }, ROLLOUT_WAIT,
           "missing pods", NULL },
+        /* made anew while it was held, of a revision that differs in more than images */
+        { { STATEFUL, TURNED, .current = "older", .older_env = "1", .n_updated = 1, .pods = { NEW, { .image = "A", .hash = "older" } } },
+          ROLLOUT_HAND_BACK, "pod \"web-1\": it was made of an older template, and its controller replaces it", NULL },
+        { { STATEFUL, TURNED, .current = "older", .older_env = "1", .n_updated = 1, .pods = { OLD, { .image = "A", .hash = "older" } } },
+          ROLLOUT_PATCH_POD, "web-0", NULL },
         /* Scaled down to web-0, which is made anew. */
         { { STATEFUL, TURNED, .n_updated = 1, .n_missing = -1,
             .pods = { { .image = "A", .deleted = "2001-09-09T01:46:40Z" }, NEW } }, ROLLOUT_WAIT, "missing pods", NULL },

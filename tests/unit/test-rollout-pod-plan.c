@@ -354,11 +354,13 @@ static void check_phase(const PhaseCase *row) {
                 : row->is_found ? parse("{}")
                                 : NULL;
         cleanup(json_object_put_p) json_object *record = make_record(row->is_undo, row->partition);
+        cleanup(json_object_put_p) json_object *owned = json_object_new_object();
         const RolloutView view = {
                 .kind = row->is_stateful    ? WORKLOAD_STATEFUL_SET
                         : row->is_of_kruise ? WORKLOAD_CLONE_SET
                                             : WORKLOAD_POD,
                 .workload = workload,
+                .owned = owned,
                 .noted = noted,
                 .now_sec = NOW_SEC,
         };
