@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -481,12 +482,17 @@ static int check_usage(const Command *command, const Flags *flags) {
         return EXIT_STATUS_USAGE;
 }
 
+/* A reader that goes away does not end them in the middle, which would leave a workload held without a word. */
+#define OUTLIVES_READERS (1u << COMMAND_RESTART | UPDATE_COMMANDS)
+
 static int run_with_server(const Command *command, const Flags *flags) {
         const SessionOptions options = session_options_of(flags);
         cleanup(session_free_p) Session *session = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
+        if (OUTLIVES_READERS & 1u << command->id)
+                (void) signal(SIGPIPE, SIG_IGN);
         r = session_new(&options, &session, &error);
         if (error.kind != ERROR_NONE) {
                 complain("%s", error_message(&error));

@@ -116,6 +116,17 @@ def test_signal(make, inplace, folder, images):
     workload.assert_runs(images[1])
 
 
+def test_closed_pipe(make, inplace, images):
+    """A reader that goes away, as `head` does, ends no update: that would leave the workload held without a word."""
+    workload = make("deployment", 3)
+    with none_replaced(workload), inplace.start("set", "image", workload.name, f"main={images[1]}") as child:
+        assert "updating" in child.stdout.readline()
+        child.stdout.close()
+        errors = child.stderr.read()
+        assert child.wait(60 * SLOWLY) == 1 and "cannot write the output" in errors
+    workload.assert_runs(images[1])
+
+
 @pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
 def test_edited_meanwhile(cluster, make, by_proxy, proxy, inplace, images, kind):
     """Another client's template wins: the workload goes back to its controller, which brings the pods there."""
