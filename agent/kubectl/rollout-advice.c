@@ -89,7 +89,8 @@ void rollout_explain_manifest(const RolloutWatch *watch, json_object *record) {
 
 void rollout_explain_limits(const RolloutWatch *watch, const RolloutLimits *limits) {
         json_object *workload = watch->view.workload;
-        json_object *own = object_at(workload, "spec.strategy.rollingUpdate.maxUnavailable");
+        const char *path = view_kind(&watch->view)->max_unavailable;
+        json_object *own = path ? object_at(workload, path) : NULL;
         json_object *gates = object_at(object_template(workload), "spec.readinessGates");
 
         /* A strategy that makes a pod more before it ends one cannot be followed in place. */

@@ -714,6 +714,9 @@ def test_what_comes_after(cluster, make, inplace, images, folder):
     assert "its strategy lets no pod be unavailable; in place, one pod at a time is" in ran.stderr
     ran = assert_done(inplace.run("set", "image", workload.name, f"main={images[0]}"))
     assert "manifest" not in ran.stderr
+    workload = make("daemonset", updateStrategy={"rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}})
+    ran = assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+    assert "its strategy lets no pod be unavailable; in place, one pod at a time is" in ran.stderr
 
 
 def test_pod_that_has_ended(cluster, inplace, images):
