@@ -77,14 +77,21 @@ void rollout_explain_manifest(const RolloutWatch *watch, json_object *record) {
         json_object *metadata = object_at(watch->view.workload, "metadata");
         const char *applied = json_get_text(json_get(metadata, "annotations", json_type_object),
                                             "kubectl.kubernetes.io/last-applied-configuration");
+        const char *then = workload_is_declared(watch->view.workload)
+                                   ? "brings the pods back to those"
+                                   : "replaces the pods";
 
         if (applied && !has_images(watch, record, applied))
-                rollout_explain(watch, "its manifest has other images: correct them, or the next "
-                                       "kubectl apply replaces the pods");
+                rollout_explain(
+                        watch,
+                        "its manifest has other images: correct them, or the next kubectl apply %s",
+                        then);
         else if (json_is(json_get(metadata, "labels", json_type_object),
                          "app.kubernetes.io/managed-by", "Helm"))
-                rollout_explain(watch, "Helm made it: set the images in its values as well, or the "
-                                       "next helm upgrade replaces the pods");
+                rollout_explain(watch,
+                                "Helm made it: set the images in its values as well, or the next "
+                                "helm upgrade %s",
+                                then);
 }
 
 void rollout_explain_limits(const RolloutWatch *watch, const RolloutLimits *limits) {

@@ -156,7 +156,10 @@ def test_person_meanwhile(cluster, controller, make, images, inplace, kind):
     with none_replaced(workload):
         cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
         wait_updated(workload, images[1])
-        assert_done(inplace.run("set", "image", workload.name, f"main={images[2]}"))
+        applied = {"kubectl.kubernetes.io/last-applied-configuration": images[1]}
+        workload.patch({"metadata": {"annotations": applied}})
+        ran = assert_done(inplace.run("set", "image", workload.name, f"main={images[2]}"))
+        assert "or the next kubectl apply brings the pods back to those" in ran.stderr
         workload.assert_runs(images[2])
         cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
         wait_updated(workload, images[1])
