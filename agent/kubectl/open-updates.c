@@ -25,24 +25,29 @@ static int add_direction(json_object *item, json_object *record) {
         return patch_add(item, "after", json_object_get(record_images(record, is_other)));
 }
 
+/* Why a declared update does not go on; NULL: it does, as far as is known. */
+static const char *reason_of(json_object *workload) {
+        return json_get_text(object_at(workload, "metadata.annotations"), UPDATE_STATUS_ANNOTATION);
+}
+
 /* census: NULL: the pods are not known. */
 static int describe(const KubePath *path, const RolloutView *view, json_object *record,
                     const Census *census, int64_t now_sec, json_object **ret) {
         static const char *const copied[] = { "by", "since" };
         cleanup(json_object_put_p) json_object *item = json_object_new_object();
         cleanup(free_p) char *text = NULL;
-        const char *status = json_get_text(object_at(view->workload, "metadata.annotations"),
-                                           UPDATE_STATUS_ANNOTATION);
+        const char *reason = reason_of(view->workload);
         cleanup(free_p) char *open = NULL;
         int r = rollout_text_open(record, view, census, now_sec, &open);
 
         if (r >= 0)
-                r = text_format(&text, "%s%s%s", open, status ? "; it does not go on: " : "",
-                                status ?: "");
+                r = text_format(&text, "%s%s%s", open, reason ? "; it does not go on: " : "",
+                                reason ?: "");
         if (r < 0 || !item ||
             patch_add_text(item, "kind", workload_kind_to_string(view->kind)) < 0 ||
             patch_add_text(item, "namespace", path->namespace) < 0 ||
-            patch_add_text(item, "name", path->name) < 0 || patch_add_text(item, "text", text) < 0)
+            patch_add_text(item, "name", path->name) < 0 ||
+            patch_add_filled(item, "reason", reason) < 0 || patch_add_text(item, "text", text) < 0)
                 return -ENOMEM;
         for (size_t i = 0; i < sizeof(copied) / sizeof(copied[0]); i++)
                 if (patch_add(item, copied[i],
@@ -87,26 +92,38 @@ static int has_pod(const RolloutWatch *watch, const char *labels, bool *ret, Err
 }
 
 /* Without user and images. */
-static int add_alone(WorkloadKind kind, const KubePath *path, const char *state, const char *text,
-                     json_object *list) {
+static int add_alone(WorkloadKind kind, const KubePath *path, const char *state, const char *reason,
+                     const char *text, json_object *list) {
         cleanup(json_object_put_p) json_object *item = json_object_new_object();
 
         if (patch_add_text(item, "kind", workload_kind_to_string(kind)) < 0 ||
             patch_add_text(item, "namespace", path->namespace) < 0 ||
             patch_add_text(item, "name", path->name) < 0 ||
-            patch_add_text(item, "state", state) < 0 || patch_add_text(item, "text", text) < 0)
+            patch_add_text(item, "state", state) < 0 ||
+            patch_add_filled(item, "reason", reason) < 0 || patch_add_text(item, "text", text) < 0)
                 return -ENOMEM;
         return patch_append(list, take_ptr(item));
 }
 
-/* Admission holds the workload, and no run has begun yet. */
-static int add_held(WorkloadKind kind, const KubePath *path, json_object *workload,
-                    json_object *list) {
-        const char *status = json_get_text(object_at(workload, "metadata.annotations"),
-                                           UPDATE_STATUS_ANNOTATION);
+/* Admission holds the workload, or its manifest does and the controller says why that goes on; no update has begun. */
+static int add_held(Session *session, WorkloadKind kind, const KubePath *path,
+                    json_object *workload, json_object *list, Error *reterr) {
+        const char *reason = reason_of(workload);
+        cleanup(json_object_put_p) json_object *whole = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
 
-        return add_alone(kind, path, "held",
-                         status
+        if (!workload_held(workload)) {
+                r = session_get(session, path, &whole, &error);
+                if (error.kind == ERROR_NOT_FOUND || error.kind == ERROR_DENIED)
+                        return 0;
+                if (r < 0)
+                        return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+                if (!workload_is_held(kind, whole))
+                        return 0;
+        }
+        return add_alone(kind, path, "held", reason,
+                         reason
                                  ?: "it is held for an update in place that has not begun: does "
                                     "kubectl inplace controller run?",
                          list);
@@ -129,10 +146,12 @@ static int add_update(Session *session, WorkloadKind kind, const KubePath *path,
                 return r;
         if (r < 0)
                 return labels ? 0
-                              : add_alone(kind, path, "unreadable", error_message(&error), list);
+                              : add_alone(kind, path, "unreadable", /* reason= */ NULL,
+                                          error_message(&error), list);
         if (!rollout_record_is_open(record))
-                return workload_held(workload) && !labels ? add_held(kind, path, workload, list)
-                                                          : 0;
+                return (workload_held(workload) || reason_of(workload)) && !labels
+                               ? add_held(session, kind, path, workload, list, reterr)
+                               : 0;
         r = rollout_watch_load_path(session, kind, path, &watch, &error);
         if (r < 0 && error.kind == ERROR_NOT_FOUND)
                 return 0;
@@ -152,7 +171,8 @@ static int add_update(Session *session, WorkloadKind kind, const KubePath *path,
 static int on_workload(json_object *workload, void *userdata) {
         json_object *annotations = object_at(workload, "metadata.annotations");
 
-        if (!json_get_text(annotations, ROLLOUT_ANNOTATION) && !workload_held(workload))
+        if (!json_get_text(annotations, ROLLOUT_ANNOTATION) && !workload_held(workload) &&
+            !reason_of(workload))
                 return 0;
         return patch_append(userdata, json_object_get(workload));
 }

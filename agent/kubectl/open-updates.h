@@ -14,9 +14,9 @@
 
 /* labels: a selector; only updates of workloads with such a pod; NULL: all. A workload that is held for an update which has
  * not begun has the state "held", one whose record cannot be read "unreadable"; both have neither user nor images.
- * Appends {"kind", "namespace", "name", "by", "since", "state", "before", "after", "updated", "pods", "text"} of
+ * Appends {"kind", "namespace", "name", "by", "since", "state", "reason", "before", "after", "updated", "pods", "text"} of
  * each workload of the namespace, NULL: of all, to the list. The last but one two are missing where this user
- * may not read the pods. */
+ * may not read the pods; the reason is there where a declared update does not go on. */
 int open_updates_of_namespace(Session *session, const char *namespace, const char *labels,
                               json_object *list, Error *reterr);
 /* The same of one workload, "deployment/web". */

@@ -419,7 +419,7 @@ static json_object *find_update(json_object *list, json_object *update) {
 /* But for its text, which has an age in it. */
 static bool has_same_state(json_object *a, json_object *b) {
         static const char *const keys[] = { "by",      "since", "state", "before", "after",
-                                            "updated", "pods",  "first", "held" };
+                                            "updated", "pods",  "first", "held",   "reason" };
 
         for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
                 if (!json_object_equal(json_object_object_get(a, keys[i]),

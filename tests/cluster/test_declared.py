@@ -122,6 +122,20 @@ def test_bad_image(cluster, controller, make, images, kind):
         wait_updated(workload, images[0])
 
 
+def test_watched_failure(cluster, controller, make, images, inplace):
+    """status -w prints why an update does not go on, when that is known."""
+    workload = make("deployment")
+    declare(workload)
+    with inplace.running("status", "-w", workload.name) as child:
+        lines = iter(child.stdout.readline, "")
+        assert next(lines).split()[0] == "POD"
+        cluster.kubectl("set", "image", workload.name, f"main={images[3]}")
+        assert next(line for line in lines if "it does not go on: " in line)
+        cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+        assert next(line for line in lines if line.endswith(": its update has ended\n"))
+    wait_updated(workload, images[0])
+
+
 def declare_in_turn(cluster, workload, *images: str) -> None:
     """Each image as soon as the first pod has the one before; waits until all have the last one."""
     declare(workload)
@@ -222,7 +236,10 @@ def test_held_by_its_manifest_for_more_than_images(make, images, robot):
         workload.patch({"spec": {"paused": True}})
         workload.patch(set_template(images[1], env=[{"name": "A", "value": "1"}]))
         wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the reason")
-        assert "only images of containers change in place" in annotations_of(workload)[STATUS]
+        reason = annotations_of(workload)[STATUS]
+        assert "only images of containers change in place" in reason
+        for command in ["status", workload.name], ["doctor"]:
+            assert f"{workload.app}: {reason}" in robot.run(*command).stdout
         workload.patch({"spec": {"paused": False}})
         wait_until(lambda: STATUS not in annotations_of(workload), RUNS, "the removal of the reason")
 
