@@ -246,10 +246,12 @@ def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
     interrupted(by_proxy, proxy, workload, images[1], 2)
     (closed,) = (pod for pod in workload.pods() if condition(pod, GATE)["status"] == "False")
     assert image_of(closed) == images[0]
+    # A kubelet that is behind would make it unready because of this gate in the middle of the next update,
+    cluster.admin.wait_for(f"{PODS}/{closed['metadata']['name']}", lambda pod: not is_ready(pod), 60 * SLOWLY)
     assert_done(inplace.run("rollout", workload.name, "--undo"))
     workload.assert_runs(images[0])
     assert {pod["status"]["containerStatuses"][0]["restartCount"] for pod in workload.pods()} == {0}
-    # A kubelet that is behind would make it ready again when its gate has been closed for the next update.
+    # or ready again when its gate has been closed for that.
     wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "pods")
 
     version = cluster.admin.get(PODS)["metadata"]["resourceVersion"]
