@@ -543,19 +543,22 @@ static int add_end_of_hold(RolloutStep *step, const RolloutView *view) {
 /* On the way back the template leads forward: whoever holds the workload decides. */
 static int step_hand_back(RolloutStep *step, const RolloutView *view, json_object *record) {
         json_object *template = object_template(view->workload);
-        int r = takeover_patch_state(view->workload, record,
-                                     record_is_undo(record) ? "undone" : "done", true,
-                                     &step->patch);
+        bool has_images = !view_kind(view)->has_replica_sets || !record_sets_images(record) ||
+                          template_has_images(template, record_target(record));
+        int r;
 
+        /* In the write that lets its controller go, admission would take the images for another update. */
+        if (!has_images && workload_is_declared(view->workload))
+                return step_template(step, view, record, record_target(record));
+        r = takeover_patch_state(view->workload, record, record_is_undo(record) ? "undone" : "done",
+                                 true, &step->patch);
         if (r >= 0 && !record_is_undo(record))
                 r = add_end_of_hold(step, view);
         if (r < 0)
                 return r;
         step->action = ROLLOUT_HAND_BACK;
-        if (!view_kind(view)->has_replica_sets || !record_sets_images(record) ||
-            template_has_images(template, record_target(record)))
-                return 0;
-        return takeover_add_images(step->patch, view->workload, record_target(record));
+        return has_images ? 0
+                          : takeover_add_images(step->patch, view->workload, record_target(record));
 }
 
 /* The pods that were given up or are to be replaced, by name and reason, and those that the budget keeps back; NULL: none.

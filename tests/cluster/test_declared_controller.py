@@ -100,6 +100,18 @@ def test_a_person_while_the_controller_is_away(cluster, controller, make, images
     wait_updated(workload, images[2])
 
 
+def test_set_image_while_the_controller_is_away(cluster, controller, make, images, inplace):
+    """Admission does not take the end of an update for the beginning of another one."""
+    workload = make("deployment")
+    declare(workload)
+    controller.send_signal(signal.SIGSTOP)
+    with none_replaced(workload):
+        for image in (images[1], images[0]):
+            assert_done(inplace.run("set", "image", workload.name, f"main={image}"))
+            assert not is_held(workload)
+            workload.assert_runs(image)
+
+
 def test_release_by_a_person(cluster, controller, make, images, inplace):
     """The controller does not begin anew what a person has ended."""
     workload = make("deployment")

@@ -463,6 +463,8 @@ static const PlanCase plan_rows[] = {
         { { DECLARED, .template = "B", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, NEW } }, ROLLOUT_PATCH_REPLICA_SET, "old", "\"image\":\"B\"" },
         { { .record = "forward rollout", .template = "B", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } },
           ROLLOUT_PATCH_REPLICA_SET, "old", NULL },
+        /* A declared one gets it in a write of its own, or admission would hold it once more. */
+        { { .is_declared = true, DEPLOYMENT, .source = "B", .pods = { NEW, NEW } }, ROLLOUT_PATCH_WORKLOAD, NULL, "\"image\":\"B\"" },
         /* In the end admission holds the workload no more. */
         { { DECLARED, .held = "paused", .template = "B", .source = "B", .kind = WORKLOAD_DEPLOYMENT, .n_updated = 1, .pods = { NEW } },
           ROLLOUT_HAND_BACK, NULL, "\"inplaced.io/held\":null" },
