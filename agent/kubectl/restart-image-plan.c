@@ -537,16 +537,36 @@ int64_t restart_image_delay(json_object *pod, json_object *images, int64_t now_s
         return longest_sec;
 }
 
-json_object *restart_image_unpatch(json_object *before, json_object *containers) {
+/* Whether the text of the image is still that of the restart. */
+static int is_respelled(json_object *before, json_object *pod, json_object *annotation,
+                        const char *container, bool *ret) {
+        json_object *entry = json_get(annotation, container, json_type_object);
+        cleanup(free_p) char *written = NULL;
+        int r = template_written_image(before, container, &written);
+
+        *ret = r >= 0 && written && json_is(entry, "image", written) &&
+               json_is(entry, "as", template_image(pod, container));
+        return r;
+}
+
+int restart_image_unpatch(json_object *before, json_object *pod, json_object *containers,
+                          json_object **ret) {
+        cleanup(json_object_put_p) json_object *annotation =
+                read_annotation(pod, RESTART_ANNOTATION);
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
-        const char *uid = object_text(before, "metadata.uid");
+        int r = annotation && images ? 0 : -ENOMEM;
 
-        for (size_t i = 0; i < json_object_array_length(containers); i++) {
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(containers); i++) {
                 const char *name = json_object_get_string(json_object_array_get_idx(containers, i));
+                bool is_ours;
 
-                if (patch_add_text(images, name, template_image(before, name) ?: "") < 0)
-                        return NULL;
+                r = is_respelled(before, pod, annotation, name, &is_ours);
+                if (r >= 0 && is_ours)
+                        r = patch_add_text(images, name, template_image(before, name) ?: "");
         }
-        return wrap(patch_wrap("uid", json_object_new_string(uid ?: "")),
-                    template_image_patch(before, images));
+        *ret = NULL;
+        if (r < 0 || json_object_object_length(images) == 0)
+                return r;
+        *ret = wrap(identify(pod), template_image_patch(pod, images));
+        return *ret ? 0 : -ENOMEM;
 }

@@ -44,5 +44,7 @@ int64_t restart_image_delay(json_object *pod, json_object *images, int64_t now_s
 /* When the container got the image that it has, from a restart or an update, by the annotation; 0: from neither. */
 int64_t restart_image_began(json_object *pod, const char *container);
 
-/* The patch that spells the images as before, for containers that could not be started. NULL: no memory. */
-json_object *restart_image_unpatch(json_object *before, json_object *containers);
+/* The patch that spells the images as before, for containers that could not be started, but not those for which another
+ * client has written an image since. The caller owns *ret; NULL: there is nothing to write. */
+int restart_image_unpatch(json_object *before, json_object *pod, json_object *containers,
+                          json_object **ret);

@@ -525,17 +525,30 @@ static int wait_requests(Restarts *restarts, Error *reterr) {
 
 /* The text before may lead to an image where the digest does not. */
 static int put_back(Restarts *restarts, PodRestart *restart, Error *reterr) {
-        cleanup(json_object_put_p) json_object *patch =
-                restart_image_unpatch(restart->before, restart->containers);
+        cleanup(json_object_put_p) json_object *before = json_object_get(restart->before);
         const KubePath path = pod_path(restarts, restart);
-        int r = patch ? session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
-                                      /* ret= */ NULL, reterr)
-                      : -ENOMEM;
 
         restart->end = RESTART_FAILED;
-        if (r >= 0)
-                restart_show_say(&restarts->show, restart, "its images were written back");
-        return r;
+        for (int n_conflicts = 0;; n_conflicts++) {
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(error_done) Error error = ERROR_INIT;
+                int r = read_pod(restarts, restart, reterr);
+
+                if (r >= 0 && !restart->is_gone)
+                        r = restart_image_unpatch(before, restart->before, restart->containers,
+                                                  &patch);
+                if (r < 0 || !patch)
+                        return r;
+                r = session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
+                                  /* ret= */ NULL, &error);
+                if (error.kind == ERROR_CONFLICT && n_conflicts < MAX_CONFLICTS)
+                        continue;
+                if (error.kind != ERROR_NONE)
+                        return error_copy(reterr, &error);
+                if (r >= 0)
+                        restart_show_say(&restarts->show, restart, "its images were written back");
+                return r;
+        }
 }
 
 static int wait_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {

@@ -616,6 +616,22 @@ def test_registry_away(folder, person, start_pod):
         pods[1].wait(is_ready, 90)
 
 
+@pytest.mark.timeout(180)
+def test_another_image_while_the_registry_is_away(folder, bare, person, start_pod):
+    """An image that another client has written meanwhile stays, also where it cannot be had either."""
+    with Registry(folder / "away") as away:
+        image = away.push_image("t/away", "2", busybox=True).reference
+        pod = start_pod(container("main", image, imagePullPolicy="Always"))
+        other = image.rpartition(":")[0] + ":none"
+        away.stop()
+        with person.running("restart", pod.name) as child:
+            pod.wait(lambda one: _waits_for(one, "ErrImagePull"), 60)
+            bare.admin.patch(pod.path, {"spec": {"containers": [{"name": "main", "image": other}]}}, "strategic")
+            _, errors = child.communicate(timeout=90)
+        assert child.returncode == 1 and "ImagePullBackOff" in errors and "written back" not in errors
+        assert _image(pod) == other
+
+
 def test_loaded_image(bare, person, start_pod, registry):
     """A loaded image has no digest of its repository: the command says the reason, and changes nothing."""
     image = registry.push_image("t/loaded", "1", [3333], busybox=True)

@@ -111,6 +111,22 @@ static void add_restart(json_object *pod, const char *text) {
                 json_object_object_add(container, key, json_object_get(value));
 }
 
+static void set_image(json_object *pod, const char *image) {
+        json_object *container = json_object_array_get_idx(object_at(pod, "spec.containers"), 0);
+
+        json_object_object_add(container, "image", json_object_new_string(image));
+}
+
+/* The pod after its restart. */
+static json_object *respelled(json_object *pod, json_object *patch) {
+        json_object *after = parse("%s", json_object_to_json_string(pod));
+
+        json_object_object_add(object_at(after, "metadata"), "annotations",
+                               json_object_get(object_at(patch, "metadata.annotations")));
+        set_image(after, template_image(patch, "a"));
+        return after;
+}
+
 TEST(test_spelling) {
         for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 const SpellingCase *row = &rows[i];
@@ -125,7 +141,9 @@ TEST(test_spelling) {
                 cleanup(json_object_put_p) json_object *changes = parse("{'labels': {'x': null}}");
                 cleanup(json_object_put_p) json_object *patch = NULL;
                 cleanup(error_done) Error error = ERROR_INIT;
+                cleanup(json_object_put_p) json_object *after = NULL;
                 cleanup(json_object_put_p) json_object *back = NULL;
+                cleanup(json_object_put_p) json_object *other = NULL;
                 const char *spelled;
                 int64_t delay_sec = -1;
                 int r;
@@ -143,8 +161,13 @@ TEST(test_spelling) {
                 assert_string_equal(object_text(patch, "metadata.resourceVersion"), "7");
                 assert_true(
                         json_object_object_get_ex(object_at(patch, "metadata.labels"), "x", NULL));
-                back = restart_image_unpatch(pod, containers);
+                after = respelled(pod, patch);
+                assert_ok(restart_image_unpatch(pod, after, containers, &back));
                 assert_string_equal(template_image(back, "a"), row->image);
+                assert_string_equal(object_text(back, "metadata.resourceVersion"), "7");
+                set_image(after, "r/app:other");
+                assert_ok(restart_image_unpatch(pod, after, containers, &other));
+                assert_null(other);
         }
 }
 
