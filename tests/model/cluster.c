@@ -124,7 +124,7 @@ static void create(World *world) {
 
 static struct Made {
         uint64_t key;
-        World world;
+        World *world;
 } * made;
 static size_t n_made;
 
@@ -147,10 +147,10 @@ static const World *find_made(const Scenario *scenario) {
 
         for (size_t i = 0; i < n_made; i++)
                 if (made[i].key == key)
-                        return &made[i].world;
+                        return made[i].world;
         made = reallocarray(made, n_made + 1, sizeof(*made));
-        made[n_made] = (struct Made){ .key = key };
-        world = &made[n_made++].world;
+        world = calloc(1, sizeof(*world));
+        made[n_made++] = (struct Made){ key, world };
         world->scenario = *scenario;
         world->random = key;
         create(world);

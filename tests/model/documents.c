@@ -60,6 +60,14 @@ void set_at(json_object **document, json_object *value, const char *const *keys)
         *document = changed;
 }
 
+json_object *with_numbers(json_object *object, const char *const *keys, const int64_t *values) {
+        json_object *copy = copy_members(object);
+
+        for (size_t i = 0; keys[i]; i++)
+                json_object_object_add(copy, keys[i], json_object_new_int64(values[i]));
+        return copy;
+}
+
 json_object *get_at(json_object *document, const char *const *keys) {
         for (; document && *keys; keys++)
                 if (!json_object_is_type(document, json_type_object) ||

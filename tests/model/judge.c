@@ -157,7 +157,7 @@ static const char *strange_part(json_object *old, json_object *new) {
         return part ?: strange_member(GET(old, "status"), GET(new, "status"), status);
 }
 
-static bool is_open(json_object *workload) {
+bool has_open_record(json_object *workload) {
         cleanup(json_object_put_p) json_object *record = NULL;
 
         return rollout_record_read(workload, &record, NULL) >= 0 && rollout_record_is_open(record);
@@ -171,7 +171,7 @@ bool workload_record(World *world, json_object **ret) {
 static bool is_new_update(json_object *old, json_object *new) {
         return !text_equal(annotation_of(old, ROLLOUT_ANNOTATION),
                            annotation_of(new, ROLLOUT_ANNOTATION)) &&
-               !is_open(old) && is_open(new);
+               !has_open_record(old) && has_open_record(new);
 }
 
 /* As the manual page says: a template that follows its pods has one of the update's two images at any time, and the update
@@ -214,7 +214,7 @@ static void judge_template(World *world, Author author, json_object *old, json_o
         }
         if (text_equal(before, after))
                 return;
-        if (author == AUTHOR_USER && is_open(old)) {
+        if (author == AUTHOR_USER && has_open_record(old)) {
                 free(world->judge.foreign_image);
                 world->judge.foreign_image = is_of_update(world, old, after) ? NULL : strdup(after);
         }

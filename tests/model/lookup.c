@@ -12,9 +12,8 @@
 
 json_bool json_object_object_get_ex(const json_object *object, const char *key,
                                     json_object **value) {
-        const struct lh_entry *entry = json_object_is_type(object, json_type_object)
-                                               ? json_object_get_object(object)->head
-                                               : NULL;
+        const struct lh_table *members = json_object_get_object(object); /* NULL: it is none */
+        const struct lh_entry *entry = members ? members->head : NULL;
 
         while (entry && (*(const char *) entry->k != *key || strcmp(entry->k, key) != 0))
                 entry = entry->next;

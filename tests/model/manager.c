@@ -204,20 +204,24 @@ static void delete_pods(World *world, json_object *replica_set, int64_t n) {
                 }
 }
 
+static bool has_numbers(json_object *object, const char *const *keys, const int64_t *values) {
+        for (size_t i = 0; keys[i]; i++) {
+                json_object *value = GET(object, keys[i]);
+
+                if (!value || json_object_get_int64(value) != values[i])
+                        return false;
+        }
+        return true;
+}
+
 static void write_status(World *world, Resource resource, json_object *object,
                          const char *const *keys, const int64_t *values) {
-        cleanup(json_object_put_p) json_object *status = json_object_new_object();
-        cleanup(json_object_put_p) json_object *body = json_object_new_object();
-        bool has_changed = false;
+        cleanup(json_object_put_p) json_object *body = NULL;
 
-        for (size_t i = 0; keys[i]; i++) {
-                has_changed = has_changed || !GET(object, "status", keys[i]) ||
-                              json_object_get_int64(GET(object, "status", keys[i])) != values[i];
-                json_object_object_add(status, keys[i], json_object_new_int64(values[i]));
-        }
-        if (!has_changed)
+        if (has_numbers(GET(object, "status"), keys, values))
                 return;
-        json_object_object_add(body, "status", json_object_get(status));
+        body = json_object_new_object();
+        json_object_object_add(body, "status", with_numbers(NULL, keys, values));
         (void) api_patch(world,
                          &(Patch){ .author = AUTHOR_MANAGER,
                                    .resource = resource,
@@ -528,19 +532,21 @@ static void clean_up(const DeploymentSync *turn) {
 }
 
 static void sync_status(const DeploymentSync *turn) {
-        json_object *changed = json_object_get(turn->deployment);
-        int64_t sums[3] = { 0 };
-        static const char *const keys[] = { "replicas", "readyReplicas", "availableReplicas" };
+        static const char *const keys[] = { "replicas",           "readyReplicas",
+                                            "availableReplicas",  "updatedReplicas",
+                                            "observedGeneration", NULL };
+        json_object *status = GET(turn->deployment, "status"), *changed;
+        int64_t values[5] = { 0 };
 
-        for (size_t k = 0; k < 3; k++) {
+        for (size_t k = 0; k < 3; k++)
                 for (size_t i = 0; i < turn->n; i++)
-                        sums[k] += json_object_get_int64(GET(turn->sets[i], "status", keys[k]));
-                SET_NUMBER(&changed, sums[k], "status", keys[k]);
-        }
-        SET_NUMBER(&changed, object_integer(turn->new, "status.replicas"), "status",
-                   "updatedReplicas");
-        SET_NUMBER(&changed, object_integer(changed, "metadata.generation"), "status",
-                   "observedGeneration");
+                        values[k] += json_object_get_int64(GET(turn->sets[i], "status", keys[k]));
+        values[3] = object_integer(turn->new, "status.replicas");
+        values[4] = object_integer(turn->deployment, "metadata.generation");
+        if (has_numbers(status, keys, values))
+                return;
+        changed = json_object_get(turn->deployment);
+        SET(&changed, with_numbers(status, keys, values), "status");
         (void) api_update(turn->world, AUTHOR_MANAGER, DEPLOYMENTS, true, changed);
 }
 

@@ -177,10 +177,13 @@ static void act_on_set(const SetSync *turn) {
 }
 
 static void write_set_status(const SetSync *turn) {
-        json_object *changed = json_object_get(turn->set);
+        static const char *const keys[] = { "replicas",           "readyReplicas",
+                                            "updatedReplicas",    "currentReplicas",
+                                            "observedGeneration", NULL };
         const char *update = object_name(turn->update), *current = object_name(turn->current);
         int64_t n = 0, n_ready = 0, n_updated = 0, n_current = 0;
         cleanup(json_object_put_p) json_object *body = json_object_new_object();
+        json_object *status;
 
         for (size_t i = 0; i < 2 * PODS_MAX; i++) {
                 json_object *pod = turn->pods[i];
@@ -197,16 +200,14 @@ static void write_set_status(const SetSync *turn) {
                 current = update;
                 n_current = n_updated;
         }
-        SET_NUMBER(&changed, n, "status", "replicas");
-        SET_NUMBER(&changed, n_ready, "status", "readyReplicas");
-        SET_NUMBER(&changed, n_updated, "status", "updatedReplicas");
-        SET_NUMBER(&changed, n_current, "status", "currentReplicas");
-        SET_TEXT(&changed, update, "status", "updateRevision");
-        SET_TEXT(&changed, current, "status", "currentRevision");
-        SET(&changed, json_object_get(GET(turn->set, "metadata", "generation")), "status",
-            "observedGeneration");
+        status =
+                with_numbers(GET(turn->set, "status"), keys,
+                             (const int64_t[]){ n, n_ready, n_updated, n_current,
+                                                object_integer(turn->set, "metadata.generation") });
+        json_object_object_add(status, "updateRevision", json_object_new_string(update));
+        json_object_object_add(status, "currentRevision", json_object_new_string(current));
         /* It is written again over a newer version, with the generation that was seen. */
-        json_object_object_add(body, "status", json_object_get(GET(changed, "status")));
+        json_object_object_add(body, "status", status);
         (void) api_patch(turn->world,
                          &(Patch){ .author = AUTHOR_MANAGER,
                                    .resource = STATEFUL_SETS,
@@ -214,7 +215,6 @@ static void write_set_status(const SetSync *turn) {
                                    .is_status = true,
                                    .body = body },
                          NULL);
-        json_object_put(changed);
 }
 
 void stateful_set_sync(World *world, json_object *set) {
@@ -298,6 +298,9 @@ static void act_on_daemons(World *world, json_object *set, json_object *revision
 }
 
 void daemon_set_sync(World *world, json_object *set) {
+        static const char *const keys[] = { "desiredNumberScheduled", "currentNumberScheduled",
+                                            "numberAvailable",        "updatedNumberScheduled",
+                                            "observedGeneration",     NULL };
         json_object *revision = sync_revision(world, DAEMON_SETS, set);
         cleanup(json_object_put_p) json_object *body = json_object_new_object();
         int64_t n_available = 0, n_updated = 0, n = 0;
@@ -314,12 +317,11 @@ void daemon_set_sync(World *world, json_object *set) {
                                                        object_integer(set, "spec.minReadySeconds"));
                 n_updated += pod && has_revision(pod, object_revision(revision));
         }
-        SET_NUMBER(&body, world->scenario.n_pods, "status", "desiredNumberScheduled");
-        SET_NUMBER(&body, n, "status", "currentNumberScheduled");
-        SET_NUMBER(&body, n_available, "status", "numberAvailable");
-        SET_NUMBER(&body, n_updated, "status", "updatedNumberScheduled");
-        SET_NUMBER(&body, object_integer(set, "metadata.generation"), "status",
-                   "observedGeneration");
+        json_object_object_add(
+                body, "status",
+                with_numbers(NULL, keys,
+                             (const int64_t[]){ world->scenario.n_pods, n, n_available, n_updated,
+                                                object_integer(set, "metadata.generation") }));
         (void) api_patch(world,
                          &(Patch){ .author = AUTHOR_MANAGER,
                                    .resource = DAEMON_SETS,

@@ -22,6 +22,7 @@
 #include "agent/kubectl/own-run.h"
 #include "agent/kubectl/rights.h"
 #include "agent/kubectl/rollout-preload.h"
+#include "agent/kubectl/rollout-record.h"
 #include "agent/kubectl/session.h"
 #include "agent/view/output.h"
 
@@ -339,20 +340,19 @@ typedef struct Request {
         bool is_write;
 } Request;
 
-static bool has_open_record(World *world) {
-        cleanup(json_object_put_p) json_object *record = NULL;
-
-        return workload_record(world, &record);
+static bool closes(json_object *before, json_object *after) {
+        return !text_equal(annotation_of(before, ROLLOUT_ANNOTATION),
+                           annotation_of(after, ROLLOUT_ANNOTATION)) &&
+               has_open_record(before) && !has_open_record(after);
 }
 
-/* Whether it ends the update that is open. */
+/* Notes whether it ends the update that is open. */
 static ErrorKind patch(Session *session, const Patch *patch, json_object **ret) {
         World *world = session->world;
-        bool is_about_workload = patch->resource == workload_resource(world) && !patch->is_dry_run;
-        bool was_open = is_about_workload && has_open_record(world);
+        cleanup(json_object_put_p) json_object *before = json_object_get(api_workload(world));
         ErrorKind kind = api_patch(world, patch, ret);
 
-        if (was_open && !has_open_record(world))
+        if (closes(before, api_workload(world)))
                 session->tool->has_closed = true;
         return kind;
 }

@@ -175,6 +175,8 @@ void set_at(json_object **document, json_object *value, const char *const *keys)
         set_at(document, value, (const char *const[]){ __VA_ARGS__, NULL })
 #define SET_TEXT(document, text, ...) SET(document, json_object_new_string(text), __VA_ARGS__)
 #define SET_NUMBER(document, number, ...) SET(document, json_object_new_int64(number), __VA_ARGS__)
+/* A new one with the members of `object`, which may be NULL, and with these numbers; keys: up to NULL. */
+json_object *with_numbers(json_object *object, const char *const *keys, const int64_t *values);
 /* The value there; NULL: none. */
 json_object *get_at(json_object *document, const char *const *keys);
 #define GET(document, ...) get_at(document, (const char *const[]){ __VA_ARGS__, NULL })
@@ -263,3 +265,4 @@ void judge_quiet(World *world);      /* controllers have nothing left to do */
 void judge_end(World *world);
 void judge_intent(World *world, json_object *workload); /* a user has written its strategy */
 bool workload_record(World *world, json_object **ret);  /* an update is open */
+bool has_open_record(json_object *workload);
