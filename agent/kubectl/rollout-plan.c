@@ -136,16 +136,18 @@ static int step_replica_set(RolloutStep *step, json_object *replica_set, json_ob
                           take_ptr(patch));
 }
 
-/* Gives the other images of the update to a twin, so that the two differ. */
+/* Gives the other images of the update to a twin, so that the two differ. Where pods only lag behind the template, the images
+ * before and after are the same, and the twin stays. */
 static int step_twin(RolloutStep *step, const RolloutView *view, json_object *record,
                      json_object *replica_set) {
         bool has_before =
                 template_has_images(object_template(replica_set), record_images(record, true));
-        json_object *twin;
+        json_object *others = record_images(record, !has_before), *twin;
         int r = view_find_twin(view, replica_set, &twin);
 
-        return r < 0 || !twin ? r
-                              : step_replica_set(step, twin, record_images(record, !has_before));
+        return r < 0 || !twin || template_has_images(object_template(twin), others)
+                       ? r
+                       : step_replica_set(step, twin, others);
 }
 
 static int step_template(RolloutStep *step, const RolloutView *view, json_object *record,
@@ -514,16 +516,19 @@ static bool are_observed(json_object *objects) {
         return true;
 }
 
-/* The controller has seen all of it, so that it will find nothing to do. */
-static bool is_content(const RolloutView *view, json_object *record, int64_t n_revised) {
+/* The controller has seen all of it, so that it will find nothing to do. Where a twin stays, it counts the pods of that, which
+ * has none. */
+static int find_content(const RolloutView *view, json_object *record, int64_t n_revised,
+                        bool *ret) {
         const RolloutKind *kind = view_kind(view);
-        json_object *base = view_base(view, record);
+        json_object *base = view_base(view, record), *twin = NULL;
+        int r = kind->has_replica_sets && base ? view_find_twin(view, base, &twin) : 0;
 
-        if (!view_is_observed(view) ||
-            (kind->has_replica_sets && base && !are_observed(view->owned)))
-                return false;
-        return !kind->has_counted ||
-               kind->has_counted(view->workload, base, record_target(record), n_revised);
+        *ret = view_is_observed(view) &&
+               !(kind->has_replica_sets && base && !are_observed(view->owned)) &&
+               (twin || !kind->has_counted ||
+                kind->has_counted(view->workload, base, record_target(record), n_revised));
+        return r;
 }
 
 /* The hold of admission ends in the same write. */
@@ -671,9 +676,12 @@ int rollout_plan_clean(const RolloutView *view, RolloutStep *ret) {
 
 static int step_after_end(const RolloutView *view, json_object *record, const Census *census,
                           RolloutStep *step) {
-        int r;
+        bool is_content;
+        int r = find_content(view, record, census->n_revised, &is_content);
 
-        if (!is_content(view, record, census->n_revised))
+        if (r < 0)
+                return r;
+        if (!is_content)
                 return rollout_step_set(step, ROLLOUT_WAIT, AWAITED_CONTROLLER);
         r = rollout_plan_clean(view, step);
         if (r >= 0 && step->action == ROLLOUT_WAIT)
@@ -740,6 +748,7 @@ static int step_current(const Turn *turn, RolloutStep *ret) {
 /* No pod has to be changed any more, or the budget allows none. budget: its name, or NULL. */
 static int step_end(const Turn *turn, json_object *replica_set, const char *budget,
                     RolloutStep *ret) {
+        bool is_content;
         int r;
 
         if (is_limited(turn)) {
@@ -752,7 +761,10 @@ static int step_end(const Turn *turn, json_object *replica_set, const char *budg
                 if (r < 0 || ret->action != ROLLOUT_WAIT)
                         return r;
         }
-        if (!is_content(turn->view, turn->record, turn->census->n_revised))
+        r = find_content(turn->view, turn->record, turn->census->n_revised, &is_content);
+        if (r < 0)
+                return r;
+        if (!is_content)
                 return rollout_step_set(ret, ROLLOUT_WAIT,
                                         "for its controller to count the updated pods in its "
                                         "status: does kube-controller-manager run?");

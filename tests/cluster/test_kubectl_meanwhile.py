@@ -227,6 +227,29 @@ def test_record_removed_meanwhile(cluster, make, by_proxy, proxy, images, kind):
     cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
 
 
+def test_record_removed_between_templates(cluster, make, by_proxy, proxy, inplace, images):
+    """An older ReplicaSet has the template after, too, and the record goes when the ReplicaSet of the pods has just got it:
+    the next run finds no images that would tell the two apart, and brings the other pod there.
+    """
+    workload = make("deployment")
+    cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.pods()) == 2, 60 * SLOWLY, "end of the pods before")
+    cluster.kubectl("rollout", "pause", workload.name)
+    cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+    wait_observed(workload)
+    with none_replaced(workload):
+        reached = stop_after(proxy, 3)
+        with by_proxy.start("rollout", workload.name) as child:
+            wait_until(reached.is_set, 60 * SLOWLY, "the write")
+            child.kill()
+        proxy.behave()
+        assert sorted(map(image_of, workload.pods())) == images[:2]
+        workload.patch({"metadata": {"annotations": {RECORD: None}}}, "merge")
+        assert_done(inplace.run("rollout", workload.name))
+    assert [image_of(pod) for pod in workload.ready()] == [images[0]] * 2 and not rollout_is_open(workload)
+
+
 def test_two_at_once(make, by_proxy, proxy, inplace, images):
     """The second writer is refused, and the record of the first stays as it is."""
     workload = make("deployment")

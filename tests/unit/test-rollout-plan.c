@@ -858,6 +858,33 @@ TEST_ROWS(test_follow, follow_rows, name, const struct FollowRow *row) {
                 assert_ptr_equal(census_reason(&census, "web-2"), kept);
 }
 
+#define TWIN                                                                                      \
+        .kind = WORKLOAD_DEPLOYMENT, .record = "forward rollout", .template = "B", .source = "B", \
+        .older = "B"
+
+static const struct TwinRow {
+        const char *name;
+        TestState state;
+        RolloutAction action;
+} twin_rows[] = {
+        { "lagging pods", { TWIN, .pods = { NEW, OLD } }, ROLLOUT_PATCH_POD },
+        { "none any more", { TWIN, .pods = { NEW, NEW } }, ROLLOUT_HAND_BACK },
+};
+
+/* Pods lag behind a template that is that of another ReplicaSet as well: there are no other images that would tell the two
+ * apart, and the controller counts the pods of the older one. The update goes on, and ends. */
+TEST_ROWS(test_twin, twin_rows, name, const struct TwinRow *row) {
+        cleanup(view_done) TestView made = make_view(&row->state);
+        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+        cleanup(census_done) Census census = CENSUS_INIT;
+
+        json_object_object_add(made.record, "before", parse("{'app': 'B'}"));
+        assert_ok(census_take(&made.view, made.record, &census));
+        assert_ok(rollout_plan(&made.view, made.record, &(RolloutLimits){ .grace_sec = 0 }, &census,
+                               &step, NULL));
+        assert_int_equal(step.action, row->action);
+}
+
 static const struct TargetRow {
         const char *record, *image;
 } target_rows[] = { { "forward", "B" }, { "undo", "A" }, { "done", "B" }, { "undone", "A" } };
