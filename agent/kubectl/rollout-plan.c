@@ -532,10 +532,11 @@ static int find_content(const RolloutView *view, json_object *record, int64_t n_
 }
 
 /* The hold of admission ends in the same write. */
-static int add_end_of_hold(RolloutStep *step, const RolloutView *view) {
+static int add_end_of_hold(RolloutStep *step, const RolloutView *view,
+                           const RolloutLimits *limits) {
         json_object *annotations = object_at(step->patch, "metadata.annotations");
 
-        if (!workload_held(view->workload))
+        if (!workload_held(view->workload) || limits->leaves_hold)
                 return 0;
         if (patch_add_null(annotations, HELD_ANNOTATION) < 0 ||
             patch_add_null(annotations, UPDATE_STATUS_ANNOTATION) < 0)
@@ -546,7 +547,8 @@ static int add_end_of_hold(RolloutStep *step, const RolloutView *view) {
 }
 
 /* On the way back the template leads forward: whoever holds the workload decides. */
-static int step_hand_back(RolloutStep *step, const RolloutView *view, json_object *record) {
+static int step_hand_back(RolloutStep *step, const RolloutView *view, json_object *record,
+                          const RolloutLimits *limits) {
         json_object *template = object_template(view->workload);
         bool has_images = !view_kind(view)->has_replica_sets || !record_sets_images(record) ||
                           template_has_images(template, record_target(record));
@@ -558,7 +560,7 @@ static int step_hand_back(RolloutStep *step, const RolloutView *view, json_objec
         r = takeover_patch_state(view->workload, record, record_is_undo(record) ? "undone" : "done",
                                  true, &step->patch);
         if (r >= 0 && !record_is_undo(record))
-                r = add_end_of_hold(step, view);
+                r = add_end_of_hold(step, view, limits);
         if (r < 0)
                 return r;
         step->action = ROLLOUT_HAND_BACK;
@@ -771,7 +773,7 @@ static int step_end(const Turn *turn, json_object *replica_set, const char *budg
         r = step_current(turn, ret);
         if (r < 0 || ret->message)
                 return r;
-        r = step_hand_back(ret, turn->view, turn->record);
+        r = step_hand_back(ret, turn->view, turn->record, turn->limits);
         return r < 0 ? r : name_rest(turn->census, budget, &ret->message);
 }
 
@@ -938,7 +940,7 @@ int rollout_plan_release(const RolloutView *view, json_object *record, const Rol
         }
         r = step_abandon(ret, view, record, is_held);
         if (r >= 0)
-                r = add_end_of_hold(ret, view);
+                r = add_end_of_hold(ret, view, limits);
         return r < 0 || !is_held ? r : add_source_images(ret, view, record, replica_set);
 }
 

@@ -25,6 +25,7 @@ typedef struct RolloutLimits {
                 max_unavailable; /* "1", "25%"; NULL: as the workload's own strategy has it, or 1 */
         int64_t grace_sec;       /* between the gate and the update */
         bool keeps_no_history;   /* the template before cannot be kept for kubectl rollout undo */
+        bool leaves_hold;        /* the controller of declared updates ends the hold of admission */
 } RolloutLimits;
 
 typedef enum RolloutAction {

@@ -1224,7 +1224,7 @@ int kubectl_carry_out(Session *session, const Flags *flags) {
         way_back.release = false;
         rollout.way_back = flags->release ? &way_back : NULL;
         rollout.show.is_quiet = true;
-        rollout.is_carried_out = true;
+        rollout.is_carried_out = rollout.limits.leaves_hold = true;
         if (r >= 0)
                 r = run(&rollout, NULL);
         if (r < 0)
