@@ -116,9 +116,10 @@ UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_
         return plan_held(facts, run, now_sec);
 }
 
-void update_run_follow(UpdateRun *run, const UpdateFacts *before, const UpdateFacts *now) {
-        if (before->template_hash != now->template_hash)
-                *run = (UpdateRun){ .outcome = UPDATE_NOT_TRIED };
+void update_follow(UpdateFacts *facts, UpdateRun *last, const UpdateFacts *now) {
+        if (facts->template_hash != now->template_hash)
+                *last = (UpdateRun){ .outcome = UPDATE_NOT_TRIED };
+        *facts = *now;
 }
 
 void update_run_note(UpdateRun *run, UpdateOutcome outcome, uint64_t template_hash,

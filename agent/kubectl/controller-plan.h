@@ -71,9 +71,9 @@ typedef enum UpdateAction {
 
 UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_t now_sec);
 
-/* Forgets how the last run has ended when the template is another one than before: should that run's template come back,
- * another client may have updated the pods in between. */
-void update_run_follow(UpdateRun *run, const UpdateFacts *before, const UpdateFacts *now);
+/* Takes the facts of now. Forgets how the last run has ended when the template is another one than before: should that
+ * run's template come back, the pods may have been updated in between. */
+void update_follow(UpdateFacts *facts, UpdateRun *last, const UpdateFacts *now);
 
 /* Notes the end of a run that began with that template. */
 void update_run_note(UpdateRun *run, UpdateOutcome outcome, uint64_t template_hash,

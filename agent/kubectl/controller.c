@@ -152,8 +152,7 @@ static int note(Controller *controller, WorkloadKind kind, const KubeObject *obj
                         if (text_set(&declared->uid, object->uid) < 0)
                                 return -ENOMEM;
                 }
-                update_run_follow(&declared->last, &declared->facts, &facts);
-                declared->facts = facts;
+                update_follow(&declared->facts, &declared->last, &facts);
                 declared->is_gone = !is_concerned(&facts) && !facts.has_open_record;
                 return 0;
         }
@@ -375,10 +374,13 @@ static int give_back(Declared *declared) {
         cleanup(json_object_put_p) json_object *body = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         const KubePath path = path_of(declared);
+        UpdateFacts facts;
         int r = session_get(session, &path, &workload, &error);
 
         if (r >= 0)
-                r = read_facts(declared->controller, declared->kind, workload, &declared->facts);
+                r = read_facts(declared->controller, declared->kind, workload, &facts);
+        if (r >= 0)
+                update_follow(&declared->facts, &declared->last, &facts);
         if (r >= 0 && update_plan(&declared->facts, &declared->last, session_server_sec(session)) !=
                               UPDATE_DO_GIVE_BACK)
                 return 0;

@@ -156,13 +156,15 @@ TEST(test_template_hash) {
 TEST(test_another_template_meanwhile) {
         static const UpdateFacts before = FACTS(IF_POSSIBLE, .is_held = true),
                                  other = { IF_POSSIBLE, .template_hash = HASH + 1 };
+        UpdateFacts facts = before;
         UpdateRun last = RUN(UPDATE_DONE);
 
-        update_run_follow(&last, &before, &before);
-        assert_int_equal(update_plan(&before, &last, NOW), UPDATE_DO_NOTHING);
-        update_run_follow(&last, &before, &other);
-        update_run_follow(&last, &other, &before);
-        assert_int_equal(update_plan(&before, &last, NOW), UPDATE_DO_RUN);
+        update_follow(&facts, &last, &before);
+        assert_int_equal(update_plan(&facts, &last, NOW), UPDATE_DO_NOTHING);
+        update_follow(&facts, &last, &other);
+        assert_int_equal(facts.template_hash, other.template_hash);
+        update_follow(&facts, &last, &before);
+        assert_int_equal(update_plan(&facts, &last, NOW), UPDATE_DO_RUN);
 }
 
 TEST_ROWS(test_give_back, given_back, name, const struct GivenBackRow *row) {
