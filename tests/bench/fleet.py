@@ -128,6 +128,13 @@ class Fleet(Closing):
         for number in numbers:
             self._agents[number] = self._spawn(number)
 
+    def is_up(self, n_watches: float) -> bool:
+        """Each has a NodeImage, and the API server serves so many watches."""
+        metadata = self.admin.get(_IMAGES, limit="1")
+        n_registered = len(metadata["items"]) + metadata["metadata"].get("remainingItemCount", 0)
+        watches = Sample.of(parse_metrics(self.admin.request("GET", "/metrics"))).watches
+        return n_registered == len(self) and watches >= n_watches
+
     def check(self) -> None:
         """RuntimeError if one has ended."""
         ended = [f"{_name(i)}: {one.returncode}" for i, one in enumerate(self._agents) if one.poll() is not None]
@@ -237,7 +244,7 @@ def _measure_size(node: Node, fleet: Fleet, size: int) -> list[Row]:
     meter = Meter(fleet)
     n_new = size - len(fleet)
     watches = meter.sample().watches + n_new * _WATCHES_EACH
-    started = meter.step(lambda: fleet.grow(size), lambda: meter.sample().watches >= watches)
+    started = meter.step(lambda: fleet.grow(size), lambda: fleet.is_up(watches))
     tool, preload = _preload(node, fleet, meter)
     image_set = _serve_set(node, fleet, meter)
     idle, cpu = _be_idle(node, fleet, meter)
