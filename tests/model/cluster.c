@@ -114,9 +114,13 @@ static void create(World *world) {
         if (scenario->has_budget)
                 make_budget(world);
         cluster_settle(world);
-        if (!scenario->has_older || is_declared)
+        if (scenario->has_older && !is_declared) {
+                user_set_image(world, "r/app:1");
+                cluster_settle(world);
+        }
+        if (!scenario->is_kept)
                 return;
-        user_set_image(world, "r/app:1");
+        user_keep(world);
         cluster_settle(world);
 }
 
@@ -133,7 +137,7 @@ static uint64_t key_of(const Scenario *scenario) {
                               scenario->n_containers,  scenario->max_unavailable,
                               scenario->min_ready_sec, scenario->has_gate,
                               scenario->has_budget,    scenario->has_older,
-                              scenario->is_declared };
+                              scenario->is_declared,   scenario->is_kept };
         uint64_t key = 1;
 
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

@@ -45,8 +45,11 @@ void judge_quiet(World *world) {
                                         : object_integer(api_workload(world), "spec.replicas");
 
         for (size_t i = 0; i < world->items[PODS].n; i++)
-                n += !object_is_deleted(world->items[PODS].items[i]);
-        if (n == wanted && world->items[PODS].n == (size_t) n)
+                n += !pod_has_ended(world->items[PODS].items[i]);
+        for (size_t i = 0; i < world->items[PODS].n; i++)
+                if (object_is_deleted(world->items[PODS].items[i]))
+                        return;
+        if (n == wanted)
                 world->judge.n_creates = world->judge.n_deletes = 0;
 }
 
@@ -89,7 +92,7 @@ static void judge_availability(World *world, json_object *old, json_object *new)
                 json_object *pod = api_get(world, PODS, object_name(other->seen));
 
                 if (other->is_down && other != runtime &&
-                    (!pod || object_is_deleted(pod) || is_up(world, pod) ||
+                    (!pod || object_is_deleted(pod) || other->has_failed || is_up(world, pod) ||
                      world->nodes[other->node].lost_sec != NEVER))
                         other->is_down = false;
                 n += other->is_down;
@@ -255,6 +258,7 @@ void judge_begin(World *world) {
         json_object *workload = api_workload(world);
         Judge *judge = &world->judge;
 
+        judge->is_kept = world->scenario.is_kept;
         judge->max_unavailable = world->scenario.max_unavailable;
         judge->partition = object_integer(workload, "spec.updateStrategy.rollingUpdate.partition");
         judge->own_unavailable =
@@ -274,7 +278,10 @@ static void judge_strategy(World *world) {
         if (world->scenario.kind == WORKLOAD_REPLICA_SET ||
             (world->judge.is_forgotten && workload_is_held(world->scenario.kind, workload)))
                 return;
-        if (workload_is_held(world->scenario.kind, workload))
+        if (world->judge.is_kept) {
+                if (!workload_is_held(world->scenario.kind, workload))
+                        fail(world, "its users hold it no more");
+        } else if (workload_is_held(world->scenario.kind, workload))
                 fail(world, "nothing shows that the workload is held");
         else if (partition != world->judge.partition)
                 fail(world, "the partition is %" PRId64 ", its users had set %" PRId64, partition,
@@ -293,6 +300,9 @@ static bool may_keep_image(World *world, json_object *record) {
                              world->scenario.kind == WORKLOAD_DAEMON_SET;
 
         return json_is(record, "state", "abandoned") ||
+               (world->judge.is_kept &&
+                !image_is_good(
+                        template_image(GET(api_workload(world), "spec", "template"), "app"))) ||
                (world->judge.is_partly_done && world->scenario.has_budget && !has_revisions &&
                 !workload_is_declared(api_workload(world)));
 }
@@ -305,7 +315,7 @@ static void judge_pods(World *world, json_object *record) {
         for (size_t i = 0; i < world->items[PODS].n; i++) {
                 json_object *pod = world->items[PODS].items[i];
 
-                if (object_is_deleted(pod))
+                if (object_is_deleted(pod) || pod_has_ended(pod))
                         continue;
                 if (!text_equal(template_image(pod, "app"), image) &&
                     !may_keep_image(world, record))

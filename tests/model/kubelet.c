@@ -240,7 +240,8 @@ static void report(World *world, Runtime *runtime, json_object *pod) {
 
         for (int i = 0; i < world->scenario.n_containers; i++)
                 json_object_array_add(statuses, status_of(&runtime->containers[i], names[i]));
-        json_object_object_add(status, "phase", json_object_new_string("Running"));
+        json_object_object_add(status, "phase",
+                               json_object_new_string(runtime->has_failed ? "Failed" : "Running"));
         json_object_object_add(status, "startTime",
                                json_object_get(GET(pod, "metadata", "creationTimestamp")));
         json_object_object_add(status, "observedGeneration",
@@ -354,7 +355,7 @@ static uint32_t pick(World *world, Runtime *runtime, uint32_t n) {
                         end(world, runtime);
                 return found;
         }
-        for (int i = 0; i < world->scenario.n_containers; i++) {
+        for (int i = 0; i < world->scenario.n_containers && !runtime->has_failed; i++) {
                 RuntimeContainer *container = &runtime->containers[i];
                 const char *image = image_of(runtime->seen, (size_t) i);
 
@@ -363,7 +364,7 @@ static uint32_t pick(World *world, Runtime *runtime, uint32_t n) {
         }
         if (runtime->has_news && found++ == n)
                 return report(world, runtime, pod), found;
-        if (agent_is_due(runtime, pod) && found++ == n) {
+        if (!runtime->has_failed && agent_is_due(runtime, pod) && found++ == n) {
                 runtime->judged = pod;
                 runtime->judged_changes = runtime->n_changes;
                 judge_gate(world, runtime, pod);

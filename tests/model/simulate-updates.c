@@ -60,6 +60,9 @@ static Scenario choose_scenario(World *world) {
         scenario.n_crashes = (int) choose(world, 3);
         scenario.n_losses = (int) choose(world, 3);
         scenario.target = targets[choose(world, sizeof(targets) / sizeof(targets[0]))];
+        scenario.is_kept = !scenario.is_declared && scenario.kind != WORKLOAD_REPLICA_SET &&
+                           happens(world, 20);
+        scenario.n_refusals = (int) choose(world, 3);
         return scenario;
 }
 
@@ -67,11 +70,11 @@ static void show_scenario(World *world) {
         const Scenario *scenario = &world->scenario;
 
         note(world,
-             "%s of %d pods with %d containers, maxUnavailable %d, minReadySeconds %d%s%s%s%s%s%s, to %s",
+             "%s of %d pods with %d containers, maxUnavailable %d, minReadySeconds %d%s%s%s%s%s%s%s, to %s",
              workload_kind_to_string(scenario->kind), scenario->n_pods, scenario->n_containers,
              scenario->max_unavailable, scenario->min_ready_sec, scenario->has_gate ? ", gate" : "",
              scenario->has_budget ? ", budget" : "", scenario->has_older ? ", history" : "",
-             scenario->is_declared ? ", declared" : "",
+             scenario->is_declared ? ", declared" : "", scenario->is_kept ? ", kept" : "",
              scenario->has_hostile_users ? ", hostile users" : "",
              scenario->has_rival ? ", two runs" : "", scenario->target);
 }
@@ -112,9 +115,10 @@ static void start_controller(Run *run) {
 
 static void start_first(Run *run) {
         const Scenario *scenario = &run->world.scenario;
-        const Command command = { .verb = COMMAND_OF_SET_IMAGE,
+        bool follows = scenario->is_kept && happens(&run->world, 60);
+        const Command command = { .verb = follows ? COMMAND_OF_ROLLOUT : COMMAND_OF_SET_IMAGE,
                                   .user = "alice",
-                                  .image = scenario->target,
+                                  .image = follows ? NULL : scenario->target,
                                   .first = happens(&run->world, 10) ? "1" : NULL };
 
         if (scenario->is_declared) {
@@ -122,6 +126,8 @@ static void start_first(Run *run) {
                 user_set_image(&run->world, scenario->target);
                 return;
         }
+        if (follows)
+                user_set_image(&run->world, scenario->target);
         start(run, &command);
         if (scenario->has_rival)
                 start(run, &command);
@@ -280,6 +286,21 @@ static bool is_held_or_open(Run *run) {
                annotation_of(api_workload(world), HELD_ANNOTATION);
 }
 
+/* Pods of a workload that its users hold are not at its template. */
+static bool is_behind(Run *run) {
+        World *world = &run->world;
+        const char *image = template_image(GET(api_workload(world), "spec", "template"), "app");
+
+        for (size_t i = 0; world->judge.is_kept && i < world->items[PODS].n; i++) {
+                json_object *pod = world->items[PODS].items[i];
+
+                if (!object_is_deleted(pod) && !pod_has_ended(pod) && image_is_good(image) &&
+                    !text_equal(template_image(pod, "app"), image))
+                        return true;
+        }
+        return false;
+}
+
 /* The way back to an image that does not start ends only so, and its pods keep it. */
 static bool is_stuck(Run *run) {
         cleanup(json_object_put_p) json_object *record = NULL;
@@ -302,7 +323,8 @@ static void finish_by_hand(Run *run) {
         };
         size_t first = image_is_good(run->world.scenario.target) ? 0 : 1;
 
-        for (size_t i = first; i < sizeof(ways) / sizeof(ways[0]) && is_held_or_open(run); i++) {
+        for (size_t i = first;
+             i < sizeof(ways) / sizeof(ways[0]) && (is_held_or_open(run) || is_behind(run)); i++) {
                 start(run, &ways[i]);
                 calm_down(run);
         }

@@ -292,6 +292,8 @@ static int refuse(Session *session, ErrorKind kind, Error *reterr) {
 
 typedef enum Fate {
         FATE_ANSWERED,
+        FATE_DENIED,      /* by a right or a webhook, for this time */
+        FATE_BUSY,        /* the server does nothing, and says so */
         FATE_LOST,        /* the request */
         FATE_ANSWER_LOST, /* the answer */
         FATE_KILLED,      /* before it was sent */
@@ -307,6 +309,10 @@ static Fate choose_fate(Session *session, bool is_write) {
         if (scenario->n_crashes > 0 && is_write && happens(world, 8)) {
                 scenario->n_crashes--;
                 return happens(world, 50) ? FATE_KILLED : FATE_KILLED_THEN;
+        }
+        if (scenario->n_refusals > 0 && happens(world, 8)) {
+                scenario->n_refusals--;
+                return happens(world, 50) ? FATE_DENIED : FATE_BUSY;
         }
         if (scenario->n_losses > 0 && happens(world, 8)) {
                 scenario->n_losses--;
@@ -400,6 +406,13 @@ static int ask(Session *session, const Request *request, json_object **ret, Erro
                 die(session);
         if (fate == FATE_KILLED)
                 return refuse_ended(session, reterr);
+        if (fate == FATE_DENIED || fate == FATE_BUSY) {
+                note(session->world, "%s: %s is %s", session->user, request->verb,
+                     fate == FATE_DENIED ? "denied" : "refused, the server is busy");
+                session->code = fate == FATE_DENIED ? 403 : 429;
+                return error_set(reterr, fate == FATE_DENIED ? ERROR_DENIED : ERROR_UNAVAILABLE,
+                                 "the model refuses");
+        }
         if (fate == FATE_LOST) {
                 note(session->world, "%s: a request is lost", session->user);
                 return refuse(session, ERROR_UNAVAILABLE, reterr);

@@ -78,8 +78,13 @@ static void edit_scale(World *world) {
 static void edit_limit(World *world) {
         bool is_deployment = world->scenario.kind == WORKLOAD_DEPLOYMENT;
         int64_t n = 1 + choose(world, 2);
-        json_object *body = json_object_new_object();
+        json_object *body;
 
+        if (world->scenario.is_kept) {
+                edit_annotation(world);
+                return;
+        }
+        body = json_object_new_object();
         if (world->scenario.kind == WORKLOAD_REPLICA_SET)
                 SET_NUMBER(&body, 0, "spec", "minReadySeconds");
         else {
@@ -156,10 +161,11 @@ static void let_go(World *world) {
 
         if (world->scenario.kind == WORKLOAD_DEPLOYMENT)
                 SET(&body, json_object_new_boolean(false), "spec", "paused");
-        else if (world->scenario.kind == WORKLOAD_DAEMON_SET)
+        else if (world->scenario.kind == WORKLOAD_DAEMON_SET || world->scenario.is_kept)
                 SET_TEXT(&body, "RollingUpdate", "spec", "updateStrategy", "type");
         else if (world->scenario.kind == WORKLOAD_STATEFUL_SET)
                 SET_NUMBER(&body, 0, "spec", "updateStrategy", "rollingUpdate", "partition");
+        world->judge.is_kept = false;
         patch_workload(world, "lets the controller go on", body, false);
         judge_intent(world, api_workload(world));
 }
@@ -183,6 +189,18 @@ static void declare_no_more(World *world) {
         json_object_object_add(metadata, "annotations", annotations);
         json_object_object_add(body, "metadata", metadata);
         patch_workload(world, "declares nothing any more", body, false);
+}
+
+void user_keep(World *world) {
+        json_object *body = json_object_new_object();
+
+        if (world->scenario.kind == WORKLOAD_DEPLOYMENT)
+                SET(&body, json_object_new_boolean(true), "spec", "paused");
+        else
+                SET_TEXT(&body, "OnDelete", "spec", "updateStrategy", "type");
+        if (world->scenario.kind == WORKLOAD_STATEFUL_SET)
+                json_object_object_add(GET(body, "spec", "updateStrategy"), "rollingUpdate", NULL);
+        patch_workload(world, "holds it", body, false);
 }
 
 void user_edit(World *world) {
@@ -235,9 +253,27 @@ static void restart_container(World *world) {
         runtime->n_changes++;
 }
 
+/* The node lacks memory, for example. The pod stays as an object, which the controllers of revisions delete. */
+static void fail_pod(World *world) {
+        Runtime *runtime = &world->runtimes[choose(world, (uint32_t) world->n_runtimes)];
+
+        if (runtime->has_failed || world->nodes[runtime->node].lost_sec != NEVER)
+                return;
+        note(world, "kubelet: evicts pod %s", object_name(runtime->seen));
+        judge_pod_lost(world);
+        world->judge.n_deletes++;
+        runtime->has_failed = runtime->has_news = true;
+        for (int i = 0; i < world->scenario.n_containers; i++) {
+                runtime->containers[i].state = RUNTIME_DEAD;
+                runtime->containers[i].is_ready = false;
+        }
+        runtime->n_changes++;
+}
+
 void user_disturb(World *world) {
-        static void (*const disturbances[])(World *) = { evict, lose_node, restart_container };
+        static void (*const disturbances[])(World *) = { evict, lose_node, restart_container,
+                                                         fail_pod };
 
         if (world->n_runtimes > 0)
-                disturbances[choose(world, 3)](world);
+                disturbances[choose(world, 4)](world);
 }

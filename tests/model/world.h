@@ -97,6 +97,7 @@ typedef struct Runtime {
         json_object *seen; /* the pod; owned */
         RuntimeContainer containers[CONTAINERS_MAX];
         bool has_news;             /* the status is not reported yet */
+        bool has_failed;           /* the kubelet has evicted it: it ends, and stays as an object */
         bool is_down;              /* a tool has made it unavailable, and it has not come back */
         unsigned n_changes;        /* changes of its containers */
         const json_object *judged; /* the pod that the agent has acted on; only compared */
@@ -116,9 +117,11 @@ typedef struct Scenario {
         int max_unavailable; /* limit of the strategy */
         int min_ready_sec;
         bool has_gate, has_budget, has_older, is_declared;
+        bool is_kept;           /* by its users from its controller: paused, or OnDelete */
         bool has_hostile_users; /* their edits take the workload away from the update */
         bool has_rival;         /* a second run at the same time */
         int n_edits, n_disturbances, n_crashes, n_losses;
+        int n_refusals;     /* requests that are denied, or refused because the server is busy */
         const char *target; /* image to which the first update goes */
 } Scenario;
 
@@ -130,6 +133,7 @@ typedef struct Judge {
         int64_t max_unavailable; /* the greatest that was in force */
         int64_t partition;       /* the strategy as users have it */
         int64_t own_unavailable;
+        bool is_kept; /* users hold the workload themselves */
         bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing can */
         bool is_partly_done; /* the run that ended the last update has named pods that it left */
         char *foreign_image; /* another user's, in the template of an open update; NULL: none */
@@ -251,6 +255,7 @@ bool image_is_good(const char *image); /* containers of it start, run on and bec
 void user_edit(World *world);
 void user_disturb(World *world);
 void user_set_image(World *world, const char *image);
+void user_keep(World *world); /* holds the workload */
 
 /* The properties */
 
