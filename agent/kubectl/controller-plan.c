@@ -138,6 +138,18 @@ bool update_run_is_before(const UpdateRun *run, const UpdateRun *other) {
         return run->ended_sec < other->ended_sec;
 }
 
+int update_add_end_of_hold(WorkloadKind kind, json_object *workload, json_object *patch) {
+        json_object *annotations = object_at(patch, "metadata.annotations");
+
+        if (patch_add_null(annotations, HELD_ANNOTATION) < 0 ||
+            patch_add_null(annotations, UPDATE_STATUS_ANNOTATION) < 0)
+                return -ENOMEM;
+
+        return workload_held(workload) && workload_is_held(kind, workload)
+                       ? patch_add(patch, "spec", workload_give_back(kind, workload))
+                       : 0;
+}
+
 int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forgets,
                            json_object **ret) {
         const char *version = object_text(workload, "metadata.resourceVersion");
@@ -145,17 +157,14 @@ int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forget
         cleanup(json_object_put_p) json_object *metadata = NULL;
         cleanup(json_object_put_p) json_object *patch = NULL;
 
-        if (patch_add_null(annotations, HELD_ANNOTATION) < 0 ||
-            patch_add_null(annotations, UPDATE_STATUS_ANNOTATION) < 0 ||
-            (forgets && !workload_held(workload) &&
-             patch_add_null(annotations, ROLLOUT_ANNOTATION) < 0))
+        if (!annotations || (forgets && !workload_held(workload) &&
+                             patch_add_null(annotations, ROLLOUT_ANNOTATION) < 0))
                 return -ENOMEM;
         metadata = patch_wrap("annotations", take_ptr(annotations));
         if (patch_add_text(metadata, "resourceVersion", version ?: "") < 0)
                 return -ENOMEM;
         patch = patch_wrap("metadata", take_ptr(metadata));
-        if (!patch || (workload_held(workload) && workload_is_held(kind, workload) &&
-                       patch_add(patch, "spec", workload_give_back(kind, workload)) < 0))
+        if (!patch || update_add_end_of_hold(kind, workload, patch) < 0)
                 return -ENOMEM;
 
         *ret = take_ptr(patch);

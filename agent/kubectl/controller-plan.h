@@ -83,6 +83,8 @@ void update_run_note(UpdateRun *run, UpdateOutcome outcome, uint64_t template_ha
  * other one, since it has waited for longer. Else those that go on failing would keep the others from their first run. */
 bool update_run_is_before(const UpdateRun *run, const UpdateRun *other);
 
+/* Adds the end of admission's hold, which lets the workload's controller go on, to a merge patch that has annotations. */
+int update_add_end_of_hold(WorkloadKind kind, json_object *workload, json_object *patch);
 /* A merge patch that lets the workload's controller go on, and removes what was written for the hold. Its
  * resourceVersion is the one that was seen, so that no newer template is let go. forgets: removes the record of its last
  * update as well, once it is not held: for the policy, a write that removes both is one of "kubectl replace". The caller

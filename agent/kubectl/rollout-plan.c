@@ -534,19 +534,12 @@ static int find_content(const RolloutView *view, json_object *record, int64_t n_
 /* The hold of admission ends in the same write. */
 static int add_end_of_hold(RolloutStep *step, const RolloutView *view,
                            const RolloutLimits *limits) {
-        json_object *annotations = object_at(step->patch, "metadata.annotations");
-
-        if (!workload_held(view->workload) || limits->leaves_hold)
-                return 0;
-        if (patch_add_null(annotations, HELD_ANNOTATION) < 0 ||
-            patch_add_null(annotations, UPDATE_STATUS_ANNOTATION) < 0)
-                return -ENOMEM;
-        return view_is_held(view) ? patch_add(step->patch, "spec",
-                                              workload_give_back(view->kind, view->workload))
-                                  : 0;
+        return workload_held(view->workload) && !limits->leaves_hold
+                       ? update_add_end_of_hold(view->kind, view->workload, step->patch)
+                       : 0;
 }
 
-/* On the way back the template leads forward: whoever holds the workload decides. */
+/* On the way back the template leads forward: the hold of admission stays. */
 static int step_hand_back(RolloutStep *step, const RolloutView *view, json_object *record,
                           const RolloutLimits *limits) {
         json_object *template = object_template(view->workload);
