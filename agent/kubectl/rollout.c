@@ -853,17 +853,6 @@ static bool are_among(json_object *images, json_object *others) {
         return true;
 }
 
-/* A dry run writes nothing, and so cannot leave it to its controller. */
-static int refuse_changed(Rollout *rollout) {
-        cleanup(free_p) char *difference = NULL;
-        TemplateChange change;
-        int r = view_find_change(&rollout->watch.view, rollout->record, &change, &difference);
-
-        return r < 0 || change == TEMPLATE_UNCHANGED
-                       ? r
-                       : refuse_open(rollout, ", and another client has changed its template");
-}
-
 /* A release would leave a pod with an image that does not start, and its controller might never replace it. */
 static int prefer_way_back(Rollout *rollout) {
         if (!rollout->way_back || record_is_undo(rollout->record))
@@ -903,10 +892,9 @@ static int go_on_with(Rollout *rollout, RolloutRequest *request) {
             leads_forward_again(rollout))
                 return explain_template(rollout) < 0 ? -ENOMEM : EXIT_STATUS_FAILED;
 
-        if (session_is_dry_run(rollout->session))
-                r = refuse_changed(rollout);
-        if (r != 0)
-                return r;
+        /* A dry run writes nothing, and so cannot leave it to its controller. */
+        if (session_is_dry_run(rollout->session) && change != TEMPLATE_UNCHANGED)
+                return refuse_open(rollout, ", and another client has changed its template");
 
         request->takes_over = flags->take_over;
         request->goes_back = goes_back;
