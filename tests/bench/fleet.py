@@ -128,13 +128,6 @@ class Fleet(Closing):
         for number in numbers:
             self._agents[number] = self._spawn(number)
 
-    def is_up(self, n_watches: float) -> bool:
-        """Each has a NodeImage, and the API server serves so many watches."""
-        metadata = self.admin.get(_IMAGES, limit="1")
-        n_registered = len(metadata["items"]) + metadata["metadata"].get("remainingItemCount", 0)
-        watches = Sample.of(parse_metrics(self.admin.request("GET", "/metrics"))).watches
-        return n_registered == len(self) and watches >= n_watches
-
     def check(self) -> None:
         """RuntimeError if one has ended."""
         ended = [f"{_name(i)}: {one.returncode}" for i, one in enumerate(self._agents) if one.poll() is not None]
@@ -148,6 +141,10 @@ class Fleet(Closing):
     def cpu(self) -> float:
         """Seconds that they have used since their start."""
         return sum(_cpu_ticks(agent.pid) for agent in self._agents) / os.sysconf("SC_CLK_TCK")
+
+    def n_registered(self) -> int:
+        metadata = self.admin.get(_IMAGES, limit="1")
+        return len(metadata["items"]) + metadata["metadata"].get("remainingItemCount", 0)
 
     def count(self, is_right: Callable[[Object], bool]) -> int:
         return sum(map(is_right, self.admin.list(_IMAGES)))
@@ -244,13 +241,17 @@ def _measure_size(node: Node, fleet: Fleet, size: int) -> list[Row]:
     meter = Meter(fleet)
     n_new = size - len(fleet)
     watches = meter.sample().watches + n_new * _WATCHES_EACH
-    started = meter.step(lambda: fleet.grow(size), lambda: fleet.is_up(watches))
+
+    def all_watch() -> bool:
+        return meter.sample().watches >= watches
+
+    started = meter.step(lambda: fleet.grow(size), lambda: all_watch() and fleet.n_registered() == size)
     tool, preload = _preload(node, fleet, meter)
     image_set = _serve_set(node, fleet, meter)
     idle, cpu = _be_idle(node, fleet, meter)
-    restarted = meter.step(lambda: fleet.restart(0.1), lambda: meter.sample().watches >= watches)
+    restarted = meter.step(lambda: fleet.restart(0.1), all_watch)
     memory, resident = fleet.memory(), meter.sample().resident
-    server = meter.step(lambda: _restart_server(fleet), lambda: meter.sample().watches >= watches, is_new=True)
+    server = meter.step(lambda: _restart_server(fleet), all_watch, is_new=True)
 
     def row(name: str, figure: float, unit: str, digits: int = 1) -> Row:
         return Row(name, figure, None, unit, digits=digits, size=size)
