@@ -624,15 +624,20 @@ def test_deleted_meanwhile(make, by_proxy, proxy, images, kind):
     assert "go on with" not in ran.stderr
 
 
+def delete_unseen(workload, proxy) -> None:
+    """Deletes it when no watch shows anything any more."""
+    for watch in proxy.watches():
+        watch.silence()
+    workload.delete()
+    workload.kube.wait_gone(workload.path, 30 * SLOWLY)
+
+
 def test_deleted_unseen(make, by_proxy, proxy, images):
     """No watch shows the deletion: the workload is missing when all objects are read anew."""
     workload = make("statefulset")
     command = "set", "image", workload.name, f"main={images[1]}"
     with in_the_middle(by_proxy, proxy, *command, n=2, is_lost=True) as middle:
-        for watch in proxy.watches():
-            watch.silence()
-        workload.delete()
-        workload.kube.wait_gone(workload.path, 30 * SLOWLY)
+        delete_unseen(workload, proxy)
         ran = middle.end()
     assert ran.code == 3 and f"/{workload.app}: it is gone" in ran.stderr
 
@@ -669,10 +674,7 @@ def test_made_anew_unseen(make, by_proxy, proxy, images):
     spec = {key: made["spec"][key] for key in ("selector", "template")}
     command = "set", "image", workload.name, f"main={images[1]}"
     with in_the_middle(by_proxy, proxy, *command, n=2, is_lost=True) as middle:
-        for watch in proxy.watches():
-            watch.silence()
-        workload.delete()
-        workload.kube.wait_gone(workload.path, 30 * SLOWLY)
+        delete_unseen(workload, proxy)
         workload.kube.create({
             **{key: made[key] for key in ("apiVersion", "kind")},
             "metadata": {"name": workload.app},

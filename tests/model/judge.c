@@ -44,11 +44,11 @@ void judge_quiet(World *world) {
                                         ? world->scenario.n_pods
                                         : object_integer(api_workload(world), "spec.replicas");
 
-        for (size_t i = 0; i < world->items[PODS].n; i++)
-                n += !pod_has_ended(world->items[PODS].items[i]);
-        for (size_t i = 0; i < world->items[PODS].n; i++)
+        for (size_t i = 0; i < world->items[PODS].n; i++) {
                 if (object_is_deleted(world->items[PODS].items[i]))
                         return;
+                n += !pod_has_ended(world->items[PODS].items[i]);
+        }
         if (n == wanted)
                 world->judge.n_creates = world->judge.n_deletes = 0;
 }
