@@ -122,12 +122,15 @@ void update_follow(UpdateFacts *facts, UpdateRun *last, const UpdateFacts *now) 
         *facts = *now;
 }
 
-void update_run_note(UpdateRun *run, UpdateOutcome outcome, uint64_t template_hash,
-                     int64_t now_sec) {
-        bool is_again = run->outcome == UPDATE_FAILED && run->template_hash == template_hash;
+void update_run_begin(UpdateRun *run, const UpdateFacts *facts) {
+        run->begun_hash = facts->template_hash;
+}
+
+void update_run_end(UpdateRun *run, UpdateOutcome outcome, int64_t now_sec) {
+        bool is_again = run->outcome == UPDATE_FAILED && run->template_hash == run->begun_hash;
 
         *run = (UpdateRun){ .outcome = outcome,
-                            .template_hash = template_hash,
+                            .template_hash = run->begun_hash,
                             .n_failures = outcome != UPDATE_FAILED ? 0
                                           : is_again               ? run->n_failures + 1
                                                                    : 1,

@@ -49,7 +49,6 @@ typedef struct Declared {
         UpdateFacts facts;
         UpdateRun last;
         Program *program;       /* the run that is under way; NULL: none */
-        uint64_t run_hash;      /* hash of the template when the run began */
         char *outcome, *reason; /* result of a run, until it is reported; NULL: none */
         int64_t not_before_sec; /* when a write that was refused is tried again */
         bool is_announced;      /* an event says that the update has begun */
@@ -291,8 +290,8 @@ static int on_run(const char *output, size_t size, const Error *error, void *use
         controller->n_running--;
         if (!error && json_parse(output, size, &result, &unreadable) < 0)
                 reason = error_message(&unreadable);
-        update_run_note(&declared->last, read_outcome(json_get_text(result, "outcome")),
-                        declared->run_hash, session_server_sec(controller->session));
+        update_run_end(&declared->last, read_outcome(json_get_text(result, "outcome")),
+                       session_server_sec(controller->session));
         if (text_set(&declared->outcome, json_get_text(result, "outcome") ?: "failed") < 0 ||
             text_set(&declared->reason, json_get_text(result, "reason") ?: reason) < 0)
                 return -ENOMEM;
@@ -308,7 +307,7 @@ static int run(Declared *declared, const char *way) {
         if (text_format(&workload, "%s/%s", workload_kind_to_string(declared->kind),
                         declared->name) < 0)
                 return -ENOMEM;
-        declared->run_hash = declared->facts.template_hash;
+        update_run_begin(&declared->last, &declared->facts);
         r = own_run(controller->session, controller->flags,
                     (const char *const[]){ "__carry-out", workload, "--namespace",
                                            declared->namespace, way, "--take-over", NULL },
@@ -322,9 +321,9 @@ static int run(Declared *declared, const char *way) {
 static int report(Declared *declared) {
         cleanup(free_p) char *outcome = take_ptr(declared->outcome);
         cleanup(free_p) char *reason = take_ptr(declared->reason);
-        const UpdateRun *last = &declared->last;
+        UpdateOutcome ended = read_outcome(outcome);
 
-        switch (last->outcome) {
+        switch (ended) {
         case UPDATE_DONE:
                 if (declared->facts.mode != UPDATE_ORDINARY && !text_equal(outcome, "unchanged"))
                         say(declared, LOG_INFO, "Normal", "InPlaceUpdateSucceeded",
@@ -343,8 +342,7 @@ static int report(Declared *declared) {
         case _UPDATE_OUTCOME_MAX: break;
         }
         /* It is given back, unless its manifest holds it. */
-        return last->outcome == UPDATE_IMPOSSIBLE &&
-                               declared->facts.mode == UPDATE_IN_PLACE_IF_POSSIBLE &&
+        return ended == UPDATE_IMPOSSIBLE && declared->facts.mode == UPDATE_IN_PLACE_IF_POSSIBLE &&
                                declared->facts.is_ours
                        ? 0
                        : show(declared, reason ?: "the update was refused");

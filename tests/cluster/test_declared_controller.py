@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -222,6 +225,48 @@ def put_back(workload: Workload, image: str) -> None:
         return [image_of(pod) for pod in workload.ready()] == [image] * workload.n_pods
 
     wait_until(is_back, RUNS, "the old image")
+
+
+def test_template_comes_back_during_a_run(cluster, policy, make, images, proxy, folder):
+    """The run has followed the template to another one in between, which its pods have now."""
+    watched = Inplace(write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin"), folder)
+    workload = make("deployment", 1)
+    declare(workload)
+    begins, may_begin, ends, may_end = (threading.Event() for _ in range(4))
+
+    async def hold(exchange: Exchange) -> None:
+        if not begins.is_set():
+            begins.set()
+            await asyncio.to_thread(may_begin.wait, RUNS)
+        reply = await exchange.ask()
+        body = await reply.read()
+        is_last = is_write(exchange.request.path) and reply.code == 200 and b"done" in exchange.request.body
+        if is_last and not ends.is_set():
+            ends.set()
+            await asyncio.to_thread(may_end.wait, RUNS)
+        await exchange.send_whole(reply.code, body, reply.headers)
+
+    async def show(exchange: Exchange) -> None:
+        async def look(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            async for piece in pieces:
+                yield piece
+                if ends.is_set() and images[1].encode() in piece:
+                    may_end.set()
+
+        reply = await exchange.ask()
+        await exchange.pass_on(replace(reply, pieces=look(reply.pieces)))
+
+    proxy.on(f"^PATCH .*/{workload.app}", hold)
+    proxy.on("^GET .*/deployments.*watch", show)
+    with none_replaced(workload), leading(cluster, watched):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        assert begins.wait(RUNS)
+        cluster.kubectl("set", "image", workload.name, f"main={images[2]}")
+        may_begin.set()
+        assert ends.wait(RUNS)
+        workload.assert_runs(images[2])
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_updated(workload, images[1])
 
 
 def test_the_api_server_restarts(cluster, controller, make, images):

@@ -31,7 +31,8 @@ static void check_facts(const UpdateFacts *facts) {
                 UpdateRun run = { .outcome = UPDATE_NOT_TRIED };
                 UpdateAction action;
 
-                update_run_note(&run, outcome, facts->template_hash, NOW_SEC);
+                update_run_begin(&run, facts);
+                update_run_end(&run, outcome, NOW_SEC);
                 action = update_plan(facts, &run, NOW_SEC + 1);
                 check(action < _UPDATE_ACTION_MAX);
                 check(!facts->is_deleted || action == UPDATE_DO_NOTHING);

@@ -167,6 +167,25 @@ TEST(test_another_template_meanwhile) {
         assert_int_equal(update_plan(&facts, &last, NOW), UPDATE_DO_RUN);
 }
 
+/* A run follows the template: which one its pods have at its end is not known when that changes and comes back. */
+TEST(test_another_template_during_a_run) {
+        static const UpdateFacts before = FACTS(IF_POSSIBLE, .is_held = true, .is_ours = true),
+                                 other = { IF_POSSIBLE, .template_hash = HASH + 1 };
+        UpdateFacts facts = before;
+        UpdateRun last = { 0 };
+
+        update_run_begin(&last, &facts);
+        update_follow(&facts, &last, &before);
+        update_run_end(&last, UPDATE_DONE, NOW);
+        assert_int_equal(update_plan(&facts, &last, NOW), UPDATE_DO_GIVE_BACK);
+
+        update_run_begin(&last, &facts);
+        update_follow(&facts, &last, &other);
+        update_follow(&facts, &last, &before);
+        update_run_end(&last, UPDATE_DONE, NOW);
+        assert_int_equal(update_plan(&facts, &last, NOW), UPDATE_DO_RUN);
+}
+
 TEST_ROWS(test_give_back, given_back, name, const struct GivenBackRow *row) {
         char annotation[64] = "";
         cleanup(json_object_put_p) json_object *workload = NULL;
