@@ -27,23 +27,23 @@ static bool has_revision(json_object *pod, const char *revision) {
         return text_equal(object_revision(pod), revision);
 }
 
-/* The revision with the set's template; *ret_max: the newest number. NULL: there is none. */
+/* The revision with the set's template; *ret_max: the newest number of the others. NULL: there is none. */
 static json_object *find_revision(World *world, json_object *set, int64_t *ret_max) {
         const Items *items = &world->manager.items[REVISIONS];
         json_object *found = NULL;
 
         *ret_max = 0;
+        for (size_t i = 0; i < items->n; i++)
+                if (pod_is_owned(items->items[i], set) && is_template_of(items->items[i], set) &&
+                    (!found || object_integer(items->items[i], "revision") >
+                                       object_integer(found, "revision")))
+                        found = items->items[i];
         for (size_t i = 0; i < items->n; i++) {
-                json_object *revision = items->items[i];
-                int64_t number = object_integer(revision, "revision");
+                int64_t number = object_integer(items->items[i], "revision");
 
-                if (!pod_is_owned(revision, set))
-                        continue;
-                if (number > *ret_max)
+                if (items->items[i] != found && pod_is_owned(items->items[i], set) &&
+                    number > *ret_max)
                         *ret_max = number;
-                if (is_template_of(revision, set) &&
-                    (!found || number > object_integer(found, "revision")))
-                        found = revision;
         }
         return found;
 }
@@ -86,7 +86,7 @@ static json_object *sync_revision(World *world, Resource resource, json_object *
 
         if (!found)
                 create_revision(world, resource, set, max + 1);
-        if (!found || object_integer(found, "revision") == max)
+        if (!found || object_integer(found, "revision") > max)
                 return found;
         changed = json_object_get(found);
         SET_NUMBER(&changed, max + 1, "revision");
