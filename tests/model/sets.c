@@ -27,25 +27,34 @@ static bool has_revision(json_object *pod, const char *revision) {
         return text_equal(object_revision(pod), revision);
 }
 
-/* The revision with the set's template; *ret_max: the newest number of the others. NULL: there is none. */
-static json_object *find_revision(World *world, json_object *set, int64_t *ret_max) {
+/* The newest revision with the set's template; NULL: there is none. */
+static json_object *find_revision(World *world, json_object *set) {
         const Items *items = &world->manager.items[REVISIONS];
         json_object *found = NULL;
 
-        *ret_max = 0;
-        for (size_t i = 0; i < items->n; i++)
-                if (pod_is_owned(items->items[i], set) && is_template_of(items->items[i], set) &&
-                    (!found || object_integer(items->items[i], "revision") >
-                                       object_integer(found, "revision")))
-                        found = items->items[i];
+        for (size_t i = 0; i < items->n; i++) {
+                json_object *revision = items->items[i];
+
+                if (pod_is_owned(revision, set) && is_template_of(revision, set) &&
+                    (!found ||
+                     object_integer(revision, "revision") > object_integer(found, "revision")))
+                        found = revision;
+        }
+        return found;
+}
+
+/* The number of the newest revision but this one; 0: there is no other. */
+static int64_t newest_other(World *world, json_object *set, json_object *found) {
+        const Items *items = &world->manager.items[REVISIONS];
+        int64_t max = 0;
+
         for (size_t i = 0; i < items->n; i++) {
                 int64_t number = object_integer(items->items[i], "revision");
 
-                if (items->items[i] != found && pod_is_owned(items->items[i], set) &&
-                    number > *ret_max)
-                        *ret_max = number;
+                if (items->items[i] != found && pod_is_owned(items->items[i], set) && number > max)
+                        max = number;
         }
-        return found;
+        return max;
 }
 
 static void count_collision(World *world, Resource resource, json_object *set) {
@@ -81,8 +90,8 @@ static void create_revision(World *world, Resource resource, json_object *set, i
 
 /* The revision of the template, as the newest; NULL: it is being made. */
 static json_object *sync_revision(World *world, Resource resource, json_object *set) {
-        int64_t max;
-        json_object *found = find_revision(world, set, &max), *changed;
+        json_object *found = find_revision(world, set), *changed;
+        int64_t max = newest_other(world, set, found);
 
         if (!found)
                 create_revision(world, resource, set, max + 1);
