@@ -55,9 +55,10 @@ typedef enum UpdateOutcome {
 /* How the last run has ended. */
 typedef struct UpdateRun {
         UpdateOutcome outcome;
-        uint64_t template_hash; /* hash of the template that it was for; 0: it was for several */
-        uint64_t begun_hash;    /* hash of the template of the run under way; 0: of several */
-        unsigned n_failures;    /* in a row, for that template */
+        uint64_t
+                template_hash; /* hash of the template that it was for; 0: that changed meanwhile */
+        uint64_t begun_hash;   /* the same of the run that is under way; 0 without one as well */
+        unsigned n_failures;   /* in a row, for that template */
         int64_t ended_sec;
 } UpdateRun;
 
@@ -73,11 +74,12 @@ typedef enum UpdateAction {
 UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_t now_sec);
 
 /* Takes the facts of now. Forgets how the last run has ended when the template is another one than before: should that
- * run's template come back, the pods may have been updated in between. A run that is under way may have followed either. */
+ * run's template come back, the pods may have been updated in between. A run that is under way may have followed either template:
+ * its outcome will be for none. */
 void update_follow(UpdateFacts *facts, UpdateRun *last, const UpdateFacts *now);
 
+/* Note the begin and the end of a run. */
 void update_run_begin(UpdateRun *run, const UpdateFacts *facts);
-/* Notes the end of the run. */
 void update_run_end(UpdateRun *run, UpdateOutcome outcome, int64_t now_sec);
 
 /* Where not all workloads may have a run at a time: the workload of this last run is next before the workload of the
