@@ -147,6 +147,19 @@ int view_is_resumed(const RolloutView *view, json_object *record, bool *ret) {
         return 0;
 }
 
+/* How a rollout of its controller ends, which comes before an update in place. */
+static const char *end_of_rollout(const RolloutView *view) {
+        bool is_only = json_is(object_at(view->workload, "metadata.annotations"), UPDATE_ANNOTATION,
+                               UPDATE_ONLY);
+
+        if (workload_held(view->workload) && is_only)
+                return "it is held before its end, and kubectl inplace rollout --release lets its "
+                       "controller go on";
+        return view_is_held(view) && !workload_held(view->workload)
+                       ? "let its controller go on first"
+                       : "wait for its end";
+}
+
 /* The one ReplicaSet that has the Deployment's pods, or would have them. */
 static int find_replica_set(const RolloutView *view, json_object **ret, Error *reterr) {
         json_object *found = NULL, *same = NULL;
@@ -162,8 +175,9 @@ static int find_replica_set(const RolloutView *view, json_object **ret, Error *r
                 if (has_pods(candidate) && found)
                         return error_set(reterr, ERROR_INVALID,
                                          "it has pods of two ReplicaSets, \"%s\" and \"%s\": a "
-                                         "rollout is under way; wait for its end",
-                                         object_name(found), object_name(candidate));
+                                         "rollout is under way; %s",
+                                         object_name(found), object_name(candidate),
+                                         end_of_rollout(view));
                 if (has_pods(candidate))
                         found = candidate;
                 if (is_like && (has_images || !same))
@@ -209,9 +223,8 @@ static int find_pods_revision(const RolloutView *view, int64_t partition, const 
                 if (revision && !text_equal(revision, its))
                         return error_set(reterr, ERROR_INVALID,
                                          "its pods are of several revisions (\"%s\" is of \"%s\", "
-                                         "others of \"%s\"): a rollout is under way; wait for its "
-                                         "end",
-                                         name, its ? its : "", revision);
+                                         "others of \"%s\"): a rollout is under way; %s",
+                                         name, its ? its : "", revision, end_of_rollout(view));
                 revision = its;
         }
         if (!revision)

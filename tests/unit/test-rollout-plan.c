@@ -1109,7 +1109,12 @@ static const BeginCase begin_rows[] = {
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, .pods = { OLD, OLD } }, 0, NULL, 2, NULL, "\\\"partition\\\":1" },
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, TURNED, .pods = { OLD, NEW } }, 0, NULL, 0, NULL, "\"partition\"" },
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, TURNED, .pods = { OLD, { .image = "A", .hash = "x" } } }, 0, NULL, 0,
-          "several revisions", NULL },
+          "several revisions (\"web-1\" is of \"x\", others of \"old\"): a rollout is under way; wait for its end", NULL },
+        /* Held, it does not end by itself. */
+        { { .kind = WORKLOAD_STATEFUL_SET, .is_declared = true, .held = "0", TURNED, .pods = { OLD, { .image = "A", .hash = "x" } } },
+          ROLLOUT_FOLLOW, NULL, 0, "it is held before its end, and kubectl inplace rollout --release lets its controller go on", NULL },
+        { { .kind = WORKLOAD_DAEMON_SET, TURNED, .pods = { OLD, { .image = "A", .hash = "x" } } }, ROLLOUT_FOLLOW, NULL, 0,
+          "let its controller go on first", NULL },
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, TURNED, .pods = { { .image = "A", .hash = "x" } } }, 0, NULL, 0,
           "is gone", NULL },
         { { .kind = WORKLOAD_STATEFUL_SET, .pods = { OLD } }, 0, NULL, 0, "whose record is gone", NULL },
