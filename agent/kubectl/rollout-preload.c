@@ -88,7 +88,7 @@ static int find_places(const RolloutWatch *watch, const Census *census, bool is_
         return 0;
 }
 
-static int judge(const PreloadResult *result, bool is_required, Error *reterr) {
+static int judge(const PreloadResult *result, const RolloutPreload *preload, Error *reterr) {
         const char *reasons = result->reasons ?: "";
         int size = (int) strcspn(reasons, "\n"); /* length of the first reason */
 
@@ -97,10 +97,11 @@ static int judge(const PreloadResult *result, bool is_required, Error *reterr) {
         if (result->n_failed > result->n_silent)
                 return error_set(reterr, ERROR_UNAVAILABLE,
                                  "the images cannot be pulled on %zu of %zu nodes: %.*s%s; "
-                                 "--no-preload updates without that",
+                                 "%s updates without that",
                                  result->n_failed, result->n_nodes, size, reasons,
-                                 reasons[size] && reasons[size + 1] ? ", and other reasons" : "");
-        if (is_required)
+                                 reasons[size] && reasons[size + 1] ? ", and other reasons" : "",
+                                 preload->without);
+        if (preload->is_required)
                 return error_set(reterr, ERROR_UNAVAILABLE,
                                  "%.*s; nothing has changed, and without --require-preload the "
                                  "update begins nevertheless",
@@ -113,7 +114,7 @@ static int judge(const PreloadResult *result, bool is_required, Error *reterr) {
 
 /* Has the images pulled before the first container ends. */
 static int preload_on(const RolloutWatch *watch, json_object *record, json_object *nodes,
-                      bool is_required, bool is_shown, Error *reterr) {
+                      const RolloutPreload *preload, Error *reterr) {
         json_object *spec = object_at(object_template(watch->view.workload), "spec");
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *names = json_object_new_object();
@@ -132,27 +133,28 @@ static int preload_on(const RolloutWatch *watch, json_object *record, json_objec
         if (pod_spec_add_volume_images(spec, images) < 0)
                 return -ENOMEM;
         r = preload_run_first(watch->session, images,
-                              &(PreloadRequest){
-                                      .nodes = nodes, .secrets = names, .is_shown = is_shown },
+                              &(PreloadRequest){ .nodes = nodes,
+                                                 .secrets = names,
+                                                 .is_shown = preload->is_shown },
                               &result, reterr);
-        return r < 0 ? r : judge(&result, is_required, reterr);
+        return r < 0 ? r : judge(&result, preload, reterr);
 }
 
 int rollout_preload(const RolloutWatch *watch, json_object *record, const Census *census,
-                    bool is_required, bool is_shown, bool *ret_is_done, Error *reterr) {
+                    const RolloutPreload *preload, bool *ret_is_done, Error *reterr) {
         cleanup(places_done) Places places = { .nodes = json_object_new_object(),
                                                .registered = json_object_new_object() };
         cleanup(error_done) Error error = ERROR_INIT;
         int r = places.nodes && places.registered
-                        ? find_places(watch, census, is_required, &places, &error)
+                        ? find_places(watch, census, preload->is_required, &places, &error)
                         : -ENOMEM;
 
         *ret_is_done = r >= 0 && json_object_object_length(places.registered) > 0;
         if (*ret_is_done)
-                r = preload_on(watch, record, places.registered, is_required, is_shown, &error);
+                r = preload_on(watch, record, places.registered, preload, &error);
         if (r >= 0 || error.kind == ERROR_NONE)
                 return r;
-        if (error.kind != ERROR_DENIED || is_required)
+        if (error.kind != ERROR_DENIED || preload->is_required)
                 return error_copy(reterr, &error);
 
         complain("the images are not pulled before the update: %s", error_message(&error));

@@ -13,7 +13,12 @@
 #include "agent/kubectl/rollout-census.h"
 #include "agent/kubectl/rollout-watch.h"
 
-/* A node without an agent, or without an agent that answers, and a user without the right are no failure unless
- * is_required. is_shown: progress, on stdout. *ret_is_done: time has passed. */
+typedef struct RolloutPreload {
+        bool is_required; /* a node without an agent that answers, and a user without the right are failures */
+        bool is_shown;       /* progress, on stdout */
+        const char *without; /* words of the command that updates without it */
+} RolloutPreload;
+
+/* *ret_is_done: time has passed. */
 int rollout_preload(const RolloutWatch *watch, json_object *record, const Census *census,
-                    bool is_required, bool is_shown, bool *ret_is_done, Error *reterr);
+                    const RolloutPreload *preload, bool *ret_is_done, Error *reterr);

@@ -564,6 +564,11 @@ static int read_record(const Rollout *rollout, json_object *patch, json_object *
 static int check_patch(Rollout *rollout, const RolloutRequest *request, json_object *patch,
                        bool *ret_has_preloaded, Error *reterr) {
         const Flags *flags = rollout->flags;
+        const RolloutPreload preload = { .is_required = flags->require_preload,
+                                         .is_shown = !rollout->show.is_quiet,
+                                         .without = rollout->is_carried_out
+                                                            ? "kubectl inplace rollout --no-preload"
+                                                            : "--no-preload" };
         cleanup(json_object_put_p) json_object *record = NULL;
         cleanup(census_done) Census census = CENSUS_INIT;
         int r = read_record(rollout, patch, &record, reterr);
@@ -576,8 +581,8 @@ static int check_patch(Rollout *rollout, const RolloutRequest *request, json_obj
                 r = rollout_write_rehearse(&rollout->writer, patch, record, &census, reterr);
         if (r < 0 || flags->no_preload || session_is_dry_run(rollout->session))
                 return r;
-        return rollout_preload(&rollout->watch, record, &census, flags->require_preload,
-                               !rollout->show.is_quiet, ret_has_preloaded, reterr);
+        return rollout_preload(&rollout->watch, record, &census, &preload, ret_has_preloaded,
+                               reterr);
 }
 
 static int prepare(Rollout *rollout, const RolloutRequest *request, MakePatch make,

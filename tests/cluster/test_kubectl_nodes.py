@@ -290,6 +290,10 @@ def test_preload(cluster, agent, make, inplace, registry, images):
     ran = inplace.run("set", "image", workload.name, f"main={images[3]}", timeout=90 * SLOWLY)
     assert ran.code == 1 and "--no-preload" in ran.stderr
     assert workload.record() is None and workload.strategy() == (False, None)
+    workload.patch({"spec": {"paused": True, **set_template(images[3])["spec"]}})
+    ran = inplace.run("__carry-out", workload.name, timeout=90 * SLOWLY)
+    assert "kubectl inplace rollout --no-preload updates without that" in json.loads(ran.stdout)["reason"]
+    workload.patch({"spec": {"paused": False, **set_template(images[0])["spec"]}})
     fresh = registry.push_image("t/rollout", "preloaded", [1 << 20], busybox=True).reference
     assert_done(inplace.run("set", "image", workload.name, f"main={fresh}", timeout=90 * SLOWLY))
     workload.assert_runs(fresh)

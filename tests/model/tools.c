@@ -841,14 +841,13 @@ int rights_require(Session *session, const char *workload, Error *reterr) {
 }
 
 int rollout_preload(const RolloutWatch *watch, json_object *record, const Census *census,
-                    bool is_required, bool is_shown, bool *ret_has_preloaded, Error *reterr) {
+                    const RolloutPreload *preload, bool *ret_is_done, Error *reterr) {
         (void) watch;
         (void) record;
         (void) census;
-        (void) is_required;
-        (void) is_shown;
+        (void) preload;
         (void) reterr;
-        *ret_has_preloaded = false;
+        *ret_is_done = false;
         return 0;
 }
 
