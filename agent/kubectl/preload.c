@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/base/loop.h"
@@ -822,8 +821,7 @@ int preload_run(Session *session, const PreloadRequest *request, PreloadResult *
                           .is_dry_run = session_is_dry_run(session) && !request->resolves,
                           .namespace = request->namespace ?: session_namespace(session),
                           .secrets = request->secrets,
-                          .ttl_sec = request->ttl_sec ?: PRELOAD_TTL_SEC,
-                          .now_sec = time(NULL) },
+                          .ttl_sec = request->ttl_sec ?: PRELOAD_TTL_SEC },
         };
         int r, error;
 
@@ -837,6 +835,7 @@ int preload_run(Session *session, const PreloadRequest *request, PreloadResult *
         if (r < 0)
                 return r;
 
+        preload.task.now_sec = session_server_sec(session);
         r = run(&preload, ret, reterr);
         error = show_end(&preload);
         if (error >= 0)

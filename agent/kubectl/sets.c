@@ -7,7 +7,6 @@
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "agent/base/array.h"
 #include "agent/base/text.h"
@@ -126,7 +125,7 @@ static int withdraw(Session *session, const KubePath *path, Error *reterr) {
 }
 
 int sets_write(Session *session, const Flags *flags, json_object *secrets) {
-        const SetContent content = {
+        SetContent content = {
                 .name = flags->set,
                 .selector = flags->selector,
                 .images = (const char *const *) flags->arguments,
@@ -135,7 +134,6 @@ int sets_write(Session *session, const Flags *flags, json_object *secrets) {
                 .secrets = secrets,
                 .first = flags->first,
                 .parallelism = text_equal(flags->parallelism, "100%") ? "" : flags->parallelism,
-                .now_sec = time(NULL),
         };
         cleanup(error_done) Error error = ERROR_INIT;
         const char *outcome = "withdrawn";
@@ -143,6 +141,7 @@ int sets_write(Session *session, const Flags *flags, json_object *secrets) {
         int r = find_path(session, &path, &error);
 
         path.name = flags->set;
+        content.now_sec = session_server_sec(session);
         if (r >= 0)
                 r = flags->withdraw ? withdraw(session, &path, &error)
                                     : write_set(session, &path, &content, &outcome, &error);

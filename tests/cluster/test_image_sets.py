@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from fake import api_faults
 from fake import registry as fakes
-from lab import documents, sanitizers
+from lab import clock, documents, sanitizers
 from lab.documents import split_reference
 from lab.image import build_image
 from lab.kubeconfig import write_kubeconfig
@@ -286,6 +287,17 @@ def test_the_command(make_node_agent, image_set, inplace, kube, push):
     assert inplace.run("preload", "--set", name, "--withdraw").stdout == f"set {name} withdrawn\n"
     wait_gone(node, first.reference)
     assert image_set.find() is None
+
+
+def test_time_of_the_server(image_set, inplace):
+    """A set says when its images were requested, whatever the clock of the person's machine says."""
+    image = ("preload", "--set", image_set.name, "-l", "pool=none", "registry.test/app:1")
+    ran = inplace.run(*image, **clock.environment(clock.HOUR))
+    assert ran.code == 0, ran.stderr
+    made = image_set.find()
+    (tag,) = made["spec"]["images"]["registry.test/app"]["tags"]
+    created = [datetime.fromisoformat(text) for text in (made["metadata"]["creationTimestamp"], tag["createdAt"])]
+    assert created[1] - created[0] < timedelta(minutes=30)
 
 
 def test_what_the_command_refuses(make_node_agent, image_set, inplace, kube, push):

@@ -11,6 +11,7 @@ import re
 import signal
 import threading
 from contextlib import suppress
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -137,6 +138,17 @@ def test_ends_after_failures(inplace, hollow):
     assert 4 <= phases.count("Failed") <= 5
     assert phases.count("NotRequested") == 9 - phases.count("Failed")
     assert len(nodes.tags("r.io/app")) == phases.count("Failed")
+
+
+def test_time_of_the_server(inplace, hollow):
+    """A request says when it was made, whatever the clock of the person's machine says."""
+    nodes = hollow(1)
+    ran = inplace.run("preload", "r.io/app:2", "-l", nodes.selector, **clock.environment(clock.HOUR))
+    assert ran.code == 0, ran.stderr
+    node = nodes.get(nodes.names[0])
+    (tag,) = node["spec"]["images"]["r.io/app"]["tags"]
+    made = [datetime.fromisoformat(text) for text in (node["metadata"]["creationTimestamp"], tag["createdAt"])]
+    assert made[1] - made[0] < timedelta(minutes=30)
 
 
 def test_several_images(inplace, hollow):
