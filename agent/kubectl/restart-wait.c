@@ -35,12 +35,15 @@ typedef struct Turn {
         const RestartWait *wait;
         json_object *pod;
         Announcer announcer;
-        bool is_over; /* it does not come */
+        bool is_over;  /* it does not come */
+        bool has_lost; /* a pod of the workload, while it waits */
 } Turn;
 
 static int on_view_pod(const KubeObject *object, void *userdata) {
         Turn *turn = userdata;
+        json_object *known = json_object_object_get(turn->wait->view->pods, object->name);
 
+        turn->has_lost |= known && !object_is_deleted(known) && object_is_deleted(object->json);
         return patch_add(turn->wait->view->pods, object->name, json_object_get(object->json));
 }
 
@@ -48,6 +51,7 @@ static int on_view_pod_gone(const KubeObject *object, void *userdata) {
         Turn *turn = userdata;
 
         json_object_object_del(turn->wait->view->pods, object->name);
+        turn->has_lost = true;
         return 0;
 }
 
@@ -79,7 +83,7 @@ static int is_turn(void *userdata) {
         turn->is_over = restart_announce(turn->wait, &turn->announcer, object_name(turn->pod), why,
                                          /* grace_sec= */ 0) &&
                         n_allowed <= 0;
-        return n_allowed > 0 || turn->is_over;
+        return n_allowed > 0 || turn->is_over || turn->has_lost;
 }
 
 static int is_turn_away(const Error *error, void *userdata) {
@@ -92,7 +96,8 @@ static int is_turn_away(const Error *error, void *userdata) {
         return r;
 }
 
-int restart_wait_turn(const RestartWait *wait, json_object *pod, Error *reterr) {
+int restart_wait_turn(const RestartWait *wait, json_object *pod, bool *ret_may_begin,
+                      Error *reterr) {
         const char *namespace = session_namespace(wait->session);
         const SessionWatch watches[] = {
                 { .path = { .group = "policy",
@@ -126,6 +131,7 @@ int restart_wait_turn(const RestartWait *wait, json_object *pod, Error *reterr) 
                         "pod/%s did not get its turn within ten minutes: repeat the command "
                         "when more pods are ready, or with a greater --max-unavailable",
                         object_name(pod));
+        *ret_may_begin = !turn.has_lost;
         return r;
 }
 

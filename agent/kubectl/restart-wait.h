@@ -37,8 +37,9 @@ bool restart_announce(const RestartWait *wait, Announcer *announcer, const char 
 int restart_announce_away(const RestartWait *wait, Announcer *announcer, const char *pod,
                           const Error *error, char **ret_why);
 
-/* Until this pod may be unavailable. */
-int restart_wait_turn(const RestartWait *wait, json_object *pod, Error *reterr);
+/* Until this pod may be unavailable, or *ret_may_begin is false: a pod of the workload goes, which may have been scaled. */
+int restart_wait_turn(const RestartWait *wait, json_object *pod, bool *ret_may_begin,
+                      Error *reterr);
 
 /* Until these containers of the pod were replaced and it is as ready as before, or has failed; a pod that is gone needs no
  * waiting. *ret_why: of a failure, owned by the caller. */

@@ -611,6 +611,7 @@ static int read_workload(Restarts *restarts) {
 static int get_batch(Restarts *restarts, const PodRestart *items, size_t n_items, size_t *ret,
                      Error *reterr) {
         const RestartWait wait = wait_of(restarts);
+        bool may_begin = !items[0].was_ready;
         size_t n = 1;
         int r = 0;
 
@@ -619,10 +620,11 @@ static int get_batch(Restarts *restarts, const PodRestart *items, size_t n_items
                 return 0;
         }
 
-        if (items[0].was_ready)
+        while (r >= 0 && !may_begin) {
                 r = read_workload(restarts);
-        if (r >= 0 && items[0].was_ready)
-                r = restart_wait_turn(&wait, items[0].before, reterr);
+                if (r >= 0)
+                        r = restart_wait_turn(&wait, items[0].before, &may_begin, reterr);
+        }
         while (r >= 0 && n < n_items && n < (size_t) restarts->max_unavailable &&
                items[n].was_ready == items[0].was_ready) {
                 cleanup(free_p) char *why = NULL;

@@ -398,6 +398,25 @@ def test_scaled_meanwhile(bare, person, make_workload, flags):
 
 
 @pytest.mark.timeout(180)
+def test_scaled_while_it_waits(bare, person, make_workload, images):
+    """A pod waits for its turn because of one that is not ready, which then goes."""
+    ill = "/data/ill"
+    main = container("main", images[0].reference)
+    main["readinessProbe"] = {"exec": {"command": shell(f"[ ! -e {ill} ]")}, "periodSeconds": 1, "failureThreshold": 1}
+    pod = {"containers": [main], "volumes": [{"name": "data", "emptyDir": {}}]}
+    workload = make_workload("statefulset", 3, pod=pod)
+    bare.kubectl("exec", f"{workload.app}-2", "--", *shell(f"touch {ill}"))
+    wait_until(lambda: len(workload.ready()) == 2, 60, "the pod that is not ready")
+    with person.running("restart", workload.name) as child:
+        line = child.stderr.readline()
+        assert "until more pods are available: 1 of 3 are not, --max-unavailable is 1" in line
+        bare.kubectl("scale", workload.name, "--replicas=2")
+        output, errors = child.communicate(timeout=90)
+    assert child.returncode == 0, output + errors
+    assert [_restarts(one) for one in workload.ready()] == [1, 1]
+
+
+@pytest.mark.timeout(180)
 def test_on_a_terminal(person, make_workload):
     """Draws a table again in place, and below it the awaited steps."""
     workload = make_workload("statefulset")
