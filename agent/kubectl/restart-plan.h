@@ -50,6 +50,7 @@ typedef enum RestartEnd {
         RESTART_SUCCEEDED,
         RESTART_FAILED,
         RESTART_NOT_PULLED, /* the old container is gone, and the kubelet cannot get the image */
+        RESTART_GONE,       /* the pod, which needs no restart any more */
 } RestartEnd;
 
 /* How far a request is. *ret_why: of a failure, owned by the caller; NULL: nothing is said. */

@@ -175,7 +175,7 @@ static int is_restarted(void *userdata) {
         int r;
 
         if (awaited->is_gone || !awaited->was_seen) {
-                awaited->end = RESTART_SUCCEEDED;
+                awaited->end = RESTART_GONE;
                 return 1;
         }
 

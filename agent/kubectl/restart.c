@@ -556,6 +556,10 @@ static int wait_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
         int r = restart_wait_pod(&wait, restart->before, restart->containers, restart->was_ready,
                                  &restart->end, &restart->why, reterr);
 
+        if (r >= 0 && restart->end == RESTART_GONE) {
+                restart->is_gone = true;
+                restart->end = RESTART_SUCCEEDED;
+        }
         return r >= 0 && restart->end == RESTART_NOT_PULLED ? put_back(restarts, restart, reterr)
                                                             : r;
 }

@@ -679,6 +679,17 @@ def test_interrupted_in_the_kubelet(person, start_pod, images):
     pod.wait_restarted("main", 1)
 
 
+def test_deleted_in_the_kubelet(person, start_pod, images):
+    """A pod that is deleted while its old container stops is gone, and not restarted."""
+    slow = container("main", images[0].reference, command=until_term("sleep 5"))
+    pod = start_pod(slow, terminationGracePeriodSeconds=30)
+    with person.running("restart", pod.name) as child:
+        wait_until(lambda: "@" in _image(pod), 30, "another spelling")
+        pod.delete()
+        output, errors = child.communicate(timeout=60)
+    assert (child.returncode, output) == (0, f"pod/{pod.name} restarting\npod/{pod.name} gone\n"), errors
+
+
 def test_no_requests(person, start_pod, images):
     pod = start_pod(container("main", images[0].reference))
     ran = person.run("restart", pod.name, "--request")
