@@ -105,23 +105,14 @@ static int add_alone(WorkloadKind kind, const KubePath *path, const char *state,
         return patch_append(list, take_ptr(item));
 }
 
-/* Admission holds the workload, or its manifest does and the controller says why that goes on; no update has begun. */
-static int add_held(Session *session, WorkloadKind kind, const KubePath *path,
-                    json_object *workload, json_object *list, Error *reterr) {
+/* Admission holds the workload, or its manifest does and the controller says why that goes on; no update has begun. The
+ * annotation alone, which kubectl rollout undo may bring back, holds nothing. whole: NULL: it may not be read. */
+static int add_held(WorkloadKind kind, const KubePath *path, json_object *workload,
+                    json_object *whole, json_object *list) {
         const char *reason = reason_of(workload);
-        cleanup(json_object_put_p) json_object *whole = NULL;
-        cleanup(error_done) Error error = ERROR_INIT;
-        int r;
 
-        if (!workload_held(workload)) {
-                r = session_get(session, path, &whole, &error);
-                if (error.kind == ERROR_NOT_FOUND || error.kind == ERROR_DENIED)
-                        return 0;
-                if (r < 0)
-                        return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
-                if (!workload_is_held(kind, whole))
-                        return 0;
-        }
+        if (whole ? !workload_is_held(kind, whole) : !workload_held(workload))
+                return 0;
         return add_alone(kind, path, "held", reason,
                          reason
                                  ?: "it is held for an update in place that has not begun: does "
@@ -129,43 +120,50 @@ static int add_held(Session *session, WorkloadKind kind, const KubePath *path,
                          list);
 }
 
-/* A workload whose record is open is read once more, with its pods. */
+static int add_open(const RolloutWatch *watch, json_object *record, bool is_whole,
+                    json_object *list) {
+        cleanup(json_object_put_p) json_object *item = NULL;
+        cleanup(census_done) Census census = CENSUS_INIT;
+
+        if ((is_whole && census_take(&watch->view, record, &census) < 0) ||
+            describe(&watch->path, &watch->view, record, is_whole ? &census : NULL,
+                     session_server_sec(watch->session), &item) < 0)
+                return -ENOMEM;
+        return patch_append(list, take_ptr(item));
+}
+
+/* A workload with something to tell is read once more, with its pods. */
 static int add_update(Session *session, WorkloadKind kind, const KubePath *path,
                       json_object *workload, const char *labels, json_object *list, Error *reterr) {
         cleanup(json_object_put_p) json_object *record = NULL;
-        cleanup(json_object_put_p) json_object *item = NULL;
         cleanup(rollout_watch_done) RolloutWatch watch = { .session = session };
-        cleanup(error_done) Error error = ERROR_INIT;
-        cleanup(census_done) Census census = CENSUS_INIT;
-        bool is_chosen = true;
-        int r = rollout_record_read(workload, &record, &error);
+        cleanup(error_done) Error unreadable = ERROR_INIT, error = ERROR_INIT;
+        bool is_chosen, is_open, is_whole;
+        int r = rollout_record_read(workload, &record, &unreadable);
 
         if (kind == WORKLOAD_REPLICA_SET && object_owner(workload))
                 return 0; /* the record is a copy, which the Deployment's controller has made */
-        if (r < 0 && error.kind == ERROR_NONE)
+        if (r < 0 && unreadable.kind == ERROR_NONE)
                 return r;
-        if (r < 0)
-                return labels ? 0
-                              : add_alone(kind, path, "unreadable", /* reason= */ NULL,
-                                          error_message(&error), list);
-        if (!rollout_record_is_open(record))
-                return (workload_held(workload) || reason_of(workload)) && !labels
-                               ? add_held(session, kind, path, workload, list, reterr)
-                               : 0;
+        is_open = rollout_record_is_open(record);
+        if (r >= 0 && !is_open && !workload_held(workload) && !reason_of(workload))
+                return 0;
         r = rollout_watch_load_path(session, kind, path, &watch, &error);
-        if (r < 0 && error.kind == ERROR_NOT_FOUND)
+        is_whole = r >= 0;
+        if (error.kind == ERROR_NOT_FOUND)
                 return 0;
         if (r < 0 && error.kind != ERROR_DENIED)
                 return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
-        if ((r >= 0 && census_take(&watch.view, record, &census) < 0) ||
-            describe(path, &watch.view, record, r >= 0 ? &census : NULL,
-                     session_server_sec(session), &item) < 0)
-                return -ENOMEM;
-        if (labels)
+        if (labels) {
                 r = has_pod(&watch, labels, &is_chosen, reterr);
-        if (labels && (r < 0 || !is_chosen))
-                return r;
-        return patch_append(list, take_ptr(item));
+                if (r < 0 || !is_chosen)
+                        return r;
+        }
+        if (unreadable.kind != ERROR_NONE)
+                return add_alone(kind, path, "unreadable", /* reason= */ NULL,
+                                 error_message(&unreadable), list);
+        return is_open ? add_open(&watch, record, is_whole, list)
+                       : add_held(kind, path, workload, watch.view.workload, list);
 }
 
 static int on_workload(json_object *workload, void *userdata) {

@@ -161,14 +161,29 @@ def test_unreadable_record(make, inplace):
     workload = make("deployment")
     text = f'the annotation inplaced.io/rollout of "{workload.app}" cannot be read'
     workload.patch({"metadata": {"annotations": {"inplaced.io/rollout": "{"}}, "spec": {"paused": True}})
-    for arguments in [], [workload.name]:
+    for arguments in [], [workload.name], ["-l", f"app={workload.app}"]:
         ran = assert_done(inplace.run("status", *arguments))
         assert ran.stdout.count(text) == 1 and "kubectl inplace rollout" not in ran.stderr
         (shown,) = json.loads(inplace.run("status", *arguments, "-o", "json").stdout)["rollouts"]
         assert (shown["name"], shown["state"]) == (workload.app, "unreadable")
+    assert text not in inplace.run("status", "-l", "app=other").stdout
     doctor = inplace.run("doctor")
     assert doctor.code == 3 and f"problem: deployment.apps/{workload.app}: {text}" in doctor.stdout
     assert text in inplace.run("rollout", workload.name).stderr
+
+
+def test_hold(make, inplace):
+    """status and doctor show a workload that is held, and not one that has the annotation of a hold alone."""
+    workload = make("deployment")
+    text = f"deployment.apps/{workload.app}: it is held for an update in place that has not begun"
+    label = ["-l", f"app={workload.app}"]
+    workload.patch({"metadata": {"annotations": {"inplaced.io/held": "paused"}}})
+    for arguments in ["status"], ["status", *label], ["doctor"]:
+        assert text not in inplace.run(*arguments).stdout
+    workload.patch({"spec": {"paused": True}})
+    for arguments in ["status"], ["status", *label], ["doctor"]:
+        assert text in inplace.run(*arguments).stdout
+    assert text not in inplace.run("status", "-l", "app=other").stdout
 
 
 def test_open_updates(make, by_proxy, proxy, inplace, images):
