@@ -13,6 +13,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/kubectl/controller-plan.h"
 
 #define HASH_LABEL "pod-template-hash"
 #define HASH_SIZE 11
@@ -52,10 +53,12 @@ static json_object *annotations_of(json_object *object) {
         return json_get(object_at(object, "metadata"), "annotations", json_type_object);
 }
 
-/* The annotations that the controller would copy: kubectl rollout undo copies them back. */
+/* The annotations that the controller would copy, but for those of an update: kubectl rollout undo copies them back. */
 static json_object *make_annotations(json_object *deployment, json_object *replica_set) {
         static const char *const others[] = {
                 ROLLOUT_ANNOTATION,
+                HELD_ANNOTATION,
+                UPDATE_STATUS_ANNOTATION,
                 REVISION_ANNOTATION,
                 "deployment.kubernetes.io/revision-history",
                 "deployment.kubernetes.io/desired-replicas",

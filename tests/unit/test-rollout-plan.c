@@ -1047,6 +1047,26 @@ TEST(test_hold_outlasts_the_way_back) {
                                                HELD_ANNOTATION, NULL));
 }
 
+/* kubectl rollout undo would bring the annotations of the hold back. */
+TEST(test_history_holds_nothing) {
+        const TestState with = { DECLARED,         HISTORY,
+                                 .held = "paused", .kind = WORKLOAD_DEPLOYMENT,
+                                 .template = "B",  .source = "B",
+                                 .n_updated = 1,   .pods = { NEW } };
+        cleanup(view_done) TestView made = make_view(&with);
+        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+        cleanup(census_done) Census census = CENSUS_INIT;
+        const RolloutLimits limits = { .grace_sec = 0 };
+        json_object *annotations;
+
+        assert_ok(census_take(&made.view, made.record, &census));
+        assert_ok(rollout_plan(&made.view, made.record, &limits, &census, &step, NULL));
+        assert_int_equal(step.action, ROLLOUT_CREATE_REPLICA_SET);
+        annotations = object_at(step.patch, "metadata.annotations");
+        assert_string_equal(json_get_text(annotations, UPDATE_ANNOTATION), UPDATE_ONLY);
+        assert_null(json_get_text(annotations, HELD_ANNOTATION));
+}
+
 typedef struct BeginCase {
         TestState state;
         RolloutMode mode;
