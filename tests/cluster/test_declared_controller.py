@@ -18,9 +18,7 @@ from rollouts import *  # noqa: F403
 from fake import api_faults
 from fake.api_proxy import Exchange
 from lab import sanitizers
-from lab.inplace import Inplace
 from lab.kube import Object
-from lab.kubeconfig import write_kubeconfig
 from lab.wait import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
@@ -32,19 +30,18 @@ KILLED = [("deployment", n) for n in (1, 3, 5, 7, 8)] + [("statefulset", 1), ("s
 
 
 @pytest.mark.parametrize(("kind", "n"), KILLED)
-def test_killed_after_each_write(cluster, policy, make, images, proxy, folder, kind, n):
+def test_killed_after_each_write(cluster, policy, make, images, by_proxy, proxy, kind, n):
     """The next controller goes on where one was killed."""
     workload = make(kind, 2)
     declare(workload)
-    robot = Inplace(write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin"), folder)
     with none_replaced(workload):
-        with leading(cluster, robot) as child:
+        with leading(cluster, by_proxy) as child:
             reached = stop_after(proxy, n, f"^PATCH .*({workload.app}|replicasets)")
             cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
             wait_until(lambda: reached.is_set() or not is_held(workload), RUNS, "the write", 0.02)
             child.kill()
             proxy.behave()
-        with leading(cluster, robot):
+        with leading(cluster, by_proxy):
             wait_updated(workload, images[1])
 
 
@@ -183,9 +180,8 @@ def test_release_all(cluster, policy, make, images, robot, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
-def test_release_all_before_the_failure_is_noted(cluster, policy, make, images, robot, proxy, folder, kind):
+def test_release_all_before_the_failure_is_noted(cluster, policy, make, images, robot, by_proxy, proxy, kind):
     """A pod that does not start gets its old image first, also where the controller was killed before it could say so."""
-    spoiled = Inplace(write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin"), folder)
     workload = make(kind)
     declare(workload)
     noted = threading.Event()
@@ -198,7 +194,7 @@ def test_release_all_before_the_failure_is_noted(cluster, policy, make, images, 
         await exchange.wait_over()
 
     proxy.on(f"^PATCH .*{workload.app}", behave)
-    with leading(cluster, spoiled) as child:
+    with leading(cluster, by_proxy) as child:
         cluster.kubectl("set", "image", workload.name, f"main={images[3]}")
         wait_until(noted.is_set, RUNS, "the write of the failure")
         child.kill()
@@ -227,9 +223,8 @@ def put_back(workload: Workload, image: str) -> None:
     wait_until(is_back, RUNS, "the old image")
 
 
-def test_template_comes_back_during_a_run(cluster, policy, make, images, proxy, folder):
+def test_template_comes_back_during_a_run(cluster, policy, make, images, by_proxy, proxy):
     """The run has followed the template to another one in between, which its pods have now."""
-    watched = Inplace(write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin"), folder)
     workload = make("deployment", 1)
     declare(workload)
     begins, may_begin, ends, may_end = (threading.Event() for _ in range(4))
@@ -258,7 +253,7 @@ def test_template_comes_back_during_a_run(cluster, policy, make, images, proxy, 
 
     proxy.on(f"^PATCH .*/{workload.app}", hold)
     proxy.on("^GET .*/deployments.*watch", show)
-    with none_replaced(workload), leading(cluster, watched):
+    with none_replaced(workload), leading(cluster, by_proxy):
         cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
         assert begins.wait(RUNS)
         cluster.kubectl("set", "image", workload.name, f"main={images[2]}")
@@ -267,6 +262,7 @@ def test_template_comes_back_during_a_run(cluster, policy, make, images, proxy, 
         workload.assert_runs(images[2])
         cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
         wait_updated(workload, images[1])
+    assert may_end.is_set()
 
 
 def test_the_api_server_restarts(cluster, controller, make, images):
@@ -286,12 +282,11 @@ N_MANY = 500
 N_IDLE_SEC = 20
 
 
-def test_many_workloads(cluster, policy, images, proxy, folder):
+def test_many_workloads(cluster, policy, images, by_proxy, proxy):
     """500 workloads take little memory, and no request while none changes."""
-    robot = Inplace(write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin"), folder)
     for number in range(N_MANY):
         cluster.admin.create(make_hollow(f"many-{number}", images[0]))
-    with leading(cluster, robot) as child:
+    with leading(cluster, by_proxy) as child:
         wait_until(lambda: proxy.requests("^POST .*policybindings"), RUNS, "the binding")
         before = len(proxy.requests())
         time.sleep(N_IDLE_SEC)  # nothing may happen in this time
