@@ -229,9 +229,13 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
         list_prepend(&server->peers, peer);
 }
 
-static bool server_is_full(const HttpServer *server) {
+static unsigned server_count_peers(const HttpServer *server) {
         return MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS)
-                       ->num_connections >= MAX_CONNECTIONS;
+                ->num_connections;
+}
+
+static bool server_is_full(const HttpServer *server) {
+        return server_count_peers(server) >= MAX_CONNECTIONS;
 }
 
 /* Returns when the time of the next connection is over, or UINT64_MAX. libmicrohttpd closes a
@@ -269,12 +273,13 @@ static int server_arm_timer(HttpServer *server) {
 }
 
 static int server_run(HttpServer *server) {
-        bool was_full = server_is_full(server);
+        unsigned n_before = server_count_peers(server);
 
-        /* libmicrohttpd does not watch its listening socket while full, and begins again only in a
-         * further run, which nothing else might cause. */
+        /* While full, or after accept() has failed for lack of descriptors or memory, libmicrohttpd
+         * does not watch its listening socket until a connection has ended. It begins again only in
+         * a further run, which nothing else might cause. */
         if (MHD_run(server->daemon) != MHD_YES ||
-            (was_full && !server_is_full(server) && MHD_run(server->daemon) != MHD_YES))
+            (server_count_peers(server) < n_before && MHD_run(server->daemon) != MHD_YES))
                 return -EIO;
 
         if (server->failure < 0)

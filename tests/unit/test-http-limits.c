@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "agent/observe/http.h"
@@ -49,6 +50,33 @@ TEST_F(test_full_server_recovers, Fixture *f) {
 
         for (size_t i = 0; i < MAX_CONNECTIONS; i++)
                 client_close(&silent[i]);
+        RUN_UNTIL(f, waiting.is_closed);
+        assert_contains(waiting.text, "hello\n");
+        client_close(&waiting);
+}
+
+/* A client for which there is no descriptor waits, and is served when there is one, although the end
+ * of the last connection is the only event. */
+TEST_F(test_recovers_from_lack_of_descriptors, Fixture *f) {
+        struct rlimit limit, none;
+        Client silent, waiting;
+
+        client_connect(&silent, f);
+        client_send(&silent, "GET /hel");
+        run_dry(f);
+        client_connect(&waiting, f);
+        client_send(&waiting, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+
+        assert_ok(getrlimit(RLIMIT_NOFILE, &limit));
+        none = limit;
+        none.rlim_cur = 0;
+        assert_ok(setrlimit(RLIMIT_NOFILE, &none));
+        run_dry(f);
+        assert_ok(setrlimit(RLIMIT_NOFILE, &limit));
+        run_dry(f);
+        assert_int_equal(waiting.size, 0);
+
+        client_close(&silent);
         RUN_UNTIL(f, waiting.is_closed);
         assert_contains(waiting.text, "hello\n");
         client_close(&waiting);
