@@ -199,6 +199,8 @@ static RecreateFact make_fact(const RequestContainer *container, const RecreateS
                 .age_usec = get_age(container, in_pod, view),
                 .is_pod_known = view->pod,
                 .is_in_pod = in_pod,
+                .runs_once =
+                        in_pod ? in_pod->kind == POD_CONTAINER_INIT : view->pod && container->id,
                 .rules_decide = in_pod && in_pod->rules_decide,
                 .is_ready = in_pod && in_pod->is_ready && in_pod->is_running &&
                             has_id(in_pod->container_id, container->id),

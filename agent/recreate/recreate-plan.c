@@ -11,6 +11,7 @@
 
 #define SEC ((uint64_t) 1000000)
 #define NOT_FOUND "not found container on Node"
+#define RUNS_ONCE "not stopped: an init or ephemeral container is not started again"
 #define RULES_DECIDE                                                                      \
         "not stopped: by its exit status, its restart rules may end it or restart other " \
         "containers; forceRecreate stops it all the same"
@@ -115,6 +116,8 @@ static int update_state(const RecreateSpec *spec, const RecreateContainer *conta
                 return state->phase == RECREATE_NONE
                                ? recreate_state_set(state, RECREATE_PENDING, NULL)
                                : 0;
+        if (fact->runs_once)
+                return recreate_state_set(state, RECREATE_FAILED, RUNS_ONCE);
         if (!fact->is_here)
                 return state_of_missing(container, fact, state);
         if (fact->is_exited)

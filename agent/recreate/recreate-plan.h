@@ -37,6 +37,7 @@ typedef struct RecreateFact {
         /* The pod. */
         bool is_pod_known;
         bool is_in_pod;    /* the pod has such a container */
+        bool runs_once;    /* an init or ephemeral container, which nothing starts again */
         bool rules_decide; /* restart rules decide by its exit status */
         bool is_ready;     /* the pod's status shows this very container as running and ready */
 

@@ -189,6 +189,36 @@ def test_a_container_that_is_not_in_the_pod(node_agent, pair, ask):
     assert pair.restarts() == {"one": 0, "two": 0}
 
 
+def test_an_init_container(node_agent, make_pod, tools, ask):
+    """It has ended, and nothing starts it again: the request ends, and the next one has its turn."""
+    once = container("once", tools, command=shell("true"))
+    pod = make_pod(container("one", tools), initContainers=[once], owner=False)
+    request = ask(pod, "once", forceRecreate=True)
+    status = request.wait_phase("Completed")
+    assert request.state("once")["phase"] == "Failed" and "init" in status["message"]
+    assert pod.is_running("one")
+    after = ask(pod, "one")
+    after.wait_phase("Completed")
+    assert after.state("one")["phase"] == "Succeeded"
+
+
+def test_an_ephemeral_container(node_agent, pair, ask):
+    """Nothing would start it again: it is not stopped."""
+    debugger = {**container("debugger", pair.get()["spec"]["containers"][0]["image"])}
+    del debugger["volumeMounts"]
+    pair.kube.patch(f"{pair.path}/ephemeralcontainers", {"spec": {"ephemeralContainers": [debugger]}}, "strategic")
+
+    def is_running() -> bool:
+        statuses = pair.get()["status"].get("ephemeralContainerStatuses", [])
+        return any("running" in one["state"] for one in statuses)
+
+    wait_until(is_running, 30 * SLOWLY, "the debugger")
+    request = ask(pair, "debugger")
+    request.wait_phase("Completed")
+    assert request.state("debugger")["phase"] == "Failed" and not request.state("debugger").get("isKilled")
+    assert is_running()
+
+
 def test_a_container_that_fails_again_and_again(node_agent, make_pod, tools, ask):
     """The agent waits for a container that ended by itself, and does not report a stop."""
     main = container("main", tools, command=_FAILS_AT_FIRST)

@@ -183,6 +183,15 @@ TEST_SET_UP(test_pod) {
         assert_int_equal(fact_of(view, 0).age_usec, 99 * SEC);
         assert_true(fact_of(view, 0).is_in_pod);
         assert_false(fact_of(view, 1).is_in_pod);
+        assert_false(fact_of(view, 0).runs_once);
+        assert_false(fact_of(view, 1).runs_once);
+        in_pod.kind = POD_CONTAINER_SIDECAR;
+        assert_false(fact_of(view, 0).runs_once);
+        in_pod.kind = POD_CONTAINER_INIT;
+        assert_true(fact_of(view, 0).runs_once);
+        in_pod.name = (char *) "other";
+        assert_true(fact_of(view, 0).runs_once);
+        in_pod = (PodContainer){ .name = (char *) "app", .is_ready = true, .is_running = true };
 
         in_pod.started_at_sec = WALL_USEC / SEC + 100;
         assert_int_equal(fact_of(view, 0).age_usec, 1 * SEC);
