@@ -11,6 +11,7 @@
 #include "agent/ctl/stream.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
+#include "agent/view/format.h"
 #include "agent/view/output.h"
 #include "agent/view/pulls-view.h"
 #include "agent/view/terminal.h"
@@ -83,9 +84,17 @@ static int on_refused(const Error *error, void *userdata) {
         return pulls_end(userdata, EXIT_STATUS_FAILED);
 }
 
-/* To follow them for this long is what was asked for. */
+/* To follow them for this long is what was asked for. Silence must not look like an idle node. */
 static int on_timeout(void *userdata) {
-        return pulls_end(userdata, EXIT_STATUS_DONE);
+        Pulls *pulls = userdata;
+
+        if (pulls->has_begun)
+                return pulls_end(pulls, EXIT_STATUS_DONE);
+
+        complain("timed out after the %s of --timeout waiting for inplaced at %s",
+                 format_duration((uint64_t) pulls->options->timeout_sec, FORMAT_BUFFER),
+                 pulls->options->socket_path);
+        return pulls_end(pulls, EXIT_STATUS_TIMEOUT);
 }
 
 static void pulls_done(Pulls *pulls) {

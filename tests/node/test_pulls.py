@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 import time
 import zlib
@@ -147,6 +148,18 @@ def test_end_after_a_time(start_agent, runtime, add):
     assert ran.returncode == 0 and 2 <= time.monotonic() - began < 2 + 2 * SLOWNESS
     assert '"step": "Downloading"' in ran.stdout
     other.cancel()
+
+
+def test_an_agent_that_does_not_answer(make_agent, runtime):
+    """With --timeout its silence is a failure, and not a node without pulls."""
+    agent = make_agent(runtime.endpoint)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(agent.socket))
+        listener.listen()
+        ran = agent.ctl("pulls", "-o", "json", "--timeout=2s")
+    assert (ran.returncode, ran.stdout) == (124, "")
+    last = ran.stderr.splitlines()[-1]
+    assert last == f"inplacectl: timed out after the 2s of --timeout waiting for inplaced at {agent.socket}"
 
 
 def test_nothing_is_asked_unless_someone_watches(folder, start_agent, runtime, add):
