@@ -21,8 +21,6 @@ static int print_lines(const void *message, const Options *options) {
 
                 if (result->retried)
                         r = print_safe("%s is being tried again", result->image);
-                else
-                        complain("%s: %s", result->image, result->message);
         }
         if (reply->n_results == 0)
                 puts("No image has failed.");
@@ -34,8 +32,13 @@ static int conclude(const void *message, const Options *options) {
         const Response *reply = message;
         size_t n_retried = 0;
 
-        for (size_t i = 0; i < reply->n_results; i++)
-                n_retried += reply->results[i]->retried;
+        for (size_t i = 0; i < reply->n_results; i++) {
+                const Result *result = reply->results[i];
+
+                n_retried += result->retried;
+                if (!result->retried)
+                        complain("%s: %s", result->image, result->message);
+        }
         if (n_retried == reply->n_results)
                 return EXIT_STATUS_DONE;
 

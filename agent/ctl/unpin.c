@@ -17,8 +17,6 @@ static int print_lines(const void *message, const Options *options) {
 
                 if (result->unpinned)
                         r = print_safe("%s unpinned", result->image);
-                if (result->message[0])
-                        complain("%s: %s", result->image, result->message);
         }
         return r;
 }
@@ -27,8 +25,13 @@ static int conclude(const void *message, const Options *options) {
         const Response *reply = message;
         size_t n_unpinned = 0;
 
-        for (size_t i = 0; i < reply->n_results; i++)
-                n_unpinned += reply->results[i]->unpinned;
+        for (size_t i = 0; i < reply->n_results; i++) {
+                const Inplaced__V1__UnpinResult *result = reply->results[i];
+
+                n_unpinned += result->unpinned;
+                if (result->message[0])
+                        complain("%s: %s", result->image, result->message);
+        }
         if (n_unpinned == reply->n_results)
                 return EXIT_STATUS_DONE;
 

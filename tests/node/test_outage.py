@@ -276,6 +276,7 @@ def test_retry_of_all_that_failed(start_agent, fake_runtime):
     retried = {image for image, row in results.items() if row["retried"]}
     assert retried == {"demo/ever:1", "demo/once:1"}
     assert "correct" in results["NOT A:reference"]["message"] and done.returncode == 3
+    assert done.stderr == f"inplacectl: NOT A:reference: {results['NOT A:reference']['message']}\n"
     for reference in ("demo/ever:1", "demo/once:1"):
         agent.wait_status(reference, "Succeeded")
 

@@ -270,7 +270,7 @@ def test_pin_and_unpin(start_agent, containerd, push):
     assert unpinned.returncode == 0 and unpinned.stdout.count("unpinned") == 2
     assert f"{second.reference}: other requests still pin it" in unpinned.stderr
     wait_pinned(containerd, first, False)
-    again = agent.ctl("unpin", first.reference)
+    again = agent.ctl("unpin", first.reference, "-o", "json")
     assert again.returncode == 1 and "no request pins it" in again.stderr
     agent.kill9()
     agent.start()
