@@ -267,7 +267,9 @@ static int on_runtime_changed(Runtime *runtime, void *userdata) {
         if (r < 0)
                 return r;
 
-        if (timer_is_running(&agent->settle) && runtimes_are_settled(agent->runtimes))
+        /* Where pins are removed, nothing waits for a runtime that has gone. */
+        if ((timer_is_running(&agent->settle) || agent->removes_pins) &&
+            runtimes_are_settled(agent->runtimes))
                 return agent_settle(agent);
 
         return agent_notify_later(agent);

@@ -12,6 +12,8 @@ import time
 import grpc
 import pytest
 
+from fake import behaviours
+from fake.front import Front
 from fake.runtime_proxy import RuntimeProxy
 from lab import clock, sanitizers
 from lab.containerd import Containerd
@@ -349,6 +351,24 @@ def test_runtimes_that_do_not_pin(folder, start_agent, registry, image_name, kin
         wait_until(lambda: "message" not in agent.tag_status(image.reference), 20 * SLOWLY, "end of the message")
 
 
+def start_removal(agent, endpoint):
+    argv = [agent.argv[0], "--remove-pins", f"--runtime-endpoint={endpoint}", "--log-format=text"]
+    return subprocess.Popen(argv, env=sanitizers.environment(), stderr=subprocess.PIPE, text=True)
+
+
+def test_removal_from_a_runtime_that_goes_away(make_agent, folder, containerd):
+    """It ends, and says that pins are left: a package is not removed before."""
+    with RuntimeProxy(folder / "proxy", containerd.socket) as proxy:
+        front = Front(folder / "front.sock", proxy.socket)
+        proxy.on("List", behaviours.hang())
+        endpoint = f"unix://{front.path}"
+        with start_removal(make_agent(endpoint), endpoint) as child:
+            wait_until(lambda: proxy.calls("List"), 20 * SLOWLY, "list of the pins")
+            front.vanish()
+            _, errors = child.communicate(timeout=20 * SLOWLY)
+    assert child.returncode == 1 and "Cannot remove the pins: " in errors
+
+
 def test_removal(start_agent, containerd, push):
     """No pin of the agent is left, and each one of others."""
     agent = start_agent(containerd.endpoint)
@@ -360,15 +380,14 @@ def test_removal(start_agent, containerd, push):
     label(containerd, foreign.reference, f"{LABEL}=pinned")
 
     def remove_pins(endpoint):
-        argv = [agent.build_dir / "agent" / "inplaced", "--remove-pins", f"--runtime-endpoint={endpoint}"]
-        argv.append("--log-format=text")
-        environment = sanitizers.environment()
-        return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        with start_removal(agent, endpoint) as child:
+            _, errors = child.communicate(timeout=60)
+        return child.returncode, errors
 
-    done = remove_pins(containerd.endpoint)
-    assert done.returncode == 0 and f'Unpinned "{ours.reference}"' in done.stderr, done
+    status, errors = remove_pins(containerd.endpoint)
+    assert status == 0 and f'Unpinned "{ours.reference}"' in errors, errors
     assert labels_of(containerd, ours.reference) == {} and not is_pinned(containerd, ours.reference)
     assert is_pinned(containerd, foreign.reference)
-    missing = remove_pins("unix:///nowhere/containerd.sock")
-    assert missing.returncode == 1 and "Cannot remove the pins: no runtime at" in missing.stderr, missing
-    assert missing.stderr.endswith("inplaced: the pins were not removed\n"), missing
+    status, errors = remove_pins("unix:///nowhere/containerd.sock")
+    assert status == 1 and "Cannot remove the pins: no runtime at" in errors, errors
+    assert errors.endswith("inplaced: the pins were not removed\n"), errors
