@@ -195,8 +195,12 @@ int output_end(int r) {
                 r = EXIT_STATUS_FAILED;
         }
 
-        if (fflush(stdout) != 0 || ferror(stdout)) {
+        if (fflush(stdout) != 0) {
                 complain("cannot write the output: %s", strerror(errno));
+                return EXIT_STATUS_FAILED;
+        }
+        if (ferror(stdout)) { /* the errno of an earlier write is lost */
+                complain("cannot write the output");
                 return EXIT_STATUS_FAILED;
         }
 

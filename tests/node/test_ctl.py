@@ -361,6 +361,18 @@ def test_socket_of_the_environment(agent, monkeypatch):
     assert ran.returncode == 1 and "/nowhere" in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "reason"), [(["status"], ": No space left on device"), (["pull", "demo/web:1"], "")]
+)
+def test_output_that_cannot_be_written(start_agent, fake_runtime, command, reason):
+    """It is a failure. The reason is given only if it is that of the last write."""
+    agent = start_agent(fake_runtime.endpoint)
+    ctl = [str(agent.build_dir / "agent" / "inplacectl"), f"--socket={agent.socket}", *command]
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(ctl, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (1, f"inplacectl: cannot write the output{reason}\n")
+
+
 def test_images(agent, push):
     """images lists what the runtime holds, and the owners of each image."""
     image = push()
