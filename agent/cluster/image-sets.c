@@ -17,8 +17,7 @@
 #include "agent/image/image-ref.h"
 #include "agent/image/image-spec.h"
 #include "agent/kube/resource.h"
-
-#define OWNER_PREFIX "set/"
+#include "agent/node/owner.h"
 
 typedef struct ImageSet {
         LIST_LINKS(struct ImageSet);
@@ -52,7 +51,7 @@ static ImageSet *image_set_free(ImageSet *set) {
 }
 
 static const char *image_set_name(const ImageSet *set) {
-        return set->owner + strlen(OWNER_PREFIX);
+        return owner_name(set->owner);
 }
 
 static int notify(const ImageSets *sets) {
@@ -159,7 +158,7 @@ static int find_or_add(ImageSets *sets, const char *name, ImageSet **ret) {
                 set = calloc(1, sizeof(*set));
                 if (!set)
                         return -ENOMEM;
-                if (text_format(&set->owner, OWNER_PREFIX "%s", name) < 0) {
+                if (text_format(&set->owner, OWNER_SET "%s", name) < 0) {
                         image_set_free(set);
                         return -ENOMEM;
                 }
@@ -178,10 +177,10 @@ static const char *find_former(const ImageSets *sets) {
                      request; request = request->next) {
                         const ImageSet *set;
 
-                        if (strncmp(request->owner, OWNER_PREFIX, strlen(OWNER_PREFIX)) != 0)
+                        if (!owner_is_set(request->owner))
                                 continue;
 
-                        set = find(sets, request->owner + strlen(OWNER_PREFIX));
+                        set = find(sets, owner_name(request->owner));
                         if (!set || !set->is_served)
                                 return request->owner;
                 }

@@ -24,10 +24,10 @@
 #include "agent/image/image-spec.h"
 #include "agent/kube/resource.h"
 #include "agent/kube/writer.h"
+#include "agent/node/owner.h"
 
 #define GROUP "apps.kruise.io"
 #define RESOURCE "nodeimages"
-#define OWNER_PREFIX "nodeimage/"
 #define REASON_SUCCEEDED "PullImageSucceed"
 #define REASON_FAILED "PullImageFailed"
 
@@ -66,7 +66,7 @@ static void notify(const ClusterNodeImage *node_image) {
 
 /* NULL: there is no object. */
 static const char *uid_of(const ClusterNodeImage *node_image) {
-        return node_image->owner ? node_image->owner + strlen(OWNER_PREFIX) : NULL;
+        return node_image->owner ? owner_name(node_image->owner) : NULL;
 }
 
 /* The spec */
@@ -106,7 +106,7 @@ static int identify(ClusterNodeImage *node_image, const KubeObject *object) {
         if (r < 0)
                 return r;
 
-        if (text_format(&node_image->owner, OWNER_PREFIX "%s", object->uid) < 0)
+        if (text_format(&node_image->owner, OWNER_NODE_IMAGE "%s", object->uid) < 0)
                 return -ENOMEM;
 
         return 0;
@@ -223,7 +223,7 @@ static const char *find_other_owner(const ClusterNodeImage *node_image) {
                 for (const ImageRequest *request =
                              image_requests(images_get(node_image->images, i));
                      request; request = request->next)
-                        if (strncmp(request->owner, OWNER_PREFIX, strlen(OWNER_PREFIX)) == 0 &&
+                        if (owner_is_node_image(request->owner) &&
                             (!node_image->owner || strcmp(request->owner, node_image->owner) != 0))
                                 return request->owner;
 

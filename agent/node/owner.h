@@ -2,7 +2,7 @@
 #pragma once
 
 /*
- * The owners of images on a node without an API server
+ * The owners of images
  *
  * In the agent an owner is a string: "file/web.yaml" or "request/7f3a0c". Objects show it as a
  * reference, and people as words. A request of the local API is a "call/..." as long as its caller
@@ -25,8 +25,8 @@
  * becomes "./" and the name with those bytes as "%FF", which no other file can have. */
 int owner_of_file(const char *name, char **ret);
 
-/* "file/web.yaml" → kind "File", name "web.yaml", borrowed from the owner. NULL: neither a file nor
- * a request. */
+/* "file/web.yaml" → kind "File", name "web.yaml", borrowed from the owner. NULL: not one of the
+ * agent's. */
 const char *owner_kind(const char *owner);
 const char *owner_name(const char *owner);
 

@@ -26,7 +26,7 @@ WORDS = {
     r"<.*>": "libc",
     r'"(proto/\w+)/.*"': r"\1",
     r'"agent/base/(clock|log|loop|reconcile)\.h"': r"\1",
-    r'"(agent/pod/(?:gate-spec|pod)|agent/rpc/client|agent/cluster/pod-waits|agent/image/image-ref|agent/image/pull-reason|cri/discover|agent/document/(?:documents|json-reader)|agent/observe/metrics)\.h"': r"\1",
+    r'"(agent/pod/(?:gate-spec|pod)|agent/rpc/client|agent/cluster/pod-waits|agent/image/image-ref|agent/image/pull-reason|agent/node/owner|cri/discover|agent/document/(?:documents|json-reader)|agent/observe/metrics)\.h"': r"\1",
     r'"(.*)/[^/]*"': r"\1",
 }
 
