@@ -613,7 +613,7 @@ static int agent_add_source(Agent *agent, const Options *options, Error *reterr)
         if (agent->cluster)
                 return cluster_start(agent->cluster, agent->images);
 
-        r = folder_start(agent->folder);
+        r = folder_reconcile(agent->folder);
         if (r < 0)
                 return r;
 

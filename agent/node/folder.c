@@ -197,7 +197,7 @@ static int folder_drop_missing(Folder *folder) {
         return r;
 }
 
-static int folder_reconcile(Folder *folder) {
+int folder_reconcile(Folder *folder) {
         const Error *error = images_dir_get_error(folder->dir);
         int r;
 
@@ -294,10 +294,6 @@ int folder_lacks(Folder *folder, const char *owner) {
         }
 
         return 0;
-}
-
-int folder_start(Folder *folder) {
-        return folder_reconcile(folder);
 }
 
 int folder_rescan(Folder *folder) {

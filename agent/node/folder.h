@@ -27,14 +27,14 @@ int folder_new(const FolderOptions *options, Folder **ret);
 Folder *folder_free(Folder *folder);
 
 /* Returns 1 if the owner is a file of the folder that has had no good content yet: it is being written, was
- * refused, or may be in the folder, which cannot be read. Call it before folder_start(). */
+ * refused, or may be in the folder, which cannot be read. Call it before folder_reconcile(). */
 int folder_lacks(Folder *folder, const char *owner);
 
 /* Returns 1 if good content of the file is in force, perhaps since the previous run, or 0. images: NULL: no agent runs. */
 int folder_file_is_served(const Images *images, const ImagesFile *file);
 
 /* Requests the images of all files that have good content. */
-int folder_start(Folder *folder);
+int folder_reconcile(Folder *folder);
 
 int folder_rescan(Folder *folder);
 

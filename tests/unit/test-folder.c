@@ -90,7 +90,7 @@ static void start(void) {
         };
 
         assert_ok(folder_new(&options, &f.folder));
-        assert_ok(folder_start(f.folder));
+        assert_ok(folder_reconcile(f.folder));
 }
 
 static const char *describe(void) {
