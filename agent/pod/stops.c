@@ -152,22 +152,6 @@ static uint64_t stop_now_usec(const Stop *stop) {
         return loop_now_usec(stop->stops->event);
 }
 
-/* Takes over the text. */
-static void stop_set_message(Stop *stop, char *message) {
-        free(stop->message);
-        stop->message = message;
-}
-
-static int stop_copy_message(Stop *stop, const char *text) {
-        char *message = strdup(text);
-
-        if (!message)
-                return -ENOMEM;
-
-        stop_set_message(stop, message);
-        return 0;
-}
-
 /* Handles the event in the next turn of the loop. */
 static int stop_handle_later(Stop *stop, StopEvent event) {
         stop->next_event = event;
@@ -343,19 +327,24 @@ static RpcClient *stop_client(const Stop *stop) {
 /* The journal, events and the hook */
 
 /* A stop goes on without its file; only after a crash the next run would miss it. */
-static void stops_note_journal(Stops *stops, const Error *error) {
+static int stops_record(Stops *stops, const StopRecord *record) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = stop_journal_set(stops->journal, record, &error);
+
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+
         (void) log_trouble(stops->log, LOG_ERR, &stops->journal_error,
-                           error->kind != ERROR_NONE ? error : NULL,
+                           error.kind != ERROR_NONE ? &error : NULL,
                            "Cannot record which containers are being stopped",
                            "Recording which containers are being stopped works again");
+        return 0;
 }
 
 static int stop_note_phase(Stop *stop, StopPhase phase) {
-        cleanup(error_done) Error error = ERROR_INIT;
         uint64_t now_usec = stop_now_usec(stop), left_usec = 0;
         StopRecord record;
         StopClock now;
-        int r;
 
         stop_clock_read(&now);
         if (stop->deadline_usec > now_usec)
@@ -372,32 +361,18 @@ static int stop_note_phase(Stop *stop, StopPhase phase) {
                 .uptime_sec = now.uptime_sec,
                 .boot_id = now.boot_id,
         };
-        r = stop_journal_set(stop->stops->journal, &record, &error);
-        if (r < 0 && error.kind == ERROR_NONE)
-                return r;
-
-        stops_note_journal(stop->stops, &error);
-        return 0;
+        return stops_record(stop->stops, &record);
 }
 
 int stops_forget(Stops *stops, const char *owner, const char *container_id) {
-        cleanup(error_done) Error error = ERROR_INIT;
         const StopRecord record = {
                 .owner = (char *) owner,
                 .container_id = (char *) container_id,
                 .changed_sec = clock_nsec(CLOCK_REALTIME) / NSEC_PER_SEC,
         };
-        int r;
 
-        if (!stop_journal_find(stops->journal, owner, container_id))
-                return 0;
-
-        r = stop_journal_set(stops->journal, &record, &error);
-        if (r < 0 && error.kind == ERROR_NONE)
-                return r;
-
-        stops_note_journal(stops, &error);
-        return 0;
+        return stop_journal_find(stops->journal, owner, container_id) ? stops_record(stops, &record)
+                                                                      : 0;
 }
 
 /* field_path: NULL if it is about the whole pod. */
@@ -614,34 +589,26 @@ static int stop_read_hook(Stop *stop, const char *handler, const char *ports) {
         int r;
 
         handler_spec_done(&stop->hook_spec);
-        free(stop->hook_refusal);
-        stop->hook_refusal = NULL;
+        free(take_ptr(stop->hook_refusal));
         r = handler_spec_parse(handler, ports, &stop->hook_spec, &error);
-        if (r >= 0 || error.kind == ERROR_NONE)
-                return r;
-
-        stop->hook_refusal = strdup(error_message(&error));
-        return stop->hook_refusal ? 0 : -ENOMEM;
+        return r >= 0 || error.kind == ERROR_NONE
+                       ? r
+                       : text_set(&stop->hook_refusal, error_message(&error));
 }
 
 /* Calls to the runtime */
 
 static int stop_miss_runtime(Stop *stop, StopEvent *ret_event) {
-        char *message;
-
         *ret_event = STOP_ON_RUNTIME_AWAY;
-        if (text_format(&message, "the container runtime%s%s does not answer",
-                        stop->runtime ? " " : "", stop->runtime ?: "") < 0)
-                return -ENOMEM;
-
-        stop_set_message(stop, message);
-        return 0;
+        free(stop->message);
+        return text_format(&stop->message, "the container runtime%s%s does not answer",
+                           stop->runtime ? " " : "", stop->runtime ?: "");
 }
 
 static StopEvent event_over(Stop *stop, StopResult result) {
         stop->result = result;
         if (result != STOP_FAILED)
-                stop_set_message(stop, NULL);
+                free(take_ptr(stop->message));
         return STOP_ON_OVER;
 }
 
@@ -660,7 +627,7 @@ static int event_of_error(Stop *stop, const Error *error, StopEvent *ret_event) 
         if (!stop_client(stop))
                 return stop_miss_runtime(stop, ret_event);
 
-        r = stop_copy_message(stop, error_message(error));
+        r = text_set(&stop->message, error_message(error));
         if (r < 0)
                 return r;
 
@@ -804,7 +771,7 @@ static int on_stopped(const void *reply, const Error *error, void *userdata) {
                 r = stop_miss_runtime(stop, &event);
         } else if (error) {
                 stop->n_refusals++;
-                r = stop_copy_message(stop, error_message(error));
+                r = text_set(&stop->message, error_message(error));
         }
         stop->call = rpc_call_unref(stop->call);
         return r < 0 ? r : stop_handle(stop, event);
@@ -831,8 +798,8 @@ static int event_of_survivor(Stop *stop, StopEvent *ret_event) {
         int r;
 
         if (stop->is_accepted) {
-                r = stop_copy_message(
-                        stop, "it still runs, although the runtime reported that it has stopped");
+                r = text_set(&stop->message,
+                             "it still runs, although the runtime reported that it has stopped");
                 if (r < 0)
                         return r;
 
@@ -904,7 +871,7 @@ static int stop_park(Stop *stop) {
 }
 
 static int stop_queue(Stop *stop) {
-        stop_set_message(stop, NULL);
+        free(take_ptr(stop->message));
         return stops_release(stop);
 }
 
@@ -928,7 +895,7 @@ static int on_kubelet(KubeletState state, const char *why, void *userdata) {
                 return stop_handle(stop, STOP_ON_KUBELET_THERE);
         }
 
-        r = stop_copy_message(stop, why ?: "there is no kubelet");
+        r = text_set(&stop->message, why ?: "there is no kubelet");
         if (r < 0)
                 return r;
 
@@ -958,7 +925,7 @@ static StopEvent event_of_yes(const Stop *stop) {
 }
 
 static int stop_check(Stop *stop, StopEvent *ret_event) {
-        stop_set_message(stop, NULL);
+        free(take_ptr(stop->message));
         stop->is_check_requested = !stop->on_check;
         if (stop->on_check)
                 return stops_pump(stop->stops);
@@ -1072,20 +1039,18 @@ static int stop_finish(Stop *stop) {
 }
 
 static bool is_reported(const Stop *stop, StopStep step) {
-        return step == stop->reported_step &&
-               strcmp(stop->message ?: "", stop->reported_message ?: "") == 0;
+        return step == stop->reported_step && text_equal(stop->message, stop->reported_message);
 }
 
 static int stop_report_step(Stop *stop, StopStep step) {
-        char *message = stop->message ? strdup(stop->message) : NULL;
+        int r = text_set(&stop->reported_message, stop->message);
 
-        if (stop->message && !message)
-                return -ENOMEM;
+        if (r < 0)
+                return r;
 
-        free(stop->reported_message);
-        stop->reported_message = message;
         stop->reported_step = step;
-        return stop->on_step ? stop->on_step(stop, step, message, stop->userdata) : 0;
+        return stop->on_step ? stop->on_step(stop, step, stop->reported_message, stop->userdata)
+                             : 0;
 }
 
 /* At most one of the owner's functions is called, and then the stop may be gone. */
@@ -1139,13 +1104,10 @@ int stop_answer(Stop *stop, bool is_asked, const char *why_not) {
         if (is_asked)
                 return stop_handle_later(stop, STOP_ON_REQUESTED);
 
-        if (why_not) {
-                r = stop_copy_message(stop, why_not);
-                if (r < 0)
-                        return r;
-        } else {
-                stop_set_message(stop, NULL);
-        }
+        r = text_set(&stop->message, why_not);
+        if (r < 0)
+                return r;
+
         stop->result = STOP_NOT_REQUESTED;
         return stop_handle_later(stop, STOP_ON_OVER);
 }
@@ -1189,7 +1151,7 @@ static int stop_new(Stops *stops, const StopOptions *options, Stop **ret) {
 static int stop_refuse(Stop *stop) {
         int r;
 
-        r = stop_copy_message(stop, "this is not the ID of a container");
+        r = text_set(&stop->message, "this is not the ID of a container");
         if (r < 0)
                 return r;
 
