@@ -72,7 +72,7 @@ int api_describe_caller(const Peer *peer, char **ret) {
         if (r < 0)
                 return r;
 
-        make_plain_text(caller.words);
+        text_make_plain(caller.words);
         *ret = take_ptr(caller.words);
         return 0;
 }
@@ -115,7 +115,7 @@ static int add_owners_of_request(RequestedBy *requested, const ImageRequest *req
                         return r;
 
                 if (is_on_behalf)
-                        make_plain_text(words);
+                        text_make_plain(words);
                 r = add_words(requested, words);
                 if (r < 0)
                         return r;
@@ -223,22 +223,8 @@ int api_check_restart(const Api *api, const RpcRequest *request, Error *reterr) 
                          caller.words, api->restart_group_name);
 }
 
-bool is_plain_text(const char *text) {
-        for (; *text; text++)
-                if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
-                        return false;
-
-        return true;
-}
-
 char *plain_text(const char *text) {
-        return (char *) (is_plain_text(text) ? text : "?");
-}
-
-void make_plain_text(char *text) {
-        for (; *text; text++)
-                if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
-                        *text = '?';
+        return (char *) (text_is_plain(text) ? text : "?");
 }
 
 Inplaced__V1__OnDemand *on_demand_message(const ImageOnDemand *found, Inplaced__V1__OnDemand *ret) {

@@ -103,14 +103,8 @@ void runtime_message_done(Inplaced__V1__Runtime *message);
 /* Checks the right to restart containers, which root and the members of one group have. */
 int api_check_restart(const Api *api, const RpcRequest *request, Error *reterr);
 
-/* Checks for UTF-8 without control characters, since the runtime may send anything. */
-bool is_plain_text(const char *text);
-
-/* Returns the text if it is plain, else "?". Borrowed. */
+/* Returns the text if it is printable ASCII, else "?", since the runtime may send anything. Borrowed. */
 char *plain_text(const char *text);
-
-/* Replaces each other byte by "?", to keep the rest readable. */
-void make_plain_text(char *text);
 
 /* preload.c */
 int api_preload(RpcRequest *request, const void *message, void *userdata);

@@ -96,7 +96,7 @@ static size_t keep_plain(char **texts, size_t n) {
         for (size_t i = 0; i < n; i++) {
                 char *text = texts[i];
 
-                if (!is_plain_text(text))
+                if (!text_is_plain(text))
                         continue;
 
                 texts[i] = texts[n_kept];

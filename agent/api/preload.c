@@ -146,7 +146,7 @@ static PreloadItem *preload_find_pending(Preload *preload) {
 static size_t count_plain(char **texts) {
         size_t n = 0;
 
-        while (texts && texts[n] && is_plain_text(texts[n]))
+        while (texts && texts[n] && text_is_plain(texts[n]))
                 n++;
 
         return n;

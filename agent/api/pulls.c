@@ -267,7 +267,7 @@ static int draft_add_other(Draft *draft, const OtherPull *pull, const Join *join
         if (r < 0)
                 return r;
 
-        make_plain_text(entry->image);
+        text_make_plain(entry->image);
         if (join->result == JOIN_IMAGE)
                 entry_set_pods(entry, &draft->waited[join->image]);
         entry->message.image = entry->image;

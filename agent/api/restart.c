@@ -180,7 +180,7 @@ static int on_news(const RestartNews *news, void *userdata) {
             text_set(&item->message, news->message) < 0)
                 return -ENOMEM;
 
-        make_plain_text(item->message); /* a hook's output may contain anything */
+        text_make_plain(item->message); /* a hook's output may contain anything */
         item->phase = news->phase;
         item->is_final = news->is_final;
         item->is_pending = true;

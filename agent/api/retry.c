@@ -9,6 +9,7 @@
 #include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
+#include "agent/base/text.h"
 #include "agent/node/owner.h"
 
 #define IMAGES_MAX 4096
@@ -58,7 +59,7 @@ static int results_add(Results *results, char *image, bool is_retried, const cha
         }
 
         inplaced__v1__retry_result__init(item);
-        make_plain_text(image);
+        text_make_plain(image);
         item->image = image;
         item->retried = is_retried;
         item->message = (char *) message;

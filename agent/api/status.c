@@ -38,7 +38,7 @@ static char *copy_plain(const char *text) {
         char *copy = strdup(text);
 
         if (copy)
-                make_plain_text(copy);
+                text_make_plain(copy);
         return copy;
 }
 

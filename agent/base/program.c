@@ -34,6 +34,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/base/redact.h"
+#include "agent/base/text.h"
 
 /* How long stdout may stay open, held by a child of the program, after the program has ended. */
 #define GRACE_USEC ((uint64_t) 1000000)
@@ -427,9 +428,7 @@ static const char *first_line(char *text) {
         while (size > 0 && text[size - 1] == ' ')
                 size--;
         text[size] = '\0';
-        for (char *at = text; *at; at++)
-                if ((unsigned char) *at < ' ' || (unsigned char) *at >= 0x7f)
-                        *at = '?';
+        text_make_plain(text);
         if (strlen(redact_text(text)) >= LINE_SIZE)
                 text[LINE_SIZE - 1] = '\0';
 

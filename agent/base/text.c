@@ -93,6 +93,30 @@ void text_wipe(char **text) {
         *text = NULL;
 }
 
+bool text_is_line(const char *text) {
+        for (; *text; text++)
+                if ((unsigned char) *text < ' ' || *text == 0x7f)
+                        return false;
+
+        return true;
+}
+
+static bool is_printable(char c) {
+        return c >= ' ' && c <= '~';
+}
+
+bool text_is_plain(const char *text) {
+        while (is_printable(*text))
+                text++;
+        return !*text;
+}
+
+void text_make_plain(char *text) {
+        for (; *text; text++)
+                if (!is_printable(*text))
+                        *text = '?';
+}
+
 bool text_equal(const char *a, const char *b) {
         return a && b ? strcmp(a, b) == 0 : a == b;
 }

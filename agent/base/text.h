@@ -33,5 +33,14 @@ int text_close(FILE *stream, char **text);
 /* Overwrites the text, which may be a secret, frees it and sets it to NULL. For cleanup(), too. */
 void text_wipe(char **text);
 
+/* Whether the text has no control characters: it fits into a line of HTTP, for example. */
+bool text_is_line(const char *text);
+
+/* Checks for printable ASCII. */
+bool text_is_plain(const char *text);
+
+/* Puts "?" in place of each byte that is not printable ASCII. */
+void text_make_plain(char *text);
+
 /* NULL equals NULL alone. */
 bool text_equal(const char *a, const char *b);

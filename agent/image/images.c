@@ -145,15 +145,6 @@ static void images_remove(Images *images, Image *image) {
         image_free(image);
 }
 
-/* Shortens a text that may come from anywhere, and makes it printable. */
-static void clean(char *text) {
-        if (strlen(text) > TEXT_SIZE_MAX)
-                text[TEXT_SIZE_MAX] = '\0';
-        for (; *text; text++)
-                if ((unsigned char) *text < ' ' || (unsigned char) *text >= 0x7f)
-                        *text = '?';
-}
-
 /* Returns ", 67.1 MB fetched", or "" if the runtime does not report it. */
 static const char *fetched_text(const ImageStatus *status, char text[static 40]) {
         double megabytes = (double) status->bytes_fetched / 1e6;
@@ -177,7 +168,8 @@ static void images_log_outcome(Log *log, const Image *image, const ImageStatus *
         if (image_ref_join(image_name(image), image_tag(image), &reference) < 0)
                 return;
 
-        clean(reference);
+        reference[strnlen(reference, TEXT_SIZE_MAX)] = '\0';
+        text_make_plain(reference);
         (void) snprintf(duration, sizeof(duration), "%.3f",
                         (double) status->duration_usec / 1000000);
         (void) snprintf(bytes, sizeof(bytes), "%" PRIu64, status->bytes_fetched);

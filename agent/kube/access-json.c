@@ -46,7 +46,7 @@ int access_json_parse(const char *text, size_t size, Documents *ret, Error *rete
 
 int access_json_read_line(const char *text, const JsonPath *path, void *ret, const void *context,
                           Error *reterr) {
-        if (text && !access_text_is_line(text))
+        if (text && !text_is_line(text))
                 return json_refuse(path, reterr, "has a control character in it");
         return text_copy(text, ret);
 }

@@ -21,15 +21,6 @@ int access_json_parse(const char *text, size_t size, Documents *ret, Error *rete
 int access_json_read_line(const char *text, const JsonPath *path, void *ret, const void *context,
                           Error *reterr);
 
-/* Whether the text can stand in a line of HTTP. */
-static inline bool access_text_is_line(const char *text) {
-        for (; *text; text++)
-                if ((unsigned char) *text < ' ' || *text == 0x7f)
-                        return false;
-
-        return true;
-}
-
 static inline bool access_text_is_pem(const char *text) {
         return strstr(text, "-----BEGIN ") != NULL;
 }

@@ -144,7 +144,7 @@ static int file_check(const AccessFile *file, char *text, Error *reterr) {
 
         if (text[0] == '\0')
                 return refuse_text(file, "is empty", reterr);
-        if (file->kind == ACCESS_FILE_TOKEN && !access_text_is_line(text))
+        if (file->kind == ACCESS_FILE_TOKEN && !text_is_line(text))
                 return refuse_text(file, "has a control character in its token", reterr);
         if (file->kind == ACCESS_FILE_PEM && !access_text_is_pem(text))
                 return refuse_text(file, "is not PEM", reterr);

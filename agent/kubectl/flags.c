@@ -11,7 +11,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/base/suggest.h"
-#include "agent/kube/access-json.h"
+#include "agent/base/text.h"
 #include "agent/kubectl/workload.h"
 #include "agent/view/format.h"
 
@@ -143,7 +143,7 @@ static int parse_bool(const FlagSpec *spec, const char *text, bool *ret, Error *
 static int parse_text(const FlagSpec *spec, const char *text, const char **ret, Error *reterr) {
         if (!text[0])
                 return error_set(reterr, ERROR_INVALID, "--%s: the value is empty", spec->name);
-        if (!access_text_is_line(text))
+        if (!text_is_line(text))
                 return error_set(reterr, ERROR_INVALID,
                                  "--%s: the value has a control character in it", spec->name);
 

@@ -16,14 +16,6 @@
 #define GRACE_SEC_MAX ((int64_t) 24 * 3600)
 #define NAMESPACES_SHOWN 4
 
-static bool is_one_line(const char *text) {
-        for (; *text; text++)
-                if ((unsigned char) *text < ' ' || *text == 0x7f)
-                        return false;
-
-        return true;
-}
-
 static int check_name(const char *what, const char *name, Error *reterr) {
         if (secret_spec_is_name(name))
                 return 0;
@@ -40,7 +32,7 @@ int restart_question_check(const RestartQuestion *question, Error *reterr) {
         if (strlen(question->reason) > REASON_SIZE_MAX)
                 return error_set(reterr, ERROR_INVALID, "the reason has more than %d bytes",
                                  REASON_SIZE_MAX);
-        if (!is_one_line(question->reason))
+        if (!text_is_line(question->reason))
                 return error_set(reterr, ERROR_INVALID, "the reason is more than one line of text");
         if (question->grace_sec != STOP_GRACE_OF_POD &&
             (question->grace_sec < 0 || question->grace_sec > GRACE_SEC_MAX))

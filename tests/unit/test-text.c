@@ -76,3 +76,23 @@ TEST(test_stream_that_fails) {
         assert_int_equal(text_close(stream, &text), -ENOMEM);
         assert_null(text);
 }
+
+TEST(test_plain) {
+        static const struct {
+                const char *text, *plain;
+                bool is_line;
+        } rows[] = {
+                { "", "", true },         { "a ~", "a ~", true },   { "a\x1f", "a?", false },
+                { "\x7f~", "?~", false }, { "a\nb", "a?b", false }, { "\xe2\x80\xa6", "???", true },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                char text[8];
+
+                strcpy(text, rows[i].text);
+                assert_int_equal(text_is_line(text), rows[i].is_line);
+                assert_int_equal(text_is_plain(text), strcmp(text, rows[i].plain) == 0);
+                text_make_plain(text);
+                assert_string_equal(text, rows[i].plain);
+        }
+}
