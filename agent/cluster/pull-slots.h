@@ -10,8 +10,9 @@
  * holds one of so many slots "inplaced-first-HASH-0" and so on, and notes there when it has these images, or has failed to
  * pull one a few times. Fewer nodes than slots do not wait for each other, as each finds one free.
  *
- * pull-slots-plan.c decides about them. A node that waits lists the slots, at most every 15 s:
- * a watch would bring each renewal to each node that waits, and all of them would write when a slot is free.
+ * This file counts the pulls that need a slot, slot-claim.c holds one, and pull-slots-plan.c decides about each step. A
+ * node that waits lists the slots, at most every 15 s: a watch would bring each renewal to each node that waits, and all of
+ * them would write when a slot is free.
  *
  * Only requests of such sets wait. If the Leases cannot be used for five minutes, or the slots do not change hands for an
  * hour, the agent pulls without one. Without such a set nothing is sent.
