@@ -39,7 +39,7 @@
 
 #define CONFLICT_PAUSE_USEC (USEC_PER_SEC / 5)
 #define PAUSE_MAX_USEC (16 * USEC_PER_SEC)
-#define ATTEMPTS 10
+#define ATTEMPTS_MAX 10
 
 typedef struct Rollout {
         Session *session;
@@ -458,8 +458,7 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         if (r < 0)
                 return r;
 
-        free(rollout->trouble);
-        rollout->trouble = NULL;
+        free(take_ptr(rollout->trouble));
         rollout->pause_usec = 0;
         *ret_is_over = action == ROLLOUT_ABANDON;
         if (*ret_is_over)
@@ -639,7 +638,15 @@ static int write_record(Rollout *rollout, json_object *patch, Error *reterr) {
         return r < 0 || is_written ? r : error_copy(reterr, &error);
 }
 
-/* The controller writes to the workload as well: a conflict with it is no refusal. The patch may be NULL. */
+/* The controller writes to the workload as well: a conflict with it is no refusal. Pauses before the next attempt. */
+static int pause_after_conflict(Rollout *rollout, int n_attempts, const Error *error,
+                                Error *reterr) {
+        return error->kind == ERROR_CONFLICT && n_attempts < ATTEMPTS_MAX
+                       ? session_pause(rollout->session, CONFLICT_PAUSE_USEC, reterr)
+                       : error_copy(reterr, error);
+}
+
+/* The patch may be NULL. */
 static int take_over(Rollout *rollout, const RolloutRequest *request, json_object *patch,
                      MakePatch make, Error *reterr) {
         int r = 0;
@@ -653,9 +660,7 @@ static int take_over(Rollout *rollout, const RolloutRequest *request, json_objec
                 patch = NULL;
                 if (r >= 0 || error.kind == ERROR_NONE)
                         break;
-                if (error.kind != ERROR_CONFLICT || i == ATTEMPTS)
-                        return error_copy(reterr, &error);
-                r = session_pause(rollout->session, CONFLICT_PAUSE_USEC, reterr);
+                r = pause_after_conflict(rollout, i, &error, reterr);
                 if (r >= 0)
                         r = make(&rollout->watch.view, request, &patch, reterr);
         }
@@ -1029,9 +1034,7 @@ static int end_hold(Rollout *rollout, Error *reterr) {
                         r = rollout_write_workload(&rollout->writer, patch, &error);
                 if (error.kind == ERROR_NONE)
                         return r;
-                if (error.kind != ERROR_CONFLICT || i == ATTEMPTS)
-                        return error_copy(reterr, &error);
-                r = session_pause(rollout->session, CONFLICT_PAUSE_USEC, reterr);
+                r = pause_after_conflict(rollout, i, &error, reterr);
                 if (r < 0)
                         return r;
         }
