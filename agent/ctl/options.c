@@ -3,6 +3,7 @@
 #include "agent/ctl/options.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,78 +15,19 @@
 
 #define UNIX_SCHEME "unix://"
 #define ARGUMENT 1 /* a word that is no option, as getopt_long() returns it */
-
-enum {
-        OPTION_SOCKET = 0x100,
-        OPTION_VERSION,
-        OPTION_PULL_POLICY,
-        OPTION_COMPLETE,
-        OPTION_PIN,
-        OPTION_NO_WAIT,
-        OPTION_TIMEOUT,
-        OPTION_ATTEMPT_TIMEOUT,
-        OPTION_ATTEMPTS,
-        OPTION_WAIT,
-        OPTION_GRACE,
-        OPTION_REASON,
-        OPTION_FAILED,
-};
-
+#define SPEC_VALUE \
+        0x100 /* and the index in the table: what getopt_long() calls an option without a letter */
 #define GRACE_SEC_MAX (24 * 3600)
 
-/* clang-format off */
-static const struct option long_options[] = {
-        { "socket",      required_argument, NULL, OPTION_SOCKET      },
-        { "output",      required_argument, NULL, 'o'                },
-        { "help",        no_argument,       NULL, 'h'                },
-        { "version",     no_argument,       NULL, OPTION_VERSION     },
-        { "pull-policy", required_argument, NULL, OPTION_PULL_POLICY },
-        { "complete",    no_argument,       NULL, OPTION_COMPLETE    },
-        { "pin",         no_argument,       NULL, OPTION_PIN         },
-        { "no-wait",     no_argument,       NULL, OPTION_NO_WAIT     },
-        { "timeout",     required_argument, NULL, OPTION_TIMEOUT     },
-        { "attempts",    required_argument, NULL, OPTION_ATTEMPTS    },
-        { "attempt-timeout", required_argument, NULL, OPTION_ATTEMPT_TIMEOUT },
-        { "quiet",       no_argument,       NULL, 'q'                },
-        { "wait",        no_argument,       NULL, OPTION_WAIT        },
-        { "grace",       required_argument, NULL, OPTION_GRACE       },
-        { "reason",      required_argument, NULL, OPTION_REASON      },
-        { "failed",      no_argument,       NULL, OPTION_FAILED      },
-        { "watch",       no_argument,       NULL, 'w'                },
-        { "namespace",   required_argument, NULL, 'n'                },
-        { NULL,          0,                 NULL, 0                  },
-};
-
-/* Options of some commands only, and these commands. */
-static const struct {
-        int option;
-        bool is_in[_OPTION_GROUP_MAX];
-} owned_options[] = {
-        { OPTION_PULL_POLICY, { [OPTION_GROUP_PULL]    = true } },
-        { OPTION_COMPLETE,    { [OPTION_GROUP_PULL]    = true } },
-        { OPTION_PIN,         { [OPTION_GROUP_PULL]    = true } },
-        { OPTION_NO_WAIT,     { [OPTION_GROUP_PULL]    = true } },
-        { OPTION_ATTEMPTS,    { [OPTION_GROUP_PULL]    = true } },
-        { OPTION_ATTEMPT_TIMEOUT, { [OPTION_GROUP_PULL] = true } },
-        { 'q',                { [OPTION_GROUP_PULL]    = true } },
-        { OPTION_TIMEOUT,     { [OPTION_GROUP_PULL]    = true, [OPTION_GROUP_RESTART] = true,
-                                [OPTION_GROUP_WAIT]    = true, [OPTION_GROUP_PULLS] = true } },
-        { OPTION_WAIT,        { [OPTION_GROUP_RESTART] = true } },
-        { OPTION_GRACE,       { [OPTION_GROUP_RESTART] = true } },
-        { OPTION_REASON,      { [OPTION_GROUP_RESTART] = true } },
-        { OPTION_FAILED,      { [OPTION_GROUP_STATUS]  = true, [OPTION_GROUP_RETRY] = true } },
-        { 'w',                { [OPTION_GROUP_STATUS]  = true, [OPTION_GROUP_PULLS] = true } },
-        { 'n',                { [OPTION_GROUP_RESTART] = true, [OPTION_GROUP_VERIFY] = true } },
-};
-/* clang-format on */
-
-static int parse_format(const char *text, OutputFormat *ret, Error *reterr) {
+static int parse_format(const char *option, const char *text, void *field, Error *reterr) {
         static const char *const names[_OUTPUT_FORMAT_MAX] = {
                 [OUTPUT_TABLE] = "table",
                 [OUTPUT_WIDE] = "wide",
                 [OUTPUT_JSON] = "json",
                 [OUTPUT_YAML] = "yaml",
         };
+
+        OutputFormat *ret = field;
 
         for (OutputFormat format = 0; format < _OUTPUT_FORMAT_MAX; format++)
                 if (strcmp(text, names[format]) == 0) {
@@ -97,7 +39,9 @@ static int parse_format(const char *text, OutputFormat *ret, Error *reterr) {
                          text);
 }
 
-static int parse_policy(const char *text, bool *ret_always, Error *reterr) {
+static int parse_policy(const char *option, const char *text, void *field, Error *reterr) {
+        bool *ret_always = field;
+
         *ret_always = strcasecmp(text, "Always") == 0;
         if (*ret_always || strcasecmp(text, "IfNotPresent") == 0)
                 return 0;
@@ -111,12 +55,13 @@ static int parse_duration(const char *option, const char *text, int64_t max_sec,
         cleanup(error_done) Error error = ERROR_INIT;
 
         if (duration_parse(text, max_sec, ret, &error) < 0)
-                return error_set(reterr, error.kind, "%s: %s", option, error_message(&error));
+                return error_set(reterr, error.kind, "--%s: %s", option, error_message(&error));
 
         return 0;
 }
 
-static int parse_timeout(const char *option, const char *text, int32_t *ret, Error *reterr) {
+static int parse_timeout(const char *option, const char *text, void *field, Error *reterr) {
+        int32_t *ret = field;
         int64_t seconds;
         int r;
 
@@ -128,7 +73,8 @@ static int parse_timeout(const char *option, const char *text, int32_t *ret, Err
         return 0;
 }
 
-static int parse_attempts(const char *text, Options *options, Error *reterr) {
+static int parse_attempts(const char *option, const char *text, void *field, Error *reterr) {
+        Options *options = field;
         char *end;
         long n = strtol(text, &end, 10);
 
@@ -144,13 +90,14 @@ static int parse_attempts(const char *text, Options *options, Error *reterr) {
 }
 
 /* Zero is a grace period, too. */
-static int parse_grace(const char *text, Options *options, Error *reterr) {
+static int parse_grace(const char *option, const char *text, void *field, Error *reterr) {
+        Options *options = field;
+
         options->has_grace = true;
         options->grace_sec = 0;
         return strcmp(text, "0") == 0 || strcmp(text, "0s") == 0
                        ? 0
-                       : parse_duration("--grace", text, GRACE_SEC_MAX, &options->grace_sec,
-                                        reterr);
+                       : parse_duration(option, text, GRACE_SEC_MAX, &options->grace_sec, reterr);
 }
 
 static const char *strip_scheme(const char *path) {
@@ -164,8 +111,8 @@ static const char *get_socket_path(void) {
         return path && path[0] ? strip_scheme(path) : SOCKET_PATH_DEFAULT;
 }
 
-static int parse_socket(const char *text, const char **ret, Error *reterr) {
-        const char *path = strip_scheme(text);
+static int parse_socket(const char *option, const char *text, void *field, Error *reterr) {
+        const char *path = strip_scheme(text), **ret = field;
 
         if (!path[0])
                 return error_set(reterr, ERROR_INVALID, "--socket: the path is empty");
@@ -174,32 +121,86 @@ static int parse_socket(const char *text, const char **ret, Error *reterr) {
         return 0;
 }
 
-static int parse_one(int option, const char *argument, Options *options, Error *reterr) {
-        switch (option) {
-        case OPTION_SOCKET: return parse_socket(argument, &options->socket_path, reterr);
-        case 'o': return parse_format(argument, &options->format, reterr);
-        case 'h': options->wants_help = true; return 0;
-        case OPTION_VERSION: options->wants_version = true; return 0;
-        case OPTION_PULL_POLICY: return parse_policy(argument, &options->always_pull, reterr);
-        case OPTION_COMPLETE: options->complete = true; return 0;
-        case OPTION_PIN: options->pin = true; return 0;
-        case OPTION_NO_WAIT: options->no_wait = true; return 0;
-        case OPTION_TIMEOUT:
-                return parse_timeout("--timeout", argument, &options->timeout_sec, reterr);
-        case OPTION_ATTEMPT_TIMEOUT:
-                return parse_timeout("--attempt-timeout", argument, &options->attempt_timeout_sec,
-                                     reterr);
-        case OPTION_ATTEMPTS: return parse_attempts(argument, options, reterr);
-        case 'q': options->quiet = true; return 0;
-        case OPTION_WAIT: options->wait = true; return 0;
-        case OPTION_GRACE: return parse_grace(argument, options, reterr);
-        case OPTION_REASON: options->reason = argument; return 0;
-        case OPTION_FAILED: options->failed = true; return 0;
-        case 'w': options->watch = true; return 0;
-        case 'n': options->namespace = argument; return 0;
-        }
+static int parse_text(const char *option, const char *text, void *field, Error *reterr) {
+        const char **ret = field;
 
-        return error_set(reterr, ERROR_INTERNAL, "option %d has no meaning", option);
+        *ret = text;
+        return 0;
+}
+
+#define OF(group) (1u << OPTION_GROUP_##group)
+#define OF_ALL UINT_MAX
+#define FIELD(name) offsetof(Options, name)
+#define FIELDS 0 /* more than one: all of Options */
+
+typedef struct OptionSpec {
+        const char *name;
+        char letter;
+        /* NULL: a switch, which has no value */
+        int (*parse)(const char *option, const char *text, void *field, Error *reterr);
+        size_t offset;
+        unsigned groups; /* bits of those that know it */
+} OptionSpec;
+
+/* clang-format off */
+static const OptionSpec specs[] = {
+        { "attempt-timeout", 0,   parse_timeout,  FIELD(attempt_timeout_sec), OF(PULL) },
+        { "attempts",        0,   parse_attempts, FIELDS,                     OF(PULL) },
+        { "complete",        0,   NULL,           FIELD(complete),            OF(PULL) },
+        { "failed",          0,   NULL,           FIELD(failed),              OF(STATUS) | OF(RETRY) },
+        { "grace",           0,   parse_grace,    FIELDS,                     OF(RESTART) },
+        { "help",            'h', NULL,           FIELD(wants_help),          OF_ALL },
+        { "namespace",       'n', parse_text,     FIELD(namespace),           OF(RESTART) | OF(VERIFY) },
+        { "no-wait",         0,   NULL,           FIELD(no_wait),             OF(PULL) },
+        { "output",          'o', parse_format,   FIELD(format),              OF_ALL },
+        { "pin",             0,   NULL,           FIELD(pin),                 OF(PULL) },
+        { "pull-policy",     0,   parse_policy,   FIELD(always_pull),         OF(PULL) },
+        { "quiet",           'q', NULL,           FIELD(quiet),               OF(PULL) },
+        { "reason",          0,   parse_text,     FIELD(reason),              OF(RESTART) },
+        { "socket",          0,   parse_socket,   FIELD(socket_path),         OF_ALL },
+        { "timeout",         0,   parse_timeout,  FIELD(timeout_sec),
+          OF(PULL) | OF(RESTART) | OF(WAIT) | OF(PULLS) },
+        { "version",         0,   NULL,           FIELD(wants_version),       OF_ALL },
+        { "wait",            0,   NULL,           FIELD(wait),                OF(RESTART) },
+        { "watch",           'w', NULL,           FIELD(watch),               OF(STATUS) | OF(PULLS) },
+};
+/* clang-format on */
+
+#define N_SPECS (sizeof(specs) / sizeof(specs[0]))
+
+static void make_long_options(struct option ret[static N_SPECS + 1]) {
+        for (size_t i = 0; i < N_SPECS; i++)
+                ret[i] = (struct option){
+                        .name = specs[i].name,
+                        .has_arg = specs[i].parse ? required_argument : no_argument,
+                        .val = specs[i].letter ?: SPEC_VALUE + (int) i,
+                };
+        ret[N_SPECS] = (struct option){ .name = NULL };
+}
+
+static const OptionSpec *find_spec(int value) {
+        const OptionSpec *spec = specs;
+
+        if (value >= SPEC_VALUE)
+                return &specs[value - SPEC_VALUE];
+
+        while (spec->letter != value)
+                spec++;
+        return spec;
+}
+
+/* The command may still be unknown. */
+static int take_option(const OptionSpec *spec, const char *text, Options *options, Error *reterr) {
+        void *field = (char *) options + spec->offset;
+
+        for (OptionGroup group = 0; group < _OPTION_GROUP_MAX; group++)
+                if (!(spec->groups & 1u << group))
+                        options->misplaced[group] = spec->name;
+        if (spec->parse)
+                return spec->parse(spec->name, text, field, reterr);
+
+        *(bool *) field = true;
+        return 0;
 }
 
 static int refuse_long(const char *text, Error *reterr) {
@@ -209,8 +210,8 @@ static int refuse_long(const char *text, Error *reterr) {
         /* The name that other programs and activeDeadlineSeconds use. */
         if (strncmp(name, "deadline", strlen("deadline")) == 0)
                 suggestion.word = "timeout";
-        for (const struct option *o = long_options; o->name; o++)
-                suggest(&suggestion, o->name);
+        for (size_t i = 0; i < N_SPECS; i++)
+                suggest(&suggestion, specs[i].name);
 
         return suggestion.word
                        ? error_set(reterr, ERROR_INVALID,
@@ -226,7 +227,7 @@ static int refuse(int option, char **argv, Error *reterr) {
 
         if (option == ':')
                 return error_set(reterr, ERROR_INVALID, "%s needs an argument", text);
-        if (optopt > 0 && optopt < OPTION_SOCKET && strncmp(text, "--", 2) != 0)
+        if (optopt > 0 && optopt < SPEC_VALUE && strncmp(text, "--", 2) != 0)
                 return error_set(reterr, ERROR_INVALID, "unknown option \"-%c\"", optopt);
         if (optopt > 0)
                 return error_set(reterr, ERROR_INVALID, "\"%s\": the option takes no argument",
@@ -235,27 +236,13 @@ static int refuse(int option, char **argv, Error *reterr) {
         return refuse_long(text, reterr);
 }
 
-static const char *name_of(int option) {
-        for (const struct option *o = long_options; o->name; o++)
-                if (o->val == option)
-                        return o->name;
-
-        return NULL;
-}
-
-/* The command may still be unknown. */
-static void note_owned(int option, Options *options) {
-        for (size_t i = 0; i < sizeof(owned_options) / sizeof(owned_options[0]); i++)
-                for (OptionGroup group = 0; group < _OPTION_GROUP_MAX; group++)
-                        if (owned_options[i].option == option && !owned_options[i].is_in[group])
-                                options->misplaced[group] = name_of(option);
-}
-
 int options_parse(int argc, char **argv, Options *ret, Error *reterr) {
         Options options = { .socket_path = get_socket_path() };
         char **words = argv + 1; /* the command and its arguments */
+        struct option long_options[N_SPECS + 1];
         int option, n_words = 0, r;
 
+        make_long_options(long_options);
         optind = 0; /* starts again, also after earlier calls */
         opterr = 0;
         /* "-": arguments may stand before options, also with POSIXLY_CORRECT in the environment. */
@@ -267,11 +254,9 @@ int options_parse(int argc, char **argv, Options *ret, Error *reterr) {
                         continue;
                 }
 
-                r = parse_one(option, optarg, &options, reterr);
+                r = take_option(find_spec(option), optarg, &options, reterr);
                 if (r < 0)
                         return r;
-
-                note_owned(option, &options);
         }
 
         while (optind < argc) /* behind "--" */

@@ -48,7 +48,7 @@ typedef struct Options {
         bool has_attempts;
         int32_t n_attempts; /* at most, if has_attempts; 0: until the image is there */
 
-        /* for "pull", "restart" and "wait": time limit of the whole command; 0: none */
+        /* for "pull", "pulls", "restart" and "wait": time limit of the whole command; 0: none */
         int32_t timeout_sec;
 
         /* for "restart" */
