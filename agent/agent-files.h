@@ -32,11 +32,11 @@ const char *agent_files_access(const Options *options);
 /* Finds the group with this name or number; (gid_t) -1: none, or the name is empty. May block. */
 gid_t agent_files_find_group(const char *name);
 
-/* Reports that there is no such group, and what follows from that. */
+/* Reports that there is no such group, and the consequence. */
 int agent_files_report_group(const char *option, const char *name, const DiagnosisVisitor *visitor);
 
-/* Reports what in the configuration on disk keeps a running agent from starting again, or would be
- * ignored. argv is that of main(). */
+/* Reports the settings on disk with which a running agent would not start again, or which it would
+ * ignore. argv is that of main(). */
 int agent_files_check_start(char **argv, const Options *running, const DiagnosisVisitor *visitor);
 
 /* Reads the files by the agent's own code: those that the options name, then documents and

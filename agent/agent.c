@@ -390,8 +390,8 @@ static void on_reachable(void *userdata) {
                 (void) probes_kick(agent->probes);
 }
 
-/* Names the option. One that is missing may be written later, as by kubeadm: the service manager is to
- * try again. */
+/* Names the option. A kubeconfig that is missing may be written later, as by kubeadm: the service
+ * manager tries again. */
 static int refuse_access(const Options *options, const Error *error, Error *reterr) {
         bool is_missing = options->kubeconfig && access(options->kubeconfig, F_OK) < 0;
 

@@ -24,7 +24,7 @@ typedef struct Runtime Runtime;
 typedef struct Runtimes Runtimes;
 
 typedef enum RuntimeState {
-        RUNTIME_ABSENT,     /* no socket, or nobody serves it */
+        RUNTIME_ABSENT,     /* no socket, or no process behind it */
         RUNTIME_CONNECTING, /* connected, and asked for its version and whether it works */
         RUNTIME_READY,
         RUNTIME_REFUSED, /* the peer does not speak CRI v1, does not answer, or denies us access */

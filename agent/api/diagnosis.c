@@ -101,7 +101,7 @@ static int visit_runtime(const DiagnosisSubject *subject, const DiagnosisVisitor
                                 visitor->userdata);
 }
 
-/* Requested images of which a part may be missing on the node. */
+/* Requested images whose layers may not all be on the node. */
 static int visit_on_demand(const DiagnosisSubject *subject, const DiagnosisVisitor *visitor) {
         cleanup(free_p) char *text = NULL;
         uint64_t present = 0, total = 0;

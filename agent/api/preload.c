@@ -407,7 +407,7 @@ static void merge_entries(RequestList *list) {
         list->n_items = n;
 }
 
-/* An open call has an entry for each image that it names, also for one that it names twice. */
+/* An open call has an entry for each name in it, even if two name the same image. */
 static void mark_open(const Api *api, RequestList *list) {
         for (const Preload *preload = api->preloads; preload; preload = preload->next) {
                 const RequestEntry key = { .owner = preload->owner };

@@ -17,7 +17,7 @@
 #define WATCHES_MAX 16 /* root may have twice as many */
 #define PODS_MAX 32    /* pods shown per pull */
 
-/* The first event waits so long for pulls of which it is not clear whether they run. */
+/* Time that the first event waits for pulls that may be under way or not. */
 #define SETTLE_USEC USEC_PER_SEC
 
 /* A caller that follows the pulls. */

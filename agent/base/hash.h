@@ -4,7 +4,7 @@
 /*
  * FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/)
  *
- * Distinguishes texts that nobody chose to collide. Each function takes the hash so far, or the start, and
+ * Distinguishes texts that were not made to collide. Each function takes the hash so far, or the start, and
  * returns it with the next bytes added.
  */
 

@@ -43,7 +43,7 @@ struct Log {
         bool is_colored;
         bool is_stuck;             /* the last line did not get through in time */
         int journal;               /* connected socket of the journal; -1: not yet */
-        unsigned long long n_lost; /* lines since the last one that got through */
+        unsigned long long n_lost; /* lines lost since the last line that was written */
 };
 
 /* How a text is written: control characters and invalid UTF-8 are escaped in both ways. */

@@ -174,8 +174,8 @@ static void leftovers_kill(sd_event *event, pid_t session) {
 }
 
 /*
- * Start of the process. Its stdin is a file in memory rather than a pipe: nobody has to feed it, and the
- * program need not read it.
+ * Start of the process. Its stdin is a file in memory rather than a pipe: the loop does not have to feed it, and
+ * the program need not read it.
  */
 
 typedef struct Spawned {
@@ -476,7 +476,7 @@ static int finish_ended(Program *program) {
         return finish_failed(program);
 }
 
-/* Shows the output so far, and drops what was taken of it. */
+/* Shows the output so far, and drops the part that was taken. */
 static int show_output(Program *program) {
         Buffer *output = &program->output;
         ssize_t n;

@@ -360,7 +360,7 @@ static int on_expiry(void *userdata) {
         return images_expire(userdata);
 }
 
-/* Until all pulls have ended that the previous run left, what it fetched is of use. */
+/* Leases of the previous run keep what it fetched until all its pulls have ended. */
 static void images_end_left_leases(Images *images) {
         if (!leases_has_left(images->context.leases) || !images_are_complete(images) ||
             !runtimes_are_alive(images->context.runtimes))

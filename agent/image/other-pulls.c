@@ -32,7 +32,7 @@ typedef struct Item {
 
 struct OtherPulls {
         OtherPullsOptions options;
-        ProgressTracker *tracker; /* a tracker of its own: nothing counts for the agent's pulls */
+        ProgressTracker *tracker; /* separate, so that its bytes do not count as the agent's */
         Item *items;
         size_t n_items;
         unsigned connection; /* connection that the items belong to */

@@ -21,7 +21,7 @@ static bool is_counted(const Pin *pin) {
         return pin->is_wanted && (is_ours(pin) || pin->action == PIN_DO_SET);
 }
 
-/* Returns the bytes that this name adds to those before it. */
+/* Returns the image's bytes, or 0 if they count already under another name. */
 static uint64_t size_of(const Pin *pin, const Pin *pins, size_t n_pins) {
         for (size_t i = 0; i < n_pins; i++)
                 if (&pins[i] != pin && is_counted(&pins[i]) && text_equal(pins[i].id, pin->id))

@@ -86,15 +86,15 @@ typedef enum PullAction {
 
 /* Resources that a state may hold. */
 typedef enum PullResource {
-        PULL_RESOURCE_INSPECTION = 1 << 0, /* a place among those that ask, or that wait to ask */
-        PULL_RESOURCE_SLOT = 1 << 1,       /* a place among those that pull, or that wait to pull */
+        PULL_RESOURCE_INSPECTION = 1 << 0,  /* a place in the queue of inspections */
+        PULL_RESOURCE_SLOT = 1 << 1,        /* a place in the queue of pulls */
         PULL_RESOURCE_CREDENTIALS = 1 << 2, /* a question for credentials */
         PULL_RESOURCE_CALL = 1 << 3,        /* a call to the runtime */
         PULL_RESOURCE_REQUEST = 1 << 4,     /* the request with its credentials */
         PULL_RESOURCE_PROGRESS = 1 << 5,
         PULL_RESOURCE_RETRY = 1 << 6,    /* a timer */
         PULL_RESOURCE_DEADLINE = 1 << 7, /* the timer of all attempts together */
-        PULL_RESOURCE_DISK = 1 << 8,     /* a place among those that the disk's state concerns */
+        PULL_RESOURCE_DISK = 1 << 8,     /* a place in the disk guard's list */
         PULL_RESOURCE_LAYERS = 1 << 9,   /* a question for how the layers are kept */
 } PullResource;
 

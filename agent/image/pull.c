@@ -224,7 +224,7 @@ static void pull_take_layers(Pull *pull, const ImageOnDemand *found) {
         status->bytes_total = found->bytes_total;
 }
 
-/* Stops waiting if nobody can see how much has arrived. */
+/* Ends the wait for layers that are complete, do not grow, or cannot be counted. */
 static int pull_judge_layers(Pull *pull) {
         cleanup(free_p) char *text = NULL;
         uint64_t stall_usec = pull->context->on_demand->stall_usec;

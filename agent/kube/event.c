@@ -228,7 +228,7 @@ static void item_give_up(EventItem *item, const KubeReply *reply, const Error *e
                 event_plan_forget(events->plan, item->key);
 
         if (event_spec_is_terminating(reply->body, reply->size))
-                events->n_dropped++; /* nobody misses an event there */
+                events->n_dropped++; /* the namespace is being deleted with its events */
         else
                 events_drop(events, &item->record, error);
         item_finish(item);

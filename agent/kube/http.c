@@ -32,8 +32,8 @@
 #define KEEPALIVE_PROBES 3
 #define UNACKNOWLEDGED_MSEC 30000
 
-/* With HTTP/1.1 each request has a connection of its own, and so has each watch for as long as it
- * lasts; of those there are a handful. */
+/* With HTTP/1.1 each request needs a connection, and a watch keeps one as long as it lasts. There
+ * are a handful of watches. */
 #define CONNECTIONS_MAX 8L
 #define ACTIONS_MAX 4
 #define READY_MAX 64
@@ -862,7 +862,7 @@ static int http_peer_run(HttpPeer *peer, curl_socket_t fd, int what) {
         return r;
 }
 
-/* gcc's analyzer does not count the references: this function has one of its own. */
+/* gcc's analyzer does not count references: this function holds one while it runs. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wanalyzer-use-after-free"
 /* A callback may close another ready socket, and a new socket may get its number. */

@@ -196,7 +196,7 @@ static json_object *outcome_to_json(const Image *image, const ImageRequest *requ
         return r < 0 ? NULL : take_ptr(object);
 }
 
-/* The same for one that pins, done or not: the members of the spec are those of all requests together. */
+/* Also has the lifetime of a pin: the spec shows only the longest of all requests. */
 static json_object *pin_to_json(const Image *image, const ImageRequest *request) {
         cleanup(json_object_put_p) json_object *object = done_request_to_json(image, request);
         int r;

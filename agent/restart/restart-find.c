@@ -173,7 +173,8 @@ static bool is_asked_for(const RuntimeContainer *container, const Pod *known,
         if (question->container[0])
                 return strcmp(container->name, question->container) == 0;
 
-        /* A container that is not in the spec is a debug container, which nobody starts again. */
+        /* A container that is not in the spec is a debug container, which the kubelet does not
+         * start again. */
         return !known || (spec && spec->kind != POD_CONTAINER_INIT);
 }
 
