@@ -57,7 +57,7 @@ Runtime *runtimes_chosen(const Runtimes *runtimes);
 RpcClient *runtimes_client(const Runtimes *runtimes);
 bool runtimes_are_alive(const Runtimes *runtimes);
 
-/* No runtime is being asked for the first time. */
+/* Whether each runtime has been asked once. */
 bool runtimes_are_settled(const Runtimes *runtimes);
 
 size_t runtimes_count(const Runtimes *runtimes);
@@ -68,7 +68,7 @@ int runtimes_try(Runtimes *runtimes);
 
 RuntimeState runtime_state(const Runtime *runtime);
 
-/* In on_changed: whether the state is the same as at the last call, with another reason. */
+/* For on_changed: whether only the reason differs from the last call. */
 bool runtime_is_as_before(const Runtime *runtime);
 
 /* NULL unless the runtime is ready. Borrowed until the state changes. */

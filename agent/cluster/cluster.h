@@ -41,7 +41,7 @@ void cluster_stop(Cluster *cluster);
 /* Call it after cluster_stop(). Returns NULL. */
 Cluster *cluster_free(Cluster *cluster);
 
-/* For other users of the API server; borrowed. */
+/* Returns the client, which other parts use as well; borrowed. */
 KubeClient *cluster_client(Cluster *cluster);
 KubeEvents *cluster_events(Cluster *cluster);
 

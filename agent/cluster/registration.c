@@ -302,7 +302,7 @@ static int keep_reconcile(RegistrationKeep *keep) {
                                     : keep_tidy(keep);
 }
 
-/* Also reads an object again by then that should have changed and did not. */
+/* Reads the labels, and the object if the watch has not shown an expected change. */
 static int on_labels(void *userdata) {
         RegistrationKeep *keep = userdata;
 

@@ -84,7 +84,7 @@ static int on_refused(const Error *error, void *userdata) {
         return pulls_end(userdata, EXIT_STATUS_FAILED);
 }
 
-/* To follow them for this long is what was asked for. Silence must not look like an idle node. */
+/* The time-out of a caller who follows the pulls is no failure; but silence must not look like an idle node. */
 static int on_timeout(void *userdata) {
         Pulls *pulls = userdata;
 

@@ -258,7 +258,7 @@ static int refuse(RestartCommand *command, const Error *error) {
                         format_duration((uint64_t) command->options->timeout_sec, FORMAT_BUFFER));
                 break;
         case ERROR_UNAVAILABLE:
-        case ERROR_CANCELED: /* so does an agent that stops */
+        case ERROR_CANCELED: /* the answer of an agent that stops */
                 if (!has_begun)
                         return node_client_explain(command->client, error, &command->refused);
                 (void) error_set(

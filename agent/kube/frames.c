@@ -8,7 +8,7 @@
 
 #define LENGTH_SIZE ((size_t) 4)
 
-/* Objects of usual size share one buffer; that of a large one is given back. */
+/* Objects of usual size share one buffer. A larger buffer is freed after its object. */
 #define BUFFER_KEPT ((size_t) 64 << 10)
 
 static int refuse_size(const Frames *frames, Error *reterr) {

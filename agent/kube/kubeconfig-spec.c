@@ -220,8 +220,8 @@ static int kubeconfig_find(KubeconfigRoots *roots, const char *list_key, const c
         return 0;
 }
 
-/* Finds the chosen entry, or else the one that the context's member of that name points to.
- * *ret_found is false if there is neither. */
+/* Finds the chosen entry, else the entry that this member of the context names. *ret_found is false
+ * if there is neither. */
 static int kubeconfig_follow(KubeconfigRoots *roots, const KubeconfigEntry *context,
                              const char *list_key, const char *key, const char *chosen,
                              KubeconfigEntry *ret, bool *ret_found, Error *reterr) {

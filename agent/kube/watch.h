@@ -42,8 +42,8 @@ typedef struct KubeWatchOptions {
         /* The state changed, or the reason of the trouble; the first KUBE_WATCH_SYNCED comes when
          * everything was shown. Later ones may follow a trouble, or a new list. */
         int (*on_state)(KubeWatchState state, void *userdata);
-        /* A list begins again, in whatever state: the newest version that it shows is true, even if
-         * it is lower than before. May be NULL. */
+        /* A list begins again: the newest version that it shows is valid, even if it is lower than
+         * before. May be NULL. */
         void (*on_list)(void *userdata);
         /* A list or a watch was begun again, for metrics; may be NULL. */
         void (*on_restart)(void *userdata);

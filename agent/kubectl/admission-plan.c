@@ -33,7 +33,7 @@ static size_t short_size(const char *image) {
         return strcspn(image_short(image), "@");
 }
 
-/* Also where one leaves out what Docker Hub's names may. */
+/* Docker Hub's names may leave out the registry and "library". */
 static bool is_same_image(const char *asked, const char *found) {
         ImageRef a, b;
 
@@ -42,7 +42,8 @@ static bool is_same_image(const char *asked, const char *found) {
                 image_ref_parse(found, SHORT_NAMES_HUB, &b, NULL) >= 0 && image_ref_equal(&a, &b));
 }
 
-/* In another registry or folder, or with a digest. Other tags are other images, which a person may have set. */
+/* Whether the registry or folder differs, or a digest was added. Another tag is another image,
+ * which a person may have set. */
 static bool is_other_name(const char *asked, const char *found) {
         const char *a = image_short(asked), *b = image_short(found);
         size_t name_size = strcspn(a, ":@");

@@ -122,7 +122,7 @@ static int read_trouble(json_object *pod, NodeAgent *agent) {
         return 0;
 }
 
-/* While one pod replaces another there may be two: the one that is not going counts. */
+/* While one pod replaces another, a node may have two: the pod that is not being deleted counts. */
 static int on_pod(json_object *pod, void *userdata) {
         const char *node = json_get_filled(object_at(pod, "spec"), "nodeName");
         Agents *agents = userdata;
@@ -220,7 +220,7 @@ typedef struct Reading {
         Agents *agents;
 } Reading;
 
-/* After the pods, which say themselves which version they are. */
+/* Is called after on_pod(): the version that a pod names has precedence. */
 static int on_node_image(json_object *object, void *userdata) {
         const Reading *reading = userdata;
         int64_t wrote_at = written_at(object, /* is_status= */ true);

@@ -39,7 +39,8 @@ typedef struct Agents {
  * is missing is no failure. */
 int agents_read(Session *session, const char *node_image_version, bool must_answer, Agents *ret,
                 Error *reterr);
-/* Only those that are pods, in that namespace; NULL: in all, or in "inplaced" where not all may be read. */
+/* Reads the agents that are pods, in this namespace; NULL: in all, or in "inplaced" if the user may
+ * not read all. */
 int agents_read_pods(Session *session, const char *namespace, Agents *ret, Error *reterr);
 void agents_done(Agents *agents);
 

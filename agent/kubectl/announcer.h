@@ -4,7 +4,7 @@
 /*
  * When a person reads what a command waits for: after five seconds, and then every 30
  *
- * Times are of the monotonic clock: a machine whose time is corrected meanwhile waits no longer.
+ * Times are of the monotonic clock, so that a correction of the time does not prolong the wait.
  */
 
 #include <stdbool.h>

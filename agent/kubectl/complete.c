@@ -53,7 +53,7 @@ static void list_kind(Session *session, WorkloadKind kind, const char *prefix,
         list(session, &path, prefix, current);
 }
 
-/* "sts/" of "sts/d", and what is after it. */
+/* Completes "sts/d": the kind before the slash stays. */
 static void list_of_kind(Session *session, const char *current) {
         cleanup(free_p) char *prefix = strndup(current, strcspn(current, "/") + 1);
         WorkloadKind kind;

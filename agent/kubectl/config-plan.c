@@ -40,7 +40,7 @@ typedef struct Uses {
         json_object *list;
 } Uses;
 
-/* Takes more over, which has what is not the same for all uses. */
+/* Takes `more` over: the members that only this use has. */
 static int add_use(const Uses *uses, bool is_secret, const char *name, bool is_optional,
                    json_object *more) {
         cleanup(json_object_put_p) json_object *use = more;
@@ -106,7 +106,7 @@ static int add_variables(const Uses *uses) {
         return r;
 }
 
-/* The variables that hide those of envFrom. */
+/* Adds the names of variables that hide variables of envFrom. */
 static int add_hidden(json_object *use, json_object *env) {
         json_object *names = json_object_new_array();
 
@@ -148,7 +148,7 @@ static int add_whole_objects(const Uses *uses) {
         return r;
 }
 
-/* The path of a file is that of the mount, or below it. */
+/* Whether the file is the mount itself, or lies below it. */
 static bool is_mounted(const char *path, const char *mounted) {
         size_t size = strlen(mounted);
 
@@ -191,7 +191,7 @@ static int add_source(const Uses *uses, json_object *source, const char *secret_
         return r;
 }
 
-/* Only files that are mounted by themselves: the kubelet refreshes a whole volume. */
+/* Adds only files that are mounted by themselves: the kubelet refreshes a whole volume. */
 static int add_mounts(const Uses *uses) {
         json_object *mounts = object_list(uses->container, "volumeMounts");
         int r = 0;
@@ -251,7 +251,7 @@ static int read_status(json_object *pod, const char *container, json_object **re
         return 0;
 }
 
-/* As "kubectl inplace restart" takes it: a Deployment instead of its ReplicaSet. */
+/* Names the workload for "kubectl inplace restart": a Deployment instead of its ReplicaSet. */
 static int name_workload(json_object *pod, char **ret) {
         json_object *owner = object_controller(pod);
         const char *name = json_get_text(owner, "name") ?: "";
@@ -355,7 +355,7 @@ bool config_is_ledger(json_object *ledger) {
         return true;
 }
 
-/* By the names as well, so that equal values do not have equal hashes. */
+/* Includes the names, so that equal values do not have equal hashes. */
 static int make_mac(const uint8_t secret[static SIPHASH_KEY_SIZE], const char *of, const char *key,
                     json_object *value, char **ret) {
         const char *text = json_object_get_string(value) ?: "";
@@ -539,7 +539,7 @@ static void take_later(Change *change, int64_t sec, const char *of, const char *
                 *change = (Change){ .sec = sec, .of = of, .key = key };
 }
 
-/* A value that is what it was when the container was started is no change. */
+/* It is no change if the value is again as it was when the container was started. */
 static int64_t value_changed(json_object *item, int64_t started_sec, int64_t delay_sec) {
         bool is_as_before = text_equal(json_get_text(item, "mac"), json_get_text(item, "before"));
 
@@ -566,7 +566,7 @@ static bool has_later(json_object *uses, size_t from, json_object *ledger, const
         return false;
 }
 
-/* No container uses the key as a variable. */
+/* Whether another variable hides the one of this key. */
 static bool is_overridden(json_object *uses, size_t i, json_object *ledger, const char *key) {
         json_object *use = json_object_array_get_idx(uses, i);
         json_object *hidden = object_list(use, "hidden");

@@ -423,7 +423,7 @@ static int save(ConfigRestarts *restarts, Error *reterr) {
                                 object_text(written, "metadata.resourceVersion"));
 }
 
-/* Only names are ever shown. */
+/* Errors show names only, never values. */
 static int read_object(ConfigRestarts *restarts, ConfigObject *object, Error *reterr) {
         cleanup(free_p) char *copy = NULL;
         cleanup(json_object_wipe_p) json_object *json = NULL;
@@ -487,7 +487,7 @@ static void say(const ConfigRun *run, bool is_warning, const char *reason, const
                                        reason, message);
 }
 
-/* Whatever the clock of the node says, the container has the change. */
+/* The containers have the change, even if the clock of their node says otherwise. */
 static int note_served(const ConfigRun *run) {
         json_object *names = object_list(run->group, "pods");
         int64_t changed_sec = json_get_integer(run->group, "changed");
@@ -539,7 +539,7 @@ static int on_run(const char *output, size_t size, const Error *error, void *use
         return 0;
 }
 
-/* For events; without it there are none. */
+/* Reads the workload for events. Without it none are sent. */
 static void read_workload(ConfigRun *run) {
         const char *name;
         WorkloadKind kind;
@@ -629,7 +629,7 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
         r = find_run(restarts, key, &run);
         if (r < 0)
                 return r;
-        /* A newer change may be what heals. */
+        /* A newer change may mend what failed. */
         if (!run->program &&
             json_get_integer(group, "changed") > json_get_integer(run->group, "changed"))
                 run->n_failures = 0;

@@ -36,5 +36,6 @@ void config_restarts_watches(ConfigRestarts *restarts, const char *namespace, Se
 
 /* restarts: may be NULL. */
 bool config_restarts_is_due(const ConfigRestarts *restarts);
-/* Only while all that is watched was shown, and by a controller that leads. What the server refuses is tried again. */
+/* Starts the restarts that are due. Call it only while the watches have synced and this controller
+ * leads. Repeats later what the server refuses. */
 int config_restarts_turn(ConfigRestarts *restarts, Error *reterr);

@@ -365,7 +365,7 @@ static int note_trouble(Declared *declared, const Error *error) {
         return 0;
 }
 
-/* By the workload as it is now: the next template may be there already. */
+/* Reads the workload anew, since the next template may be there already. */
 static int give_back(Declared *declared) {
         Session *session = declared->controller->session;
         cleanup(json_object_put_p) json_object *workload = NULL;

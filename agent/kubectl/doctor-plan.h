@@ -66,7 +66,7 @@ typedef struct DoctorLimits {
 } DoctorLimits;
 
 int doctor_limits_add_policy(DoctorLimits *limits, json_object *policy);
-/* After all policies: a binding to one that is not there limits nothing. */
+/* Call it after all policies were added: a binding without its policy limits nothing. */
 void doctor_limits_add_binding(DoctorLimits *limits, json_object *binding);
 /* "NodeImages", "NodeImages and pods"; NULL: all are limited. */
 const char *doctor_limits_missing(const DoctorLimits *limits);

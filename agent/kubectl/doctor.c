@@ -143,7 +143,7 @@ static int check_rights(Doctor *doctor, Error *reterr) {
                            "this user may use none of the commands above", ROLE_ADVICE);
 }
 
-/* In the namespace of the agents, where the role of users has no rights. */
+/* Checks the namespace of the agents, where the role of users has no rights. */
 static int check_pulls(Doctor *doctor, Error *reterr) {
         static const Right right = {
                 .verbs = "create", .group = "", .resource = "pods", .subresource = "exec"

@@ -126,7 +126,7 @@ static int refuse_value(const FlagSpec *spec, const char *text, Error *reterr) {
                          spec->argument ?: "true|false");
 }
 
-/* As for kubectl, a value is only what follows "=". */
+/* The other flags have a value only after "=", as for kubectl. */
 static bool needs_value(const FlagSpec *spec) {
         return spec->type != FLAG_BOOL && spec->type != FLAG_DRY_RUN;
 }
@@ -284,7 +284,7 @@ static const FlagSpec *spec_of(int value) {
         return NULL;
 }
 
-/* Without its value, which may be a token. */
+/* The message leaves out the value, which may be a token. */
 static int refuse_long(const char *text, Error *reterr) {
         cleanup(free_p) char *name = strndup(text, strcspn(text, "="));
         Suggestion suggestion;

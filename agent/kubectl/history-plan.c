@@ -79,7 +79,7 @@ static json_object *make_annotations(json_object *deployment, json_object *repli
         return take_ptr(annotations);
 }
 
-/* Without blockOwnerDeletion, for which a server may ask for further rights. */
+/* Leaves out blockOwnerDeletion, for which a server may ask for further rights. */
 static json_object *make_owners(json_object *deployment) {
         cleanup(json_object_put_p) json_object *owners = json_object_new_array();
         json_object *owner = json_object_new_object();

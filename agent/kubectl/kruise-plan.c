@@ -12,7 +12,7 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 
-/* Where a kind has what its controller does. */
+/* Paths of the fields in which a kind says what its controller does. */
 typedef struct Fields {
         const char *policy, *paused, *partition;
         const char *updated, *updated_ready;
@@ -34,7 +34,7 @@ static const Fields fields[_WORKLOAD_KIND_MAX] = {
                                            "status.updatedNumberScheduled", NULL },
 };
 
-/* Before OpenKruise 1.9. */
+/* Fields before OpenKruise 1.9. */
 static const Fields older_clone_set = { "spec.updateStrategy.type", "spec.updateStrategy.paused",
                                         "spec.updateStrategy.partition", "status.updatedReplicas",
                                         "status.updatedReadyReplicas" };
@@ -107,7 +107,7 @@ static json_object *make_containers(json_object *template, json_object *images) 
         return containers;
 }
 
-/* With the version that was read, so that no other client's change is lost. */
+/* Names the version that was read, so that no other client's change is lost. */
 static int make_patch(const RolloutView *view, json_object *images, json_object **ret) {
         const char *version = object_text(view->workload, "metadata.resourceVersion");
         json_object *containers = make_containers(object_template(view->workload), images);

@@ -190,7 +190,7 @@ static const Command *command_find(char **arguments, int n_arguments) {
         return NULL;
 }
 
-/* Under the title, if there are any. */
+/* Prints the title before the first flag. */
 static void print_flags(const char *title, CommandId command, bool is_general) {
         for (size_t i = 0; i < n_flag_specs; i++) {
                 const FlagSpec *spec = &flag_specs[i];

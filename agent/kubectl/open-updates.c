@@ -91,7 +91,7 @@ static int has_pod(const RolloutWatch *watch, const char *labels, bool *ret, Err
         return r;
 }
 
-/* Without user and images. */
+/* Adds the update without user and images. */
 static int add_alone(WorkloadKind kind, const KubePath *path, const char *state, const char *reason,
                      const char *text, json_object *list) {
         cleanup(json_object_put_p) json_object *item = json_object_new_object();

@@ -35,5 +35,5 @@ typedef struct PodReport {
 int pod_report_make(json_object *pod, PodReport *ret);
 void pod_report_done(PodReport *report);
 
-/* As an object of its own, with the containers one by one; the caller owns it. NULL: no memory. */
+/* Makes an object of the report, with a list of containers; the caller owns it. NULL: no memory. */
 json_object *pod_report_json(json_object *pod, const PodReport *report);

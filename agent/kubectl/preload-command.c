@@ -125,7 +125,7 @@ static size_t count_phase(const PreloadResult *result, const char *phase) {
         return n;
 }
 
-/* For the same images on the same nodes. */
+/* Offers a command for the same images on the same nodes. */
 static void offer(const Session *session, const Flags *flags, const char *flag) {
         cleanup(free_p) const char **words =
                 calloc((size_t) flags->n_arguments + 4, sizeof(*words));

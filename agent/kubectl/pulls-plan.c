@@ -34,7 +34,7 @@ static bool container_awaits_image(json_object *pod, json_object *status) {
         return !reason || is_reason_of_image(reason);
 }
 
-/* Then the main containers wait for it, and not for images. */
+/* While it runs, the main containers wait for it, and not for images. */
 static bool has_running_init_container(json_object *pod) {
         json_object *containers = object_list(pod, "spec.initContainers");
         size_t n = containers ? json_object_array_length(containers) : 0;

@@ -65,7 +65,7 @@ struct Pulls {
         uint64_t agents_usec; /* when they were read; 0: not yet */
         PullsView *view;      /* NULL: documents, or names */
         Changes names;        /* names that were printed */
-        bool are_nodes_named; /* their pulls are shown, whatever waits for them */
+        bool are_nodes_named; /* their pulls are shown even if no pod waits */
         bool needs_agents, is_over, has_changed, has_begun;
         size_t n_left_out; /* nodes that the last line about it names */
 };

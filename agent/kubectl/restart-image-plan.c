@@ -130,7 +130,7 @@ static bool was_started_since(json_object *pod, const char *container, const cha
         return at_sec > 0 && json_get_time(running, "startedAt") > at_sec;
 }
 
-/* It runs, or did until it ended by itself. */
+/* Whether it runs, or ran until it ended by itself. */
 static bool was_started(json_object *status) {
         json_object *waiting = object_at(status, "state.waiting");
 
@@ -229,8 +229,8 @@ static int find_digest(json_object *pod, const char *container, const char *imag
         return r < 0 ? r : read_digest(pod, container, image, ret, reterr);
 }
 
-/* As far as is known, the image as it was written is the same on the node: by its digest, or by a tag that the runtime
- * calls the running image by. */
+/* Whether the image as it was written is known to be the one that runs: by its digest, or because
+ * the runtime gives the running image this tag. */
 static bool is_still_same(json_object *pod, const char *container, const char *written) {
         if (strchr(written, '@'))
                 return true;
@@ -247,7 +247,8 @@ static void spelling_done(Spelling *spelling) {
                 free(spelling->texts[i]);
 }
 
-/* As it was written, if that is sure to be the same, and the digest with and without the tag. */
+/* Lists the image as it was written, if that is known to be the same, and by its digest with and
+ * without the tag. */
 static int list_spellings(json_object *pod, const char *container, const char *written,
                           Spelling *ret, Error *reterr) {
         int size = (int) image_name_size(written);
@@ -327,7 +328,7 @@ static int check_delay(json_object *pod, const char *container, int64_t delay_se
                 object_name(pod), container, delay_sec);
 }
 
-/* With those that the kubelet has not forgotten. */
+/* Keeps the starts that the kubelet has not forgotten. */
 static json_object *make_starts(json_object *before, const char *chosen, int64_t n_starts,
                                 int64_t now_sec) {
         cleanup(json_object_put_p) json_object *starts = json_object_new_object();
@@ -392,7 +393,7 @@ static int respell(json_object *pod, const char *container, int64_t now_sec, jso
         return 0;
 }
 
-/* For the object that was seen: it may be another one by now. */
+/* Makes the server refuse the patch if the name belongs to another object by now. */
 static json_object *identify(json_object *pod) {
         static const char *const keys[] = { "uid", "resourceVersion" };
         cleanup(json_object_put_p) json_object *metadata = json_object_new_object();
@@ -457,7 +458,7 @@ int restart_image_patch(json_object *pod, json_object *containers, json_object *
         return *ret ? 0 : -ENOMEM;
 }
 
-/* With the starts of the image that crashes now, as many as the kubelet's back-off says. */
+/* Adds the starts of an image that crashes now, as many as the kubelet's back-off implies. */
 static json_object *note_crashes(json_object *pod, const char *container, json_object *starts,
                                  int64_t now_sec) {
         int64_t backoff_sec = container_backoff_sec(container_status(pod, container)), n = 0;

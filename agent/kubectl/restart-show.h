@@ -44,10 +44,10 @@ typedef struct RestartShow {
 RestartShow restart_show_init(const Flags *flags, bool is_dry_run);
 void restart_show_done(RestartShow *show);
 
-/* Draws the table; why: what the pod is waited for; NULL: nothing. */
+/* Draws the table. pod, why: what the command waits for; NULL: nothing. */
 void restart_show_draw(RestartShow *show, const PodRestart *items, size_t n_items, const char *pod,
                        const char *why);
-/* For the last time, and below it what has failed. */
+/* Draws the table for the last time, and prints the failures below it. */
 void restart_show_end(RestartShow *show, const PodRestart *items, size_t n_items);
 
 /* Prints that the pod begins, and how it has ended, where there is no table. */

@@ -4,7 +4,7 @@
 /*
  * Waiting while pods restart
  *
- * What takes long is said, also off a terminal; after ten minutes without progress it ends.
+ * Long waits are printed, also off a terminal. A wait ends after ten minutes without progress.
  */
 
 #include <json-c/json_types.h>
@@ -22,13 +22,14 @@ typedef struct RestartWait {
         RolloutView *view;  /* view with pods and budgets; the workload may be NULL */
         const char *labels; /* selector of the workload's pods */
         int64_t max_unavailable;
-        /* Draws it, again and again; NULL: what takes long is printed. why: NULL: nothing is awaited. */
+        /* Draws the state, again and again; NULL: long waits are printed. why: NULL: there is
+         * nothing to wait for. */
         void (*on_wait)(const char *pod, const char *why, void *userdata);
         void *userdata;
 } RestartWait;
 
-/* Shows what is awaited. True: it has lasted too long, the time that containers may take to stop included. why: NULL:
- * nothing is. */
+/* Shows the reason to wait; NULL: there is none. Returns whether it has lasted too long, with the
+ * time that containers may take to stop. */
 bool restart_announce(const RestartWait *wait, Announcer *announcer, const char *pod,
                       const char *why, int64_t grace_sec);
 
@@ -37,11 +38,11 @@ bool restart_announce(const RestartWait *wait, Announcer *announcer, const char 
 int restart_announce_away(const RestartWait *wait, Announcer *announcer, const char *pod,
                           const Error *error, char **ret_why);
 
-/* Until this pod may be unavailable, or *ret_may_begin is false: a pod of the workload goes, which may have been scaled. */
+/* Waits until this pod may be unavailable. *ret_may_begin: false if a pod of the workload goes, which may have been scaled. */
 int restart_wait_turn(const RestartWait *wait, json_object *pod, bool *ret_may_begin,
                       Error *reterr);
 
-/* Until these containers of the pod were replaced and it is as ready as before, or has failed; a pod that is gone needs no
- * waiting. *ret_why: of a failure, owned by the caller. */
+/* Waits until these containers of the pod were replaced and it is as ready as before, or it has
+ * failed or is gone. *ret_why: reason of a failure, owned by the caller. */
 int restart_wait_pod(const RestartWait *wait, json_object *before, json_object *containers,
                      bool was_ready, RestartEnd *ret_end, char **ret_why, Error *reterr);

@@ -49,7 +49,7 @@ extern const size_t n_right_specs;
 /* Borrowed. */
 const Right *rights_own(RightsTask task);
 
-/* It is asked for the workload alone, and not for all of its kind. */
+/* Whether the command needs it for the workload alone, and not for all of its kind. */
 bool right_has_name(const Right *right, RightsTask task);
 
 /* A SelfSubjectAccessReview; name: NULL: of all. The caller owns *ret. */

@@ -69,7 +69,7 @@ static int is_allowed(const Rights *rights, const Right *right, const char *verb
         return r < 0 ? r : patch_add_bool(rights->answers, key, *ret);
 }
 
-/* Adds those of its verbs that are missing. *ret_may: its last verb is allowed. */
+/* Adds the verbs that are missing. *ret_may: the last verb is allowed. */
 static int check_right(const Rights *rights, const Right *right, const char *name, FILE *to,
                        size_t *n_missing, bool *ret_may, Error *reterr) {
         const char *separator = ftell(to) > 0 ? "; " : "";

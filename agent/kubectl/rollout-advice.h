@@ -20,7 +20,7 @@ void rollout_explain(const RolloutWatch *watch, const char *format, ...)
 void rollout_offer(const RolloutWatch *watch, const char *command, const char *word);
 /* The command with each image before the update. */
 void rollout_offer_images(const RolloutWatch *watch, json_object *record, const char *command);
-/* To go on with an open update, or back. */
+/* Prints the commands that go on with an open update, or back. */
 void rollout_offer_ways(const RolloutWatch *watch, json_object *record);
 
 /* Warns a user who would replace the pods with the next manifest. */

@@ -422,7 +422,8 @@ static bool is_limited(const Turn *turn) {
                (count_old(turn) > 0 || turn->census->n_members < view_desired_pods(turn->view));
 }
 
-/* No further pod for now. Those that were given up have the images as well. */
+/* Whether the first pods are updated, and so no further pod for now. Pods that were given up have
+ * the images, too. */
 static bool has_first(const Turn *turn) {
         int64_t first = record_first(turn->record);
 
@@ -459,14 +460,15 @@ static int step_next(const Turn *turn, const PodState *state, RolloutStep *step,
                        : step_pod(step, view, turn->record, state->pod);
 }
 
-/* In the order of the kind; but a healthy pod comes first to prove the image, and one that is not ready anyway
- * need not wait for the others, unless they are to be among the first. NULL: none is left. */
+/* Follows the order of the kind, but a healthy pod comes first to prove the image. NULL: none is
+ * left. */
 static const PodState *find_next(const Turn *turn) {
         bool is_well = turn->needs_proof || record_first(turn->record) > 0;
 
         return is_well && turn->next_well ? turn->next_well : turn->next;
 }
 
+/* A pod that is not ready anyway need not wait for the others, unless healthy pods can still be among the first. */
 static int step_any_next(const Turn *turn, RolloutStep *step, Error *reterr) {
         int r = step_next(turn, find_next(turn), step, reterr);
 
@@ -740,7 +742,7 @@ static int step_current(const Turn *turn, RolloutStep *ret) {
                                 "for its controller to make its newest revision the current one");
 }
 
-/* No pod has to be changed any more, or the budget allows none. budget: its name, or NULL. */
+/* No pod has to change any more, or the budget allows none to. budget: its name, or NULL. */
 static int step_end(const Turn *turn, json_object *replica_set, const char *budget,
                     RolloutStep *ret) {
         bool is_content;

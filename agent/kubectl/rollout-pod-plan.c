@@ -237,7 +237,7 @@ static int64_t count_restarts(const Subject *subject) {
         return sum;
 }
 
-/* For how long this run has seen it being updated. */
+/* Time for which this run has seen it being updated. */
 static int64_t updating_sec(const Subject *subject) {
         return json_is(subject->noted, "phase", rollout_phase_to_string(ROLLOUT_UPDATING))
                        ? subject->view->now_sec - json_get_integer(subject->noted, "since")

@@ -43,12 +43,13 @@ typedef struct PodState {
         bool is_foreign;
 } PodState;
 
-/* All that the states of pods follow from besides the pods and the notes of them: with the same aim, the state of a pod is the
- * same as before. The caller owns *ret. */
+/* Makes a text of everything that decides the states of pods besides pods and notes: while it stays
+ * the same, so does the state of a pod that has not changed. The caller owns *ret. */
 int rollout_aim(const RolloutView *view, json_object *record, char **ret);
 int pod_state_read(const RolloutView *view, json_object *record, json_object *pod, PodState *ret);
 void pod_state_done(PodState *state);
-/* It may be updated now, or is being: it counts as unavailable, whatever its status still says. */
+/* Whether its update may have begun: then it counts as unavailable, even if its status does not say
+ * so yet. */
 bool pod_state_is_in_flight(const PodState *state);
 const char *rollout_phase_to_string(RolloutPhase phase);
 

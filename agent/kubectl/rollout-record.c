@@ -170,7 +170,7 @@ static json_object *annotate(json_object *record) {
                                                     text ? json_object_new_string(text) : NULL));
 }
 
-/* With the version that was seen, so that nothing is written over what another client has. */
+/* Names the version that was seen, so that it overwrites no other client's change. */
 json_object *takeover_patch(json_object *workload, json_object *record) {
         cleanup(json_object_put_p) json_object *metadata = annotate(record);
         const char *version = object_text(workload, "metadata.resourceVersion");

@@ -712,7 +712,7 @@ static int refuse_begun(Rollout *rollout, int r, const Error *error) {
         return refuse_open(rollout, "");
 }
 
-/* Before the workload was taken over. */
+/* Refuses before the workload was taken over. */
 static int refuse_unchanged(Rollout *rollout, const RolloutRequest *request, int r,
                             const Error *error) {
         cleanup(free_p) char *text = NULL;
@@ -1020,7 +1020,7 @@ static int run_kruise(Rollout *rollout, const RolloutRequest *request) {
                                                               : go_on(rollout);
 }
 
-/* By the workload as it is now: its controller writes to it as well. */
+/* Makes the patch anew for each attempt: the controller writes to the workload as well. */
 static int end_hold(Rollout *rollout, Error *reterr) {
         RolloutWatch *watch = &rollout->watch;
 

@@ -52,7 +52,7 @@ int session_ask_user(Session *session, Error *reterr);
 /* The user as the server names it; where it does not say, the kubeconfig's name. Borrowed. */
 const char *session_user(Session *session);
 
-/* As they were given; borrowed. */
+/* Returns the options as they were given; borrowed. */
 const SessionOptions *session_options(const Session *session);
 
 /* "https://10.96.0.1:6443 by kubeconfig /root/.kube/config, context lab"; borrowed. */
@@ -63,7 +63,8 @@ bool session_is_dry_run(const Session *session);
 /* The loop that runs while a function of the session waits. */
 sd_event *session_event(const Session *session);
 
-/* For requests that run while session_wait() waits. They are not sent as a dry run by themselves. */
+/* Returns the client for requests that run while session_wait() waits. --dry-run does not apply to
+ * them. */
 KubeClient *session_client(const Session *session);
 
 /* Each sends a request. The caller owns *ret, and may pass NULL if the answer does not matter. A request that the

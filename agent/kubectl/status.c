@@ -416,7 +416,7 @@ static json_object *find_update(json_object *list, json_object *update) {
         return NULL;
 }
 
-/* But for its text, which has an age in it. */
+/* Compares all members but the text, which has an age in it. */
 static bool has_same_state(json_object *a, json_object *b) {
         static const char *const keys[] = { "by",      "since", "state", "before", "after",
                                             "updated", "pods",  "first", "held",   "reason" };
@@ -428,7 +428,7 @@ static bool has_same_state(json_object *a, json_object *b) {
         return true;
 }
 
-/* The updates that are new or further than before, and those that have ended. */
+/* Lists the updates that are new, further than before, or have ended. */
 static int list_changes(json_object *before, json_object *now, json_object *changes) {
         int r = 0;
 
@@ -451,7 +451,7 @@ static int list_changes(json_object *before, json_object *now, json_object *chan
         return r;
 }
 
-/* With -o json or yaml all that are open, as a document of its own. */
+/* With -o json or yaml prints all open updates, as a separate document. */
 static int print_changed_updates(Status *status, json_object *before) {
         cleanup(json_object_put_p) json_object *changes = json_object_new_array();
         cleanup(json_object_put_p) json_object *tree = NULL;
@@ -471,7 +471,7 @@ static int print_changed_updates(Status *status, json_object *before) {
         return r;
 }
 
-/* While the server is away, those that were read before count. */
+/* While the server is away, keeps the updates that were read before. */
 static int read_again(Status *status, Error *reterr) {
         cleanup(json_object_put_p) json_object *before = status->updates;
         cleanup(error_done) Error error = ERROR_INIT;
@@ -494,7 +494,7 @@ static int read_again(Status *status, Error *reterr) {
         return 0;
 }
 
-/* Before the first pod; as a document of its own. */
+/* Shows the open updates before the first pod, as a separate document. */
 static int show_updates(Status *status, Error *reterr) {
         cleanup(json_object_put_p) json_object *none = json_object_new_array();
         int r = none ? find_updates(status, reterr) : -ENOMEM;

@@ -86,7 +86,7 @@ static const char *const *const fixed_sets[_METRIC_SET_MAX] = {
                                           "410", "422", "429", "500", "502", "503", "504", "other"),
 };
 
-/* In seconds. */
+/* Upper bounds of the buckets, in seconds. */
 static const double pull_bounds[N_BUCKETS] = {
         0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800
 };

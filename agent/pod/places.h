@@ -35,7 +35,7 @@ int places_new(sd_event *event, size_t max, Places **ret);
 /* All places have been released. Returns NULL. */
 Places *places_free(Places *places);
 
-/* As many as this program's limit of descriptors allows. */
+/* Returns as many as this program's limit of descriptors allows. */
 size_t places_choose_max(void);
 
 /* Returns 1 if the place is held now, 0 if on_given runs once it is (not from within), or -ENOMEM.

@@ -70,8 +70,8 @@ static bool is_stopped(const RuntimeContainer *container, const Stops *stops, co
         return !container->is_running && stops_has_stopped(stops, owner, container->id);
 }
 
-/* A stop of this request has ended a container of that name. One that still runs does not count,
- * even if its stop has begun. */
+/* Whether a stop of this request has ended a container of that name. A container that still runs
+ * does not count, even if its stop has begun. */
 static bool was_killed(const RuntimePod *pod, const RecreateContainer *container,
                        const Stops *stops, const char *owner) {
         const char *id = container->context_id ? strstr(container->context_id, "://") : NULL;

@@ -29,7 +29,7 @@ typedef int (*ConnectionEnded)(Connection *connection, void *userdata);
 int connection_new(sd_event *event, int fd, ConnectionEnded on_end, void *userdata,
                    Connection **ret);
 
-/* Only stops watching. Returns NULL. */
+/* Stops watching; the connection itself stays open. Returns NULL. */
 Connection *connection_free(Connection *connection);
 
 /* Asks the kernel, so that the answer is never stale. */

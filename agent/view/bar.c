@@ -139,7 +139,7 @@ static void put_left(FILE *line, const Bar *bar) {
                 fprintf(line, "  %s", format_duration(left, FORMAT_BUFFER));
 }
 
-/* In place of rate and time left, or of the rate alone. */
+/* Stands in place of rate and time left, or of the rate alone. */
 static void put_idle(FILE *line, const Bar *bar, bool has_left) {
         if (has_left)
                 fprintf(line, "  no byte for %s", format_duration(bar->idle_sec, FORMAT_BUFFER));
