@@ -92,8 +92,7 @@ struct Agent {
         WriteCheck *write_check;
         PodWaits *pod_waits;
         Api *api;
-        char *missing_groups
-                [_RIGHT_MAX]; /* missing groups that the options name; NULL: they exist */
+        char *missing_groups[_RIGHT_MAX]; /* named by the options; NULL: the group exists */
         HttpServer *http;
         Timer notify;
         Timer trim;
@@ -168,22 +167,15 @@ static int agent_add_ground(Agent *agent, const Options *options, Error *reterr)
 
 /* Warns once while a runtime is away, even if the reason changes. */
 static bool is_worth_a_warning(const Runtime *runtime, bool is_chosen) {
-        if (runtime_state(runtime) == RUNTIME_REFUSED)
-                return true;
-
-        return is_chosen && !runtime_is_as_before(runtime);
+        return runtime_is_silent(runtime) || runtime_state(runtime) == RUNTIME_REFUSED ||
+               (is_chosen && !runtime_is_as_before(runtime));
 }
 
 static void log_runtime(Log *log, const Runtimes *runtimes, const Runtime *runtime) {
         bool is_chosen = runtime == runtimes_chosen(runtimes);
         const char *sentence = runtime_sentence(runtime);
 
-        if (runtime_is_silent(runtime))
-                log_warning(log,
-                            LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_LOST },
-                                       { "RUNTIME", runtime_path(runtime) }),
-                            "Waiting for a runtime: %s.", sentence);
-        else if (runtime_state(runtime) == RUNTIME_READY)
+        if (runtime_state(runtime) == RUNTIME_READY && !runtime_is_silent(runtime))
                 log_info(log,
                          LOG_FIELDS({ "MESSAGE_ID", MESSAGE_RUNTIME_READY },
                                     { "RUNTIME", runtime_path(runtime) }),
@@ -306,7 +298,7 @@ static int agent_add_runtimes(Agent *agent, const Options *options, Error *reter
         return r;
 }
 
-static int agent_look_for_runtimes(Agent *agent, const Options *options, Error *reterr) {
+static int agent_try_runtimes(Agent *agent, const Options *options, Error *reterr) {
         int r;
 
         r = runtimes_try(agent->runtimes);
@@ -974,25 +966,24 @@ static int agent_add_http(Agent *agent, const Options *options, Error *reterr) {
         return r < 0 ? r : http_server_add(agent->http, "/readyz", serve_readiness, agent);
 }
 
-/* In the order of dependencies; the previous run's state is restored before a caller can request
- * anything. */
 typedef int (*Step)(Agent *agent, const Options *options, Error *reterr);
 
+/* The order is that of dependencies: for example, the previous run's state is restored before a caller
+ * can request anything. */
 static const Step steps[] = {
-        agent_add_ground,  agent_add_runtimes, agent_add_auth,          agent_add_files,
-        agent_add_cluster, agent_add_images,   agent_add_folder,        agent_add_state_file,
-        agent_add_source,  agent_add_stops,    agent_add_pods,          agent_add_api,
-        agent_add_http,    agent_add_notify,   agent_look_for_runtimes, NULL,
+        agent_add_ground,  agent_add_runtimes, agent_add_auth,     agent_add_files,
+        agent_add_cluster, agent_add_images,   agent_add_folder,   agent_add_state_file,
+        agent_add_source,  agent_add_stops,    agent_add_pods,     agent_add_api,
+        agent_add_http,    agent_add_notify,   agent_try_runtimes, NULL,
 };
 
 static const Step steps_to_remove_pins[] = {
-        agent_add_ground, agent_add_runtimes,      agent_add_auth,
-        agent_add_images, agent_look_for_runtimes, NULL,
+        agent_add_ground, agent_add_runtimes, agent_add_auth,
+        agent_add_images, agent_try_runtimes, NULL,
 };
 
 int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_ready,
               void *userdata, Agent **ret, Error *reterr) {
-
         cleanup(agent_free_p) Agent *agent = NULL;
         int r;
 
