@@ -48,17 +48,31 @@ static int request_pass(const SlotClaim *claim) {
 
 /* Requests */
 
-static void note_success(SlotNode *node) {
-        node->failed_usec = 0;
-        node->is_reported = false;
+/* NULL: there is none. */
+static void note_error(SlotNode *node, const Error *error) {
+        (void) log_trouble(node->log, LOG_WARNING, &node->error, error,
+                           "Cannot use the Leases for which pulls of image sets wait",
+                           "The Leases for which pulls of image sets wait can be used again");
 }
 
+static void forget_failures(SlotNode *node) {
+        node->failed_usec = 0;
+        node->is_reported = false;
+        error_done(&node->error);
+}
+
+static void note_success(SlotNode *node) {
+        note_error(node, NULL);
+        forget_failures(node);
+}
+
+/* Pulls go on without them only after a while, in which a person can grant the right. */
 static void note_failure(SlotNode *node, const Error *error) {
         uint64_t now = now_usec(node);
 
         node->failed_usec = node->failed_usec ?: now;
         node->last_failed_usec = now;
-        (void) error_update(&node->error, error);
+        note_error(node, error);
 }
 
 static int64_t server_sec(const SlotNode *node) {
@@ -393,7 +407,7 @@ int slot_claim_new(SlotNode *node, bool is_first, const char *name, SlotClaim **
         claim->node = node;
         claim->moved_usec = now_usec(node);
         if (claim->moved_usec - node->last_failed_usec > FORGET_USEC)
-                note_success(node);
+                forget_failures(node);
         claim->patch = (KubePatch){ .client = node->client, .userdata = claim };
         timer_init(&claim->timer, kube_client_event(node->client), 0, on_timer, claim);
         (void) snprintf(claim->prefix, sizeof(claim->prefix), "inplaced-%s-%016" PRIx64,

@@ -291,17 +291,20 @@ def wait_awake(member: Member, reached: Callable[[], bool]) -> None:
 
 
 def test_without_the_right(join, pool, traffic, folder, proxy):
-    """The node pulls after a while, and says why in one line."""
+    """The node pulls after a while, and says why at once, in one line."""
     jump = folder / "jump"
     member = join(environment=clock.environment(clock.jumps_when_there(jump)))
     pool(traffic.image, parallelism=1)
     member.wait_message(traffic.image, waiting(traffic))
     wait_until(lambda: len(proxy.requests("leases")) >= 2, SOON, "second attempt")
+    missing = "the right to list leases.coordination.k8s.io is missing"
+    (line,) = [one["message"] for one in member.agent.logs() if missing in one["message"]]
+    assert line.startswith("Cannot use the Leases for which pulls of image sets wait: ")
     jump.touch()
     traffic.let()
     wait_awake(member, lambda: is_there(member, traffic))
     (line,) = [one["message"] for one in member.agent.logs() if "without a slot" in one["message"]]
-    assert "the Leases cannot be used: the right to list leases.coordination.k8s.io is missing" in line
+    assert f"the Leases cannot be used: {missing}" in line
 
 
 def test_slots_that_never_change_hands(join, pool, rights, traffic, folder, kube):
