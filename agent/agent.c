@@ -3,12 +3,14 @@
 #include "agent/agent.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
@@ -65,6 +67,7 @@ struct Agent {
         DiagnosisSubject subject;
         const char *pull_reasons[_PULL_REASON_MAX]; /* the first is left out; ended by NULL */
         Metrics *metrics;
+        int state_fd; /* descriptor of the state folder, which it locks; -1: not open */
 
         CompletionQueue *completions;
         Runtimes *runtimes;
@@ -553,6 +556,19 @@ static int lacks(const char *owner, void *userdata) {
                (owner_is_set(owner) && cluster_serves_sets(agent->cluster));
 }
 
+/* Two agents with one journal would stop a container twice. The kernel ends the lock with the
+ * process. A folder that cannot be locked is no reason not to start. */
+static int agent_lock_state(Agent *agent, const Options *options, Error *reterr) {
+        agent->state_fd = open(options->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (agent->state_fd >= 0 && flock(agent->state_fd, LOCK_EX | LOCK_NB) < 0 &&
+            errno == EWOULDBLOCK)
+                return error_set(reterr, ERROR_UNAVAILABLE,
+                                 "cannot use the state folder %s: another agent does; run one "
+                                 "agent on the node, or give each one its own --state-dir",
+                                 options->state_dir);
+        return 0;
+}
+
 static int agent_add_state_file(Agent *agent, const Options *options, Error *reterr) {
         const StateFileOptions state_file = {
                 .event = agent->event,
@@ -971,10 +987,23 @@ typedef int (*Step)(Agent *agent, const Options *options, Error *reterr);
 /* The order is that of dependencies: for example, the previous run's state is restored before a caller
  * can request anything. */
 static const Step steps[] = {
-        agent_add_ground,  agent_add_runtimes, agent_add_auth,     agent_add_files,
-        agent_add_cluster, agent_add_images,   agent_add_folder,   agent_add_state_file,
-        agent_add_source,  agent_add_stops,    agent_add_pods,     agent_add_api,
-        agent_add_http,    agent_add_notify,   agent_try_runtimes, NULL,
+        agent_lock_state,
+        agent_add_ground,
+        agent_add_runtimes,
+        agent_add_auth,
+        agent_add_files,
+        agent_add_cluster,
+        agent_add_images,
+        agent_add_folder,
+        agent_add_state_file,
+        agent_add_source,
+        agent_add_stops,
+        agent_add_pods,
+        agent_add_api,
+        agent_add_http,
+        agent_add_notify,
+        agent_try_runtimes,
+        NULL,
 };
 
 static const Step steps_to_remove_pins[] = {
@@ -993,6 +1022,7 @@ int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_r
 
         agent->event = event;
         agent->log = log;
+        agent->state_fd = -1;
         timer_init(&agent->notify, event, /* accuracy_usec= */ 0, on_notify, agent);
         timer_init(&agent->trim, event, /* accuracy_usec= */ 0, on_trim, agent);
         timer_init(&agent->settle, event, /* accuracy_usec= */ 1, on_settle, agent);
@@ -1051,6 +1081,7 @@ Agent *agent_free(Agent *agent) {
                 free(agent->missing_groups[right]);
         free(agent->images_path);
         free(agent->node_name);
+        close_p(&agent->state_fd);
         free(agent);
         return NULL;
 }

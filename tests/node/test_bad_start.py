@@ -192,6 +192,16 @@ def test_metrics_port_is_taken(agent):
         assert "metrics" in the_complaint(agent)
 
 
+def test_state_folder_of_another_agent(agent):
+    """A second agent on the node ends with one line; after the first one's end it may start."""
+    agent.start()
+    other = f"--socket={agent.socket}.other"
+    assert_refused(run(agent, other), 1, str(agent.state_dir), "another agent", "--state-dir")
+    agent.kill9()
+    agent.argv.append(other)
+    agent.start()
+
+
 def test_images_folder_is_a_file(agent):
     """A file in place of the folder is one line; once it is a folder, it is used."""
     agent.images_dir.rmdir()
