@@ -966,7 +966,7 @@ static void stop_log_end(const Stop *stop, uint64_t duration_usec) {
                 return;
         case STOP_GONE:
                 log_info(stop->stops->log, fields,
-                         "Container \"%s\" is gone, or has ended by itself.", name);
+                         "Container \"%s\" is gone, or had ended already.", name);
                 return;
         case STOP_NOT_REQUESTED:
                 log_info(stop->stops->log, fields, "Container \"%s\" is not stopped after all: %s.",

@@ -41,7 +41,7 @@ typedef enum StopStep {
 
 typedef enum StopResult {
         STOP_STOPPED,       /* the stop ended it */
-        STOP_GONE,          /* the container had ended by itself, or does not exist */
+        STOP_GONE,          /* the container had ended before, or does not exist */
         STOP_NOT_REQUESTED, /* the owner did not confirm the stop */
         STOP_FAILED,        /* the runtime refused; the container may still run */
         _STOP_RESULT_MAX,

@@ -396,8 +396,8 @@ static int item_ended(RestartItem *item, const StopReport *report) {
         cleanup(free_p) char *message = NULL;
         int r;
 
-        r = join(has_gone ? report->message ?: "it had ended by itself" : NULL,
-                 report->hook_message, item->stays_down, &message);
+        r = join(has_gone ? report->message ?: "it had ended already" : NULL, report->hook_message,
+                 item->stays_down, &message);
         if (r < 0)
                 return r;
 

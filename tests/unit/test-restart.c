@@ -427,7 +427,7 @@ TEST_F(test_all_that_run_are_stopped, void *state) {
         assert_reported("default/web/db stopping db-0> its preStop hook\n"
                         "default/web/db stopping db-0> \n"
                         "default/web/app stopped! app-1> \n"
-                        "default/web/db stopped! db-0> it had ended by itself; Exec lifecycle hook "
+                        "default/web/db stopped! db-0> it had ended already; Exec lifecycle hook "
                         "([bye]): the command exited with status 1\n");
         assert_true(reported.has_ended);
         assert_int_equal(reported.kind, ERROR_NONE);
