@@ -400,11 +400,15 @@ static int on_list_due(void *userdata) {
 
 /* The spec */
 
-/* The pending list may refer to probes that are gone. */
-static void drop_listing(Probes *probes) {
-        probes->listing = runtime_pods_call_free(probes->listing);
-        probes->unseen = (free(probes->unseen), NULL);
-        probes->n_unseen = 0;
+/* The pending list goes on for the others: where probes change all the time, none would ever end. */
+static void remove_probe(Probes *probes, Probe *probe) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < probes->n_unseen; i++)
+                if (probes->unseen[i] != probe)
+                        probes->unseen[n++] = probes->unseen[i];
+        probes->n_unseen = n;
+        probe_free(probe);
 }
 
 static int add_probe(Probes *probes, ProbeSpec *spec, size_t i_new, Probe **ret) {
@@ -450,12 +454,11 @@ static int set_specs(Probes *probes, ProbeSpecs *specs) {
         if (!items)
                 return -ENOMEM;
 
-        drop_listing(probes);
         probes->items = items;
         probes->n_items = 0;
         for (size_t k = 0; k < specs->n_items && r >= 0; k++) {
                 while (i < n_former && compare_probe(former[i], &specs->items[k]) < 0)
-                        probe_free(former[i++]);
+                        remove_probe(probes, former[i++]);
                 if (i < n_former && compare_probe(former[i], &specs->items[k]) == 0) {
                         items[probes->n_items++] = former[i];
                         r = probe_set_spec(former[i++], &specs->items[k]);
@@ -467,7 +470,7 @@ static int set_specs(Probes *probes, ProbeSpecs *specs) {
                         probes->n_items++;
         }
         while (i < n_former)
-                probe_free(former[i++]);
+                remove_probe(probes, former[i++]);
         free(former);
         probes->was_shown = true;
         count_states(probes);
@@ -636,7 +639,8 @@ Probes *probes_free(Probes *probes) {
 
         pods_unwatch(probes->context->pods, &probes->watcher);
         kube_resource_free(probes->resource);
-        drop_listing(probes);
+        runtime_pods_call_free(probes->listing);
+        free(probes->unseen);
         for (size_t i = 0; i < probes->n_items; i++)
                 probe_free(probes->items[i]);
         free(probes->items);

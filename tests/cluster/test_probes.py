@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import threading
 import time
 from concurrent import futures
 from datetime import datetime
@@ -14,8 +15,9 @@ from datetime import datetime
 import grpc
 import pytest
 
-from fake import hostile
+from fake import behaviours, hostile
 from fake.hostile import HostileServer
+from fake.runtime_proxy import RuntimeProxy
 from lab import memory_limit, sanitizers
 from lab.agent import Agent
 from lab.certificates import Authority
@@ -60,6 +62,10 @@ def wait_runs(agent, n: int, **labels: str) -> None:
     """Waits until so many more probes have been run."""
     before = runs(agent, **labels)
     wait_until(lambda: runs(agent, **labels) >= before + n, 30, f"{n} runs of probes")
+
+
+def shown(agent) -> list[str]:
+    return [one["name"] for one in json.loads(agent.ctl("probes", "-o", "json").stdout)["probes"]]
 
 
 def writes(agent) -> float:
@@ -288,6 +294,36 @@ def test_probe_that_is_taken_away_and_comes_back(node_agent, requested, server_p
     wait_runs(node_agent, 3)
     requested.request()
     wait_until(lambda: requested.state(pod, "m#tcp") is None, 10, "end of m#tcp")
+
+
+def test_list_that_began_before_a_change(start_node_agent, requested, node, server_pod, folder):
+    """It counts for the probes that stay: where others come and go all the time, no list would ever end."""
+    pod, released = server_pod, threading.Event()
+    one, more = probe("m#tcp", tcpSocket={"port": 8080}), probe("m#more", tcpSocket={"port": 8080})
+    first_only = behaviours.in_turn(behaviours.when(released), behaviours.hang())
+
+    def is_for_probes(call) -> bool:
+        """Others list the containers of one pod."""
+        return not call.request.HasField("filter")
+
+    def list_for_probes(call, good):
+        return first_only(call, good) if is_for_probes(call) else good()
+
+    with RuntimeProxy(folder / "runtime", node.runtime.socket) as runtime:
+        agent = start_node_agent(endpoint=runtime.endpoint)
+
+        def ask(*probes) -> None:
+            requested.request(probes_of(pod, *probes))
+            known = [asked["name"] for asked in probes]
+            wait_until(lambda: shown(agent) == known, 10, lambda: f"{known}: {shown(agent)}")
+
+        runtime.on("ListContainers", list_for_probes)
+        ask(more, one)
+        wait_until(lambda: any(map(is_for_probes, runtime.calls("ListContainers"))), 10, "list")
+        ask(one)
+        ask(more, one)
+        released.set()
+        wait_runs(agent, 3)
 
 
 def test_quiet_probes_write_nothing(node_agent, requested, server_pod):
