@@ -813,16 +813,18 @@ static int event_of_survivor(Stop *stop, StopEvent *ret_event) {
         return 0;
 }
 
-/* A stop that began before the container ended has ended it. */
+/* A stop that began before the container ended has ended it. Where the clock was set back to before
+ * the begin, times do not tell, and the stop is taken for the cause. */
 static int event_of_status(Stop *stop, const CriContainerStatus *reply, StopEvent *ret_event) {
         const Runtime__V1__ContainerStatus *status = reply->status;
+        bool has_stopped;
 
         if (status && status->state == RUNTIME__V1__CONTAINER_STATE__CONTAINER_RUNNING)
                 return event_of_survivor(stop, ret_event);
 
-        *ret_event =
-                event_over(stop, status && status->finished_at >= stop->began_nsec ? STOP_STOPPED
-                                                                                   : STOP_GONE);
+        has_stopped = status && (status->finished_at >= stop->began_nsec ||
+                                 clock_nsec(CLOCK_REALTIME) < stop->began_nsec);
+        *ret_event = event_over(stop, has_stopped ? STOP_STOPPED : STOP_GONE);
         return 0;
 }
 

@@ -4,6 +4,7 @@
  * Stories of stops, with a runtime and an API server that answer what the test says
  */
 
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +22,17 @@
 #include "tests/unit/unit.h"
 
 #define EXEC_HOOK "{\"exec\":{\"command\":[\"bye\"]}}"
+
+static int64_t wall_ahead_sec;
+
+/* Takes the place of libc's function. */
+int clock_gettime(clockid_t clock, struct timespec *ret) {
+        if (syscall(SYS_clock_gettime, clock, ret) < 0)
+                return -1;
+
+        ret->tv_sec += clock == CLOCK_REALTIME ? wall_ahead_sec : 0;
+        return 0;
+}
 
 typedef struct Owner {
         Stop *stop;
@@ -249,6 +261,7 @@ static void open_stops(Fixture *f) {
 static void open_fixture(Fixture *f) {
         f->metrics = metrics_for_test();
         annotations = (struct Annotations){ .grace = "9" };
+        wall_ahead_sec = 0;
         fake_runtime_reset();
         sent_events_reset();
         fake_kube_open();
@@ -765,6 +778,18 @@ TEST_F(test_asks_again, Fixture *f) {
 
         begin(f, &owner);
         refuse("StopContainer", ERROR_TIMEOUT, "Deadline Exceeded");
+        answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
+        assert_done(&owner, STOP_STOPPED, "");
+}
+
+/* It has ended by a clock that was set back, earlier than the stop began by the former one. */
+TEST_F(test_clock_is_set_back, Fixture *f) {
+        Owner owner = { .says = 1 };
+
+        begin(f, &owner);
+        (void) wait_for_call("StopContainer");
+        wall_ahead_sec = -3600;
+        answer_stop();
         answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
         assert_done(&owner, STOP_STOPPED, "");
 }
