@@ -58,6 +58,7 @@ typedef struct Rollout {
         char *reason;          /* reason why it ended before all was done; NULL: none is known */
         const Flags *way_back; /* flags of the way back that replaces a release; NULL: none does */
         ErrorKind refused;     /* kind of what kept it from beginning */
+        bool has_listed;       /* all was read anew since the last write */
         bool refreshes; /* the images are those of the template, whose tags are resolved again */
         bool is_carried_out; /* for the controller of declared updates */
         const char *outcome; /* for -o json; NULL: it has not begun */
@@ -460,17 +461,30 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
 
         free(take_ptr(rollout->trouble));
         rollout->pause_usec = 0;
+        rollout->has_listed = false;
         *ret_is_over = action == ROLLOUT_ABANDON;
         if (*ret_is_over)
                 rollout_write_clean(&rollout->writer);
         return 0;
 }
 
-/* Writes until there is something to wait for, or nothing any more. */
+/* Until the controller of a ReplicaSet sees the new template, it makes pods by the one before. The watch of pods may show such a
+ * pod later than the other watches show that the template was seen; a new list has it. */
+static bool must_list(const Rollout *rollout) {
+        return rollout->step.action == ROLLOUT_HAND_BACK && !rollout->has_listed &&
+               view_template_follows(&rollout->watch.view);
+}
+
+/* Writes until there is something to wait for or to read, or nothing any more. */
 static int write_all(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         int r = 1;
 
         while (r > 0 && !*ret_is_over && rollout->refusal.kind == ERROR_NONE) {
+                if (must_list(rollout)) {
+                        rollout->has_listed = true;
+                        rollout_watch_stop(&rollout->watch);
+                        return 0;
+                }
                 r = act(rollout, ret_is_over, reterr);
                 if (r >= 0 && !*ret_is_over)
                         r = is_due(rollout);

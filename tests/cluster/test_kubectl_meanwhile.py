@@ -612,6 +612,32 @@ def test_evicted_while_scaled_down(cluster, make, by_proxy, proxy, images):
     assert workload.uids() == {made["metadata"]["uid"]} and workload.strategy() == strategy
 
 
+@pytest.mark.parametrize(("kind", "n"), [("deployment", 1), ("replicaset", 2)])
+def test_successor_shown_late(make, by_proxy, proxy, images, kind, n):
+    """The only pod is made anew before its ReplicaSet has the new template, and no watch shows that before the end."""
+    workload = make(kind, 1)
+    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
+    hold = api_faults.when(released)
+
+    async def behave(exchange: Exchange) -> None:
+        if is_write(exchange.request.path) and next(counter) == n:
+            reached.set()
+            await hold(exchange)
+        else:
+            await api_faults.behave_well(exchange)
+
+    proxy.on("^PATCH .*/replicasets/", behave)
+    with by_proxy.start("set", "image", workload.name, f"main={images[1]}") as child:
+        wait_until(reached.is_set, 60 * SLOWLY, "the new template")
+        for watch in proxy.watches("/pods[?]"):
+            watch.silence()
+        (updated,) = workload.ready()
+        workload.kube.delete(f"{PODS}/{updated['metadata']['name']}")
+        wait_until(lambda: [image_of(pod) for pod in workload.ready()] == [images[0]], 60 * SLOWLY, "the successor")
+        assert_done(Middle(child, released).end())
+    workload.assert_runs(images[1])
+
+
 @pytest.mark.parametrize("kind", ["deployment", "daemonset"])
 def test_deleted_meanwhile(make, by_proxy, proxy, images, kind):
     """Another client deletes the workload, and with it its pods."""
