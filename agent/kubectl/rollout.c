@@ -337,8 +337,7 @@ static bool leads_forward_again(const Rollout *rollout) {
 }
 
 static int end_well(Rollout *rollout) {
-        int status = rollout->flags->undo || json_is(rollout->record, "state", "undone") ||
-                                     record_undoes(rollout->record)
+        int status = json_is(rollout->record, "state", "undone") || record_undoes(rollout->record)
                              ? conclude(rollout, "undone", "image update undone")
                              : conclude(rollout, "updated", "image updated");
 
@@ -777,30 +776,41 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
         return start(rollout);
 }
 
-/* To other images it is like a new update. */
-static int resume(Rollout *rollout, const RolloutRequest *request, bool has_other_images) {
+/* To other images it is like a new update. Where those of the template are another client's by now, these are the ones, whatever
+ * was asked for, but for a release. */
+static int resume(Rollout *rollout, const RolloutRequest *request, TemplateChange change,
+                  bool has_others) {
+        bool is_retargeted = change == TEMPLATE_RETARGETED && !rollout->flags->release;
+        bool is_turned = is_retargeted && (record_sets_images(rollout->record) ||
+                                           request->goes_back || record_is_undo(rollout->record));
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *patch = NULL;
-        int r = has_other_images ? prepare(rollout, request, rollout_resume, &patch, &error)
-                                 : rollout_resume(&rollout->watch.view, request, &patch, &error);
+        int r = is_retargeted || has_others
+                        ? prepare(rollout, request, rollout_resume, &patch, &error)
+                        : rollout_resume(&rollout->watch.view, request, &patch, &error);
 
         if (r >= 0)
                 r = take_over(rollout, request, patch, rollout_resume, &error);
         if (r < 0)
                 return refuse(rollout, r, &error);
-        return start(rollout);
+        if (is_turned)
+                rollout_explain(&rollout->watch, "another client has changed the images of its "
+                                                 "template: the update goes on to those");
+        r = start(rollout);
+        return is_turned && r == EXIT_STATUS_DONE ? EXIT_STATUS_PARTLY : r;
 }
 
-/* The template of a declared update has changed meanwhile. What was written for images before is due once more when these
- * come back. */
+/* The template of a workload that declares its updates has changed meanwhile. What was written for images before is due once
+ * more when these come back. */
 static int go_on_to_template(Rollout *rollout) {
         const RolloutRequest request = { .mode = ROLLOUT_FOLLOW,
                                          .by = session_user(rollout->session),
                                          .partition = -1,
+                                         .first = record_first(rollout->record),
                                          .now_sec = session_server_sec(rollout->session) };
         int r = rollout_write_forget(&rollout->writer);
 
-        return r < 0 ? r : resume(rollout, &request, /* has_other_images= */ true);
+        return r < 0 ? r : resume(rollout, &request, TEMPLATE_RETARGETED, /* has_others= */ false);
 }
 
 /* Announces what --undo will do. */
@@ -924,11 +934,9 @@ static int go_on_with(Rollout *rollout, RolloutRequest *request) {
         request->goes_back = goes_back;
         if (goes_back) {
                 request->images = NULL;
-                r = announce_undo(rollout);
+                r = change == TEMPLATE_RETARGETED ? 0 : announce_undo(rollout);
         }
-        return r < 0 ? r
-                     : resume(rollout, request,
-                              (has_others || change == TEMPLATE_RETARGETED) && !goes_back);
+        return r < 0 ? r : resume(rollout, request, change, has_others && !goes_back);
 }
 
 /* {container: image} of "container=image" */

@@ -52,8 +52,7 @@ int view_find_change(const RolloutView *view, json_object *record, TemplateChang
                 return r;
         if (view_kind(view)->is_pod || (!*ret_difference && has_expected_images(view, record)))
                 *ret = TEMPLATE_UNCHANGED;
-        else if (!*ret_difference && !record_sets_images(record) && !record_is_undo(record) &&
-                 workload_is_declared(view->workload))
+        else if (!*ret_difference && workload_is_declared(view->workload))
                 *ret = TEMPLATE_RETARGETED;
         else
                 *ret = TEMPLATE_CHANGED;
@@ -420,7 +419,8 @@ static int aim(json_object *template, json_object *images, json_object *record) 
         return 0;
 }
 
-/* Leads to the images of the template. On the way back, pods have the images that the update was to bring. */
+/* Leads to the images of the template, which another client has written: the update writes no others from then on. On the
+ * way back, pods have the images that the update was to bring. */
 static int retarget(const RolloutView *view, json_object *record) {
         json_object *template = object_template(view->workload), *base = view_base(view, record);
         json_object *from = base ? object_template(base) : template;
@@ -436,7 +436,10 @@ static int retarget(const RolloutView *view, json_object *record) {
             (json_object_equal(before, after) && add_all(before, old_after) < 0))
                 return -ENOMEM;
         json_object_object_del(record, "undoes");
-        return patch_add(record, "before", take_ptr(before)) < 0
+        json_object_object_del(record, "written");
+        return patch_add_text(record, "state", "forward") < 0 ||
+                               patch_add_text(record, "mode", "rollout") < 0 ||
+                               patch_add(record, "before", take_ptr(before)) < 0
                        ? -ENOMEM
                        : patch_add(record, "after", take_ptr(after));
 }
@@ -489,7 +492,8 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
                 return r;
         changed = json_copy(record);
         if (patch_add_text(changed, "by", request->by) < 0 ||
-            (change == TEMPLATE_RETARGETED && retarget(view, changed) < 0) ||
+            (change == TEMPLATE_RETARGETED &&
+             (retarget(view, changed) < 0 || set_first(view, request, changed) < 0)) ||
             (is_resumed && hold(view, changed, &held) < 0) ||
             (change == TEMPLATE_UNCHANGED && turn(view, request, changed) < 0))
                 return -ENOMEM;

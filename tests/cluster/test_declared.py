@@ -206,6 +206,34 @@ def test_self_heal(cluster, controller, make, images, folder, kind):
             thread.join()
 
 
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+@pytest.mark.parametrize("arguments", [[], ["--undo"]], ids=["on", "undo"])
+def test_person_in_the_middle(cluster, controller, make, images, inplace, kind, arguments):
+    """An update that a person has begun goes on to the images that the repository has meanwhile."""
+    workload = make(kind)
+    declare(workload, "InPlaceOnly")
+    with none_replaced(workload):
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--first=1"))
+        cluster.kubectl("set", "image", workload.name, f"main={images[2]}")
+        ran = inplace.run("rollout", workload.name, *arguments)
+        assert ran.code == 3 and "the update goes on to those" in ran.stderr, ran.stderr
+        assert "image updated" in ran.stdout and "undo" not in ran.stdout
+        wait_updated(workload, images[2])
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
+def test_during_the_run_of_a_person(cluster, controller, make, images, by_proxy, proxy, kind):
+    """The same while the person's command runs."""
+    workload = make(kind)
+    declare(workload)
+    with none_replaced(workload):
+        with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}", n=2) as middle:
+            cluster.kubectl("set", "image", workload.name, f"main={images[2]}")
+            ran = middle.end()
+        assert ran.code == 3 and "the update goes on to those" in ran.stderr, ran.stderr
+        wait_updated(workload, images[2])
+
+
 def test_in_place_only(cluster, controller, make, images):
     """A change that cannot be made in place is refused at once."""
     workload = make("deployment")

@@ -474,6 +474,9 @@ static const PlanCase plan_rows[] = {
         { { DECLARED, .template = "C", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_RETARGET, NULL, NULL },
         { { DECLARED, .template = "A", .kind = WORKLOAD_STATEFUL_SET, .pods = { NEW, OLD } }, ROLLOUT_RETARGET, NULL, NULL },
         { { DECLARED, .template = "B", .env = "1", .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_ABANDON, NULL, NULL },
+        { { .is_declared = true, DEPLOYMENT, .template = "C", .pods = { NEW, OLD } }, ROLLOUT_RETARGET, NULL, NULL },
+        { { .is_declared = true, STATEFUL, .pods = { NEW, OLD } }, ROLLOUT_RETARGET, NULL, NULL },
+        { { .is_declared = true, .kind = WORKLOAD_DAEMON_SET, .record = "undo", .template = "C", .pods = { OLD } }, ROLLOUT_RETARGET, NULL, NULL },
 
         /* A budget that pods have spent which will not return ends it for the others. */
         { { DEPLOYMENT, .source = "B", .budget = 1, .budget_of = 3, .noted_sec = 99, .pods = { OLD, NEW, STILL_ILL } },
@@ -1212,6 +1215,42 @@ TEST(test_resume) {
                 if (!text_equal(json_get_text(json_find(containers, "name", "app"), "image"),
                                 rows[i].images))
                         fail_msg("row %zu: %s", i, json_to_text(patch));
+        }
+}
+
+/* A workload that declares its updates has other images by now: the update goes on to those, in all pods, and writes no others. */
+TEST(test_resume_to_template) {
+        static const TestState rows[] = {
+                { .is_declared = true,
+                  .kind = WORKLOAD_DEPLOYMENT,
+                  .record = "forward set-image after",
+                  .source = "B",
+                  .template = "C",
+                  .first = 1,
+                  .pods = { NEW, OLD } },
+                { .is_declared = true,
+                  .kind = WORKLOAD_DEPLOYMENT,
+                  .record = "undo set-image before",
+                  .template = "C",
+                  .pods = { OLD } },
+                { .is_declared = true, STATEFUL, .template = "C", .pods = { OLD, NEW } },
+                { .is_declared = true, DAEMON, .template = "C", .pods = { OLD, NEW } },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(view_done) TestView made = make_view(&rows[i]);
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(json_object_put_p) json_object *record = NULL;
+                const RolloutRequest request = { .by = "alice", .partition = -1 };
+
+                assert_ok(rollout_resume(&made.view, &request, &patch, NULL));
+                assert_null(object_at(patch, "spec"));
+                assert_ok(rollout_record_read(patch, &record, NULL));
+                assert_false(record_sets_images(record) || record_is_undo(record));
+                assert_null(record_written(record));
+                assert_true(record_first(record) == 0);
+                assert_true(json_is(record_images(record, true), "app", "A"));
+                assert_true(json_is(record_images(record, false), "app", "C"));
         }
 }
 
