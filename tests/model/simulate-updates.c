@@ -54,6 +54,8 @@ static Scenario choose_scenario(World *world) {
         scenario.has_older = !scenario.is_declared && scenario.kind != WORKLOAD_REPLICA_SET &&
                              happens(world, 30);
         scenario.has_hostile_users = happens(world, 25);
+        scenario.has_person =
+                scenario.is_declared && !scenario.has_hostile_users && happens(world, 40);
         scenario.has_rival = happens(world, 10);
         scenario.n_edits = (int) choose(world, 4);
         scenario.n_disturbances = happens(world, 30) ? 1 + (int) choose(world, 2) : 0;
@@ -123,8 +125,10 @@ static void start_first(Run *run) {
 
         if (scenario->is_declared) {
                 start_controller(run);
-                user_set_image(&run->world, scenario->target);
-                return;
+                if (!scenario->has_person) {
+                        user_set_image(&run->world, scenario->target);
+                        return;
+                }
         }
         if (follows)
                 user_set_image(&run->world, scenario->target);
@@ -348,10 +352,14 @@ static void finish(Run *run) {
             (tool_has_ended(run->controller) || tool_was_killed(run->controller)))
                 start_controller(run);
         calm_down(run);
+        if (world->scenario.has_person)
+                finish_by_hand(run);
         if (run->controller && is_held_or_open(run)) {
                 user_set_image(world, "r/app:1");
                 calm_down(run);
         }
+        if (world->scenario.has_person)
+                finish_by_hand(run);
         if (!run->controller || !workload_is_declared(api_workload(world)))
                 finish_by_hand(run);
         if (!world->judge.failure[0])

@@ -128,11 +128,13 @@ static void edit_declared_image(World *world) {
                 edit_annotation(world);
 }
 
-/* A manifest that is applied again: the strategy is the user's, and the image is the last one. */
+/* A manifest that is applied again: the strategy is the user's, and the image is the last one. Under an update of a person it
+ * would let the controller go, as let_go() does. */
 static void apply_again(World *world) {
         json_object *body = json_object_new_object();
 
-        if (!world->scenario.is_declared || world->scenario.kind == WORKLOAD_REPLICA_SET) {
+        if (!world->scenario.is_declared || world->scenario.has_person ||
+            world->scenario.kind == WORKLOAD_REPLICA_SET) {
                 json_object_put(body);
                 return;
         }

@@ -117,6 +117,7 @@ typedef struct Scenario {
         int max_unavailable; /* limit of the strategy */
         int min_ready_sec;
         bool has_gate, has_budget, has_older, is_declared;
+        bool has_person;        /* a command begins the update, though it is declared */
         bool is_kept;           /* by its users from its controller: paused, or OnDelete */
         bool has_hostile_users; /* their edits take the workload away from the update */
         bool has_rival;         /* a second run at the same time */
