@@ -38,6 +38,7 @@ _IDLE_SECONDS = 60
 _WATCHES_EACH = 5
 _LIMITS = {Path("/proc/sys/fs/inotify/max_user_instances"): 4, Path("/proc/sys/kernel/pid_max"): 16}  # each agent needs so many
 _IMAGES = f"/apis/{GROUP}/v1beta1/nodeimages"
+_STATUS = {"resource": "nodeimages", "subresource": "status"}
 _MIB = 1 << 20
 
 
@@ -52,6 +53,7 @@ class Sample:
     watches: float
     resident: float  # bytes
     checks: float  # writes that agents tried, to see whether they are refused
+    statuses: float  # statuses that agents wrote
 
     @classmethod
     def of(cls, metrics: Metrics) -> Sample:
@@ -65,6 +67,7 @@ class Sample:
             metrics.total("apiserver_longrunning_requests", verb="WATCH"),
             metrics.total("process_resident_memory_bytes"),
             metrics.total("apiserver_request_total", dry_run="All"),
+            metrics.total("apiserver_request_total", verb="PATCH", code="200", **_STATUS),
         )
 
 
@@ -187,7 +190,7 @@ class Meter:
         began = time.monotonic()
         begin()
         done = time.monotonic()
-        samples = [Sample(began, *[0] * 6) if is_new else before]
+        samples = [Sample(began, *[0] * 7) if is_new else before]
         quiet, deadline = 0, began + _STEP_SECONDS
         while quiet < 3:
             if time.monotonic() > deadline:
@@ -260,19 +263,14 @@ def _measure_size(node: Node, fleet: Fleet, size: int) -> list[Row]:
     def all_watch(sample: Sample) -> bool:
         return sample.watches >= watches
 
-    def begin_anew(begin: Callable[[], object], n: int) -> Step:
-        """Each of these agents tries a write after a minute: the next step begins thereafter."""
-        n_checks = meter.sample().checks + n
-        step = meter.step(begin, lambda sample: all_watch(sample) and fleet.n_registered() == size)
-        if not node.quick:
-            meter.step(lambda: None, lambda sample: sample.checks >= n_checks)
-        return step
-
-    started = begin_anew(lambda: fleet.grow(size), n_new)
+    n_checks = meter.sample().checks + n_new
+    started = meter.step(lambda: fleet.grow(size), lambda one: all_watch(one) and fleet.n_registered() == size)
+    if not node.quick:  # an agent tries a write a minute after its start: the next step begins thereafter
+        meter.step(lambda: None, lambda one: one.checks >= n_checks)
     tool, preload = _preload(node, fleet, meter)
     image_set = _serve_set(node, fleet, meter)
     idle, cpu = _be_idle(node, fleet, meter)
-    restarted = begin_anew(lambda: fleet.restart(0.1), round(size * 0.1))
+    restarted = meter.step(lambda: fleet.restart(0.1), all_watch)
     memory, resident = fleet.memory(), meter.sample().resident
     server = meter.step(lambda: _restart_server(fleet), all_watch, is_new=True)
 
@@ -337,18 +335,18 @@ def _serve_set(node: Node, fleet: Fleet, meter: Meter) -> Step:
     reference = _push(node, "set", len(fleet))
     image_set = ImageSet(fleet.admin, "fleet-set")
 
-    def run() -> None:
-        image_set.create_set("", reference)
-        there: set[str] = set()
-        for event in fleet.admin.watch(_IMAGES, _STEP_SECONDS):
-            name = event["object"]["metadata"]["name"]
-            if name != image_set.name and has_succeeded(event["object"], reference):
-                there.add(name)
-            if len(there) == len(fleet):
-                return
-        raise RuntimeError(f"{len(there)} of {len(fleet)} nodes have {reference}")
+    def is_there(one: Object) -> bool:
+        return one["metadata"]["name"] != image_set.name and has_succeeded(one, reference)
 
-    step = meter.step(run)
+    n_statuses = meter.sample().statuses + len(fleet)
+    is_done = False
+
+    def all_have(sample: Sample) -> bool:
+        nonlocal is_done  # it is listed as rarely as can be, since a list is sent as well
+        is_done = is_done or (sample.statuses >= n_statuses and fleet.count(is_there) == len(fleet))
+        return is_done
+
+    step = meter.step(lambda: image_set.create_set("", reference), all_have)
     meter.step(image_set.delete)
     return step
 
