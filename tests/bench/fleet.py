@@ -183,32 +183,43 @@ class Meter:
         return Sample.of(parse_metrics(self._fleet.admin.request("GET", "/metrics")))
 
     def step(
-        self, begin: Callable[[], object], is_done: Callable[[Sample], bool] = lambda _: True, is_new: bool = False
+        self,
+        begin: Callable[[], object],
+        is_done: Callable[[Sample], bool] | None = None,
+        is_proven: Callable[[], bool] = lambda: True,
+        is_new: bool = False,
     ) -> Step:
-        """Runs a step until it is done and quiet. is_new: the counters begin anew in it."""
+        """Runs a step until it is done (None: when it has begun) and quiet. is_new: the counters begin anew in it.
+
+        is_proven is a costly question, asked when it seems to be over; if it is not, the end is when it becomes quiet again.
+        """
         before = self.sample()
         began = time.monotonic()
         begin()
-        done = time.monotonic()
+        done = None if is_done else time.monotonic()
         samples = [Sample(began, *[0] * 7) if is_new else before]
-        quiet, deadline = 0, began + _STEP_SECONDS
+        quiet, was_early, deadline = 0, False, began + _STEP_SECONDS
         while quiet < 3:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not done after {_STEP_SECONDS} s: {samples[-1]}")
             time.sleep(_SAMPLE_SECONDS)
             try:
                 samples.append(self.sample())
-                is_right = is_done(samples[-1])
+                is_right = not is_done or is_done(samples[-1])
             except TimeoutError:  # the API server is too busy
                 is_right = False
-            if not is_right:
-                done = time.monotonic()
             is_quiet = is_right and _rate(*samples[-2:]) <= max(_OWN_RATE, len(self._fleet) / 500)
+            if not is_right or (was_early and not is_quiet):
+                done = None
+            elif done is None:
+                done = samples[-1].at
             quiet = quiet + 1 if is_quiet else 0
+            if quiet == 3 and not is_proven():
+                quiet, was_early = 0, True
             self._fleet.check()
         first, last = samples[0], samples[-1]
         return Step(
-            done - began,
+            (done or last.at) - began,
             last.requests - first.requests,
             max(_rate(*pair) for pair in zip(samples, samples[1:])),
             last.sent - first.sent,
@@ -339,14 +350,11 @@ def _serve_set(node: Node, fleet: Fleet, meter: Meter) -> Step:
         return one["metadata"]["name"] != image_set.name and has_succeeded(one, reference)
 
     n_statuses = meter.sample().statuses + len(fleet)
-    is_done = False
-
-    def all_have(sample: Sample) -> bool:
-        nonlocal is_done  # it is listed as rarely as can be, since a list is sent as well
-        is_done = is_done or (sample.statuses >= n_statuses and fleet.count(is_there) == len(fleet))
-        return is_done
-
-    step = meter.step(lambda: image_set.create_set("", reference), all_have)
+    step = meter.step(
+        lambda: image_set.create_set("", reference),
+        lambda one: one.statuses >= n_statuses,
+        lambda: fleet.count(is_there) == len(fleet),
+    )
     meter.step(image_set.delete)
     return step
 
