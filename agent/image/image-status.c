@@ -301,8 +301,9 @@ static int clean_line(const char *text, char **ret) {
                 return -ENOMEM;
 
         for (char *c = line; *c; c++)
-                if ((unsigned char) *c < ' ' || (unsigned char) *c >= 0x7f)
-                        *c = *c == '\n' || *c == '\t' ? ' ' : '?';
+                if (*c == '\n' || *c == '\t')
+                        *c = ' ';
+        text_make_plain(line);
 
         *ret = line;
         return 0;
