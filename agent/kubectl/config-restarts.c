@@ -629,7 +629,7 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
         r = find_run(restarts, key, &run);
         if (r < 0)
                 return r;
-        /* A newer change may mend what failed. */
+        /* A newer change may fix what failed. */
         if (!run->program &&
             json_get_integer(group, "changed") > json_get_integer(run->group, "changed"))
                 run->n_failures = 0;

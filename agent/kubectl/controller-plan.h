@@ -55,10 +55,9 @@ typedef enum UpdateOutcome {
 /* How the last run has ended. */
 typedef struct UpdateRun {
         UpdateOutcome outcome;
-        uint64_t
-                template_hash; /* hash of the template that it was for; 0: that changed meanwhile */
-        uint64_t begun_hash;   /* the same of the run that is under way; 0 without one as well */
-        unsigned n_failures;   /* in a row, for that template */
+        uint64_t template_hash; /* hash of its template; 0: that changed meanwhile */
+        uint64_t begun_hash;    /* the same of the run that is under way; 0 without one as well */
+        unsigned n_failures;    /* in a row, for that template */
         int64_t ended_sec;
 } UpdateRun;
 
@@ -74,8 +73,8 @@ typedef enum UpdateAction {
 UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_t now_sec);
 
 /* Takes the facts of now. Forgets how the last run has ended when the template is another one than before: should that
- * run's template come back, the pods may have been updated in between. A run that is under way may have followed either template:
- * its outcome will be for none. */
+ * run's template come back, the pods may have been updated in between. A run that is under way may have followed either
+ * template: its outcome will be for none. */
 void update_follow(UpdateFacts *facts, UpdateRun *last, const UpdateFacts *now);
 
 /* Note the begin and the end of a run. */

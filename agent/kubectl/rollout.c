@@ -776,8 +776,8 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
         return start(rollout);
 }
 
-/* To other images it is like a new update. Where those of the template are another client's by now, these are the ones, whatever
- * was asked for, but for a release. */
+/* To other images it is like a new update. If another client has changed the images of the template, the update goes on to
+ * those and not to the images that were asked for. A release goes on to none. */
 static int resume(Rollout *rollout, const RolloutRequest *request, TemplateChange change,
                   bool has_others) {
         bool is_retargeted = change == TEMPLATE_RETARGETED && !rollout->flags->release;
