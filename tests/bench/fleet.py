@@ -7,6 +7,7 @@ The fleet grows from size to size while there is memory, and each size goes thro
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import time
@@ -196,7 +197,7 @@ class Meter:
         before = self.sample()
         began = time.monotonic()
         begin()
-        done = None if is_done else time.monotonic()
+        done = math.inf if is_done else time.monotonic()
         samples = [Sample(began, *[0] * 7) if is_new else before]
         quiet, was_early, deadline = 0, False, began + _STEP_SECONDS
         while quiet < 3:
@@ -209,17 +210,15 @@ class Meter:
             except TimeoutError:  # the API server is too busy
                 is_right = False
             is_quiet = is_right and _rate(*samples[-2:]) <= max(_OWN_RATE, len(self._fleet) / 500)
-            if not is_right or (was_early and not is_quiet):
-                done = None
-            elif done is None:
-                done = samples[-1].at
+            if is_done:
+                done = min(done, samples[-1].at) if is_right and (is_quiet or not was_early) else math.inf
             quiet = quiet + 1 if is_quiet else 0
             if quiet == 3 and not is_proven():
                 quiet, was_early = 0, True
             self._fleet.check()
         first, last = samples[0], samples[-1]
         return Step(
-            (done or last.at) - began,
+            done - began,
             last.requests - first.requests,
             max(_rate(*pair) for pair in zip(samples, samples[1:])),
             last.sent - first.sent,
@@ -269,12 +268,12 @@ def measure(node: Node) -> list[Row]:
 def _measure_size(node: Node, fleet: Fleet, size: int) -> list[Row]:
     meter = Meter(fleet)
     n_new = size - len(fleet)
-    watches = meter.sample().watches + n_new * _WATCHES_EACH
+    before = meter.sample()
+    watches, n_checks = before.watches + n_new * _WATCHES_EACH, before.checks + n_new
 
     def all_watch(sample: Sample) -> bool:
         return sample.watches >= watches
 
-    n_checks = meter.sample().checks + n_new
     started = meter.step(lambda: fleet.grow(size), lambda one: all_watch(one) and fleet.n_registered() == size)
     if not node.quick:  # an agent tries a write a minute after its start: the next step begins thereafter
         meter.step(lambda: None, lambda one: one.checks >= n_checks)
