@@ -58,7 +58,7 @@ static json_object *pod_report(const PodState *state, json_object *target) {
 }
 
 json_object *rollout_report(const RolloutView *view, json_object *record, const Census *census,
-                            const char *outcome) {
+                            const char *outcome, const char *reason) {
         cleanup(json_object_put_p) json_object *report = json_object_new_object();
         json_object *target = record_target(record), *images, *pods;
         bool leads_back = target == record_images(record, true);
@@ -68,6 +68,7 @@ json_object *rollout_report(const RolloutView *view, json_object *record, const 
                            object_text(view->workload, "metadata.namespace") ?: "") < 0 ||
             patch_add_text(report, "name", object_name(view->workload)) < 0 ||
             patch_add_text(report, "outcome", outcome) < 0 ||
+            patch_add_filled(report, "reason", reason) < 0 ||
             patch_add(report, "images", images = json_object_new_array()) < 0 ||
             !add_images(images, record_images(record, !leads_back), target) ||
             patch_add(report, "pods", pods = json_object_new_array()) < 0)

@@ -11,6 +11,7 @@
 
 #include "agent/kubectl/rollout-census.h"
 
-/* outcome: "updated". The caller owns it. NULL: no memory. */
+/* outcome: "updated". The reason says why it ended before all was done; NULL: none is known. The caller owns the result.
+ * NULL: no memory. */
 json_object *rollout_report(const RolloutView *view, json_object *record, const Census *census,
-                            const char *outcome);
+                            const char *outcome, const char *reason);

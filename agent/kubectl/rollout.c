@@ -780,6 +780,7 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
  * those and not to the images that were asked for. A release goes on to none. */
 static int resume(Rollout *rollout, const RolloutRequest *request, TemplateChange change,
                   bool has_others) {
+        static const char turned[] = "another client has changed the images of its template";
         bool is_retargeted = change == TEMPLATE_RETARGETED && !rollout->flags->release;
         bool is_turned = is_retargeted && (record_sets_images(rollout->record) ||
                                            request->goes_back || record_is_undo(rollout->record));
@@ -794,10 +795,11 @@ static int resume(Rollout *rollout, const RolloutRequest *request, TemplateChang
         if (r < 0)
                 return refuse(rollout, r, &error);
         if (is_turned)
-                rollout_explain(&rollout->watch, "another client has changed the images of its "
-                                                 "template: the update goes on to those");
+                rollout_explain(&rollout->watch, "%s: the update goes on to those", turned);
         r = start(rollout);
-        return is_turned && r == EXIT_STATUS_DONE ? EXIT_STATUS_PARTLY : r;
+        if (!is_turned || rollout->is_carried_out || r != EXIT_STATUS_DONE)
+                return r;
+        return text_set(&rollout->reason, turned) < 0 ? -ENOMEM : EXIT_STATUS_PARTLY;
 }
 
 /* The template of a workload that declares its updates has changed meanwhile. What was written for images before is due once
@@ -1167,7 +1169,7 @@ static int report(const Rollout *rollout, int status) {
                 return status;
 
         tree = rollout_report(&rollout->watch.view, rollout->record, &rollout->census,
-                              rollout->outcome);
+                              rollout->outcome, rollout->reason);
         r = tree ? output_tree(rollout->flags->format, tree) : -ENOMEM;
         return r < 0 ? r : status;
 }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -215,9 +216,11 @@ def test_person_in_the_middle(cluster, controller, make, images, inplace, kind, 
     with none_replaced(workload):
         assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--first=1"))
         cluster.kubectl("set", "image", workload.name, f"main={images[2]}")
-        ran = inplace.run("rollout", workload.name, *arguments)
+        ran = inplace.run("rollout", workload.name, *arguments, "-o", "json")
         assert ran.code == 3 and "the update goes on to those" in ran.stderr, ran.stderr
-        assert "image updated" in ran.stdout and "undo" not in ran.stdout
+        report = json.loads(ran.stdout)
+        assert report["outcome"] == "updated"
+        assert report["reason"] == "another client has changed the images of its template"
         wait_updated(workload, images[2])
 
 
