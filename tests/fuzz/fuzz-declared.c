@@ -25,6 +25,11 @@ static void check(bool is_right) {
                 abort();
 }
 
+/* Whether something is left to give back: the hold, or the reason why an update does not go on. */
+static bool is_left(const UpdateFacts *facts) {
+        return facts->is_ours || facts->has_status;
+}
+
 static void check_facts(const UpdateFacts *facts) {
         check(facts->mode < _UPDATE_MODE_MAX);
         for (UpdateOutcome outcome = 0; outcome < _UPDATE_OUTCOME_MAX; outcome++) {
@@ -36,7 +41,7 @@ static void check_facts(const UpdateFacts *facts) {
                 action = update_plan(facts, &run, NOW_SEC + 1);
                 check(action < _UPDATE_ACTION_MAX);
                 check(!facts->is_deleted || action == UPDATE_DO_NOTHING);
-                check(facts->is_ours || action != UPDATE_DO_GIVE_BACK);
+                check(is_left(facts) || action != UPDATE_DO_GIVE_BACK);
         }
 }
 
@@ -47,7 +52,7 @@ static void check_given_back(WorkloadKind kind, json_object *workload, bool forg
         check(update_give_back_patch(kind, workload, forgets, &patch) == 0 && patch);
         given = apply_merge_patch(copy_json(workload), patch);
         check(update_facts(kind, given, ROBOT, &facts) == 0);
-        check(!facts.is_ours);
+        check(!is_left(&facts));
         check(update_facts_at_removal(kind, given, &facts) == 0);
         check(!facts.is_ours);
         check(update_give_back_patch(kind, given, forgets, &again) == 0);
@@ -64,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
                 check(update_facts(kinds[i], workload, ROBOT, &facts) == 0);
                 check_facts(&facts);
-                if (facts.is_ours) {
+                if (is_left(&facts)) {
                         check_given_back(kinds[i], workload, /* forgets= */ false);
                         check_given_back(kinds[i], workload, /* forgets= */ true);
                 }
