@@ -597,6 +597,7 @@ static int name_rest(const Census *census, const char *budget, char **ret) {
 /* Another client has changed what only we should change now. */
 static int check_unchanged(const RolloutView *view, json_object *record, RolloutStep *step) {
         cleanup(free_p) char *difference = NULL;
+        json_object *rival;
         TemplateChange change;
         bool is_resumed;
         int r;
@@ -625,6 +626,18 @@ static int check_unchanged(const RolloutView *view, json_object *record, Rollout
                                                 "its ReplicaSet \"%s\" is gone; its controller "
                                                 "makes one of its template now",
                                                 json_get_text(record, "revision"));
+        }
+        rival = view_kind(view)->has_replica_sets ? view_find_rival(view, view_base(view, record))
+                                                  : NULL;
+        if (rival) {
+                r = step_abandon(step, view, record, false);
+                return r < 0 ? r
+                             : rollout_step_set(
+                                       step, ROLLOUT_ABANDON,
+                                       "another client has let its controller go on, which has "
+                                       "replaced pods by those of the ReplicaSet \"%s\", and holds "
+                                       "it again; to let it go on: kubectl rollout resume",
+                                       object_name(rival));
         }
         r = view_find_change(view, record, &change, &difference);
         if (r < 0 || change == TEMPLATE_UNCHANGED)

@@ -124,6 +124,15 @@ static bool has_pods(json_object *replica_set) {
                object_integer(replica_set, "status.replicas") > 0;
 }
 
+json_object *view_find_rival(const RolloutView *view, const json_object *base) {
+        json_object_object_foreach(view->owned, name, other) {
+                (void) name;
+                if (other != base && has_pods(other))
+                        return other;
+        }
+        return NULL;
+}
+
 int view_is_resumed(const RolloutView *view, json_object *record, bool *ret) {
         json_object *base = view_base(view, record), *twin = NULL;
         bool is_like = false, has_images = false;
@@ -138,11 +147,7 @@ int view_is_resumed(const RolloutView *view, json_object *record, bool *ret) {
                 r = view_find_twin(view, base, &twin);
         if (r < 0)
                 return r;
-        *ret = is_like && has_images && !twin;
-        json_object_object_foreach(view->owned, name, other) {
-                (void) name;
-                *ret = *ret && (other == base || !has_pods(other));
-        }
+        *ret = is_like && has_images && !twin && !view_find_rival(view, base);
         return 0;
 }
 

@@ -177,6 +177,21 @@ def test_resumed_meanwhile(cluster, make, by_proxy, proxy, inplace, images):
     workload.assert_runs(images[0])
 
 
+def test_resumed_and_paused_again(cluster, make, by_proxy, proxy, inplace, images):
+    """Pods that its controller has replaced meanwhile would count as missing without end."""
+    workload = make("deployment", 3, minReadySeconds=5)
+    interrupted(by_proxy, proxy, workload, images[1], 3)
+    cluster.kubectl("rollout", "resume", workload.name)
+    wait_until(lambda: len({pod["metadata"]["labels"]["pod-template-hash"] for pod in workload.pods()}) == 2, 60 * SLOWLY, "a pod")
+    cluster.kubectl("rollout", "pause", workload.name)
+    ran = inplace.run("rollout", workload.name, "--timeout=60s")
+    assert ran.code == 3 and "to let it go on: kubectl rollout resume" in ran.stderr, ran.stderr
+    assert not rollout_is_open(workload)
+    cluster.kubectl("rollout", "resume", workload.name)
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    workload.assert_runs(images[0])
+
+
 @pytest.mark.parametrize("way", ["on", "undo", "release"])
 def test_resumed_while_it_waits(cluster, make, inplace, images, way):
     """Where the controller has nothing to do, a resumed Deployment stays mixed, and the next run goes on with it."""

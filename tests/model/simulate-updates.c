@@ -54,8 +54,7 @@ static Scenario choose_scenario(World *world) {
         scenario.has_older = !scenario.is_declared && scenario.kind != WORKLOAD_REPLICA_SET &&
                              happens(world, 30);
         scenario.has_hostile_users = happens(world, 25);
-        scenario.has_person =
-                scenario.is_declared && !scenario.has_hostile_users && happens(world, 40);
+        scenario.has_person = scenario.is_declared && happens(world, 40);
         scenario.has_rival = happens(world, 10);
         scenario.n_edits = (int) choose(world, 4);
         scenario.n_disturbances = happens(world, 30) ? 1 + (int) choose(world, 2) : 0;

@@ -40,7 +40,8 @@ typedef struct TestState {
                 record; /* "state mode written" of a record from A to B, or less; NULL: there is none */
         const char *template; /* image of the template; NULL: A */
         const char *source;   /* image of the ReplicaSet; NULL: A */
-        const char *older;    /* image of another ReplicaSet, without pods; NULL: there is none */
+        const char *older;    /* image of another ReplicaSet; NULL: there is none */
+        int n_others;         /* pods of the other ReplicaSet, which are none of those below */
         const char *env;      /* variables in the workload's template alone */
         bool has_history;
         bool is_released; /* the controller may act */
@@ -211,7 +212,8 @@ static json_object *make_owned(const TestState *state) {
                                                         state->is_source_behind));
                 if (state->older)
                         json_object_object_add(owned, "older",
-                                               make_replica_set("older", state->older, 0,
+                                               make_replica_set("older", state->older,
+                                                                state->n_others,
                                                                 state->is_older_behind));
                 if (state->is_copied)
                         json_object_object_add(object_at(json_object_object_get(owned, "older"),
@@ -980,6 +982,26 @@ TEST(test_lost) {
                     (object_at(step.patch, "spec") != NULL) != row->gives_back)
                         fail_msg("row %zu: %s", i, text);
                 assert_int_equal(step.action, ROLLOUT_ABANDON);
+        }
+}
+
+/* Its controller was let go on for a while: the pods that it made would count as missing without end. */
+TEST(test_held_again) {
+        for (int n_others = 0; n_others < 2; n_others++) {
+                const TestState with = { DEPLOYMENT, .older = "A", .n_others = n_others,
+                                         .pods = { NEW, OLD } };
+                cleanup(view_done) TestView made = make_view(&with);
+                cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+                cleanup(census_done) Census census = CENSUS_INIT;
+                const RolloutLimits limits = { .grace_sec = 0 };
+
+                assert_ok(census_take(&made.view, made.record, &census));
+                assert_ok(rollout_plan(&made.view, made.record, &limits, &census, &step, NULL));
+                assert_int_equal(step.action == ROLLOUT_ABANDON, n_others > 0);
+                if (n_others > 0) {
+                        assert_null(object_at(step.patch, "spec"));
+                        assert_non_null(strstr(step.message, "\"older\""));
+                }
         }
 }
 
