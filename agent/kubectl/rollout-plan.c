@@ -334,13 +334,16 @@ typedef struct Turn {
         const PodState *turned;  /* the gate of this pod is closed for other images than it has */
 } Turn;
 
-/* The highest ordinal first, as a StatefulSet's controller does; else those that are not ready anyway. */
+/* The highest ordinal first, as a StatefulSet's controller does; else those that are not ready anyway, by their names: two
+ * runs that know not yet of each other's last write change the same pod, and one of them is refused. */
 static const PodState *first_of(const Turn *turn, const PodState *a, const PodState *b) {
         if (!a)
                 return b;
         if (view_kind(turn->view)->has_ordinals)
                 return pod_ordinal(b->pod) > pod_ordinal(a->pod) ? b : a;
-        return !b->is_available && a->is_available ? b : a;
+        if (a->is_available != b->is_available)
+                return a->is_available ? b : a;
+        return strcmp(object_name(b->pod), object_name(a->pod)) < 0 ? b : a;
 }
 
 static bool is_drained(const Turn *turn, json_object *pod) {

@@ -985,6 +985,28 @@ TEST(test_lost) {
         }
 }
 
+/* Pods come in the order in which a run has seen them. */
+TEST(test_same_pod_for_each_run) {
+        const TestState with = { DEPLOYMENT, .pods = { OLD, OLD } };
+        cleanup(view_done) TestView made = make_view(&with);
+        cleanup(json_object_put_p) json_object *pods = made.view.pods;
+        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+        cleanup(census_done) Census census = CENSUS_INIT;
+        const RolloutLimits limits = { .grace_sec = 0 };
+
+        made.view.pods = json_object_new_object();
+        for (int n = 1; n >= 0; n--) {
+                const char *name = n == 1 ? "web-1" : "web-0";
+
+                json_object_object_add(made.view.pods, name,
+                                       json_object_get(json_object_object_get(pods, name)));
+        }
+        assert_ok(census_take(&made.view, made.record, &census));
+        assert_ok(rollout_plan(&made.view, made.record, &limits, &census, &step, NULL));
+        assert_int_equal(step.action, ROLLOUT_PATCH_POD);
+        assert_string_equal(step.name, "web-0");
+}
+
 /* Its controller was let go on for a while: the pods that it made would count as missing without end. */
 TEST(test_held_again) {
         for (int n_others = 0; n_others < 2; n_others++) {
