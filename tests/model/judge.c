@@ -40,17 +40,21 @@ void judge_pod_lost(World *world) {
 }
 
 void judge_quiet(World *world) {
-        int64_t n = 0, wanted = world->scenario.kind == WORKLOAD_DAEMON_SET
-                                        ? world->scenario.n_pods
-                                        : object_integer(api_workload(world), "spec.replicas");
+        int64_t n = 0, n_ended = 0,
+                wanted = world->scenario.kind == WORKLOAD_DAEMON_SET
+                                 ? world->scenario.n_pods
+                                 : object_integer(api_workload(world), "spec.replicas");
 
         for (size_t i = 0; i < world->items[PODS].n; i++) {
                 if (object_is_deleted(world->items[PODS].items[i]))
                         return;
+                n_ended += pod_has_ended(world->items[PODS].items[i]);
                 n += !pod_has_ended(world->items[PODS].items[i]);
         }
-        if (n == wanted)
-                world->judge.n_creates = world->judge.n_deletes = 0;
+        if (n == wanted) {
+                world->judge.n_creates = 0;
+                world->judge.n_deletes = n_ended;
+        }
 }
 
 /* Pods that are unavailable */

@@ -444,6 +444,12 @@ static void mark_node(World *world, int number) {
                         mark_lost(world, pod);
                 else if (world->scenario.kind != WORKLOAD_DAEMON_SET && !object_is_deleted(pod)) {
                         judge_pod_lost(world);
+                        /* An update may end without it. A successor that is made before the workload is handed back
+                         * is of the revision before, and is replaced. */
+                        if (world->scenario.kind == WORKLOAD_STATEFUL_SET) {
+                                judge_pod_lost(world);
+                                world->judge.n_deletes++;
+                        }
                         (void) api_delete(world, AUTHOR_MANAGER, PODS, object_name(pod));
                 }
         }
