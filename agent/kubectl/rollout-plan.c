@@ -847,7 +847,9 @@ static int step_source(const Turn *turn, json_object *replica_set, RolloutStep *
                                         "for the controller of ReplicaSet \"%s\" to see its new "
                                         "template: does kube-controller-manager run?",
                                         object_name(replica_set));
-        if (view_kind(view)->names_revisions && record_sets_images(record) &&
+        /* The revisions have a watch of their own: the newest one that was seen may be that of a template before. */
+        if (view_kind(view)->names_revisions &&
+            text_equal(view_target_revision(view, record), view_revision(view)) &&
             !template_has_images(object_template(view_newest_revision(view)),
                                  record_target(record)))
                 return rollout_step_set(ret, ROLLOUT_WAIT,

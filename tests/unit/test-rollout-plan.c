@@ -728,6 +728,8 @@ static const PlanCase plan_rows[] = {
         { { .kind = WORKLOAD_STATEFUL_SET, .record = "undo rollout", TURNED, .pods = { NEW } }, ROLLOUT_PATCH_POD,
           "web-0", "\"controller-revision-hash\":\"old\"" },
         { { .kind = WORKLOAD_DAEMON_SET, .record = "undo rollout", TURNED, .pods = { OLD } }, ROLLOUT_HAND_BACK, NULL, NULL },
+        { { .kind = WORKLOAD_DAEMON_SET, .record = "forward rollout", .template = "B", .pods = { OLD } }, ROLLOUT_WAIT,
+          "Revision", NULL },
 
         /* other clients */
         { { DEPLOYMENT, .is_released = true, .source = "B", .pods = { NEW, OLD } }, ROLLOUT_ABANDON, "let its controller",
