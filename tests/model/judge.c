@@ -45,6 +45,10 @@ void judge_quiet(World *world) {
                                  ? world->scenario.n_pods
                                  : object_integer(api_workload(world), "spec.replicas");
 
+        /* Its controller may replace a pod when it is given back: one that was made by the revision before. */
+        if (world->scenario.kind == WORKLOAD_STATEFUL_SET &&
+            annotation_of(api_workload(world), HELD_ANNOTATION))
+                return;
         for (size_t i = 0; i < world->items[PODS].n; i++) {
                 if (object_is_deleted(world->items[PODS].items[i]))
                         return;
@@ -298,13 +302,14 @@ static void judge_strategy(World *world) {
 }
 
 /* As the manual page says: the update of a Deployment or ReplicaSet that is not declared ends without the pods that a
- * budget keeps back because of lost ones, and names them. Pods keep what they have where a release has ended it. */
+ * budget keeps back because of lost ones, and names them. Pods keep what they have where a release has ended it, and where
+ * a controller waits for those with an image that does not run. */
 static bool may_keep_image(World *world, json_object *record) {
         bool has_revisions = world->scenario.kind == WORKLOAD_STATEFUL_SET ||
                              world->scenario.kind == WORKLOAD_DAEMON_SET;
 
         return json_is(record, "state", "abandoned") ||
-               (world->judge.is_kept &&
+               ((world->judge.is_kept || world->judge.is_partly_done) &&
                 !image_is_good(
                         template_image(GET(api_workload(world), "spec", "template"), "app"))) ||
                (world->judge.is_partly_done && world->scenario.has_budget && !has_revisions &&
