@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -18,5 +19,12 @@ def fill(runtime: Runtime, leave: int) -> Path:
     """Something else than images takes all but so many bytes, until the returned file is removed."""
     filler = runtime.root / "filler"
     with filler.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, n_free(runtime) - leave)
+        while (size := n_free(runtime) - leave) > 0:
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+                break
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                file.truncate(0)  # a pull has taken some of it just now
     return filler
