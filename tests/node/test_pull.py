@@ -291,6 +291,14 @@ def test_waiting_costs_no_time_of_the_deadline(start_agent, fake_runtime):
     assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED
 
 
+@pytest.mark.parametrize("seconds", [2**63 - 1, 2**64 // 10**6 + 1])
+def test_deadline_beyond_the_clock(start_agent, fake_runtime, seconds):
+    """A deadline that no clock can count is as good as none."""
+    agent = start_agent(fake_runtime.endpoint)
+    preload = Preload(agent, "demo/web:1", active_deadline_seconds=seconds)
+    assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED
+
+
 def test_sandbox_config(start_agent, fake_runtime):
     """sandboxConfig goes to the runtime with the pull."""
     agent = start_agent(fake_runtime.endpoint)
