@@ -861,7 +861,9 @@ bool image_is_arriving(const Image *image) {
 
 /* Other outcomes than the image's status do not change. */
 int image_set_on_demand(Image *image, const ImageOnDemand *found) {
-        if (!image_is_arriving(image) ||
+        bool is_hidden = found->n_layers > 0 && !found->is_counted; /* perhaps for a moment */
+
+        if (!image_is_arriving(image) || is_hidden ||
             found->bytes_present == image->status.on_demand.bytes_present)
                 return 0;
 

@@ -342,6 +342,29 @@ TEST_F(test_requests_of_different_completeness, Fixture *fixture) {
         assert_results(fixture, "all ");
 }
 
+/* A mount may be hidden for a moment: the image is asked about again. */
+TEST_F(test_arriving_layers_out_of_sight, Fixture *fixture) {
+        const ImageOnDemand hidden = { .n_layers = 1, .n_layers_all = 1 };
+        const ImageOnDemand all = { .n_layers = 1,
+                                    .n_layers_all = 1,
+                                    .is_counted = true,
+                                    .bytes_present = 4,
+                                    .bytes_total = 4 };
+
+        fake_runtime.shows_layers = true;
+        ask(fixture, "plain", 1);
+        begin(fixture);
+        fake_runtime_answer_pull(ID);
+        fake_runtime_answer_status(ID);
+        fake_runtime_answer_layers("{\"digest\":\"sha256:layer\",\"size\":4,\"fetchedSize\":1}\n");
+        reconcile(fixture);
+        assert_true(image_is_arriving(fixture->image));
+        assert_ok(image_set_on_demand(fixture->image, &hidden));
+        assert_true(image_is_arriving(fixture->image));
+        assert_ok(image_set_on_demand(fixture->image, &all));
+        assert_false(image_is_arriving(fixture->image));
+}
+
 /* Refuses one attempt. */
 static void refuse_pull(Fixture *fixture) {
         begin(fixture);
