@@ -658,6 +658,8 @@ static int on_retry(void *userdata) {
 
         if (pull->state == PULL_WAITING_FOR_DISK)
                 pull->bytes_needed = 0;
+        if (pull->state == PULL_BACKING_OFF)
+                pull->is_held = false; /* until the runtime shows the image again */
         return pull_handle(pull, PULL_ON_TIMER);
 }
 
@@ -692,6 +694,7 @@ static PullEvent event_of_return(const Pull *pull) {
 static int pull_wait_for_runtime(Pull *pull, PullState left, PullEvent *ret_event) {
         if (left == PULL_PULLING)
                 pull->n_losses++;
+        pull->is_held = false;
         if (!pull_runtime_is_away(pull))
                 *ret_event = event_of_return(pull);
         return pull_start_deadline(pull);

@@ -361,6 +361,11 @@ TEST_F(test_fetches_no_more, Fixture *fixture) {
         ask_again(fixture, MORE);
         assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
         assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_NO_PROGRESS);
+        assert_true(pull_result(fixture->pull).is_held);
+        assert_true(pull_kick(fixture->pull));
+        while (pull_is_backing_off(fixture->pull))
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        assert_false(pull_result(fixture->pull).is_held); /* the image may be gone by now */
 }
 
 TEST_F(test_layers_cannot_be_asked_for, Fixture *fixture) {
