@@ -20,6 +20,7 @@
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/config-plan.h"
 #include "agent/kubectl/own-run.h"
+#include "agent/kubectl/rollout-record.h"
 #include "agent/kubectl/workload.h"
 
 #define LEDGER "inplaced-config-versions"
@@ -49,6 +50,7 @@ typedef struct ConfigRun {
         Program *program;    /* NULL: it has failed, and waits */
         unsigned n_failures; /* in a row */
         int64_t ended_sec;
+        int64_t update_sec; /* when an update in place was last found open */
 } ConfigRun;
 
 struct ConfigRestarts {
@@ -539,7 +541,15 @@ static int on_run(const char *output, size_t size, const Error *error, void *use
         return 0;
 }
 
-/* Reads the workload for events. Without it none are sent. */
+/* Each takes a restart by the other one for a fault. */
+static bool is_updated(const ConfigRun *run) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+
+        return rollout_record_read(run->object, &record, NULL) >= 0 &&
+               rollout_record_is_open(record);
+}
+
+/* Reads the workload for its update, and for events. Without it none are sent. */
 static void read_workload(ConfigRun *run) {
         const char *name;
         WorkloadKind kind;
@@ -596,7 +606,7 @@ static size_t count_running(const ConfigRestarts *restarts) {
 static bool must_wait(const ConfigRun *run, int64_t now_sec) {
         int64_t pause_sec = RETRY_MIN_SEC << (run->n_failures < 6 ? run->n_failures : 6);
 
-        return run->program ||
+        return run->program || now_sec < run->update_sec + RETRY_MIN_SEC ||
                (run->n_failures > 0 &&
                 now_sec < run->ended_sec + (pause_sec < RETRY_MAX_SEC ? pause_sec : RETRY_MAX_SEC));
 }
@@ -640,6 +650,10 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
         run->object = NULL;
         run->group = json_object_get(group);
         read_workload(run);
+        if (is_updated(run)) {
+                run->update_sec = now_sec;
+                return 0;
+        }
         return start(run);
 }
 

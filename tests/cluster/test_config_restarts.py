@@ -256,6 +256,20 @@ def test_bad_value(cluster, restarter, make_user):
     assert restarts(workload)[:2] == [0, 0]
 
 
+def test_open_update(cluster, restarter, make_user, images, inplace):
+    """An update in place takes a container that another restart has started for one that failed: it ends first."""
+    path = make_config(cluster, "meanwhile", LEVEL="info")
+    workload = make_user(env=from_key("meanwhile", "LEVEL"))
+    wait_known(cluster, path)
+    with none_replaced(workload):
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--first=1"))
+        with none_restarts(workload):
+            change(cluster, path, LEVEL="debug")
+        assert_done(inplace.run("rollout", workload.name))
+        wait_values(workload, "debug")
+    assert [reason for reason, _ in said(workload) if reason.endswith("Failed")] == []
+
+
 def test_budget(cluster, restarter, make_user):
     """A PodDisruptionBudget that allows nothing keeps the containers as they are, until it allows one."""
     path = make_config(cluster, "budget", VALUE="1")
