@@ -46,11 +46,7 @@ void stop_clock_read(StopClock *ret) {
 }
 
 static bool is_over(const StopRecord *record, int64_t now_sec) {
-        int64_t end_sec = record->changed_sec;
-
-        if (stop_record_is_open(record) && record->deadline_sec > end_sec)
-                end_sec = record->deadline_sec;
-        return end_sec < now_sec - WEEK_SEC;
+        return !stop_record_is_open(record) && record->changed_sec < now_sec - WEEK_SEC;
 }
 
 /* Returns the oldest record that has ended, or the oldest one. */

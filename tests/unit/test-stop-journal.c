@@ -180,12 +180,18 @@ TEST_SET_UP(test_old_ones_go) {
         char id[32];
 
         set(journal, "a", "old", STOP_PHASE_STOPPED, now - WEEK - 100);
+        /* by a clock that was wrong */
+        set(journal, "a", "begun", STOP_PHASE_STOPPING, now - 9 * WEEK);
         /* later deadline than the others */
         set(journal, "a", "patient", STOP_PHASE_HOOK, now - WEEK - 10);
         set(journal, "a", "new", STOP_PHASE_STOPPED, now);
         set(journal, "a", "going-on", STOP_PHASE_STOPPING, now);
         assert_null(stop_journal_find(journal, "a", "old"));
         assert_non_null(stop_journal_find(journal, "a", "patient"));
+        assert_non_null(stop_journal_find(journal, "a", "begun"));
+        set(journal, "a", "begun", STOP_PHASE_STOPPED, now - WEEK - 100);
+        set(journal, "a", "going-on", STOP_PHASE_STOPPING, now);
+        assert_null(stop_journal_find(journal, "a", "begun"));
 
         for (int i = 0; i < 1024; i++) {
                 snprintf(id, sizeof(id), "c%d", i);
