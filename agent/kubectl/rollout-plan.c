@@ -544,6 +544,16 @@ static int add_end_of_hold(RolloutStep *step, const RolloutView *view,
                        : 0;
 }
 
+/* A partition that the person who began the update has asked for outlasts that of the hold. */
+static int keep_partition(RolloutStep *step, json_object *record) {
+        json_object *rolling = object_at(step->patch, "spec.updateStrategy.rollingUpdate");
+
+        return rolling && json_get(record, "partition", json_type_int)
+                       ? patch_add(rolling, "partition",
+                                   json_object_new_int64(record_partition(record)))
+                       : 0;
+}
+
 /* On the way back the template leads forward: the hold of admission stays. */
 static int step_hand_back(RolloutStep *step, const RolloutView *view, json_object *record,
                           const RolloutLimits *limits) {
@@ -559,6 +569,8 @@ static int step_hand_back(RolloutStep *step, const RolloutView *view, json_objec
                                  true, &step->patch);
         if (r >= 0 && !record_is_undo(record))
                 r = add_end_of_hold(step, view, limits);
+        if (r >= 0)
+                r = keep_partition(step, record);
         if (r < 0)
                 return r;
         step->action = ROLLOUT_HAND_BACK;
@@ -954,6 +966,8 @@ int rollout_plan_release(const RolloutView *view, json_object *record, const Rol
         r = step_abandon(ret, view, record, is_held);
         if (r >= 0)
                 r = add_end_of_hold(ret, view, limits);
+        if (r >= 0)
+                r = keep_partition(ret, record);
         return r < 0 || !is_held ? r : add_source_images(ret, view, record, replica_set);
 }
 

@@ -1096,6 +1096,24 @@ TEST(test_hold_outlasts_the_way_back) {
                                                HELD_ANNOTATION, NULL));
 }
 
+/* The person who goes on with what admission holds wants the lower pods to stay as they are. */
+TEST(test_partition_outlasts_the_hold) {
+        const TestState with = { DECLARED,       .held = "0",
+                                 TURNED,         .kind = WORKLOAD_STATEFUL_SET,
+                                 .n_updated = 1, .pods = { OLD, NEW } };
+        cleanup(view_done) TestView made = make_view(&with);
+        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+        cleanup(census_done) Census census = CENSUS_INIT;
+        const RolloutLimits limits = { .grace_sec = 0 };
+
+        json_object_object_add(made.record, "partition", json_object_new_int(1));
+        assert_ok(census_take(&made.view, made.record, &census));
+        assert_ok(rollout_plan(&made.view, made.record, &limits, &census, &step, NULL));
+        assert_int_equal(step.action, ROLLOUT_HAND_BACK);
+        assert_int_equal(object_integer(step.patch, "spec.updateStrategy.rollingUpdate.partition"),
+                         1);
+}
+
 /* kubectl rollout undo would bring the annotations of the hold back. */
 TEST(test_history_holds_nothing) {
         const TestState with = { DECLARED,         HISTORY,
