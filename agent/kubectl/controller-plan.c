@@ -54,13 +54,17 @@ int update_facts(WorkloadKind kind, json_object *workload, const char *by, Updat
 int update_facts_at_removal(WorkloadKind kind, json_object *workload, UpdateFacts *ret) {
         json_object *annotations = object_at(workload, "metadata.annotations");
         bool has_record = json_get_text(annotations, ROLLOUT_ANNOTATION) != NULL;
+        cleanup(json_object_put_p) json_object *record = NULL;
         int r = update_facts(kind, workload, /* by= */ "", ret);
 
         if (r < 0)
                 return r;
-        /* The removal ends the updates of the controller, and leaves those that a person has begun. */
-        ret->has_others_record = ret->has_open_record && !ret->is_ours;
-        ret->is_ours = ret->is_ours || ret->has_status ||
+        (void) rollout_record_read(workload, &record, NULL);
+        /* The removal ends the updates of the controller, and leaves those that a person has begun. Where the manifest holds
+         * the workload, the reason why an update does not go on shows whose it is. */
+        ret->has_others_record = ret->has_open_record && !ret->is_ours &&
+                                 (!ret->has_status || record_sets_images(record));
+        ret->is_ours = ret->is_ours || (ret->has_status && !ret->has_others_record) ||
                        (ret->mode != UPDATE_ORDINARY && has_record && !ret->has_open_record);
         ret->mode = UPDATE_ORDINARY;
         return 0;

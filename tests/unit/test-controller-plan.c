@@ -206,6 +206,31 @@ TEST_ROWS(test_give_back, given_back, name, const struct GivenBackRow *row) {
                                                ROLLOUT_ANNOTATION, NULL));
 }
 
+/* clang-format off */
+#define OPEN_RECORD(mode) \
+        "'inplaced.io/update': 'InPlaceOnly', 'inplaced.io/update-status': 'it waits', " \
+        "'inplaced.io/rollout': '{\\'state\\': \\'forward\\', \\'mode\\': \\'" mode "\\', \\'by\\': \\'robot\\', " \
+        "\\'since\\': \\'\\', \\'revision\\': \\'\\', \\'before\\': {}, \\'after\\': {}}'"
+/* clang-format on */
+
+/* Its manifest holds the workload, so that the reason alone shows whose update it is. */
+TEST(test_removal_where_the_manifest_holds) {
+        const UpdateRun none = { .outcome = UPDATE_NOT_TRIED };
+
+        for (int sets_images = 0; sets_images < 2; sets_images++) {
+                cleanup(json_object_put_p) json_object *workload =
+                        make_workload(sets_images ? OPEN_RECORD("set-image")
+                                                  : OPEN_RECORD("rollout"),
+                                      "'paused': true");
+                UpdateFacts facts;
+
+                assert_ok(update_facts_at_removal(WORKLOAD_DEPLOYMENT, workload, &facts));
+                assert_int_equal(facts.is_ours, !sets_images);
+                assert_int_equal(update_plan(&facts, &none, NOW),
+                                 sets_images ? UPDATE_DO_NOTHING : UPDATE_DO_UNDO);
+        }
+}
+
 /* At the removal of the controller, what a person has begun stays. */
 TEST(test_removal) {
         cleanup(json_object_put_p) json_object *mine =
