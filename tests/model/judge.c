@@ -45,7 +45,7 @@ void judge_quiet(World *world) {
                                  ? world->scenario.n_pods
                                  : object_integer(api_workload(world), "spec.replicas");
 
-        /* Its controller may replace a pod when it is given back: one that was made by the revision before. */
+        /* The controller may replace a pod when it is given back: one that was made by the revision before. */
         if (world->scenario.kind == WORKLOAD_STATEFUL_SET &&
             annotation_of(api_workload(world), HELD_ANNOTATION))
                 return;

@@ -213,7 +213,7 @@ TEST_ROWS(test_give_back, given_back, name, const struct GivenBackRow *row) {
         "\\'since\\': \\'\\', \\'revision\\': \\'\\', \\'before\\': {}, \\'after\\': {}}'"
 /* clang-format on */
 
-/* Its manifest holds the workload, so that the reason alone shows whose update it is. */
+/* A manifest holds the workload, so that the reason alone shows whose update it is. */
 TEST(test_removal_where_the_manifest_holds) {
         const UpdateRun none = { .outcome = UPDATE_NOT_TRIED };
 

@@ -1009,7 +1009,7 @@ TEST(test_same_pod_for_each_run) {
         assert_string_equal(step.name, "web-0");
 }
 
-/* Its controller was let go on for a while: the pods that it made would count as missing without end. */
+/* The controller was let go on for a while: the pods that it made would count as missing without end. */
 TEST(test_held_again) {
         for (int n_others = 0; n_others < 2; n_others++) {
                 const TestState with = { DEPLOYMENT, .older = "A", .n_others = n_others,
