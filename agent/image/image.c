@@ -861,9 +861,7 @@ bool image_is_arriving(const Image *image) {
 
 /* Other outcomes than the image's status do not change. */
 int image_set_on_demand(Image *image, const ImageOnDemand *found) {
-        bool is_hidden = found->n_layers > 0 && !found->is_counted; /* perhaps for a moment */
-
-        if (!image_is_arriving(image) || is_hidden ||
+        if (!image_is_arriving(image) || on_demand_is_hidden(found) ||
             found->bytes_present == image->status.on_demand.bytes_present)
                 return 0;
 

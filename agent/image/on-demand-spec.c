@@ -117,6 +117,10 @@ bool on_demand_is_complete(const ImageOnDemand *found) {
                (found->is_counted && found->bytes_present == found->bytes_total);
 }
 
+bool on_demand_is_hidden(const ImageOnDemand *found) {
+        return found->n_layers > 0 && !found->is_counted;
+}
+
 char *on_demand_describe(const ImageOnDemand *found) {
         double present = (double) found->bytes_present / 1e6;
         double total = (double) found->bytes_total / 1e6;

@@ -40,6 +40,9 @@ int on_demand_count(const char *lines, size_t size, char *const *digests, size_t
 /* Whether all bytes are there, or nothing is fetched on demand. */
 bool on_demand_is_complete(const ImageOnDemand *found);
 
+/* Whether there are such layers, and their bytes cannot be seen: perhaps for a moment, while a mount is hidden. */
+bool on_demand_is_hidden(const ImageOnDemand *found);
+
 /* "2 of 3 layers are fetched on demand, 0.1 of 10.1 MB of them are on the node". NULL: no memory. The
  * caller owns the text. */
 char *on_demand_describe(const ImageOnDemand *found);

@@ -206,11 +206,11 @@ static int pull_identify(Pull *pull, PullEvent *ret_event) {
 }
 
 /* Records the layers that the snapshotter has fetched since the last answer. If layers that the pull
- * waits for are no longer visible, nothing has arrived: a mount may be hidden for a moment. */
+ * waits for are no longer visible, nothing has arrived. */
 static void pull_take_layers(Pull *pull, const ImageOnDemand *found) {
         ImageStatus *status = &pull->status;
 
-        if (pull->is_held && found->n_layers > 0 && !found->is_counted)
+        if (pull->is_held && on_demand_is_hidden(found))
                 return;
 
         if (!pull->is_held || found->bytes_present != status->on_demand.bytes_present)
