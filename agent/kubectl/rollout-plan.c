@@ -536,18 +536,16 @@ static int find_content(const RolloutView *view, json_object *record, int64_t n_
         return r;
 }
 
-/* The hold of admission ends in the same write. */
-static int add_end_of_hold(RolloutStep *step, const RolloutView *view,
+/* The hold of admission ends in the same write. A partition that a person has asked for outlasts that of the hold. */
+static int add_end_of_hold(RolloutStep *step, const RolloutView *view, json_object *record,
                            const RolloutLimits *limits) {
-        return workload_held(view->workload) && !limits->leaves_hold
-                       ? update_add_end_of_hold(view->kind, view->workload, step->patch)
-                       : 0;
-}
+        json_object *rolling;
 
-/* A partition that the person who began the update has asked for outlasts that of the hold. */
-static int keep_partition(RolloutStep *step, json_object *record) {
-        json_object *rolling = object_at(step->patch, "spec.updateStrategy.rollingUpdate");
-
+        if (!workload_held(view->workload) || limits->leaves_hold)
+                return 0;
+        if (update_add_end_of_hold(view->kind, view->workload, step->patch) < 0)
+                return -ENOMEM;
+        rolling = object_at(step->patch, "spec.updateStrategy.rollingUpdate");
         return rolling && json_get(record, "partition", json_type_int)
                        ? patch_add(rolling, "partition",
                                    json_object_new_int64(record_partition(record)))
@@ -568,9 +566,7 @@ static int step_hand_back(RolloutStep *step, const RolloutView *view, json_objec
         r = takeover_patch_state(view->workload, record, record_is_undo(record) ? "undone" : "done",
                                  true, &step->patch);
         if (r >= 0 && !record_is_undo(record))
-                r = add_end_of_hold(step, view, limits);
-        if (r >= 0)
-                r = keep_partition(step, record);
+                r = add_end_of_hold(step, view, record, limits);
         if (r < 0)
                 return r;
         step->action = ROLLOUT_HAND_BACK;
@@ -965,9 +961,7 @@ int rollout_plan_release(const RolloutView *view, json_object *record, const Rol
         }
         r = step_abandon(ret, view, record, is_held);
         if (r >= 0)
-                r = add_end_of_hold(ret, view, limits);
-        if (r >= 0)
-                r = keep_partition(ret, record);
+                r = add_end_of_hold(ret, view, record, limits);
         return r < 0 || !is_held ? r : add_source_images(ret, view, record, replica_set);
 }
 
