@@ -511,11 +511,11 @@ static void read_limits(const PreloadMessage *message, DesiredImage *desired) {
         if (message->refusal_limit_presence_case ==
             INPLACED__V1__PRELOAD_REQUEST__REFUSAL_LIMIT_PRESENCE_REFUSAL_LIMIT)
                 desired->refusal_limit = message->refusal_limit;
-        if (message->active_deadline_seconds >
-            0) /* as of a document: it is counted in microseconds */
-                desired->active_deadline_sec = message->active_deadline_seconds < INT32_MAX
-                                                       ? message->active_deadline_seconds
-                                                       : INT32_MAX;
+        /* As of a document, since it is counted in microseconds. */
+        if (message->active_deadline_seconds > INT32_MAX)
+                desired->active_deadline_sec = INT32_MAX;
+        else if (message->active_deadline_seconds > 0)
+                desired->active_deadline_sec = message->active_deadline_seconds;
         desired->ttl_sec = message->ttl_seconds_after_finished > 0
                                    ? message->ttl_seconds_after_finished
                            : message->pin ? DESIRED_IMAGE_NO_LIMIT
