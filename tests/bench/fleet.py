@@ -129,8 +129,12 @@ class Fleet(Closing):
             limit.write_text(text)
 
     def merge(self) -> None:
-        """Equal pages of the agents take memory once from now on, until one of them writes to its own."""
-        if not _MERGING.exists():
+        """Equal pages of the agents take memory once from now on, until one of them writes to its own.
+
+        Nothing where the kernel does not let an agent take part: then it makes no scans either.
+        """
+        status = Path(f"/proc/{self._agents[0].pid}/ksm_stat")
+        if not status.exists() or "ksm_merge_any: yes" not in status.read_text():
             return
 
         def n_scans() -> int:
