@@ -412,6 +412,15 @@ static void check_plan(size_t i, const PlanCase *row) {
         check_step(i, row, &step);
 }
 
+/* The next step without limits of a person. */
+static void plan(const TestView *made, RolloutStep *ret) {
+        cleanup(census_done) Census census = CENSUS_INIT;
+        const RolloutLimits limits = { .grace_sec = 0 };
+
+        assert_ok(census_take(&made->view, made->record, &census));
+        assert_ok(rollout_plan(&made->view, made->record, &limits, &census, ret, NULL));
+}
+
 /* clang-format off */
 static const PlanCase plan_rows[] = {
         /* Deployment: a pod, its ReplicaSet, the other pods, its own template */
@@ -883,12 +892,9 @@ static const struct TwinRow {
 TEST_ROWS(test_twin, twin_rows, name, const struct TwinRow *row) {
         cleanup(view_done) TestView made = make_view(&row->state);
         cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
-        cleanup(census_done) Census census = CENSUS_INIT;
 
         json_object_object_add(made.record, "before", parse("{'app': 'B'}"));
-        assert_ok(census_take(&made.view, made.record, &census));
-        assert_ok(rollout_plan(&made.view, made.record, &(RolloutLimits){ .grace_sec = 0 }, &census,
-                               &step, NULL));
+        plan(&made, &step);
         assert_int_equal(step.action, row->action);
 }
 
@@ -993,8 +999,6 @@ TEST(test_same_pod_for_each_run) {
         cleanup(view_done) TestView made = make_view(&with);
         cleanup(json_object_put_p) json_object *pods = made.view.pods;
         cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
-        cleanup(census_done) Census census = CENSUS_INIT;
-        const RolloutLimits limits = { .grace_sec = 0 };
 
         made.view.pods = json_object_new_object();
         for (int n = 1; n >= 0; n--) {
@@ -1003,8 +1007,7 @@ TEST(test_same_pod_for_each_run) {
                 json_object_object_add(made.view.pods, name,
                                        json_object_get(json_object_object_get(pods, name)));
         }
-        assert_ok(census_take(&made.view, made.record, &census));
-        assert_ok(rollout_plan(&made.view, made.record, &limits, &census, &step, NULL));
+        plan(&made, &step);
         assert_int_equal(step.action, ROLLOUT_PATCH_POD);
         assert_string_equal(step.name, "web-0");
 }
@@ -1016,11 +1019,8 @@ TEST(test_held_again) {
                                          .pods = { NEW, OLD } };
                 cleanup(view_done) TestView made = make_view(&with);
                 cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
-                cleanup(census_done) Census census = CENSUS_INIT;
-                const RolloutLimits limits = { .grace_sec = 0 };
 
-                assert_ok(census_take(&made.view, made.record, &census));
-                assert_ok(rollout_plan(&made.view, made.record, &limits, &census, &step, NULL));
+                plan(&made, &step);
                 assert_int_equal(step.action == ROLLOUT_ABANDON, n_others > 0);
                 if (n_others > 0) {
                         assert_null(object_at(step.patch, "spec"));
@@ -1086,11 +1086,8 @@ TEST(test_hold_outlasts_the_way_back) {
                                  .pods = { OLD } };
         cleanup(view_done) TestView made = make_view(&with);
         cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
-        cleanup(census_done) Census census = CENSUS_INIT;
-        const RolloutLimits limits = { .grace_sec = 0 };
 
-        assert_ok(census_take(&made.view, made.record, &census));
-        assert_ok(rollout_plan(&made.view, made.record, &limits, &census, &step, NULL));
+        plan(&made, &step);
         assert_int_equal(step.action, ROLLOUT_HAND_BACK);
         assert_false(json_object_object_get_ex(object_at(step.patch, "metadata.annotations"),
                                                HELD_ANNOTATION, NULL));
@@ -1103,12 +1100,9 @@ TEST(test_partition_outlasts_the_hold) {
                                  .n_updated = 1, .pods = { OLD, NEW } };
         cleanup(view_done) TestView made = make_view(&with);
         cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
-        cleanup(census_done) Census census = CENSUS_INIT;
-        const RolloutLimits limits = { .grace_sec = 0 };
 
         json_object_object_add(made.record, "partition", json_object_new_int(1));
-        assert_ok(census_take(&made.view, made.record, &census));
-        assert_ok(rollout_plan(&made.view, made.record, &limits, &census, &step, NULL));
+        plan(&made, &step);
         assert_int_equal(step.action, ROLLOUT_HAND_BACK);
         assert_int_equal(object_integer(step.patch, "spec.updateStrategy.rollingUpdate.partition"),
                          1);
@@ -1122,12 +1116,9 @@ TEST(test_history_holds_nothing) {
                                  .n_updated = 1,   .pods = { NEW } };
         cleanup(view_done) TestView made = make_view(&with);
         cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
-        cleanup(census_done) Census census = CENSUS_INIT;
-        const RolloutLimits limits = { .grace_sec = 0 };
         json_object *annotations;
 
-        assert_ok(census_take(&made.view, made.record, &census));
-        assert_ok(rollout_plan(&made.view, made.record, &limits, &census, &step, NULL));
+        plan(&made, &step);
         assert_int_equal(step.action, ROLLOUT_CREATE_REPLICA_SET);
         annotations = object_at(step.patch, "metadata.annotations");
         assert_string_equal(json_get_text(annotations, UPDATE_ANNOTATION), UPDATE_ONLY);
