@@ -40,8 +40,8 @@ void judge_pod_lost(World *world) {
 }
 
 void judge_quiet(World *world) {
-        int64_t n = 0, n_ended = 0,
-                wanted = world->scenario.kind == WORKLOAD_DAEMON_SET
+        int64_t n_pods = (int64_t) world->items[PODS].n, n_ended = 0;
+        int64_t wanted = world->scenario.kind == WORKLOAD_DAEMON_SET
                                  ? world->scenario.n_pods
                                  : object_integer(api_workload(world), "spec.replicas");
 
@@ -53,9 +53,8 @@ void judge_quiet(World *world) {
                 if (object_is_deleted(world->items[PODS].items[i]))
                         return;
                 n_ended += pod_has_ended(world->items[PODS].items[i]);
-                n += !pod_has_ended(world->items[PODS].items[i]);
         }
-        if (n == wanted) {
+        if (n_pods - n_ended == wanted) {
                 world->judge.n_creates = 0;
                 world->judge.n_deletes = n_ended;
         }

@@ -182,7 +182,7 @@ TEST_SET_UP(test_old_ones_go) {
         set(journal, "a", "old", STOP_PHASE_STOPPED, now - WEEK - 100);
         /* by a clock that was wrong */
         set(journal, "a", "begun", STOP_PHASE_STOPPING, now - 9 * WEEK);
-        /* later deadline than the others */
+        /* also open */
         set(journal, "a", "patient", STOP_PHASE_HOOK, now - WEEK - 10);
         set(journal, "a", "new", STOP_PHASE_STOPPED, now);
         set(journal, "a", "going-on", STOP_PHASE_STOPPING, now);
@@ -190,7 +190,7 @@ TEST_SET_UP(test_old_ones_go) {
         assert_non_null(stop_journal_find(journal, "a", "patient"));
         assert_non_null(stop_journal_find(journal, "a", "begun"));
         set(journal, "a", "begun", STOP_PHASE_STOPPED, now - WEEK - 100);
-        set(journal, "a", "going-on", STOP_PHASE_STOPPING, now);
+        set(journal, "a", "going-on", STOP_PHASE_STOPPING, now); /* each write drops what is over */
         assert_null(stop_journal_find(journal, "a", "begun"));
 
         for (int i = 0; i < 1024; i++) {
