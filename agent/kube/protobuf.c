@@ -3,6 +3,7 @@
 #include "agent/kube/protobuf.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,7 @@ typedef struct Arena {
         size_t n_free; /* free bytes of the newest block */
         size_t block_size;
         size_t left; /* bytes that may still be taken */
+        bool is_out_of_memory;
 } Arena;
 
 static void blocks_free(Block *block) {
@@ -48,6 +50,7 @@ static bool arena_grow(Arena *arena, size_t size) {
         Block *block;
 
         block = malloc(sizeof(*block) + n_data);
+        arena->is_out_of_memory = !block;
         if (!block)
                 return false;
 
@@ -103,6 +106,8 @@ int kube_protobuf_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *
         message = protobuf_c_message_unpack(type, &allocator, size, bytes);
         if (!message) {
                 blocks_free(arena.first);
+                if (arena.is_out_of_memory)
+                        return -ENOMEM;
                 return error_set(reterr, ERROR_INVALID, "this is no %s, or too large",
                                  type->short_name);
         }

@@ -28,8 +28,8 @@ typedef Kubernetes__V1__Container KubeContainer;
 typedef Kubernetes__V1__ContainerStatus KubeContainerStatus;
 
 /* Reads a message of this type, such as &kubernetes__v1__pod__descriptor. Few bytes can stand for
- * many objects in memory: more than some 24 times the size is refused. The caller owns *ret, and
- * frees it with kube_protobuf_free(). */
+ * many objects in memory: more than some 24 times the size is refused. Returns -ENOMEM without an
+ * error, ERROR_INVALID otherwise. The caller owns *ret, and frees it with kube_protobuf_free(). */
 int kube_protobuf_unpack(const ProtobufCMessageDescriptor *type, const uint8_t *bytes, size_t size,
                          ProtobufCMessage **ret, Error *reterr);
 

@@ -4,6 +4,8 @@
  * Kubernetes' protobuf, with bytes as the API server sends them
  */
 
+#include <errno.h>
+
 #include "agent/kube/watch-message.h"
 #include "tests/unit/kube-message.h"
 #include "tests/unit/unit.h"
@@ -12,6 +14,20 @@
 
 static inline void message_free_p(void *message) {
         kube_protobuf_free(*(void **) message);
+}
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+static size_t n_allocations_left = SIZE_MAX; /* number of allocations before those that fail */
+
+/* The linker puts it in the place of malloc(), see tests/CMakeLists.txt. */
+void *__wrap_malloc(size_t size) {
+        if (n_allocations_left == 0)
+                return NULL;
+
+        n_allocations_left--;
+        return __real_malloc(size);
 }
 
 /* A pod, as Kubernetes' own code of version 1.34 writes it: a wrong number would not go unnoticed. */
@@ -268,4 +284,24 @@ TEST(test_status) {
         bytes_pack_envelope(&envelope, "Pod", &raw);
         assert_true(kube_protobuf_read_status(envelope.data, envelope.size, &status, &error) < 0);
         assert_int_equal(error.kind, ERROR_INVALID);
+}
+
+/* A message that is refused as bad would be left alone until its object changes. */
+TEST(test_out_of_memory) {
+        ProtobufCMessage *message = NULL;
+        size_t n = 0;
+        int r;
+
+        do {
+                cleanup(error_done) Error error = ERROR_INIT;
+
+                n_allocations_left = n++;
+                r = kube_protobuf_unpack(&kubernetes__v1__pod__descriptor, pod_bytes,
+                                         sizeof(pod_bytes), &message, &error);
+                n_allocations_left = SIZE_MAX;
+                assert_int_equal(error.kind, ERROR_NONE);
+                assert_true(r == 0 || r == -ENOMEM);
+        } while (r < 0);
+        assert_true(n > 2);
+        kube_protobuf_free(message);
 }
