@@ -10,9 +10,9 @@ import itertools
 import pytest
 
 from rollouts import *  # noqa: F403
-from lab.failing_call import FailingCall
+from lab.failing_call import TIMEOUT, FailingCall
 
-pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(900 * SLOWLY)]
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(TIMEOUT)]
 
 
 def test_update(make, inplace, images, folder, capsys):

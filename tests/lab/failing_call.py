@@ -55,6 +55,9 @@ LIBRARIES = ("/libjson-c.", "/libyaml-", "/libprotobuf-c.", "/libsystemd.", "/li
 _MOST = os.environ.get("INPLACED_FAILING_CALLS", "4")
 _SEED = os.environ.get("INPLACED_FAILING_SEED", "1")  # seed of the choice
 
+# Seconds for the points of one test; 0 is no limit.
+TIMEOUT = 0 if _MOST == "all" else 900 * sanitizers.SLOWNESS * max(1, int(_MOST) // 4)
+
 _MOST_PROBLEMS = 5  # a program that is broken in many places shows the first ones soon
 
 
@@ -172,8 +175,8 @@ def begin(agent: Agent) -> None:
 
 
 def check_end(agent: Agent) -> None:
-    """Ends it, if it runs: it has exited, for a reason that it has told, and its files are whole."""
-    code = agent.process.code if agent.process.code is not None else agent.terminate().code
+    """Ends it, unless it has ended: it has exited, for a reason that it has told, and its files are whole."""
+    code = agent.terminate().code
     log = agent.log_text()
     assert code in (0, 1, 2), f"ended with {code}:\n{log}"
     assert code == 0 or "inplaced: " in log or complaints(agent), f"ended with {code}, without a message:\n{log}"
