@@ -44,7 +44,7 @@ static const struct Rule {
 
         { STOP_STATE_CHECKING,      STOP_ON_REQUESTED,           STOP_DO_STOP,         STOP_STATE_STOPPING      },
         { STOP_STATE_CHECKING,      STOP_ON_REQUESTED_WITH_HOOK, STOP_DO_RUN_HOOK,     STOP_STATE_HOOK          },
-        { STOP_STATE_CHECKING,      STOP_ON_OVERTAKEN,       STOP_DO_QUEUE,        STOP_STATE_QUEUED        },
+        { STOP_STATE_CHECKING,      STOP_ON_OUTDATED,        STOP_DO_QUEUE,        STOP_STATE_QUEUED        },
         { STOP_STATE_CHECKING,      STOP_ON_RUNTIME_AWAY,    STOP_DO_PARK,         STOP_STATE_PARKED        },
         { STOP_STATE_CHECKING,      STOP_ON_OVER,            STOP_DO_END,          STOP_STATE_ENDED         },
 

@@ -47,7 +47,7 @@ typedef enum StopEvent {
         STOP_ON_ADDRESS,   /* the address is known, or not needed */
         STOP_ON_REQUESTED, /* the stop is still requested, and there is no hook to run */
         STOP_ON_REQUESTED_WITH_HOOK,
-        STOP_ON_OVERTAKEN, /* still requested, but another stop of the container has begun */
+        STOP_ON_OUTDATED, /* still requested, but the container or the kubelet may have changed */
         STOP_ON_HOOKED,
         STOP_ON_ANSWERED, /* the runtime has answered the stop, whatever the answer is */
         STOP_ON_TIMER,

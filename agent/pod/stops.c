@@ -24,6 +24,11 @@
 #include "cri/client.h"
 
 #define KUBELET_USEC USEC_PER_SEC /* between two checks whether the kubelet is back */
+
+/* Time for which the kubelet counts as there after it has answered. The requests by which an owner
+ * confirms a stop take no longer, unless the API server or the runtime is away. */
+#define KUBELET_KNOWN_USEC (30 * USEC_PER_SEC)
+
 #define ACCURACY_USEC 1000
 #define OWNER_SIZE 64            /* bytes of the owner's kind, the label in metrics */
 #define NODE_ADDRESS "127.0.0.1" /* address of pods in the host's network */
@@ -94,6 +99,8 @@ struct Stop {
         HandlerSpec hook_spec;
         char *hook_refusal; /* why the hook cannot be run */
         int64_t found_grace_sec;
+
+        uint64_t kubelet_usec; /* monotonic time of the last question about the kubelet */
 
         int64_t began_nsec; /* nanoseconds since 1970, by the node's clock */
         uint64_t began_usec;
@@ -906,6 +913,7 @@ static int on_kubelet(KubeletState state, const char *why, void *userdata) {
 }
 
 static int stop_ask(Stop *stop, StopEvent *ret_event) {
+        stop->kubelet_usec = stop_now_usec(stop);
         if (stop->needs_kubelet && stop->stops->kubelet)
                 return kubelet_ask(stop->stops->kubelet, on_kubelet, stop, &stop->question);
 
@@ -913,11 +921,18 @@ static int stop_ask(Stop *stop, StopEvent *ret_event) {
         return 0;
 }
 
+/* The container or the kubelet may have changed since it was asked. */
+static bool is_outdated(const Stop *stop) {
+        return stop->is_overtaken ||
+               (stop->needs_kubelet &&
+                stop_now_usec(stop) > stop->kubelet_usec + KUBELET_KNOWN_USEC);
+}
+
 static StopEvent event_of_yes(const Stop *stop) {
         if (!stop_client(stop))
                 return STOP_ON_RUNTIME_AWAY;
-        if (stop->is_overtaken)
-                return STOP_ON_OVERTAKEN;
+        if (is_outdated(stop))
+                return STOP_ON_OUTDATED;
         if (stop->found_grace_sec == 0)
                 return STOP_ON_REQUESTED;
 

@@ -685,6 +685,32 @@ TEST_F(test_kubelet, Fixture *f) {
         stop_leave(owner.stop);
 }
 
+/* A kubelet that was there may have gone while the owner confirms the stop. */
+TEST_F(test_kubelet_goes_meanwhile, Fixture *f) {
+        Owner owner = { .says = 0 };
+        StopOptions options = options_of(&owner);
+
+        options.needs_kubelet = true;
+        add_with(f, &owner, &options);
+        answer_list(RUNNING);
+        answer_kubelet(KUBELET_ALIVE);
+        fake_clock_pass(fake_kube.event, 60 * USEC_PER_SEC);
+        assert_int_equal(owner.n_checks, 1);
+
+        assert_ok(stop_answer(owner.stop, true, NULL));
+        answer_list(RUNNING);
+        answer_kubelet(KUBELET_AWAY);
+        assert_false(stop_has_begun(owner.stop));
+        while (!lease_call())
+                let_pass();
+        answer_kubelet(KUBELET_ALIVE);
+        owner.says = 1;
+        answer_list(RUNNING);
+        answer_stopped();
+        assert_done(&owner, STOP_STOPPED, "");
+        assert_int_equal(owner.n_checks, 2);
+}
+
 TEST_F(test_runtime_away, Fixture *f) {
         Owner owner = { .says = 1 };
         StopOptions options = options_of(&owner);
