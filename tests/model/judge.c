@@ -301,13 +301,16 @@ static void judge_strategy(World *world) {
 }
 
 /* As the manual page says: the update of a Deployment or ReplicaSet that is not declared ends without the pods that a
- * budget keeps back because of lost ones, and names them. Pods keep what they have where a release has ended it, and where
- * a controller waits for those with an image that does not run. */
+ * budget keeps back because of lost ones, and names them. Pods keep what they have where a release has ended it, where a
+ * controller waits for those with an image that does not run, and where a ReplicaSet's pods went back from a template that
+ * is not the update's. */
 static bool may_keep_image(World *world, json_object *record) {
         bool has_revisions = world->scenario.kind == WORKLOAD_STATEFUL_SET ||
                              world->scenario.kind == WORKLOAD_DAEMON_SET;
 
         return json_is(record, "state", "abandoned") ||
+               (world->scenario.kind == WORKLOAD_REPLICA_SET &&
+                json_is(record, "state", "undone") && json_is(record, "mode", "rollout")) ||
                ((world->judge.is_kept || world->judge.is_partly_done) &&
                 !image_is_good(
                         template_image(GET(api_workload(world), "spec", "template"), "app"))) ||
