@@ -4,8 +4,8 @@
  * Mutations of JSON inputs, for libFuzzer: bytes that change at random are seldom JSON any more
  *
  * One value of the input becomes another one: of another type, at a limit, one that is elsewhere in the input, or a text
- * that libFuzzer has changed; or a member or an item goes, or is there twice. An input that is no JSON, and one of
- * four others, is left to libFuzzer.
+ * that libFuzzer has changed; or a member or an item goes, or is there twice. A text that is JSON itself, as in an
+ * annotation, is mutated in the same way. An input that is no JSON, and one of four others, is left to libFuzzer.
  */
 
 #include <json-c/json.h>
@@ -84,9 +84,33 @@ static json_object *another_value(Places *places, const Place *place) {
         }
 }
 
+static bool change_values(json_object *input, uint32_t seed);
+
+/* NULL unless the value is a text with a JSON object in which values can change. */
+static json_object *changed_document(Places *places, json_object *value) {
+        cleanup(json_object_put_p) json_object *document = NULL;
+        const char *text = json_object_get_string(value);
+
+        if (!json_object_is_type(value, json_type_string) || text[0] != '{' ||
+            json_parse(text, strlen(text), &document, NULL) < 0)
+                return NULL;
+
+        return change_values(document, draw(places, UINT32_MAX))
+                       ? json_object_new_string(json_to_text(document))
+                       : NULL;
+}
+
+static void replace(const Place *place, json_object *value) {
+        if (json_object_is_type(place->parent, json_type_array))
+                (void) json_object_array_put_idx(place->parent, place->index, value);
+        else
+                (void) json_object_object_add(place->parent, place->key, value);
+}
+
 static void change(Places *places, const Place *place) {
         bool is_item = json_object_is_type(place->parent, json_type_array);
         uint32_t choice = draw(places, 8);
+        json_object *document = choice < 2 ? NULL : changed_document(places, place->value);
 
         if (choice == 0 && is_item)
                 (void) json_object_array_del_idx(place->parent, place->index, 1);
@@ -94,35 +118,37 @@ static void change(Places *places, const Place *place) {
                 json_object_object_del(place->parent, place->key);
         else if (choice == 1 && is_item)
                 (void) json_object_array_add(place->parent, copy_json(place->value));
-        else if (is_item)
-                (void) json_object_array_put_idx(place->parent, place->index,
-                                                 another_value(places, place));
         else
-                (void) json_object_object_add(place->parent, place->key,
-                                              another_value(places, place));
+                replace(place, document ?: another_value(places, place));
 }
 
-/* Returns the size of the new input; 0: it is no JSON, or would be too large. */
-static size_t mutate(uint8_t *data, size_t size, size_t size_max, unsigned seed) {
-        cleanup(json_object_put_p) json_object *input = NULL;
+/* Changes one to three values. False: there is none below the input itself. */
+static bool change_values(json_object *input, uint32_t seed) {
         Places places = { .n_items = 0, .state = seed };
-        const char *text;
-        size_t new_size;
 
-        if (json_parse((const char *) data, size, &input, NULL) < 0)
-                return 0;
         gather(&places, (Place){ .value = input });
         if (places.n_items < 2)
-                return 0;
-        for (uint32_t n = 1 + draw(&places, 3); n > 0; n--) {
+                return false;
+
+        for (uint32_t n = 1 + draw(&places, 3); n > 0 && places.n_items >= 2; n--) {
                 const Place place = places.items[1 + draw(&places, (uint32_t) places.n_items - 1)];
 
                 change(&places, &place);
                 places.n_items = 0;
                 gather(&places, (Place){ .value = input });
-                if (places.n_items < 2)
-                        break;
         }
+        return true;
+}
+
+/* Returns the size of the new input; 0: it is no JSON, or would be too large. */
+static size_t mutate(uint8_t *data, size_t size, size_t size_max, unsigned seed) {
+        cleanup(json_object_put_p) json_object *input = NULL;
+        const char *text;
+        size_t new_size;
+
+        if (json_parse((const char *) data, size, &input, NULL) < 0 || !change_values(input, seed))
+                return 0;
+
         text = json_to_text(input);
         new_size = text ? strlen(text) : 0;
         if (new_size > size_max)
