@@ -4,7 +4,7 @@
  * A failing call, for a program that is started with this before the C library (LD_PRELOAD)
  *
  * The test shares the file INPLACED_FAILING_CALL with the program: it says there which call is to fail, and how, and reads
- * how many there were. Calls count that the program makes itself, also through the C library, and those of the libraries
+ * how many there were, and from where. Calls count that the program makes itself, also through the C library, and those of the libraries
  * that the file names. Other libraries may be unable to go on without memory: gRPC ends the program.
  */
 
@@ -22,6 +22,7 @@
 #include <unwind.h>
 
 #define FRAMES_MAX 12
+#define CALLS_MAX 65536
 
 /* The layout is known to failing_call.py. */
 typedef struct Plan {
@@ -34,6 +35,8 @@ typedef struct Plan {
         uint32_t n_calls;
         uint32_t n_failed;
         uint64_t frames[FRAMES_MAX]; /* places in the program that led to the first failure */
+        uint64_t ways
+                [CALLS_MAX]; /* hash of the places that led to each call; only if none is to fail */
 } Plan;
 
 typedef enum Kind {
@@ -59,8 +62,10 @@ typedef enum Owner {
 /* Frames of the stack, from the inside to the outside. */
 typedef struct Walk {
         Owner owner; /* owner of the first frame outside the C library */
-        size_t n_frames;
         bool is_recording;
+        uint64_t *frames; /* frames of the program; NULL: only their hash matters */
+        size_t n_frames;
+        uint64_t hash;
 } Walk;
 
 static Plan *plan;
@@ -110,8 +115,12 @@ static _Unwind_Reason_Code on_frame(struct _Unwind_Context *context, void *userd
         if (!walk->is_recording)
                 return walk->owner == OWNER_C ? _URC_NO_REASON : _URC_END_OF_STACK;
 
-        if (owner == OWNER_PROGRAM && walk->n_frames < FRAMES_MAX)
-                plan->frames[walk->n_frames++] = place;
+        if (owner != OWNER_PROGRAM)
+                return _URC_NO_REASON;
+
+        walk->hash = (walk->hash ^ place) * 0x100000001b3; /* FNV-1a, by words */
+        if (walk->frames && walk->n_frames < FRAMES_MAX)
+                walk->frames[walk->n_frames++] = place;
         return _URC_NO_REASON;
 }
 
@@ -125,8 +134,18 @@ static bool is_ours(Kind kind, const void *caller) {
                (walk.owner == OWNER_JSON && kind != KIND_COPY);
 }
 
+static void note_way(uint32_t n) {
+        Walk walk = { .owner = OWNER_C, .is_recording = true, .hash = 0xcbf29ce484222325 };
+
+        (void) _Unwind_Backtrace(on_frame, &walk);
+        if (n <= CALLS_MAX)
+                plan->ways[n - 1] = walk.hash;
+}
+
 static bool fails(Kind kind, const void *caller) {
-        Walk walk = { .owner = OWNER_C, .is_recording = true };
+        Walk walk = { .owner = OWNER_C,
+                      .is_recording = true,
+                      .frames = plan ? plan->frames : NULL };
         uint32_t nth, n;
 
         if (!plan || depth > 0 || !(plan->kinds & (uint32_t) kind) || !is_ours(kind, caller))
@@ -134,6 +153,8 @@ static bool fails(Kind kind, const void *caller) {
 
         n = __atomic_add_fetch(&plan->n_calls, 1, __ATOMIC_RELAXED);
         nth = plan->nth;
+        if (nth == 0)
+                note_way(n);
         if (nth == 0 || n < nth || n - nth >= plan->n_failing)
                 return false;
 

@@ -18,7 +18,7 @@ import random
 import struct
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,8 @@ _HEAD = struct.Struct("32s224s")
 _ARMS = struct.Struct("IiII")
 _COUNTS = struct.Struct("II")
 _FRAMES = struct.Struct("12Q")
-_SIZE = _HEAD.size + _ARMS.size + _COUNTS.size + _FRAMES.size
+_WAYS = struct.Struct("65536Q")
+_SIZE = _HEAD.size + _ARMS.size + _COUNTS.size + _FRAMES.size + _WAYS.size
 
 # Errors that the manual pages name for the calls of a kind.
 ERRORS: Mapping[str, Sequence[int]] = {
@@ -51,12 +52,13 @@ ERRORS: Mapping[str, Sequence[int]] = {
 # Libraries that report a failure to their caller. gRPC ends the program when it has no memory.
 LIBRARIES = ("/libjson-c.", "/libyaml-", "/libprotobuf-c.", "/libsystemd.", "/libmicrohttpd.", "/libcurl.")
 
-# How many points of a kind are tried, for each operation; or "all".
+# How many points of a kind are tried, for each operation, or "each": of those that the program reaches by another way,
+# through other functions; or "all".
 _MOST = os.environ.get("INPLACED_FAILING_CALLS", "4")
 _SEED = os.environ.get("INPLACED_FAILING_SEED", "1")  # seed of the choice
 
 # Seconds for the points of one test; 0 is no limit.
-TIMEOUT = 0 if _MOST == "all" else 900 * sanitizers.SLOWNESS * max(1, int(_MOST) // 4)
+TIMEOUT = 900 * sanitizers.SLOWNESS * max(1, int(_MOST) // 4) if _MOST.isdigit() else 0
 
 _MOST_PROBLEMS = 5  # a program that is broken in many places shows the first ones soon
 
@@ -97,15 +99,15 @@ class FailingCall:
         return made
 
     def points(self, operation: Callable[[], object]) -> Iterator[Point]:
-        """The points of an operation, in which nothing fails here; a sample of them unless all are wanted."""
+        """The points of an operation, in which nothing fails here, as many as are wanted."""
         chance = random.Random(_SEED)
         for kind, numbers in ERRORS.items():
             self._arm(kind, 0, 0)
             operation()
             self.disarm()
-            points = [Point(kind, nth + 1, number) for nth in range(self.n_calls) for number in numbers]
+            points = [Point(kind, nth, number) for nth in self._chosen_calls() for number in numbers]
             self.reached[kind] += len(points)
-            if _MOST != "all":
+            if _MOST.isdigit():
                 points = sorted(chance.sample(points, min(int(_MOST), len(points))), key=str)
             yield from points
 
@@ -139,6 +141,13 @@ class FailingCall:
         _COUNTS.pack_into(self._plan, _HEAD.size + _ARMS.size, 0, 0)
         _FRAMES.pack_into(self._plan, _HEAD.size + _ARMS.size + _COUNTS.size, *[0] * 12)
         _ARMS.pack_into(self._plan, _HEAD.size, 1 << _KINDS.index(kind), number, nth, 1)
+
+    def _chosen_calls(self) -> Iterable[int]:
+        """Numbers of the calls, or of the first one on each way."""
+        if _MOST == "all":
+            return range(1, self.n_calls + 1)
+        ways = _WAYS.unpack_from(self._plan, _SIZE - _WAYS.size)[: self.n_calls]
+        return sorted({way: len(ways) - i for i, way in enumerate(reversed(ways))}.values())
 
     @property
     def n_calls(self) -> int:
