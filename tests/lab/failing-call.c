@@ -4,8 +4,8 @@
  * A failing call, for a program that is started with this before the C library (LD_PRELOAD)
  *
  * The test shares the file INPLACED_FAILING_CALL with the program: it says there which call is to fail, and how, and reads
- * how many there were, and from where. Calls count that the program makes itself, also through the C library, and those of the libraries
- * that the file names. Other libraries may be unable to go on without memory: gRPC ends the program.
+ * how many there were, and from where. Calls count that the program makes itself, also through the C library, and those of
+ * the libraries that the file names. Other libraries may be unable to go on without memory: gRPC ends the program.
  */
 
 #include <dlfcn.h>
@@ -35,8 +35,7 @@ typedef struct Plan {
         uint32_t n_calls;
         uint32_t n_failed;
         uint64_t frames[FRAMES_MAX]; /* places in the program that led to the first failure */
-        uint64_t ways
-                [CALLS_MAX]; /* hash of the places that led to each call; only if none is to fail */
+        uint64_t ways[CALLS_MAX];    /* a hash of such places for each call, if none is to fail */
 } Plan;
 
 typedef enum Kind {
