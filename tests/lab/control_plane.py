@@ -166,7 +166,7 @@ class ControlPlane(Closing):
         return self.authority.issue(f"node-{name}", f"/O=system:nodes/CN=system:node:{name}")
 
     def service_account_token(
-        self, namespace: str, name: str, seconds: int = 3600, node: str | None = None
+        self, namespace: str, name: str, seconds: int = 86400, node: str | None = None
     ) -> str:
         """A new token of a service account that exists. Less than 600 seconds is refused.
 
