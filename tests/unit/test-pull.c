@@ -368,6 +368,18 @@ TEST_F(test_fetches_no_more, Fixture *fixture) {
         assert_false(pull_result(fixture->pull).is_held); /* the image may be gone by now */
 }
 
+/* What a runtime had before it went away may be gone when it is back. */
+TEST_F(test_runtime_goes_while_it_fetches, Fixture *fixture) {
+        find_on_demand(fixture, true, PART);
+        assert_true(pull_result(fixture->pull).is_held);
+        while (!fake_runtime_find("Info"))
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        fake_runtime.is_away = true;
+        fake_runtime_refuse("Info", ERROR_UNAVAILABLE, "connection lost");
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_RUNTIME);
+        assert_false(pull_result(fixture->pull).is_held);
+}
+
 TEST_F(test_layers_cannot_be_asked_for, Fixture *fixture) {
         fake_runtime.shows_layers = true;
         fixture->is_complete = true;
