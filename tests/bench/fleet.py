@@ -108,7 +108,7 @@ class Fleet(Closing):
     def start(self) -> None:
         self._folder.mkdir()
         self._config.touch()
-        token = self.control_plane.service_account_token("inplaced", "unbound", seconds=86400)
+        token = self.control_plane.service_account_token("inplaced", "unbound")
         self.control_plane.write_kubeconfig(self._kubeconfig, token=token)
         for limit, n_each in _LIMITS.items():
             self._limits[limit] = limit.read_text()

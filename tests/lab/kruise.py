@@ -81,7 +81,7 @@ class Kruise(Closing):
         """Applies its manifests and starts the manager."""
         self._apply()
         control_plane = self.cluster.control_plane
-        token = control_plane.service_account_token(NAMESPACE, "kruise-manager", 7200)
+        token = control_plane.service_account_token(NAMESPACE, "kruise-manager")
         control_plane.write_kubeconfig(self._kubeconfig, token=token)
         self.manager.start(wait_ready=False)
         self.manager.wait_ready(60)
