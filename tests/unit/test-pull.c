@@ -368,7 +368,7 @@ TEST_F(test_fetches_no_more, Fixture *fixture) {
         assert_false(pull_result(fixture->pull).is_held); /* the image may be gone by now */
 }
 
-/* What a runtime had before it went away may be gone when it is back. */
+/* The image may be gone when the runtime is back. */
 TEST_F(test_runtime_goes_while_it_fetches, Fixture *fixture) {
         find_on_demand(fixture, true, PART);
         assert_true(pull_result(fixture->pull).is_held);
@@ -376,7 +376,7 @@ TEST_F(test_runtime_goes_while_it_fetches, Fixture *fixture) {
                 assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
         fake_runtime.is_away = true;
         fake_runtime_refuse("Info", ERROR_UNAVAILABLE, "connection lost");
-        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_RUNTIME);
+        assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_WAITING_FOR_RUNTIME);
         assert_false(pull_result(fixture->pull).is_held);
 }
 
