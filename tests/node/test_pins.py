@@ -265,7 +265,8 @@ def test_pin_and_unpin(start_agent, containerd, push):
     agent.request(second.reference, pin=True)
     wait_pinned(containerd, first)
     wait_pinned(containerd, second)
-    wait_until(lambda: "inplaced.io/pins" in agent.status()["metadata"]["annotations"], 10, "pins in the file")
+    pins = lambda: json.loads(agent.status()["metadata"]["annotations"].get("inplaced.io/pins", "[]"))  # noqa: E731
+    wait_until(lambda: len(pins()) == 3, 10 * SLOWLY, "both pins of the caller and that of the document")
     agent.kill9()
     agent.start()
     unpinned = agent.ctl("unpin", first.reference, second.reference)
