@@ -25,8 +25,8 @@
 
 #define KUBELET_USEC USEC_PER_SEC /* between two checks whether the kubelet is back */
 
-/* Time for which the kubelet counts as there after it has answered. The requests by which an owner
- * confirms a stop take no longer, unless the API server or the runtime is away. */
+/* Time for which an answer of the kubelet holds. The requests by which an owner confirms a stop take
+ * no longer, unless the API server or the runtime is away. */
 #define KUBELET_KNOWN_USEC (30 * USEC_PER_SEC)
 
 #define ACCURACY_USEC 1000
@@ -912,9 +912,13 @@ static int on_kubelet(KubeletState state, const char *why, void *userdata) {
         return stop_handle(stop, STOP_ON_KUBELET_AWAY);
 }
 
+static bool asks_kubelet(const Stop *stop) {
+        return stop->needs_kubelet && stop->stops->kubelet;
+}
+
 static int stop_ask(Stop *stop, StopEvent *ret_event) {
         stop->kubelet_usec = stop_now_usec(stop);
-        if (stop->needs_kubelet && stop->stops->kubelet)
+        if (asks_kubelet(stop))
                 return kubelet_ask(stop->stops->kubelet, on_kubelet, stop, &stop->question);
 
         *ret_event = STOP_ON_KUBELET_THERE;
@@ -924,7 +928,7 @@ static int stop_ask(Stop *stop, StopEvent *ret_event) {
 /* The container or the kubelet may have changed since it was asked. */
 static bool is_outdated(const Stop *stop) {
         return stop->is_overtaken ||
-               (stop->needs_kubelet &&
+               (asks_kubelet(stop) &&
                 stop_now_usec(stop) > stop->kubelet_usec + KUBELET_KNOWN_USEC);
 }
 
