@@ -184,6 +184,13 @@ static void answer_kubelet(KubeletState state) {
         turn();
 }
 
+/* The same, once it is asked again. */
+static void answer_kubelet_later(KubeletState state) {
+        while (!lease_call())
+                let_pass();
+        answer_kubelet(state);
+}
+
 /* The hook, which is a command. */
 static const RpcCall *the_hook(void) {
         const RpcCall *call = wait_for_call("ExecSync");
@@ -307,6 +314,13 @@ static void add_with(Fixture *f, Owner *owner, const StopOptions *options) {
 static void add(Fixture *f, Owner *owner) {
         const StopOptions options = options_of(owner);
 
+        add_with(f, owner, &options);
+}
+
+static void add_needing_kubelet(Fixture *f, Owner *owner) {
+        StopOptions options = options_of(owner);
+
+        options.needs_kubelet = true;
         add_with(f, owner, &options);
 }
 
@@ -652,22 +666,16 @@ static void cut_age(char *text, const char *all) {
 
 TEST_F(test_kubelet, Fixture *f) {
         Owner owner = { .says = 1 };
-        StopOptions options = options_of(&owner);
         char text[1024];
 
-        options.needs_kubelet = true;
-        add_with(f, &owner, &options);
+        add_needing_kubelet(f, &owner);
         answer_list(RUNNING);
         answer_kubelet(KUBELET_AWAY);
         assert_starts_with(owner.steps, "inspecting waiting-for-kubelet:" AWAY);
         assert_int_equal(owner.n_checks, 0);
 
-        while (!lease_call())
-                let_pass();
-        answer_kubelet(KUBELET_AWAY);
-        while (!lease_call())
-                let_pass();
-        answer_kubelet(KUBELET_ALIVE);
+        answer_kubelet_later(KUBELET_AWAY);
+        answer_kubelet_later(KUBELET_ALIVE);
         answer_list(RUNNING);
         fake_clock_pass(fake_kube.event, 0); /* the kubelet is known to be there */
         assert_int_equal(owner.n_checks, 1);
@@ -688,10 +696,8 @@ TEST_F(test_kubelet, Fixture *f) {
 /* A kubelet that was there may have gone while the owner confirms the stop. */
 TEST_F(test_kubelet_goes_meanwhile, Fixture *f) {
         Owner owner = { .says = 0 };
-        StopOptions options = options_of(&owner);
 
-        options.needs_kubelet = true;
-        add_with(f, &owner, &options);
+        add_needing_kubelet(f, &owner);
         answer_list(RUNNING);
         answer_kubelet(KUBELET_ALIVE);
         fake_clock_pass(fake_kube.event, 60 * USEC_PER_SEC);
@@ -701,9 +707,7 @@ TEST_F(test_kubelet_goes_meanwhile, Fixture *f) {
         answer_list(RUNNING);
         answer_kubelet(KUBELET_AWAY);
         assert_false(stop_has_begun(owner.stop));
-        while (!lease_call())
-                let_pass();
-        answer_kubelet(KUBELET_ALIVE);
+        answer_kubelet_later(KUBELET_ALIVE);
         owner.says = 1;
         answer_list(RUNNING);
         answer_stopped();
@@ -1214,10 +1218,8 @@ TEST_F(test_two_owners, Fixture *f) {
 /* A stop that waits for a kubelet does not hold up one that needs none. */
 TEST_F(test_two_owners_and_no_kubelet, Fixture *f) {
         Owner first = { .says = 1 }, second = { .says = 1, .name = "recreate/u" };
-        StopOptions options = options_of(&first);
 
-        options.needs_kubelet = true;
-        add_with(f, &first, &options);
+        add_needing_kubelet(f, &first);
         begin(f, &second);
         answer_kubelet(KUBELET_AWAY);
         answer_list(RUNNING);
@@ -1287,10 +1289,8 @@ TEST_F(test_pace_of_slots, Fixture *f) {
 /* Whether the kubelet is back is asked once a second. */
 TEST_F(test_pace_of_questions, Fixture *f) {
         Owner owner = { .says = 1 };
-        StopOptions options = options_of(&owner);
 
-        options.needs_kubelet = true;
-        add_with(f, &owner, &options);
+        add_needing_kubelet(f, &owner);
         answer_list(RUNNING);
         for (unsigned i = 1; i < 4; i++) {
                 answer_kubelet(KUBELET_AWAY);
