@@ -10,14 +10,14 @@ import itertools
 import pytest
 
 from lab import sanitizers
-from lab.failing_call import TIMEOUT, begin, check_end
+from lab.failing_call import begin, check_end, time_limit
 from lab.pod import container, from_annotations
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
 PATIENCE = 60 * SLOWLY  # a request that libcurl breaks without memory ends after 30 s
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(time_limit(900))]
 
 
 def test_watch_event(start_agent, runtime, kubeconfig, node_name, node_image, push, failing):

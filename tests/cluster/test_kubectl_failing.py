@@ -10,9 +10,9 @@ import itertools
 import pytest
 
 from rollouts import *  # noqa: F403
-from lab.failing_call import TIMEOUT, FailingCall
+from lab.failing_call import FailingCall, time_limit
 
-pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(TIMEOUT)]
+pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(time_limit(900))]
 
 
 def test_update(make, inplace, images, folder, capsys):

@@ -133,18 +133,17 @@ static bool is_ours(Kind kind, const void *caller) {
                (walk.owner == OWNER_JSON && kind != KIND_COPY);
 }
 
-static void note_way(uint32_t n) {
-        Walk walk = { .owner = OWNER_C, .is_recording = true, .hash = 0xcbf29ce484222325 };
+/* Returns a hash of the places in the program that led here. frames gets the first of them; may be NULL. */
+static uint64_t record(uint64_t *frames) {
+        Walk walk = {
+                .owner = OWNER_C, .is_recording = true, .frames = frames, .hash = 0xcbf29ce484222325
+        };
 
         (void) _Unwind_Backtrace(on_frame, &walk);
-        if (n <= CALLS_MAX)
-                plan->ways[n - 1] = walk.hash;
+        return walk.hash;
 }
 
 static bool fails(Kind kind, const void *caller) {
-        Walk walk = { .owner = OWNER_C,
-                      .is_recording = true,
-                      .frames = plan ? plan->frames : NULL };
         uint32_t nth, n;
 
         if (!plan || depth > 0 || !(plan->kinds & (uint32_t) kind) || !is_ours(kind, caller))
@@ -152,13 +151,13 @@ static bool fails(Kind kind, const void *caller) {
 
         n = __atomic_add_fetch(&plan->n_calls, 1, __ATOMIC_RELAXED);
         nth = plan->nth;
-        if (nth == 0)
-                note_way(n);
+        if (nth == 0 && n <= CALLS_MAX)
+                plan->ways[n - 1] = record(NULL);
         if (nth == 0 || n < nth || n - nth >= plan->n_failing)
                 return false;
 
         if (__atomic_fetch_add(&plan->n_failed, 1, __ATOMIC_RELAXED) == 0)
-                (void) _Unwind_Backtrace(on_frame, &walk);
+                (void) record(plan->frames);
         errno = plan->number;
         return true;
 }

@@ -57,9 +57,6 @@ LIBRARIES = ("/libjson-c.", "/libyaml-", "/libprotobuf-c.", "/libsystemd.", "/li
 _MOST = os.environ.get("INPLACED_FAILING_CALLS", "4")
 _SEED = os.environ.get("INPLACED_FAILING_SEED", "1")  # seed of the choice
 
-# Seconds for the points of one test; 0 is no limit.
-TIMEOUT = 900 * sanitizers.SLOWNESS * max(1, int(_MOST) // 4) if _MOST.isdigit() else 0
-
 _MOST_PROBLEMS = 5  # a program that is broken in many places shows the first ones soon
 
 
@@ -168,6 +165,11 @@ class FailingCall:
     def __str__(self) -> str:
         kinds = (f"{self.tried[kind]} of {count} {kind}" for kind, count in self.reached.items() if count)
         return f"{sum(self.tried.values())} points tried (seed {_SEED}): {', '.join(kinds)}"
+
+
+def time_limit(seconds: int) -> int:
+    """Seconds for the points of one test, which takes at most so many for a sample of 4; 0 is no limit."""
+    return seconds * sanitizers.SLOWNESS * max(1, int(_MOST) // 4) if _MOST.isdigit() else 0
 
 
 def begin(agent: Agent) -> None:

@@ -12,14 +12,14 @@ import pytest
 
 from lab import sanitizers
 from lab.documents import write_whole
-from lab.failing_call import TIMEOUT, begin, check_end
+from lab.failing_call import begin, check_end, time_limit
 from lab.sandbox import Sandbox
 from lab.trouble import complaints, node_stub
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
 
-pytestmark = pytest.mark.timeout(TIMEOUT)
+pytestmark = pytest.mark.timeout(time_limit(600))
 
 _HEEDS = ["/bin/sh", "-c", "trap 'exit 7' TERM; echo ready; while :; do sleep 1 & wait; done"]
 
