@@ -262,6 +262,12 @@ static int observe_new(json_object *pod, json_object *status, const char *contai
                            container, code);
 }
 
+/* A failure ends it, whatever the other containers do; success needs them all. */
+static bool outweighs(RestartEnd end, RestartEnd other) {
+        return end > RESTART_SUCCEEDED ? end > other
+                                       : end == RESTART_RUNNING && other == RESTART_SUCCEEDED;
+}
+
 int restart_plan_observe(json_object *before, json_object *pod, json_object *containers,
                          int64_t now_sec, RestartEnd *ret_end, char **ret_why) {
         *ret_why = NULL;
@@ -278,8 +284,7 @@ int restart_plan_observe(json_object *before, json_object *pod, json_object *con
 
                 if (r < 0)
                         return r;
-                /* A failure ends it, whatever the others do. */
-                if (end > *ret_end || (end == RESTART_RUNNING && *ret_end == RESTART_SUCCEEDED)) {
+                if (outweighs(end, *ret_end)) {
                         free(*ret_why);
                         *ret_why = take_ptr(why);
                         *ret_end = end;

@@ -205,6 +205,27 @@ TEST(test_observe_unseen) {
         assert_int_equal(end, RESTART_RUNNING);
 }
 
+/* All containers have to run anew, in whichever order they are named. */
+TEST(test_observe_several) {
+        static const char *const orders[] = { "['a','b']", "['b','a']" };
+        cleanup(json_object_put_p) json_object *before = parse(
+                "{'status':{'containerStatuses':[{'name':'a','containerID':'1'},{'name':'b','containerID':'1'}]}}");
+        cleanup(json_object_put_p) json_object *pod = parse(
+                "{'status':{'containerStatuses':["
+                "{'name':'a','containerID':'1','state':{'waiting':{'reason':'ErrImagePull'}}},"
+                "{'name':'b','containerID':'2','state':{'running':{}}}]}}");
+
+        for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
+                cleanup(json_object_put_p) json_object *names = parse("%s", orders[i]);
+                cleanup(free_p) char *why = NULL;
+                RestartEnd end;
+
+                assert_ok(restart_plan_observe(before, pod, names, NOW_SEC, &end, &why));
+                assert_int_equal(end, RESTART_RUNNING);
+                assert_string_equal(why, "container a: ErrImagePull");
+        }
+}
+
 static const struct OwnerRow {
         const char *pod;
         const char *owners;
