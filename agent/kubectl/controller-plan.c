@@ -26,6 +26,12 @@ static UpdateMode read_mode(json_object *annotations) {
                                                                     : UPDATE_ORDINARY;
 }
 
+bool update_is_let_go(json_object *workload) {
+        json_object *annotations = object_at(workload, "metadata.annotations");
+
+        return json_get_text(annotations, HELD_ANNOTATION) && !workload_held(workload);
+}
+
 int update_facts(WorkloadKind kind, json_object *workload, const char *by, UpdateFacts *ret) {
         json_object *annotations = object_at(workload, "metadata.annotations");
         json_object *condition =
@@ -42,6 +48,7 @@ int update_facts(WorkloadKind kind, json_object *workload, const char *by, Updat
                 .is_deleted = object_is_deleted(workload),
                 .is_held = workload_is_held(kind, workload),
                 .is_ours = workload_held(workload) != NULL,
+                .is_let_go = update_is_let_go(workload),
                 .has_open_record = rollout_record_is_open(record),
                 .has_others_record = rollout_record_is_open(record) && !json_is(record, "by", by),
                 .has_status = json_get_text(annotations, UPDATE_STATUS_ANNOTATION) != NULL,
@@ -106,6 +113,8 @@ UpdateAction update_plan(const UpdateFacts *facts, const UpdateRun *last, int64_
 
         if (facts->is_deleted || facts->has_others_record)
                 return UPDATE_DO_NOTHING;
+        if (facts->is_let_go)
+                return UPDATE_DO_GIVE_BACK;
         /* A pod with an image that does not start would keep it, below the template of the older ReplicaSet. */
         if (facts->has_open_record)
                 return retry(run, now_sec,
@@ -163,6 +172,8 @@ int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forget
         cleanup(json_object_put_p) json_object *annotations = json_object_new_object();
         cleanup(json_object_put_p) json_object *metadata = NULL;
         cleanup(json_object_put_p) json_object *patch = NULL;
+        bool has_record =
+                json_get_text(object_at(workload, "metadata.annotations"), ROLLOUT_ANNOTATION);
 
         if (!annotations || (forgets && !workload_held(workload) &&
                              patch_add_null(annotations, ROLLOUT_ANNOTATION) < 0))
@@ -171,7 +182,9 @@ int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forget
         if (patch_add_text(metadata, "resourceVersion", version ?: "") < 0)
                 return -ENOMEM;
         patch = patch_wrap("metadata", take_ptr(metadata));
-        if (!patch || update_add_end_of_hold(kind, workload, patch) < 0)
+        if (!patch || update_add_end_of_hold(kind, workload, patch) < 0 ||
+            (workload_held(workload) && !has_record &&
+             patch_add_text(object_at(patch, "metadata.annotations"), HELD_ANNOTATION, "") < 0))
                 return -ENOMEM;
 
         *ret = take_ptr(patch);

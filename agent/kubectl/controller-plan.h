@@ -31,12 +31,16 @@ typedef struct UpdateFacts {
         bool is_deleted;
         bool is_held;            /* the pods stay as they are while the template changes */
         bool is_ours;            /* admission holds it: it has to be given back */
+        bool is_let_go;          /* the first of the two writes that end the hold is done */
         bool has_open_record;    /* an update in place is under way */
         bool has_others_record;  /* the same, by another user */
         bool has_status;         /* it has UPDATE_STATUS_ANNOTATION */
         bool has_late_condition; /* the status says that the progress deadline is exceeded */
         uint64_t template_hash;
 } UpdateFacts;
+
+/* Whether update_give_back_patch() has to remove the hold's annotation, which is empty. */
+bool update_is_let_go(json_object *workload);
 
 /* by: the controller's own user. -ENOMEM is the only failure. */
 int update_facts(WorkloadKind kind, json_object *workload, const char *by, UpdateFacts *ret);
@@ -88,9 +92,9 @@ bool update_run_is_before(const UpdateRun *run, const UpdateRun *other);
 /* Adds the end of admission's hold, which lets the workload's controller go on, to a merge patch that has annotations. */
 int update_add_end_of_hold(WorkloadKind kind, json_object *workload, json_object *patch);
 /* A merge patch that lets the workload's controller go on, and removes what was written for the hold. Its
- * resourceVersion is the one that was seen, so that no newer template is let go. forgets: removes the record of its last
- * update as well, once it is not held: for the policy, a write that removes both is one of "kubectl replace". The caller
- * owns *ret. */
+ * resourceVersion is the one that was seen, so that no newer template is let go. For the policy, a write that removes the hold
+ * and leaves no record is one of "kubectl replace". So where there is no record the hold's annotation is emptied, and a second
+ * patch removes it. forgets: removes the record of its last update as well, once it is not held. The caller owns *ret. */
 int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forgets,
                            json_object **ret);
 /* A merge patch that shows the reason on the workload; NULL: removes it. The caller owns *ret. */

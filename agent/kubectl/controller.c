@@ -131,7 +131,8 @@ static int read_facts(const Controller *controller, WorkloadKind kind, json_obje
 }
 
 static bool is_concerned(const UpdateFacts *facts) {
-        return facts->mode != UPDATE_ORDINARY || facts->is_ours || facts->has_status;
+        return facts->mode != UPDATE_ORDINARY || facts->is_ours || facts->is_let_go ||
+               facts->has_status;
 }
 
 static int note(Controller *controller, WorkloadKind kind, const KubeObject *object) {

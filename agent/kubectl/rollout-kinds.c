@@ -31,7 +31,7 @@ bool workload_is_declared(json_object *workload) {
 const char *workload_held(json_object *workload) {
         json_object *annotations = object_at(workload, "metadata.annotations");
 
-        return annotations ? json_get_text(annotations, HELD_ANNOTATION) : NULL;
+        return json_get_filled(annotations, HELD_ANNOTATION);
 }
 
 /* Deployments */

@@ -76,7 +76,7 @@ bool view_is_held(const RolloutView *view);
 #define UPDATE_ONLY "InPlaceOnly"
 
 bool workload_is_declared(json_object *workload);
-/* The text of its HELD_ANNOTATION; NULL: there is none. */
+/* The text of its HELD_ANNOTATION; NULL: there is none, or it is empty: the workload has been let go. */
 const char *workload_held(json_object *workload);
 /* Makes the part of the spec that lets its controller go on after a hold by admission; NULL: no memory. */
 json_object *workload_give_back(WorkloadKind kind, json_object *workload);

@@ -1044,7 +1044,7 @@ static int run_kruise(Rollout *rollout, const RolloutRequest *request) {
                                                               : go_on(rollout);
 }
 
-/* Makes the patch anew for each attempt: the controller writes to the workload as well. */
+/* Makes the patch anew for each attempt: the controller writes to the workload as well. It takes one write or two. */
 static int end_hold(Rollout *rollout, Error *reterr) {
         RolloutWatch *watch = &rollout->watch;
 
@@ -1056,9 +1056,11 @@ static int end_hold(Rollout *rollout, Error *reterr) {
 
                 if (r >= 0)
                         r = rollout_write_workload(&rollout->writer, patch, &error);
-                if (error.kind == ERROR_NONE)
+                if (error.kind != ERROR_NONE)
+                        r = pause_after_conflict(rollout, i, &error, reterr);
+                else if (r < 0 || session_is_dry_run(rollout->session) ||
+                         !update_is_let_go(watch->view.workload))
                         return r;
-                r = pause_after_conflict(rollout, i, &error, reterr);
                 if (r < 0)
                         return r;
         }

@@ -222,7 +222,7 @@ _HELD = [(way, kind, (n + m) % 2 == 1) for n, way in enumerate(_WAYS) for m, kin
 
 @pytest.mark.parametrize(("way", "kind", "is_spelled_out"), _HELD)
 def test_is_held_in_the_write(world, way, kind, is_spelled_out):
-    """Then also when the repository is applied again, when it goes back, and with two changes."""
+    """Then also when the repository is applied again, before an update begins and after, when it goes back, and with two changes."""
     create, write = _WAYS[way]
     document = make(kind)
     if is_spelled_out:
@@ -235,6 +235,8 @@ def test_is_held_in_the_write(world, way, kind, is_spelled_out):
     assert held(after) == (True, FORMER[kind])
     assert containers(after)[0]["image"] == NEW
     assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
+    write(world, document)
+    assert held(world.get(document)) == (True, FORMER[kind])
     # The record that the controller writes then.
     world.admin.patch(world.path(document), {"metadata": {"annotations": {RECORD: "{}"}}})
     for image in (NEW, OLD, NEW):
@@ -455,16 +457,19 @@ def let_go(document: Object) -> Object:
 @pytest.mark.parametrize("has_record", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_controller_lets_go(world, kind, has_record):
-    """By one write, whether there is a record of the update or not; the record may go after it."""
+    """By one write if there is a record of the update, which may go after it; otherwise by two."""
     document = make(kind)
     world.admin.create(document)
     world.admin.put(world.path(document), set_image(document))
     assert held(world.get(document))[0]
     if has_record:
         world.admin.patch(world.path(document), {"metadata": {"annotations": {RECORD: "{}"}}})
-    world.admin.patch(world.path(document), let_go(document))
-    assert held(world.get(document)) == (False, None)
-    world.admin.patch(world.path(document), {"metadata": {"annotations": {RECORD: None}}})
+    first = let_go(document)
+    if not has_record:
+        first["metadata"]["annotations"][HELD] = ""
+    world.admin.patch(world.path(document), first)
+    assert held(world.get(document)) == (False, None if has_record else "")
+    world.admin.patch(world.path(document), {"metadata": {"annotations": {RECORD: None, HELD: None}}})
     assert held(world.get(document)) == (False, None)
 
 

@@ -28,7 +28,7 @@ static void check(bool is_right) {
 
 /* Whether something is left to give back: the hold, or the reason why an update does not go on. */
 static bool is_left(const UpdateFacts *facts) {
-        return facts->is_ours || facts->has_status;
+        return facts->is_ours || facts->is_let_go || facts->has_status;
 }
 
 static void check_facts(const UpdateFacts *facts) {

@@ -118,15 +118,16 @@ static const char *held_former(Resource resource, json_object *object, char *buf
         return buffer;
 }
 
-static bool is_for_policy(Resource resource, json_object *old, json_object *object) {
-        bool was_held = annotation_of(old, HELD_ANNOTATION);
-        bool is_held = annotation_of(object, HELD_ANNOTATION);
-        bool loses_record = annotation_of(old, ROLLOUT_ANNOTATION) &&
-                            !annotation_of(object, ROLLOUT_ANNOTATION);
+/* By a write of "kubectl replace" */
+static bool is_replaced(json_object *old, json_object *object) {
+        return workload_held(old) && !annotation_of(object, HELD_ANNOTATION) &&
+               !annotation_of(object, ROLLOUT_ANNOTATION);
+}
 
+static bool is_for_policy(Resource resource, json_object *old, json_object *object) {
         return !json_object_equal(GET(old, "spec", "template"), GET(object, "spec", "template")) ||
-               (resource != DEPLOYMENTS && was_held && is_held) ||
-               (was_held && !is_held && loses_record);
+               (resource != DEPLOYMENTS && workload_held(old) && workload_held(object)) ||
+               is_replaced(old, object);
 }
 
 static bool differs_in_images(json_object *old, json_object *object) {
@@ -147,8 +148,7 @@ static void hold(Resource resource, json_object *old, json_object **object) {
         former = held_former(resource, *object, buffer, sizeof(buffer));
         if (!former || !differs_in_images(old, *object))
                 return;
-        if (annotation_of(old, HELD_ANNOTATION) && !annotation_of(*object, HELD_ANNOTATION) &&
-            annotation_of(old, ROLLOUT_ANNOTATION) && !annotation_of(*object, ROLLOUT_ANNOTATION))
+        if (is_replaced(old, *object) && annotation_of(old, ROLLOUT_ANNOTATION))
                 SET_TEXT(object, annotation_of(old, ROLLOUT_ANNOTATION), "metadata", "annotations",
                          ROLLOUT_ANNOTATION);
         SET_TEXT(object, former, "metadata", "annotations", HELD_ANNOTATION);

@@ -8,6 +8,7 @@
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
+#include "agent/kubectl/controller-plan.h"
 #include "agent/kubectl/rollout-kinds.h"
 #include "agent/kubectl/rollout-record.h"
 #include "tests/model/world.h"
@@ -144,6 +145,32 @@ static void apply_again(World *world) {
         patch_workload(world, "applies its manifest again", body, false);
 }
 
+/* As "kubectl replace" writes a manifest: without all that others have added. */
+static void replace(World *world) {
+        static const char *const added[] = { HELD_ANNOTATION, ROLLOUT_ANNOTATION,
+                                             UPDATE_STATUS_ANNOTATION };
+        json_object *body, *annotations;
+
+        if (!world->scenario.is_declared || world->scenario.has_person || world->scenario.is_kept ||
+            world->scenario.kind == WORKLOAD_REPLICA_SET) {
+                edit_annotation(world);
+                return;
+        }
+        body = json_object_new_object();
+        annotations = json_object_new_object();
+        for (size_t i = 0; i < sizeof(added) / sizeof(added[0]); i++)
+                json_object_object_add(annotations, added[i], NULL);
+        SET(&body, annotations, "metadata", "annotations");
+        if (world->scenario.kind == WORKLOAD_DEPLOYMENT)
+                SET(&body, json_object_new_boolean(false), "spec", "paused");
+        else
+                SET_TEXT(&body, "RollingUpdate", "spec", "updateStrategy", "type");
+        if (world->scenario.kind == WORKLOAD_STATEFUL_SET)
+                SET_NUMBER(&body, world->judge.partition, "spec", "updateStrategy", "rollingUpdate",
+                           "partition");
+        patch_workload(world, "replaces it with its manifest", body, false);
+}
+
 /* Edits that take the workload away from the update: its controller replaces pods then */
 
 static void edit_environment(World *world) {
@@ -206,9 +233,9 @@ void user_keep(World *world) {
 }
 
 void user_edit(World *world) {
-        static void (*const friendly[])(World *) = { edit_annotation,     edit_scale,
-                                                     edit_limit,          edit_pod,
-                                                     edit_declared_image, apply_again };
+        static void (*const friendly[])(
+                World *) = { edit_annotation,     edit_scale,  edit_limit, edit_pod,
+                             edit_declared_image, apply_again, replace };
         static void (*const hostile[])(World *) = { edit_environment, edit_image, let_go,
                                                     forget_record, declare_no_more };
 

@@ -55,6 +55,8 @@ static const struct PlanRow {
         { "it declares nothing any more, and a pod fails", FACTS(HELD, OPEN, .has_status = true), { 0 }, UPDATE_DO_UNDO },
         { "the way back failed, too", FACTS(HELD, OPEN, .has_status = true), FAILED(1, 10), UPDATE_DO_RELEASE },
         { "the release failed", FACTS(HELD, OPEN), FAILED(1, 0), UPDATE_DO_NOTHING },
+        { "it was let go", FACTS(IF_POSSIBLE, .is_let_go = true), { 0 }, UPDATE_DO_GIVE_BACK },
+        { "it was let go, and its manifest holds it", FACTS(IF_POSSIBLE, .is_held = true, .is_let_go = true), { 0 }, UPDATE_DO_GIVE_BACK },
         { "it is being deleted", FACTS(IF_POSSIBLE, HELD, .is_deleted = true), { 0 }, UPDATE_DO_NOTHING },
 };
 
@@ -68,6 +70,7 @@ static const struct FactsRow {
         { "another value", WORKLOAD_DEPLOYMENT, "'inplaced.io/update': 'Never'", "", { 0 } },
         { "held by admission", WORKLOAD_DEPLOYMENT, "'inplaced.io/update': 'InPlaceOnly', 'inplaced.io/held': 'paused'",
           "'paused': true", { ONLY, HELD } },
+        { "let go", WORKLOAD_DEPLOYMENT, "'inplaced.io/update': 'InPlaceOnly', 'inplaced.io/held': ''", "", { ONLY, .is_let_go = true } },
         { "held by its manifest", WORKLOAD_DAEMON_SET, "'inplaced.io/update': 'InPlaceIfPossible'",
           "'updateStrategy': {'type': 'OnDelete'}", { IF_POSSIBLE, .is_held = true } },
         { "not held", WORKLOAD_STATEFUL_SET, "'inplaced.io/update': 'InPlaceIfPossible', 'inplaced.io/update-status': 'x'",
@@ -95,6 +98,7 @@ static const struct GivenBackRow {
         { "daemon set", WORKLOAD_DAEMON_SET, "RollingUpdate", "'updateStrategy': {'type': 'OnDelete'}",
           "{'updateStrategy': {'type': 'RollingUpdate'}}" },
         { "daemon set of its manifest", WORKLOAD_DAEMON_SET, NULL, "'updateStrategy': {'type': 'OnDelete'}", NULL },
+        { "the second write", WORKLOAD_DEPLOYMENT, "", "'paused': true", NULL },
 };
 static const struct TurnRow {
         const char *name;
