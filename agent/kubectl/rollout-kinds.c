@@ -190,6 +190,7 @@ static const RolloutKind kinds[_WORKLOAD_KIND_MAX] = {
                                     .revision = "status.updateRevision",
                                     .desired = "spec.replicas",
                                     .max_unavailable = MAX_UNAVAILABLE,
+                                    .rounding = SHARE_ROUNDED_DOWN,
                                     .is_held = is_above_all,
                                     .hold = raise_partition,
                                     .give_back = lower_partition,
