@@ -114,9 +114,11 @@ static int refuse_lost_partition(json_object *workload, Error *reterr) {
         return !workload_is_rolling(workload) || !is_above_all(workload) || workload_held(workload)
                        ? 0
                        : error_set(reterr, ERROR_CONFLICT,
-                                   "its partition is that of an update in place whose record is "
-                                   "gone: set spec.updateStrategy.rollingUpdate.partition to its "
-                                   "value before the update, 0 for none");
+                                   "its partition keeps all pods as they are, and the record of "
+                                   "an update that says why is gone: set "
+                                   "spec.updateStrategy.type to OnDelete to update it in place, "
+                                   "or the partition to its value before the update, 0 for "
+                                   "none, which lets its controller replace pods");
 }
 
 static bool has_counted_replicas(json_object *workload, json_object *base, json_object *target,

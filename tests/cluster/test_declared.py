@@ -248,15 +248,18 @@ def test_in_place_only(cluster, controller, make, images):
         wait_updated(workload, images[1])
 
 
-def test_held_by_its_manifest(cluster, make, images, robot):
+@pytest.mark.parametrize("kind", ["deployment", "statefulset", "daemonset"])
+def test_held_by_its_manifest(cluster, make, images, robot, kind):
     """Without policies, the manifest holds the workload, and goes on doing so."""
-    workload = make("deployment", 3)
-    workload.patch({"metadata": {"annotations": {UPDATE: "InPlaceOnly"}}, "spec": {"paused": True}})
+    workload = make(kind, 3)
+    hold = {"paused": True} if kind == "deployment" else {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}
+    workload.patch({"metadata": {"annotations": {UPDATE: "InPlaceOnly"}}, "spec": hold})
+    before = workload.strategy()
     with none_replaced(workload), robot.running("controller", "-A"):
         workload.patch(set_template(images[1]))
-        wait_until(lambda: [image_of(pod) for pod in workload.ready()] == [images[1]] * 3
+        wait_until(lambda: [image_of(pod) for pod in workload.ready()] == [images[1]] * workload.n_pods
                    and not rollout_is_open(workload), RUNS, "the update")
-    assert workload.get()["spec"]["paused"] is True
+    assert workload.strategy() == before
 
 
 def test_held_by_its_manifest_for_more_than_images(make, images, robot):

@@ -1199,7 +1199,7 @@ static const BeginCase begin_rows[] = {
           "let its controller go on first", NULL },
         { { .kind = WORKLOAD_STATEFUL_SET, FREE, TURNED, .pods = { { .image = "A", .hash = "x" } } }, 0, NULL, 0,
           "is gone", NULL },
-        { { .kind = WORKLOAD_STATEFUL_SET, .pods = { OLD } }, 0, NULL, 0, "whose record is gone", NULL },
+        { { .kind = WORKLOAD_STATEFUL_SET, .pods = { OLD } }, 0, NULL, 0, "says why is gone: set spec.updateStrategy.type to OnDelete", NULL },
         /* The controller makes the missing pods of its current revision. */
         { { .kind = WORKLOAD_STATEFUL_SET, TURNED, .held = "0", .current = "old", .n_missing = 1 }, ROLLOUT_FOLLOW, NULL, 0,
           NULL, "\\\"before\\\":{\\\"app\\\":\\\"A\\\"}" },
