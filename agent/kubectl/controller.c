@@ -29,7 +29,8 @@
 
 #define LEASE "inplaced-controller"
 #define COMPONENT "inplaced-controller"
-#define RUNS_MAX 32 /* at a time; each takes about 4 MB beside the program itself */
+#define RUNS_MAX \
+        32 /* at a time; each takes about 4 MB beside the program itself, and 30 kB for each pod */
 #define WRITE_RETRY_SEC 10
 #define ADMISSION "admissionregistration.k8s.io"
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/base/clock.h"
 #include "agent/base/text.h"
@@ -82,9 +83,46 @@ static int on_owned_gone(const KubeObject *object, void *userdata) {
         return 0;
 }
 
+static void remove_others(json_object *object, const char *const *kept, size_t n) {
+        if (!json_object_is_type(object, json_type_object))
+                return;
+        json_object_object_foreach(object, key, value) {
+                bool is_kept = false;
+
+                (void) value;
+                for (size_t i = 0; i < n; i++)
+                        is_kept = is_kept || strcmp(key, kept[i]) == 0;
+                if (!is_kept)
+                        json_object_object_del(object, key);
+        }
+}
+
+static void shrink_containers(json_object *list) {
+        static const char *const kept[] = { "name", "image", "restartPolicy" };
+
+        for (size_t i = 0; list && i < json_object_array_length(list); i++)
+                remove_others(json_object_array_get_idx(list, i), kept,
+                              sizeof(kept) / sizeof(kept[0]));
+}
+
+/* A workload may have thousands of pods, and the controller a run for each of many workloads: of a pod's spec is kept what
+ * plans, reports and preloads read. */
+static void shrink_pod(json_object *pod) {
+        static const char *const kept[] = { "containers",       "initContainers",
+                                            "nodeName",         "readinessGates",
+                                            "imagePullSecrets", "terminationGracePeriodSeconds",
+                                            "restartPolicy" };
+        json_object *spec = object_at(pod, "spec");
+
+        remove_others(spec, kept, sizeof(kept) / sizeof(kept[0]));
+        shrink_containers(object_list(spec, "containers"));
+        shrink_containers(object_list(spec, "initContainers"));
+}
+
 static int on_pod(const KubeObject *object, void *userdata) {
         RolloutWatch *watch = userdata;
 
+        shrink_pod(object->json);
         return keep(watch->view.pods, object);
 }
 
@@ -110,9 +148,10 @@ static int on_budget_gone(const KubeObject *object, void *userdata) {
 
 /* A pod is shown as a workload and as its own pod. */
 static int on_workload_pod(const KubeObject *object, void *userdata) {
+        RolloutWatch *watch = userdata;
         int r = on_workload(object, userdata);
 
-        return r < 0 ? r : on_pod(object, userdata);
+        return r < 0 ? r : keep(watch->view.pods, object);
 }
 
 static int follow(RolloutWatch *watch) {

@@ -739,6 +739,8 @@ static int on_object(const KubeObject *object, void *userdata) {
         FollowedWatch *followed = userdata;
         int r;
 
+        json_object_object_del(json_get(object->json, "metadata", json_type_object),
+                               "managedFields");
         r = followed->on_object(object, followed->userdata);
         return r < 0 ? r : deferred_request(&followed->follow->check);
 }
