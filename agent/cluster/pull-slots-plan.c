@@ -39,7 +39,7 @@ SlotsAct pull_slots_plan(const SlotsInput *input, size_t *ret_slot) {
 
         if (input->is_holding)
                 return plan_held(input);
-        if (input->n_waiting == 0)
+        if (input->n_waiting == 0 && !(input->is_lost && input->n_running > 0))
                 return SLOTS_REST;
         if (!input->states)
                 return input->is_due ? SLOTS_LIST : SLOTS_REST;

@@ -44,8 +44,9 @@ typedef struct SlotsInput {
         size_t slot;      /* which this node holds */
         size_t n_waiting; /* pulls of this node that wait for a slot */
         size_t n_running; /* pulls that have begun, or may soon */
-        bool may_finish;  /* it is noted who has pulled */
-        bool is_due;      /* the pause since the last list, or the last renewal, is over */
+        bool is_lost; /* it held one, and may hold it still: an answer was lost, or a person wrote to it */
+        bool may_finish; /* it is noted who has pulled */
+        bool is_due;     /* the pause since the last list, or the last renewal, is over */
         uint32_t random;
 } SlotsInput;
 

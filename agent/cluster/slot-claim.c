@@ -174,6 +174,7 @@ static int on_written(const KubePatchAnswer *answer, void *userdata) {
                 claim->due_usec += LEASE_RENEW_USEC;
         else if (claim->is_listed)
                 claim_note_conflict(claim);
+        claim->is_lost = !is_taken && (claim->is_holding || claim->is_lost);
         claim->is_holding = is_taken;
         claim->is_listed = claim->is_listed && !is_taken;
         claim->n_lists = is_taken ? 0 : claim->n_lists;
@@ -305,8 +306,9 @@ static int claim_list(SlotClaim *claim) {
 static void claim_judge(SlotClaim *claim) {
         SlotNode *node = claim->node;
         uint64_t now = now_usec(node);
-        bool is_failing =
-                node->failed_usec > 0 && now - node->failed_usec >= PULL_SLOTS_FAILURE_USEC;
+        /* Requests that fail are repeated soon: the last failure is old where none was made since. */
+        bool is_failing = node->failed_usec > 0 &&
+                          node->last_failed_usec - node->failed_usec >= PULL_SLOTS_FAILURE_USEC;
 
         if (claim->is_open || claim->is_done || claim->n_waiting == 0 || claim->is_holding ||
             (!is_failing && now - claim->moved_usec < PULL_SLOTS_STALL_USEC))
@@ -344,6 +346,7 @@ int slot_claim_step(SlotClaim *claim) {
                 .is_holding = claim->is_holding,
                 .slot = claim->slot,
                 .n_running = claim->n_running,
+                .is_lost = claim->is_lost && !claim->is_open && !claim->is_done,
                 .may_finish = claim->is_first && claim->is_set,
                 .random = random_number(),
         };

@@ -3,8 +3,8 @@
 /*
  * A wrong clock, for a program that is started with this before the C library (LD_PRELOAD)
  *
- * It runs ahead by INPLACED_CLOCK_AHEAD seconds. As soon as the file INPLACED_CLOCK_JUMP is there, an hour has passed
- * for all clocks. The file INPLACED_CLOCK_STEP has the seconds by which the time of day alone was set forward, or back. OpenSSL has it as well: the certificates of the lab are valid for longer.
+ * It runs ahead by INPLACED_CLOCK_AHEAD seconds. As soon as the file INPLACED_CLOCK_JUMP is there, as many seconds have passed
+ * for all clocks as it says, or an hour if it is empty. The file INPLACED_CLOCK_STEP has the seconds by which the time of day alone was set forward, or back. OpenSSL has it as well: the certificates of the lab are valid for longer.
  */
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static long long read_step(const char *path) {
+static long long read_seconds(const char *path) {
         char text[24] = "";
         int fd = open(path, O_RDONLY | O_CLOEXEC);
 
@@ -33,9 +33,9 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
         if (r == 0 && clock == CLOCK_REALTIME && ahead)
                 time->tv_sec += atoll(ahead);
         if (r == 0 && clock == CLOCK_REALTIME && step)
-                time->tv_sec += read_step(step);
+                time->tv_sec += read_seconds(step);
         if (r == 0 && jump && access(jump, F_OK) == 0)
-                time->tv_sec += 3600;
+                time->tv_sec += read_seconds(jump) ?: 3600;
         return (int) r;
 }
 

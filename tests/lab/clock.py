@@ -12,7 +12,7 @@ HOUR = {"INPLACED_CLOCK_AHEAD": "3600"}
 
 
 def jumps_when_there(path: Path) -> dict[str, str]:
-    """As soon as that file is there, an hour has passed."""
+    """As soon as that file is there, an hour has passed, or as many seconds as it says."""
     return {"INPLACED_CLOCK_JUMP": str(path)}
 
 
