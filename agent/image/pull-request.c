@@ -32,14 +32,17 @@ void pull_request_done(PullRequest *request) {
 
 static void use_credential(PullRequest *request) {
         const Credential *credential;
+        bool has_token;
 
         if (request->i_credential >= request->credentials.n_items)
                 return;
 
         credential = request->credentials.items[request->i_credential];
         runtime__v1__auth_config__init(&request->auth);
-        request->auth.username = (char *) (credential->username ?: "");
-        request->auth.password = (char *) (credential->password ?: "");
+        /* "docker login" writes a user beside an identity token, and containerd would take that user's empty password. */
+        has_token = credential->identity_token && credential->identity_token[0];
+        request->auth.username = (char *) (has_token ? "" : credential->username ?: "");
+        request->auth.password = (char *) (has_token ? "" : credential->password ?: "");
         request->auth.identity_token = (char *) (credential->identity_token ?: "");
         request->auth.registry_token = (char *) (credential->registry_token ?: "");
         request->message.auth = &request->auth;

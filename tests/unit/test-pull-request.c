@@ -122,7 +122,7 @@ TEST(test_tokens) {
 
         fixture_init(&fixture);
         message = make_request(&fixture, "{" ENTRY("reg.example", "a") "}",
-                               "{\"reg.example\":{\"identitytoken\":\"i\"},"
+                               "{\"reg.example\":{\"auth\":\"dTo=\",\"identitytoken\":\"i\"},"
                                "\"reg.example/team\":{\"registrytoken\":\"r\"}}");
         assert_true(pull_request_next_credential(&fixture.request));
         assert_string_equal(message->auth->username, "");
@@ -132,6 +132,7 @@ TEST(test_tokens) {
 
         assert_true(pull_request_next_credential(&fixture.request));
         assert_string_equal(message->auth->identity_token, "i");
+        assert_string_equal(message->auth->username, ""); /* though "docker login" writes one beside it */
         assert_string_equal(message->auth->registry_token, "");
 }
 
