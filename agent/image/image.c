@@ -508,7 +508,7 @@ static int image_join_sync(Image *image) {
 
                 request->is_syncing = true;
                 request->join = (PullJoin){
-                        .joined_running = pull_status(image->pull)->started_at > 0,
+                        .joined_running = pull_is_timed(image->pull),
                         .failures_before_join = pull_result(image->pull).failures,
                 };
                 r = pull_join(image->pull, request->owner);

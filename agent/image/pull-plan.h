@@ -129,7 +129,7 @@ typedef struct PullResult {
 
 /* A request's part in a pull. */
 typedef struct PullJoin {
-        bool joined_running; /* the pull had its turn already, thus less time for it */
+        bool joined_running; /* the pull's time ran already, thus less of it is left for this request */
         PullFailures failures_before_join;
 } PullJoin;
 

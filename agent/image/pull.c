@@ -418,6 +418,10 @@ static int pull_start_deadline(Pull *pull) {
         return timer_start(&pull->deadline, (uint64_t) limit * USEC_PER_SEC);
 }
 
+bool pull_is_timed(const Pull *pull) {
+        return pull->status.started_at > 0 || timer_is_running(&pull->deadline);
+}
+
 static int pull_begin(Pull *pull) {
         if (pull->status.started_at > 0)
                 return 0;
@@ -802,6 +806,8 @@ static int pull_step(Pull *pull, PullEvent event, PullEvent *ret_event) {
                 return 0;
 
         pull_release(pull, pull_plan_release(left, pull->state));
+        if (left == PULL_WAITING_FOR_RUNTIME && pull->status.started_at == 0)
+                timer_stop(&pull->deadline); /* it waits for its turn now */
         if (pull->state != left) {
                 pull_count_time(pull, left);
                 pull->status.step = pull_plan_step_shown(pull->state);

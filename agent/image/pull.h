@@ -84,6 +84,9 @@ bool pull_is_backing_off(const Pull *pull);
  * sandbox config, policy or version. */
 bool pull_lacks(const Pull *pull, const DesiredImage *merged);
 
+/* Whether the clock of activeDeadlineSeconds runs, for a pull that has such a limit. */
+bool pull_is_timed(const Pull *pull);
+
 /* For pull_plan_outcome(). */
 PullResult pull_result(const Pull *pull);
 

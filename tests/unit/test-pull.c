@@ -203,6 +203,20 @@ TEST_F(test_runtime_is_away_until_the_deadline, Fixture *fixture) {
                         "check that the container runtime is running");
 }
 
+/* Only the runtime's absence counts before the pull has its turn. */
+TEST_F(test_runtime_returns_before_its_turn, Fixture *fixture) {
+        fixture->active_deadline_sec = 1;
+        fake_runtime.is_away = true;
+        start(fixture, "a", 1, PULL_POLICY_ALWAYS);
+        assert_ok(pulls_serve(&fixture->context));
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_RUNTIME);
+        assert_true(pull_is_timed(fixture->pull));
+        fake_runtime.is_away = false;
+        assert_ok(pull_on_runtime_changed(fixture->pull));
+        assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_QUEUED);
+        assert_false(pull_is_timed(fixture->pull));
+}
+
 TEST_F(test_runtime_goes_while_it_waits, Fixture *fixture) {
         fake_runtime.is_away = true;
         start(fixture, "a", 1, PULL_POLICY_ALWAYS);
