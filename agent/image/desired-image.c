@@ -161,16 +161,21 @@ void desired_image_clear_owners(DesiredImage *desired) {
         desired->n_owners = 0;
 }
 
-void desired_image_done(DesiredImage *desired) {
+void desired_image_clear_shared(DesiredImage *desired) {
         for (size_t i = 0; i < desired->n_secrets; i++) {
                 free(desired->secrets[i].namespace);
                 free(desired->secrets[i].name);
         }
-        free(desired->secrets);
+        free(take_ptr(desired->secrets));
+        desired->n_secrets = 0;
 
-        key_values_done(desired->labels, desired->n_labels);
-        key_values_done(desired->annotations, desired->n_annotations);
+        key_values_done(take_ptr(desired->labels), desired->n_labels);
+        key_values_done(take_ptr(desired->annotations), desired->n_annotations);
+        desired->n_labels = desired->n_annotations = 0;
+}
 
+void desired_image_done(DesiredImage *desired) {
+        desired_image_clear_shared(desired);
         desired_image_clear_owners(desired);
 
         free(desired->fault);

@@ -86,6 +86,8 @@ int desired_image_add_secret(DesiredImage *desired, const char *namespace, const
 int desired_image_add_label(DesiredImage *desired, const char *key, const char *value);
 int desired_image_add_annotation(DesiredImage *desired, const char *key, const char *value);
 int desired_image_add_owner(DesiredImage *desired, const OwnerRef *owner);
+/* Removes what the tags of a name share in a NodeImage: pull secrets, labels and annotations. */
+void desired_image_clear_shared(DesiredImage *desired);
 void desired_image_clear_owners(DesiredImage *desired);
 
 /* Compares everything but the owners' resource versions. */

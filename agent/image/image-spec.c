@@ -175,13 +175,18 @@ static const JsonField own_tag_fields[] = {
         { .key = NULL },
 };
 
+#define SHARED_FIELDS \
+        { "pullSecrets", JSON_LIST, .offset = offsetof(DesiredImage, secrets), .fields = secret_fields, \
+          .item_size = sizeof(SecretRef), .n_offset = offsetof(DesiredImage, n_secrets) }, \
+        { "sandboxConfig", JSON_OBJECT, .fields = sandbox_fields }, \
+        { .key = NULL }
+
+static const JsonField shared_fields[] = { SHARED_FIELDS };
+
 /* Members that the spec has once per image; tags are read one by one. */
 static const JsonField image_fields[] = {
         { .key = "tags", .fields = tag_fields },
-        { "pullSecrets", JSON_LIST, .offset = offsetof(DesiredImage, secrets), .fields = secret_fields,
-          .item_size = sizeof(SecretRef), .n_offset = offsetof(DesiredImage, n_secrets) },
-        { "sandboxConfig", JSON_OBJECT, .fields = sandbox_fields },
-        { .key = NULL },
+        SHARED_FIELDS,
 };
 /* clang-format on */
 
@@ -320,6 +325,18 @@ static int check_duplicates(Spec *spec, size_t n_before, const JsonPath *path, E
         return r;
 }
 
+/* The state file has with each tag what the tags of a name share elsewhere, and in files of older versions. */
+static int read_own(const Spec *spec, struct json_object *item, const JsonPath *path,
+                    DesiredImage *desired, Error *reterr) {
+        int r = json_fields_read(own_tag_fields, item, path, desired, spec, reterr);
+
+        if (r < 0 || (!json_object_object_get_ex(item, "pullSecrets", NULL) &&
+                      !json_object_object_get_ex(item, "sandboxConfig", NULL)))
+                return r;
+        desired_image_clear_shared(desired);
+        return json_fields_read(shared_fields, item, path, desired, spec, reterr);
+}
+
 static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
                      const DesiredImage *template, Error *reterr) {
         cleanup(desired_image_done) DesiredImage desired = { .name = NULL };
@@ -333,7 +350,7 @@ static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
         r = json_check_type(item, path, json_type_object, &fault)
                     ?: json_fields_read(tag_fields, item, path, &desired, spec, &fault);
         if (r >= 0 && spec->is_own)
-                r = json_fields_read(own_tag_fields, item, path, &desired, spec, &fault);
+                r = read_own(spec, item, path, &desired, &fault);
         if (r < 0 && !*desired.tag)
                 return spec_skip(spec, r, &fault, reterr);
 

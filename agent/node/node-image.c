@@ -23,6 +23,7 @@
 #define NODE_IMAGE_EXPIRED "inplaced.io/expired"
 #define NODE_IMAGE_OUTCOMES "inplaced.io/outcomes"
 #define NODE_IMAGE_PINS "inplaced.io/pins"
+#define NODE_IMAGE_LIFETIMES "inplaced.io/lifetimes"
 #define NODE_IMAGE_SHORT_NAMES "inplaced.io/short-names"
 #define SHORT_NAMES_ARE_SEARCHED "Searched" /* else they are Docker Hub's */
 
@@ -74,39 +75,6 @@ static int put_limit(json_object *object, const char *key, int64_t limit) {
                        : patch_add(object, key, json_object_new_int64(limit));
 }
 
-static json_object *policy_to_json(const DesiredImage *desired) {
-        cleanup(json_object_put_p) json_object *object = json_object_new_object();
-        int r;
-
-        r = put_limit(object, "timeoutSeconds", desired->timeout_sec)
-                    ?: put_limit(object, "backoffLimit", desired->backoff_limit)
-                    ?: put_limit(object, "refusalLimit", desired->refusal_limit)
-                    ?: put_limit(object, "ttlSecondsAfterFinished", desired->ttl_sec)
-                    ?: put_limit(object, "activeDeadlineSeconds",
-                                           desired->active_deadline_sec);
-        return r < 0 ? NULL : take_ptr(object);
-}
-
-/* Makes an entry of spec.images.NAME.tags with all owners of the image. */
-static json_object *desired_tag_to_json(const DesiredImage *desired, const Image *image) {
-        cleanup(json_object_put_p) json_object *tag = json_object_new_object();
-        const char *policy = desired->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent";
-        int r;
-
-        r = patch_add_text(tag, "tag", image_tag(image))
-                    ?: patch_add_time(tag, "createdAt", desired->created_at)
-                    ?: patch_add_nonzero(tag, "version", desired->version)
-                    ?: patch_add_text(tag, "imagePullPolicy", policy)
-                    ?: patch_add(tag, "pullPolicy", policy_to_json(desired));
-        if (r >= 0 && desired->is_complete)
-                r = patch_add_bool(tag, "complete", true);
-        if (r >= 0 && desired->is_pinned)
-                r = patch_add_bool(tag, "pin", true);
-        if (r >= 0)
-                r = patch_add(tag, "ownerReferences", owners_to_json(desired, image));
-        return r < 0 ? NULL : take_ptr(tag);
-}
-
 static json_object *secrets_to_json(const DesiredImage *desired) {
         cleanup(json_object_put_p) json_object *list = json_object_new_array();
         int r = 0;
@@ -141,35 +109,42 @@ static json_object *sandbox_to_json(const DesiredImage *desired) {
         return r < 0 ? NULL : take_ptr(object);
 }
 
-/* Appends ", KEY: VALUE" and releases the value. */
-static int print_member(char **text, const char *key, json_object *value) {
-        cleanup(json_object_put_p) json_object *owned = value;
-        const char *shown = owned ? json_to_text(owned) : NULL;
-        char *longer;
+static json_object *policy_to_json(const DesiredImage *desired) {
+        cleanup(json_object_put_p) json_object *object = json_object_new_object();
+        int r;
 
-        if (!shown || text_format(&longer, "%s, \"%s\": %s", *text ?: "", key, shown) < 0)
-                return -ENOMEM;
-
-        free(*text);
-        *text = longer;
-        return 0;
+        r = put_limit(object, "timeoutSeconds", desired->timeout_sec)
+                    ?: put_limit(object, "backoffLimit", desired->backoff_limit)
+                    ?: put_limit(object, "refusalLimit", desired->refusal_limit)
+                    ?: put_limit(object, "ttlSecondsAfterFinished", desired->ttl_sec)
+                    ?: put_limit(object, "activeDeadlineSeconds",
+                                           desired->active_deadline_sec);
+        return r < 0 ? NULL : take_ptr(object);
 }
 
-/* Formats the members for all tags of a name, as text behind the tags: ", \"pullSecrets\": [...]"
- * or "". The caller owns it. */
-static int desired_shared_to_text(const DesiredImage *desired, char **ret) {
-        cleanup(free_p) char *text = strdup("");
-        int r = text ? 0 : -ENOMEM;
+/* Makes an entry of spec.images.NAME.tags with all owners of the image. What a NodeImage has once for all tags of a name stands
+ * with each tag, since tags are requested by different owners. */
+static json_object *desired_tag_to_json(const DesiredImage *desired, const Image *image) {
+        cleanup(json_object_put_p) json_object *tag = json_object_new_object();
+        const char *policy = desired->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent";
+        int r;
 
+        r = patch_add_text(tag, "tag", image_tag(image))
+                    ?: patch_add_time(tag, "createdAt", desired->created_at)
+                    ?: patch_add_nonzero(tag, "version", desired->version)
+                    ?: patch_add_text(tag, "imagePullPolicy", policy)
+                    ?: patch_add(tag, "pullPolicy", policy_to_json(desired));
+        if (r >= 0 && desired->is_complete)
+                r = patch_add_bool(tag, "complete", true);
+        if (r >= 0 && desired->is_pinned)
+                r = patch_add_bool(tag, "pin", true);
         if (r >= 0 && desired->n_secrets > 0)
-                r = print_member(&text, "pullSecrets", secrets_to_json(desired));
+                r = patch_add(tag, "pullSecrets", secrets_to_json(desired));
         if (r >= 0 && desired->n_labels + desired->n_annotations > 0)
-                r = print_member(&text, "sandboxConfig", sandbox_to_json(desired));
-        if (r < 0)
-                return r;
-
-        *ret = take_ptr(text);
-        return 0;
+                r = patch_add(tag, "sandboxConfig", sandbox_to_json(desired));
+        if (r >= 0)
+                r = patch_add(tag, "ownerReferences", owners_to_json(desired, image));
+        return r < 0 ? NULL : take_ptr(tag);
 }
 
 /* Makes the annotation's entry of a done request, without its outcome. */
@@ -196,8 +171,8 @@ static json_object *outcome_to_json(const Image *image, const ImageRequest *requ
         return r < 0 ? NULL : take_ptr(object);
 }
 
-/* Also has the lifetime of a pin: the spec shows only the longest of all requests. */
-static json_object *pin_to_json(const Image *image, const ImageRequest *request) {
+/* Also has the request's own lifetime: the spec shows only the longest of all requests. */
+static json_object *lifetime_to_json(const Image *image, const ImageRequest *request) {
         cleanup(json_object_put_p) json_object *object = done_request_to_json(image, request);
         int r;
 
@@ -241,6 +216,11 @@ static bool is_pinned(const Image *image, const ImageRequest *request) {
         return request->desired.is_pinned && !request->is_expired;
 }
 
+static bool has_lifetime(const Image *image, const ImageRequest *request) {
+        return request->desired.ttl_sec != desired_image(image)->ttl_sec && !request->is_expired &&
+               !request->desired.is_pinned;
+}
+
 /* An annotation for data that a NodeImage has no field for, and the requests in it. */
 typedef struct Note {
         const char *key;
@@ -251,7 +231,8 @@ typedef struct Note {
 static const Note notes[] = {
         { NODE_IMAGE_EXPIRED, is_expired, done_request_to_json },
         { NODE_IMAGE_OUTCOMES, has_outcome, outcome_to_json },
-        { NODE_IMAGE_PINS, is_pinned, pin_to_json },
+        { NODE_IMAGE_PINS, is_pinned, lifetime_to_json },
+        { NODE_IMAGE_LIFETIMES, has_lifetime, lifetime_to_json },
 };
 
 static int note_collect(const Note *note, const Image *image, json_object *list) {
@@ -321,20 +302,6 @@ static int print_status_tag(const Image *image, FILE *file) {
                                                          image_tag(image)));
 }
 
-static int print_spec_rest(const Image *image, FILE *file) {
-        cleanup(free_p) char *rest = NULL;
-        int r;
-
-        r = desired_shared_to_text(desired_image(image), &rest);
-        if (r >= 0)
-                (void) fputs(rest, file);
-        return r;
-}
-
-static int print_nothing(const Image *image, FILE *file) {
-        return 0;
-}
-
 typedef int (*PrintImage)(const Image *image, FILE *file);
 
 /* The desired images, sorted by the names in this object. */
@@ -370,10 +337,8 @@ static int shown_collect(const NodeImageOptions *options, Shown *ret) {
         return 0;
 }
 
-/* Prints an object of name → tags, each tag on a line. print_rest adds members to the object of a
- * name, after its first tag. */
-static int print_images(const Shown *shown, PrintImage print_tag, PrintImage print_rest,
-                        FILE *file) {
+/* Prints an object of name → tags, each tag on a line. */
+static int print_images(const Shown *shown, PrintImage print_tag, FILE *file) {
         const Image *first = NULL; /* first image of the current name */
         int r = 0;
 
@@ -382,15 +347,8 @@ static int print_images(const Shown *shown, PrintImage print_tag, PrintImage pri
                 bool is_same = first && strcmp(image_name(first), image_name(image)) == 0;
 
                 if (!is_same) {
-                        if (first) {
-                                (void) fputs("\n      ]", file);
-                                r = print_rest(first, file);
-                                (void) fputs("},", file);
-                        }
-                        if (r >= 0) {
-                                (void) fputs("\n      ", file);
-                                r = print_string(file, image_name(image));
-                        }
+                        (void) fputs(first ? "\n      ]},\n      " : "\n      ", file);
+                        r = print_string(file, image_name(image));
                         (void) fputs(": {\"tags\": [", file);
                         first = image;
                 }
@@ -399,11 +357,8 @@ static int print_images(const Shown *shown, PrintImage print_tag, PrintImage pri
                         r = print_tag(image, file);
                 }
         }
-        if (first && r >= 0) {
-                (void) fputs("\n      ]", file);
-                r = print_rest(first, file);
-                (void) fputs("}\n    ", file);
-        }
+        if (first)
+                (void) fputs("\n      ]}\n    ", file);
 
         return r;
 }
@@ -481,14 +436,14 @@ int node_image_write(const NodeImageOptions *options, FILE *file) {
                 return r;
 
         (void) fputs("  \"spec\": {\n    \"images\": {", file);
-        r = print_images(&shown, print_spec_tag, print_spec_rest, file);
+        r = print_images(&shown, print_spec_tag, file);
         if (r < 0)
                 return r;
 
         (void) fputs("}\n  },\n  \"status\": {\n", file);
         print_counts(options->images, file);
         (void) fputs(",\n    \"imageStatuses\": {", file);
-        r = print_images(&shown, print_status_tag, print_nothing, file);
+        r = print_images(&shown, print_status_tag, file);
         if (r < 0)
                 return r;
 
@@ -527,7 +482,7 @@ typedef struct Restored {
 typedef struct RestoredList {
         NodeImageLacks lacks;
         void *userdata;
-        json_object *pins; /* a list; NULL: none */
+        json_object *pins, *lifetimes; /* lists; NULL: none */
         Restored *items;
         size_t n_items;
 } RestoredList;
@@ -539,30 +494,31 @@ static void restored_list_done(RestoredList *list) {
         }
         free(list->items);
         json_object_put(list->pins);
+        json_object_put(list->lifetimes);
 }
 
-/* Returns the entry of a request that pins; NULL: it does not. */
-static json_object *find_pin(const RestoredList *list, const DesiredImage *desired,
-                             const char *owner) {
-        for (size_t i = 0; list->pins && i < json_object_array_length(list->pins); i++) {
-                json_object *pin = json_object_array_get_idx(list->pins, i);
+/* Returns the entry of a request; NULL: there is none. */
+static json_object *find_noted(json_object *list, const DesiredImage *desired, const char *owner) {
+        for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+                json_object *item = json_object_array_get_idx(list, i);
 
-                if (text_equal(json_get_text(pin, "name"), desired->name) &&
-                    text_equal(json_get_text(pin, "tag"), desired->tag) &&
-                    text_equal(json_get_text(pin, "owner"), owner))
-                        return pin;
+                if (text_equal(json_get_text(item, "name"), desired->name) &&
+                    text_equal(json_get_text(item, "tag"), desired->tag) &&
+                    text_equal(json_get_text(item, "owner"), owner))
+                        return item;
         }
 
         return NULL;
 }
 
-static void restore_pin(const RestoredList *list, const char *owner, DesiredImage *desired) {
-        json_object *pin = find_pin(list, desired, owner);
+static void restore_own(const RestoredList *list, const char *owner, DesiredImage *desired) {
+        json_object *pin = find_noted(list->pins, desired, owner);
+        json_object *lifetime = pin ?: find_noted(list->lifetimes, desired, owner);
 
         desired->is_pinned = pin;
-        if (pin)
-                desired->ttl_sec =
-                        json_get_integer(pin, "ttlSecondsAfterFinished") ?: DESIRED_IMAGE_NO_LIMIT;
+        if (lifetime)
+                desired->ttl_sec = json_get_integer(lifetime, "ttlSecondsAfterFinished")
+                                           ?: DESIRED_IMAGE_NO_LIMIT;
 }
 
 static int64_t version_of(const OwnerRef *owner) {
@@ -585,7 +541,7 @@ static int add_request(RestoredList *list, const DesiredImage *desired, char *ow
 
         desired_image_clear_owners(&copy);
         copy.version = version;
-        restore_pin(list, owner, &copy);
+        restore_own(list, owner, &copy);
         if (owner_is_request(owner)) {
                 r = desired_image_add_owner(&copy, &(OwnerRef){
                                                            .api_version = reference->api_version,
@@ -780,6 +736,7 @@ static int restore(Images *images, json_object *root, NodeImageLacks lacks, void
                 return r;
 
         requests.pins = read_note(root, NODE_IMAGE_PINS);
+        requests.lifetimes = read_note(root, NODE_IMAGE_LIFETIMES);
         for (size_t i = 0; i < desired_images.n_items; i++) {
                 r = restore_tag(images, root, &desired_images.items[i], &requests);
                 if (r < 0)

@@ -32,8 +32,8 @@ def secret_image(auth_registry, runtime, image_name):
     runtime.remove_image(image.image_id)
 
 
-def request_with_secrets(agent, reference: str, *secrets: str, file: str = "secret.yaml") -> None:
-    document = node_image((reference,), backoffLimit=0)
+def request_with_secrets(agent, reference: str, *secrets: str, file: str = "secret.yaml", **policy: int) -> None:
+    document = node_image((reference,), **{"backoffLimit": 0, **policy})
     (image,) = document["spec"]["images"].values()
     image["pullSecrets"] = [{"namespace": "default", "name": name} for name in secrets]
     write_whole(agent.images_dir / file, document)
@@ -184,6 +184,26 @@ def test_pull_secrets_by_name(start_agent, fake_runtime):
     request_with_secrets(agent, "hub.test/demo/web:1", "team")
     agent.wait_status("hub.test/demo/web:1", "Failed")
     assert used(fake_runtime) == ["team", "all"]
+
+
+def test_secrets_of_one_tag_after_a_restart(start_agent, fake_runtime):
+    """The file of the last run has them with their tag, although another tag of the name sorts first."""
+    agent = start_agent(fake_runtime.endpoint)
+    write_whole(agent.auth_dir / "team.json", auths("team", "x", "hub.test"))
+    write_whole(agent.auth_dir / "all.json", auths("all", "x", "hub.test/demo"))
+    agent.request("hub.test/demo/web:1")
+    agent.wait_status("hub.test/demo/web:1", "Succeeded")
+    fake_runtime.on("PullImage", behaviours.fail("UNAVAILABLE", "not now"))
+    request_with_secrets(agent, "hub.test/demo/web:2", "team", backoffLimit=20)
+    wait_until(lambda: used(fake_runtime)[1:], 10, "an attempt")
+    agent.terminate()
+    aside = agent.folder / "aside"
+    agent.images_dir.rename(aside)
+    agent.images_dir.symlink_to(agent.images_dir)  # so that only the file says what is requested
+    n = len(used(fake_runtime))
+    agent.start()
+    wait_until(lambda: len(used(fake_runtime)) > n, 10, "an attempt")
+    assert used(fake_runtime)[n] == "team"
 
 
 def test_other_secrets_join_a_pull(start_agent, fake_runtime):

@@ -239,6 +239,19 @@ def test_ttl_of_a_request(start_agent, fake_runtime):
     wait_until(lambda: agent.status()["status"]["desired"] == 0, 10, "end of the request")
 
 
+def test_ttl_of_a_request_beside_another_after_a_restart(start_agent, fake_runtime):
+    """A document for the same image, which the status keeps for ever, does not make the request last as long."""
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("demo/web:1", file="web.yaml")
+    agent.wait_status("demo/web:1", "Succeeded")
+    Preload(agent, "demo/web:1", detach=True, ttl_seconds_after_finished=3)
+    wait_until(lambda: len(agent.owners("demo/web:1")) == 2, 10, "both in the file")
+    agent.kill9()
+    agent.start()
+    (agent.images_dir / "web.yaml").unlink()
+    wait_until(lambda: agent.status()["status"]["desired"] == 0, 10, "end of the request")
+
+
 def test_malformed_reference_fails(start_agent, fake_runtime):
     """A reference that can be none fails at once, says why, and keeps no other request waiting."""
     agent = start_agent(fake_runtime.endpoint)
