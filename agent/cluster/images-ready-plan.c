@@ -25,9 +25,9 @@ static uint64_t end_usec(const ReadyInput *input, uint64_t since_usec) {
 
 typedef struct Tally {
         size_t n_there;
-        size_t n_unchecked;
-        size_t n_missing; /* known to be missing, and not given up */
-        size_t n_awaited; /* missing or unchecked, and not given up */
+        size_t n_unchecked; /* and their deadlines have not ended */
+        size_t n_missing;   /* known to be missing, and not given up */
+        size_t n_awaited;   /* missing or unchecked, and not given up */
         uint64_t next_usec;
 } Tally;
 
@@ -36,15 +36,17 @@ static Tally tally(const ReadyInput *input) {
 
         for (size_t i = 0; i < input->n_images; i++) {
                 const ReadyImage *image = &input->images[i];
-                uint64_t end = image->was_given_up ? 0 : end_usec(input, image->since_usec);
+                uint64_t end = end_usec(input, image->since_usec);
+                bool is_unchecked = image->state == READY_UNCHECKED;
 
                 found.n_there += image->state == READY_THERE;
-                found.n_unchecked += image->state == READY_UNCHECKED;
-                if (image->state == READY_THERE || end <= input->now_usec)
+                if (image->state == READY_THERE || end <= input->now_usec ||
+                    (image->was_given_up && !is_unchecked))
                         continue;
 
-                found.n_missing += image->state == READY_MISSING;
-                found.n_awaited++;
+                found.n_unchecked += is_unchecked;
+                found.n_missing += !is_unchecked;
+                found.n_awaited += !image->was_given_up;
                 if (end < found.next_usec)
                         found.next_usec = end;
         }
@@ -136,7 +138,8 @@ int images_ready_plan(const ReadyInput *input, ReadyDecision *ret) {
                 return text_format(&ret->message, "no image set selects this node");
         }
 
-        /* A set that came, or a restart of the agent, changes nothing before the runtime was asked. */
+        /* A set that came, or a restart of the agent, changes nothing before the runtime was asked, unless it cannot be
+         * asked for a whole deadline. */
         if (input->is_ready && found.n_missing == 0 && found.n_unchecked > 0) {
                 ret->is_open = true;
                 return 0;

@@ -74,11 +74,19 @@ static ReadyImage *find_image(ReadyImage *images, size_t n_images, uint64_t dige
         return NULL;
 }
 
+/* The runtime lacks the image, and its pull has to wait before the first attempt. */
+static bool is_held_back(const ImageStatus *status) {
+        return status->step == IMAGE_STEP_WAITING_FOR_SLOT ||
+               status->step == IMAGE_STEP_WAITING_FOR_DISK ||
+               status->step == IMAGE_STEP_WAITING_FOR_POD;
+}
+
 /* The request keeps its success when the image is removed later, and while it is pulled again. */
 static ReadyState find_state(const Image *image, const ImageStatus *status, bool was_missing) {
         ImagePhase phase = image ? image_status(image)->phase : IMAGE_WAITING;
 
-        if (!status || (status->phase == IMAGE_WAITING && status->attempt == 0))
+        if (!status ||
+            (status->phase == IMAGE_WAITING && status->attempt == 0 && !is_held_back(status)))
                 return READY_UNCHECKED;
         if (status->phase != IMAGE_SUCCEEDED || phase == IMAGE_MISSING)
                 return READY_MISSING;

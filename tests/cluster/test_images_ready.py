@@ -208,6 +208,24 @@ def test_no_sets_and_a_later_one(start_warm, warm, image_set, gate, kube, proxy)
     assert len(writes(proxy)) == n + 1
 
 
+@pytest.mark.parametrize("cause", ["slot", "disk"])
+def test_later_set_whose_pull_waits(start_warm, warm, image_set, push, runtime, cause):
+    """Its image is known to be missing before the pull begins, and the deadline ends that wait as well.
+
+    The agent has no right to Leases here, and so no slot.
+    """
+    image = push()
+    runtime.remove_image(image.reference)
+    flags = ("--register-node", "--images-ready", "--images-ready-deadline=6")
+    start_warm(*flags, min_free_disk="1000TB" if cause == "disk" else "0")
+    warm.wait("True", "NoSets")
+    image_set.create_set(f"pool={warm.name}", image.reference, **({"parallelism": 1} if cause == "slot" else {}))
+    found = warm.wait("False", "ImagesMissing")
+    assert found["message"].startswith(f"0 of 1 images are there; missing: {image.reference}")
+    assert ("this node waits for one of 1 slots" in found["message"]) == (cause == "slot")
+    assert image.reference in warm.wait("True", "GaveUp")["message"]
+
+
 def test_not_selected(start_warm, warm, image_set, push):
     """A set of other nodes changes nothing; once the Node has the label, it does."""
     image = push()
