@@ -984,12 +984,13 @@ static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *cre
         bool is_copied;
 
         peer->is_unverified = credentials->is_unverified;
-        is_copied = text_copy(credentials->ca, &peer->ca) == 0 &&
-                    text_copy(credentials->certificate, &peer->certificate) == 0 &&
-                    text_copy(credentials->key, &peer->key) == 0 &&
-                    text_copy(credentials->username, &peer->username) == 0 &&
-                    text_copy(credentials->password, &peer->password) == 0 &&
-                    text_copy(choose_proxy(&peer->target, credentials), &peer->proxy) == 0;
+        is_copied =
+                text_copy(credentials->ca, &peer->ca) == 0 &&
+                text_copy(credentials->certificate, &peer->certificate) == 0 &&
+                text_copy(credentials->key, &peer->key) == 0 &&
+                text_copy(credentials->username, &peer->username) == 0 &&
+                text_copy(credentials->password, &peer->password) == 0 &&
+                proxy_spec_for_curl(choose_proxy(&peer->target, credentials), &peer->proxy) == 0;
 
         return is_copied ? http_peer_copy_headers(peer, credentials->impersonation) : -ENOMEM;
 }

@@ -3,14 +3,18 @@
 #include "agent/kube/proxy-spec.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "agent/base/slice.h"
+#include "agent/base/text.h"
 
+#define SOCKS "socks5"
 #define SPACE " \t\r\n\v\f"
 
 /* An IPv4 address has 4 bytes, also if it is written as IPv6. */
@@ -209,4 +213,17 @@ const char *proxy_spec_choose(const ProxyEnvironment *environment, bool is_plain
                 return NULL;
 
         return proxy;
+}
+
+/* Copies by hand, because printf() may leave the proxy's password in its buffers. */
+int proxy_spec_for_curl(const char *proxy, char **ret) {
+        if (!proxy || strncasecmp(proxy, SOCKS "://", strlen(SOCKS "://")) != 0)
+                return text_copy(proxy, ret);
+
+        *ret = malloc(strlen(proxy) + 2);
+        if (!*ret)
+                return -ENOMEM;
+
+        (void) stpcpy(stpcpy(*ret, SOCKS "h"), proxy + strlen(SOCKS));
+        return 0;
 }

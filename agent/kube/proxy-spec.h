@@ -10,6 +10,8 @@
  * ".example.com" and "*.example.com" only what is in it), addresses and networks, all but networks
  * perhaps with a port, or "*"; what cannot be understood counts for nothing. The machine itself is
  * never asked for by a proxy. Names are taken as they are, without IDNA. Pure: the variables are given.
+ *
+ * With socks5 Go has the proxy resolve the server's name, as with socks5h; curl would resolve it itself.
  */
 
 #include <stdbool.h>
@@ -25,3 +27,6 @@ typedef struct ProxyEnvironment {
  * Returns what is in the environment, which may have no scheme, or NULL: no proxy. */
 const char *proxy_spec_choose(const ProxyEnvironment *environment, bool is_plain, const char *host,
                               const char *port);
+
+/* Returns the proxy as curl takes it, in *ret, which the caller owns. The proxy of NULL is NULL. 0 or -ENOMEM. */
+int proxy_spec_for_curl(const char *proxy, char **ret);

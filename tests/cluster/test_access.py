@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from fake.connect_proxy import ConnectProxy
+from fake.socks_proxy import SocksProxy
 from lab import sanitizers
 from lab.certificates import make_certificates
 from lab.documents import write_whole
@@ -256,4 +257,31 @@ def test_proxy_of_the_environment(
         else:
             wait_problem(agent, "cannot be resolved")
             assert proxy.asked == []
+        agent.terminate()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "is_configured"), [("socks5", False), ("SOCKS5", True), ("socks5h", True)]
+)
+def test_socks_proxy(
+    start_agent, runtime, control_plane, folder, node_name, node_image, push, scheme, is_configured
+):
+    """The proxy resolves the server's name, with either scheme: it may be one that only the proxy's network knows."""
+    with SocksProxy(("127.0.0.1", control_plane.port)) as proxy:
+        url = proxy.url.replace("socks5", scheme)
+        path = control_plane.write_kubeconfig(
+            folder / "agent.conf",
+            "https://api.inplaced.test:6443",
+            token=control_plane.agent_token(),
+            tls_server_name="localhost",
+            **({"proxy_url": url} if is_configured else {}),
+        )
+        agent = start_agent(
+            runtime.endpoint,
+            kubeconfig=path,
+            node_name=node_name,
+            environment={} if is_configured else {"HTTPS_PROXY": url},
+        )
+        serves(node_image, push)
+        assert set(proxy.asked) == {"api.inplaced.test:6443"}
         agent.terminate()

@@ -117,3 +117,29 @@ TEST(test_which) {
         assert_null(proxy_spec_choose(&https, true, "example.com", "80"));
         assert_null(proxy_spec_choose(&none, false, "example.com", "443"));
 }
+
+static const struct CurlRow {
+        const char *proxy;
+        const char *expected;
+} curl_cases[] = {
+        { "http://me:socks5://x@p:1", "http://me:socks5://x@p:1" },
+        { "p:1080", "p:1080" },
+        { "socks5://me:PASS@p:1080", "socks5h://me:PASS@p:1080" },
+        { "SOCKS5://p", "socks5h://p" },
+        { "socks5h://p", "socks5h://p" },
+        { "socks5", "socks5" },
+};
+
+TEST_ROWS(test_for_curl, curl_cases, proxy, const struct CurlRow *row) {
+        cleanup(free_p) char *proxy = NULL;
+
+        assert_ok(proxy_spec_for_curl(row->proxy, &proxy));
+        assert_string_equal(proxy, row->expected);
+}
+
+TEST(test_no_proxy_for_curl) {
+        char *proxy = NULL;
+
+        assert_ok(proxy_spec_for_curl(NULL, &proxy));
+        assert_null(proxy);
+}
