@@ -559,6 +559,12 @@ static int lacks(const char *owner, void *userdata) {
 /* Two agents with one journal would stop a container twice. The kernel ends the lock with the
  * process. A folder that cannot be locked is no reason not to start. */
 static int agent_lock_state(Agent *agent, const Options *options, Error *reterr) {
+        int r;
+
+        r = file_make_folders(options->state_dir); /* not every node has systemd, which makes it */
+        if (r < 0)
+                return r;
+
         agent->state_fd = open(options->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (agent->state_fd >= 0 && flock(agent->state_fd, LOCK_EX | LOCK_NB) < 0 &&
             errno == EWOULDBLOCK)

@@ -234,9 +234,6 @@ int state_file_new(const StateFileOptions *options, StateFile **ret) {
             !file->node_name)
                 return -ENOMEM;
 
-        r = file_make_folders(options->directory); /* not every node has systemd, which makes it */
-        if (r < 0)
-                return r;
         timer_init(&file->timer, file->event, 1, on_due, file);
         images_watch(file->images, &file->watcher);
         r = state_file_restore(file, options->lacks);

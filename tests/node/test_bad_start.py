@@ -192,8 +192,11 @@ def test_metrics_port_is_taken(agent):
         assert "metrics" in the_complaint(agent)
 
 
-def test_state_folder_of_another_agent(agent):
+@pytest.mark.parametrize("is_there", [True, False], ids=["there", "new"])
+def test_state_folder_of_another_agent(agent, is_there):
     """A second agent on the node ends with one line; after the first one's end it may start."""
+    if not is_there:
+        agent.state_dir.rmdir()
     agent.start()
     other = f"--socket={agent.socket}.other"
     assert_refused(run(agent, other), 1, str(agent.state_dir), "another agent", "--state-dir")
