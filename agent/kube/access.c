@@ -817,6 +817,16 @@ static int add_config(KubeAccess *access, const char *path) {
         return access_file_init(&access->configs[access->n_configs++], ACCESS_FILE_DOCUMENT, path);
 }
 
+/* As for kubectl, a file without a byte is none. */
+static bool is_there(const char *path) {
+        struct stat status;
+
+        if (stat(path, &status) < 0)
+                return errno != ENOENT;
+
+        return !S_ISREG(status.st_mode) || status.st_size > 0;
+}
+
 /* Adds the listed files that exist. */
 static int add_listed_configs(KubeAccess *made, const char *list, Error *reterr) {
         cleanup(free_p) char *copy = strdup(list);
@@ -828,7 +838,7 @@ static int add_listed_configs(KubeAccess *made, const char *list, Error *reterr)
         for (char *path; (path = strsep(&rest, ":"));) {
                 int r;
 
-                if (!path[0] || (access(path, F_OK) < 0 && errno == ENOENT))
+                if (!path[0] || !is_there(path))
                         continue;
 
                 r = add_config(made, path);

@@ -46,8 +46,8 @@ typedef struct KubeAccessOptions {
         const char *kubeconfig; /* a path */
         const char *
                 kubeconfig_list; /* several, as in $KUBECONFIG: separated by ":", the first that says
-                                      * something counts, and those that are missing are skipped. Both
-                                      * NULL: as a pod */
+                                      * something counts, and those that are missing or empty are
+                                      * skipped. Both NULL: as a pod */
         const char *context;     /* NULL: current-context */
         KubeconfigOverrides overrides; /* borrowed: they outlive it */
         const char *pod_folder;        /* NULL: /var/run/secrets/kubernetes.io/serviceaccount */

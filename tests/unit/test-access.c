@@ -274,6 +274,35 @@ TEST_F(test_token_beside_file, Fixture *fixture) {
 }
 
 /* As the kubelet does it: one file for both. */
+static int try_open_list(Fixture *fixture) {
+        char list[128];
+        const KubeAccessOptions options = {
+                .event = fixture->event,
+                .kubeconfig_list = list,
+                .on_changed = on_changed,
+                .userdata = fixture,
+        };
+
+        (void) snprintf(list, sizeof(list), "%1$s/nowhere:%1$s/empty:%1$s/config", fixture->folder);
+        error_done(&fixture->error);
+        return kube_access_new(&options, &fixture->access, &fixture->error);
+}
+
+/* kubectl takes a file without a byte for one that is missing. */
+TEST_F(test_list_with_an_empty_file, Fixture *fixture) {
+        put(fixture, "empty", "");
+        assert_true(try_open_list(fixture) < 0);
+        assert_error(fixture, ERROR_NOT_FOUND, "/config: No such file or directory");
+
+        put(fixture, "config", "\n");
+        assert_true(try_open_list(fixture) < 0);
+        assert_error(fixture, ERROR_INVALID, "/config: is empty");
+
+        put(fixture, "config", CONFIG("", "token: one"));
+        assert_ok(try_open_list(fixture));
+        assert_token(fixture, "one");
+}
+
 TEST_F(test_certificate, Fixture *fixture) {
         unsigned before;
 
