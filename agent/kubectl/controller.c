@@ -14,8 +14,10 @@
 #include <string.h>
 
 #include "agent/base/array.h"
+#include "agent/base/clock.h"
 #include "agent/base/log.h"
 #include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
@@ -32,6 +34,8 @@
 #define RUNS_MAX \
         32 /* at a time; each takes about 4 MB beside the program itself, and 30 kB for each pod */
 #define WRITE_RETRY_SEC 10
+#define UNBOUND_USEC \
+        (3 * USEC_PER_SEC) /* API servers read the bindings of policies once a second */
 #define ADMISSION "admissionregistration.k8s.io"
 
 static const WorkloadKind watched_kinds[] = { WORKLOAD_DEPLOYMENT, WORKLOAD_STATEFUL_SET,
@@ -67,8 +71,9 @@ struct Controller {
         Declared **declared; /* by key */
         size_t n_declared;
         size_t n_running;
-        char *by;      /* user of the controller, as records name it */
-        bool is_ready; /* leads, and workloads may be held from now on */
+        char *by;              /* user of the controller, as records name it */
+        bool is_ready;         /* leads, and workloads may be held from now on */
+        uint64_t unbound_usec; /* when --release-all has removed the binding; 0: there was none */
 };
 
 /* The workloads */
@@ -253,8 +258,9 @@ static int patch(const Declared *declared, const char *subresource, const char *
                              reterr);
 }
 
-/* Shows on the workload why its update does not go on, or, without a reason, that it does. Best effort: the event says it, too. */
-static int show(const Declared *declared, const char *reason) {
+/* Shows on the workload why its update does not go on, or, without a reason, that it does. Best effort: the event says it, too.
+ * The facts are those of the workload after these writes, which the watch may show later. */
+static int show(Declared *declared, const char *reason) {
         Session *session = declared->controller->session;
         cleanup(json_object_put_p) json_object *status = NULL;
         cleanup(json_object_put_p) json_object *condition = NULL;
@@ -267,6 +273,8 @@ static int show(const Declared *declared, const char *reason) {
         if (declared->kind == WORKLOAD_DEPLOYMENT && (reason || declared->facts.has_late_condition))
                 (void) patch(declared, "status", KUBE_STRATEGIC_MERGE_PATCH, condition,
                              /* reterr= */ NULL);
+        declared->facts.has_status = reason;
+        declared->facts.has_late_condition = reason && declared->kind == WORKLOAD_DEPLOYMENT;
         return 0;
 }
 
@@ -343,6 +351,9 @@ static int report(Declared *declared) {
         case UPDATE_NOT_TRIED:
         case _UPDATE_OUTCOME_MAX: break;
         }
+        /* The failure of a template that is there no more. */
+        if (declared->last.template_hash != declared->facts.template_hash)
+                return 0;
         /* It is given back, unless its manifest holds it. */
         return ended == UPDATE_IMPOSSIBLE && declared->facts.mode == UPDATE_IN_PLACE_IF_POSSIBLE &&
                                declared->facts.is_ours
@@ -416,6 +427,12 @@ static void announce(Declared *declared) {
             "its pods get the images of its template in place");
 }
 
+/* The run goes on with another template than the one whose failure the workload shows. */
+static bool shows_former_failure(const Declared *declared) {
+        return declared->program && declared->last.begun_hash != declared->facts.template_hash &&
+               (declared->facts.has_status || declared->facts.has_late_condition);
+}
+
 static UpdateAction next_action(const Declared *declared) {
         const Controller *controller = declared->controller;
         int64_t now_sec = session_server_sec(controller->session);
@@ -433,6 +450,8 @@ static int act(Declared *declared) {
         announce(declared);
         if (declared->outcome)
                 return report(declared);
+        if (shows_former_failure(declared))
+                return show(declared, NULL);
         switch (next_action(declared)) {
         case UPDATE_DO_RUN: return begin(declared);
         case UPDATE_DO_UNDO: return run(declared, "--undo");
@@ -452,13 +471,21 @@ static bool may_run(const Declared *declared) {
 }
 
 static bool has_news(const Declared *declared) {
-        return declared->outcome || next_action(declared) != UPDATE_DO_NOTHING || is_new(declared);
+        return declared->outcome || next_action(declared) != UPDATE_DO_NOTHING ||
+               is_new(declared) || shows_former_failure(declared);
+}
+
+/* No workload is held any more, and none will be. */
+static bool is_released(const Controller *controller) {
+        return controller->n_declared == 0 &&
+               (controller->unbound_usec == 0 ||
+                clock_monotonic_usec() - controller->unbound_usec >= UNBOUND_USEC);
 }
 
 static int is_due(void *userdata) {
         const Controller *controller = userdata;
 
-        if (controller->flags->release_all ? !controller->is_ready || controller->n_declared == 0
+        if (controller->flags->release_all ? !controller->is_ready || is_released(controller)
                                            : leader_is_due(&controller->leader))
                 return 1;
         for (size_t i = 0; controller->is_ready && i < controller->n_declared; i++)
@@ -496,7 +523,7 @@ static int bind_policy(Controller *controller, Error *reterr) {
 }
 
 /* No workload is held from now on. */
-static int unbind_policy(const Controller *controller, Error *reterr) {
+static int unbind_policy(Controller *controller, Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT;
         KubePath path = bindings;
         int r;
@@ -505,6 +532,8 @@ static int unbind_policy(const Controller *controller, Error *reterr) {
         if (!path.name)
                 return 0;
         r = session_delete(controller->session, &path, /* options= */ NULL, &error);
+        if (error.kind == ERROR_NONE)
+                controller->unbound_usec = clock_monotonic_usec();
         return error.kind == ERROR_NONE        ? r
                : error.kind == ERROR_NOT_FOUND ? 0
                                                : error_copy(reterr, &error);
@@ -646,7 +675,7 @@ int kubectl_controller(Session *session, const Flags *flags) {
                                         &error);
                 if (r >= 0)
                         r = turn(&controller, &error);
-                if (r >= 0 && flags->release_all && controller.n_declared == 0)
+                if (r >= 0 && flags->release_all && is_released(&controller))
                         return EXIT_STATUS_DONE;
         }
         if (session_end_status(session) > EXIT_STATUS_SIGNAL && !flags->release_all)

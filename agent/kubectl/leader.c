@@ -32,6 +32,7 @@ int leader_init(Leader *leader, Session *session, const char *name) {
 
 void leader_done(Leader *leader) {
         free(leader->identity);
+        free(leader->version);
 }
 
 bool leader_is_due(const Leader *leader) {
@@ -46,30 +47,41 @@ static int make(const Leader *leader, const char *holder, bool is_new, json_obje
         return lease_spec_make(holder, is_new, session_server_sec(leader->session), ret);
 }
 
+/* Has the server refuse the patch if another program has written the Lease since. */
+static int add_version(json_object *patch, const char *version) {
+        return patch_add(patch, "metadata",
+                         patch_wrap("resourceVersion", json_object_new_string(version ?: "")));
+}
+
+static int note_version(Leader *leader, json_object *lease) {
+        return text_set(&leader->version, object_text(lease, "metadata.resourceVersion"));
+}
+
 static int create(Leader *leader, Error *reterr) {
-        cleanup(json_object_put_p) json_object *lease = NULL;
+        cleanup(json_object_put_p) json_object *lease = NULL, *made = NULL;
         KubePath path = leader->path;
+        int r;
 
         if (make(leader, leader->identity, /* is_new= */ true, &lease) < 0 ||
             lease_spec_name(lease, leader->path.name) < 0)
                 return -ENOMEM;
 
         path.name = NULL;
-        return session_create(leader->session, &path, lease, /* ret= */ NULL, reterr);
+        r = session_create(leader->session, &path, lease, &made, reterr);
+        return r < 0 ? r : note_version(leader, made);
 }
 
-/* Refused with a conflict if another program has written the Lease since it was read. */
 static int take(Leader *leader, json_object *lease, Error *reterr) {
-        const char *version = object_text(lease, "metadata.resourceVersion");
-        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(json_object_put_p) json_object *patch = NULL, *written = NULL;
+        int r;
 
         if (make(leader, leader->identity, !leader->is_leading, &patch) < 0 ||
-            patch_add(patch, "metadata",
-                      patch_wrap("resourceVersion", json_object_new_string(version ?: ""))) < 0)
+            add_version(patch, object_text(lease, "metadata.resourceVersion")) < 0)
                 return -ENOMEM;
 
-        return session_patch(leader->session, &leader->path, KUBE_MERGE_PATCH, patch,
-                             /* ret= */ NULL, reterr);
+        r = session_patch(leader->session, &leader->path, KUBE_MERGE_PATCH, patch, &written,
+                          reterr);
+        return r < 0 ? r : note_version(leader, written);
 }
 
 static int try(Leader *leader, bool *ret, Error *reterr) {
@@ -106,8 +118,10 @@ int leader_step(Leader *leader, Error *reterr) {
                 leader->renewed_usec = clock_monotonic_usec();
                 return 0;
         }
-        if (r >= 0 && leader->is_leading)
+        if (r >= 0 && leader->is_leading) {
+                leader->is_leading = false;
                 return error_set(reterr, ERROR_CONFLICT, "another controller leads now");
+        }
         if (leader->is_leading && clock_monotonic_usec() - leader->renewed_usec > RENEW_MAX_USEC)
                 return error_set(reterr, ERROR_UNAVAILABLE, "the Lease could not be renewed: %s",
                                  error_message(&error));
@@ -119,7 +133,8 @@ int leader_step(Leader *leader, Error *reterr) {
 void leader_resign(Leader *leader) {
         cleanup(json_object_put_p) json_object *patch = NULL;
 
-        if (!leader->is_leading || make(leader, "", /* is_new= */ false, &patch) < 0)
+        if (!leader->is_leading || make(leader, "", /* is_new= */ false, &patch) < 0 ||
+            add_version(patch, leader->version) < 0)
                 return;
 
         (void) session_patch_at_end(leader->session, &leader->path, KUBE_MERGE_PATCH, patch,

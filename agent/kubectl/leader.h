@@ -19,6 +19,7 @@ typedef struct Leader {
         Session *session;
         KubePath path; /* path of the Lease; its texts are borrowed */
         char *identity;
+        char *version; /* version of the Lease as this program wrote it last; NULL: it has not */
         LeaseSight sight;
         uint64_t renewed_usec; /* when this program renewed the Lease */
         uint64_t due_usec;     /* when the Lease is to be read again */

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -160,6 +161,11 @@ def test_admission_of_new_pods_and_only_in_place(cluster, controller, make, imag
         wait_updated(workload, images[1])
 
 
+def children(pid: int) -> list[str]:
+    """Runs that are under way."""
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
 @pytest.mark.parametrize("kind", ["deployment", "daemonset"])
 def test_crashing_image(cluster, controller, make, registry, images, kind):
     """A single pod gets it, the workload says so, and the old image heals it."""
@@ -174,5 +180,8 @@ def test_crashing_image(cluster, controller, make, registry, images, kind):
         wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the reason")
         assert "exit code 7" in annotations_of(workload)[STATUS]
         assert [image_of(pod) for pod in workload.pods()].count(crashing) == 1
+        wait_until(lambda: children(controller.pid), RUNS, "the next attempt")
         cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+        wait_until(lambda: STATUS not in annotations_of(workload), RUNS, "the end of the reason", 0.05)
+        assert rollout_is_open(workload), "the attempt goes on with the good image, and shows no failure meanwhile"
         wait_updated(workload, images[0])

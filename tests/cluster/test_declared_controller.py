@@ -58,6 +58,7 @@ def test_two_controllers(cluster, controller, make, images, robot):
             wait_updated(workload, images[1])
             wait_until(lambda: controller.poll() is not None, RUNS, "the end of the one that was frozen")
             assert other.poll() is None
+            assert cluster.admin.get(LEASE)["spec"]["holderIdentity"]
     assert "another controller leads now" in controller.communicate()[1]
 
 
