@@ -35,11 +35,12 @@ bool pull_slots_are_done(const SlotsInput *input) {
 }
 
 SlotsAct pull_slots_plan(const SlotsInput *input, size_t *ret_slot) {
+        bool wants_slot = input->n_waiting > 0 || (input->is_lost && input->n_running > 0);
         size_t n_free;
 
         if (input->is_holding)
                 return plan_held(input);
-        if (input->n_waiting == 0 && !(input->is_lost && input->n_running > 0))
+        if (!wants_slot)
                 return SLOTS_REST;
         if (!input->states)
                 return input->is_due ? SLOTS_LIST : SLOTS_REST;

@@ -5,8 +5,9 @@
  * The next step of a node with the slots that nodes share
  *
  * A node that wants to pull takes a free slot, renews it while it pulls, and gives it back; or notes there that it is
- * one of the nodes that were to pull first. Chance chooses among free slots, so that nodes that ask at the same time
- * seldom meet. Pure.
+ * one of the nodes that were to pull first. A renewal that finds the Lease changed may only follow one whose answer was
+ * lost: while the pull goes on, the node takes its slot again, or another free one. Chance chooses among free slots, so
+ * that nodes that ask at the same time seldom meet. Pure.
  */
 
 #include <stdbool.h>
@@ -42,11 +43,11 @@ typedef struct SlotsInput {
         size_t n_slots;
         bool is_holding;
         size_t slot;      /* which this node holds */
+        bool is_lost;     /* it held one, and another write to its Lease came between */
         size_t n_waiting; /* pulls of this node that wait for a slot */
         size_t n_running; /* pulls that have begun, or may soon */
-        bool is_lost; /* it held one, and may hold it still: an answer was lost, or a person wrote to it */
-        bool may_finish; /* it is noted who has pulled */
-        bool is_due;     /* the pause since the last list, or the last renewal, is over */
+        bool may_finish;  /* it is noted who has pulled */
+        bool is_due;      /* the pause since the last list, or the last renewal, is over */
         uint32_t random;
 } SlotsInput;
 

@@ -31,6 +31,9 @@
 /* Leases that were of no use are tried once more after this time. */
 #define FORGET_USEC (600 * USEC_PER_SEC)
 
+/* Failures in a row are never so far apart: a request is sent again after 15 s, and waits 30 s for its answer. */
+#define APART_USEC (120 * USEC_PER_SEC)
+
 /* A Lease as it was listed last. */
 struct Slot {
         LeaseSight sight;
@@ -56,7 +59,7 @@ static void note_error(SlotNode *node, const Error *error) {
 }
 
 static void forget_failures(SlotNode *node) {
-        node->failed_usec = 0;
+        node->failed_usec = node->last_failed_usec = 0;
         node->is_reported = false;
         error_done(&node->error);
 }
@@ -64,6 +67,11 @@ static void forget_failures(SlotNode *node) {
 static void note_success(SlotNode *node) {
         note_error(node, NULL);
         forget_failures(node);
+}
+
+/* Counts the time between failures alone: a claim that ends after the first one does not try again. */
+static bool is_failing(const SlotNode *node) {
+        return node->last_failed_usec - node->failed_usec >= PULL_SLOTS_FAILURE_USEC;
 }
 
 /* Pulls go on without them only after a while, in which a person can grant the right. */
@@ -174,7 +182,7 @@ static int on_written(const KubePatchAnswer *answer, void *userdata) {
                 claim->due_usec += LEASE_RENEW_USEC;
         else if (claim->is_listed)
                 claim_note_conflict(claim);
-        claim->is_lost = !is_taken && (claim->is_holding || claim->is_lost);
+        claim->is_lost = !is_taken && (claim->is_lost || claim->is_holding);
         claim->is_holding = is_taken;
         claim->is_listed = claim->is_listed && !is_taken;
         claim->n_lists = is_taken ? 0 : claim->n_lists;
@@ -305,17 +313,14 @@ static int claim_list(SlotClaim *claim) {
 /* An image matters more than the limit. */
 static void claim_judge(SlotClaim *claim) {
         SlotNode *node = claim->node;
-        uint64_t now = now_usec(node);
-        /* Requests that fail are repeated soon: the last failure is old where none was made since. */
-        bool is_failing = node->failed_usec > 0 &&
-                          node->last_failed_usec - node->failed_usec >= PULL_SLOTS_FAILURE_USEC;
+        bool has_failed = node->failed_usec > 0;
 
         if (claim->is_open || claim->is_done || claim->n_waiting == 0 || claim->is_holding ||
-            (!is_failing && now - claim->moved_usec < PULL_SLOTS_STALL_USEC))
+            (!is_failing(node) && now_usec(node) - claim->moved_usec < PULL_SLOTS_STALL_USEC))
                 return;
 
         claim->is_open = true;
-        if (!is_failing)
+        if (!has_failed)
                 log_warning(
                         node->log, NULL,
                         "Pulling without a slot of \"%s\": other nodes have held all slots for an "
@@ -325,7 +330,7 @@ static void claim_judge(SlotClaim *claim) {
                 log_warning(node->log, NULL,
                             "Pulling without a slot of \"%s\": the Leases cannot be used: %s.",
                             claim->name, error_message(&node->error));
-        node->is_reported = is_failing;
+        node->is_reported = has_failed;
 }
 
 static int claim_rest(SlotClaim *claim) {
@@ -346,10 +351,10 @@ int slot_claim_step(SlotClaim *claim) {
                 .is_holding = claim->is_holding,
                 .slot = claim->slot,
                 .n_running = claim->n_running,
-                .is_lost = claim->is_lost && !claim->is_open && !claim->is_done,
                 .may_finish = claim->is_first && claim->is_set,
                 .random = random_number(),
         };
+        bool needs_none;
         SlotsAct act;
 
         if (claim->patch.call)
@@ -360,8 +365,9 @@ int slot_claim_step(SlotClaim *claim) {
         claim->is_listed = claim->is_listed && claim->n_slots == claim->n_wanted;
         input.states = claim->is_listed ? claim->states : NULL;
         claim->is_done = claim->is_done || (claim->is_first && pull_slots_are_done(&input));
-        input.n_waiting =
-                !claim->is_holding && (claim->is_open || claim->is_done) ? 0 : claim->n_waiting;
+        needs_none = !claim->is_holding && (claim->is_open || claim->is_done);
+        input.n_waiting = needs_none ? 0 : claim->n_waiting;
+        input.is_lost = !needs_none && claim->is_lost;
         input.is_due = now_usec(claim->node) >= claim->due_usec;
         act = pull_slots_plan(&input, &claim->slot);
         switch (act) {
@@ -403,14 +409,17 @@ static int on_timer(void *userdata) {
 
 int slot_claim_new(SlotNode *node, bool is_first, const char *name, SlotClaim **ret) {
         SlotClaim *claim = calloc(1, sizeof(*claim));
+        uint64_t idle_usec = now_usec(node) - node->last_failed_usec;
 
         if (!claim)
                 return -ENOMEM;
 
         claim->node = node;
         claim->moved_usec = now_usec(node);
-        if (claim->moved_usec - node->last_failed_usec > FORGET_USEC)
+        if (idle_usec > FORGET_USEC)
                 forget_failures(node);
+        else if (idle_usec > APART_USEC && !is_failing(node))
+                node->failed_usec = node->last_failed_usec = 0;
         claim->patch = (KubePatch){ .client = node->client, .userdata = claim };
         timer_init(&claim->timer, kube_client_event(node->client), 0, on_timer, claim);
         (void) snprintf(claim->prefix, sizeof(claim->prefix), "inplaced-%s-%016" PRIx64,

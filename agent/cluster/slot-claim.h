@@ -49,7 +49,7 @@ typedef struct SlotClaim {
         uint64_t moved_usec; /* when a slot changed hands, or this node began to wait */
 
         bool is_holding;
-        bool is_lost;  /* it held one, whose Lease another client has written since */
+        bool is_lost;  /* see SlotsInput */
         size_t slot;   /* which it holds, or is about to take */
         char *version; /* version of the Lease that it holds */
         bool is_open;  /* this node has waited long enough */
