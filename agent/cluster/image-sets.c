@@ -34,6 +34,7 @@ struct ImageSets {
         KubeResource *resource;
         json_object *labels;
         bool has_labels;  /* the labels are known */
+        bool is_waived;   /* see image_sets_waive_labels() */
         bool has_dropped; /* see image_sets_drop_former() */
         ImageSet *sets;
         ImageSetsWatcher *watchers;
@@ -321,12 +322,21 @@ int image_sets_set_labels(ImageSets *sets, json_object *labels) {
         return r < 0 ? r : notify(sets);
 }
 
+int image_sets_waive_labels(ImageSets *sets, bool is_waived) {
+        if (sets->is_waived == is_waived)
+                return 0;
+
+        sets->is_waived = is_waived;
+        return notify(sets);
+}
+
 bool image_sets_are_known(const ImageSets *sets) {
         return sets->has_labels && kube_resource_was_synced(sets->resource);
 }
 
 bool image_sets_are_settled(const ImageSets *sets) {
-        return !sets || kube_resource_is_settled(sets->resource);
+        return !sets ||
+               ((sets->has_labels || sets->is_waived) && kube_resource_is_settled(sets->resource));
 }
 
 void image_sets_watch(ImageSets *sets, ImageSetsWatcher *watcher) {

@@ -38,10 +38,13 @@ int image_sets_kick(ImageSets *sets);
 /* The labels of this node: a JSON object, or NULL for none. Copied. */
 int image_sets_set_labels(ImageSets *sets, struct json_object *labels);
 
+/* Whether the labels need not be waited for any longer: they may never be known. */
+int image_sets_waive_labels(ImageSets *sets, bool is_waived);
+
 /* Whether all sets were shown, and the labels too. */
 bool image_sets_are_known(const ImageSets *sets);
 
-/* Whether all sets were shown, or need not be waited for. sets: may be NULL. */
+/* The same, or whether that need not be waited for. sets: may be NULL. */
 bool image_sets_are_settled(const ImageSets *sets);
 
 /* Embedded in its owner. The sets of this node, or whether they are known, may have changed. */

@@ -393,6 +393,15 @@ static int request_compare(void *userdata) {
         return kube_writer_request(&ready->condition);
 }
 
+/* A Node that cannot be watched, or does not exist, keeps no status of the NodeImage back. */
+static int on_changed(void *userdata) {
+        ImagesReady *ready = userdata;
+        int r;
+
+        r = image_sets_waive_labels(ready->options.sets, kube_resource_is_settled(ready->resource));
+        return r < 0 ? r : request_compare(ready);
+}
+
 static int on_image(Image *image, void *userdata) {
         return request_compare(userdata);
 }
@@ -448,7 +457,7 @@ static int add_resource(ImagesReady *ready) {
                                           .on_object = on_object,
                                           .on_gone = on_gone,
                                           .on_list = on_list } },
-                        .on_changed = request_compare,
+                        .on_changed = on_changed,
                         .userdata = ready,
                 },
                 &ready->resource);

@@ -16,9 +16,10 @@ from itertools import pairwise
 
 import pytest
 
+from fake import api_faults
 from fake.api_proxy import ApiProxy, Exchange, Request
 from fake.registry import Line
-from lab import sanitizers
+from lab import documents, sanitizers
 from lab.agent import Agent
 from lab.clients import MANIFESTS
 from lab.control_plane import ControlPlane, read_documents
@@ -210,7 +211,7 @@ def test_no_sets_and_a_later_one(start_warm, warm, image_set, gate, kube, proxy)
 
 @pytest.mark.parametrize("cause", ["slot", "disk"])
 def test_later_set_whose_pull_waits(start_warm, warm, image_set, push, runtime, cause):
-    """Its image is known to be missing before the pull begins, and the deadline ends that wait as well.
+    """The image is known to be missing before the pull begins, and the deadline ends that wait as well.
 
     The agent has no right to Leases here, and so no slot.
     """
@@ -374,9 +375,34 @@ def test_switched_off(start_warm, warm, image_set, push, proxy):
     assert asked == {f"GET {warm.path}"} and warm.condition() is None
 
 
-def test_rights_are_missing(start_warm, warm, control_plane):
-    """The log names it once, and so does doctor."""
+def test_next_run_hears_of_the_node_late(start_warm, warm, image_set, push, proxy):
+    """Until the server has shown the Node, the status of the NodeImage keeps what its sets ask for."""
+    own, node = push(tag="own"), NodeImage(warm.kube, warm.name)
+    image_set.create_set(f"pool={warm.name}", MISSING)
+    agent = start_warm("--register-node", "--images-ready")
+    wait_until(lambda: node.find() and node.tag_status(MISSING), SOON, "first status")
+    before = node.get()
+    agent.kill9()
+    released = threading.Event()
+    proxy.on(r"^GET /api/v1/nodes\?", api_faults.when(released))
+    agent.start()
+    node.request(own.reference)
+    agent.wait_status(own.reference, "Succeeded")
+    released.set()
+    for event in node.watch(since=before):
+        assert documents.find_tag_status(event["object"], MISSING) is not None, event
+        status = documents.find_tag_status(event["object"], own.reference)
+        if status is not None and status["phase"] == "Succeeded":
+            break
+
+
+def test_rights_are_missing(start_warm, warm, control_plane, push):
+    """The log names it once, and so does doctor; the status of the NodeImage does not wait for them."""
     agent = start_warm(token=control_plane.agent_token())
+    image, node = push(), NodeImage(warm.kube, warm.name)
+    wait_until(node.find, SOON, "NodeImage")
+    node.request(image.reference)
+    node.wait_status(image.reference, "Succeeded", SOON)
     wait_until(lambda: "readiness of images" in problems(agent), SOON, lambda: f"{problems(agent)}")
     assert 'cannot watch resource "nodes"' in problems(agent)["readiness of images"]
     the_complaint(agent, "Cannot watch the Node", 20)
