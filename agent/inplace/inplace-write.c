@@ -286,7 +286,7 @@ static int make_condition(InPlacePod *pod, InPlaceText *ret) {
 }
 
 static bool is_image_current(const InPlaceContainer *container) {
-        return inplace_container_is_known(container) && !container_is_restarting(container) &&
+        return inplace_container_is_known(container) &&
                inplace_container_verdict(container) == VERDICT_CURRENT;
 }
 
@@ -301,8 +301,12 @@ static bool is_gate_due(const InPlacePod *pod) {
                 const InPlaceContainer *container = &pod->containers[i];
                 const PodContainer *state = inplace_container_state(container);
 
-                if (state->kind != POD_CONTAINER_INIT &&
-                    (!state->is_running || (is_update && !is_image_current(container))))
+                if (state->kind == POD_CONTAINER_INIT)
+                        continue;
+                if (!state->is_running || (is_update && container_is_restarting(container)))
+                        return false;
+                /* The tag of another container may have moved: that is no reason to keep the pod out of service. */
+                if (is_update && state->is_gated && !is_image_current(container))
                         return false;
         }
 

@@ -17,6 +17,8 @@
 #include "agent/pod/pod.h"
 
 /* After that a pod that was not ready before need not be any more. */
+#define MESSAGE_CUT \
+        1000 /* bytes: the agent cuts longer messages at 1024, and may have cut this one */
 #define GIVE_UP_SEC 60
 #define BACKOFF_MAX_SEC 300 /* the kubelet's longest back-off */
 #define CRASHES_MAX 3       /* with the restart for the new image */
@@ -271,8 +273,36 @@ static bool has_restarted(const Subject *subject) {
                count_restarts(subject) > json_get_integer(subject->noted, "restarts");
 }
 
-static bool is_verified(const Subject *subject) {
+/* Of the containers with a problem the condition's message says "container NAME ", unless it was cut. */
+static bool is_complaint_about(const char *message, const char *container) {
+        size_t size = strlen(container);
+
+        for (const char *at = message; (at = strstr(at, "container ")); at++)
+                if (strncmp(at + strlen("container "), container, size) == 0 &&
+                    at[strlen("container ") + size] == ' ')
+                        return true;
+        return strlen(message) >= MESSAGE_CUT;
+}
+
+/* The tag of a container that the update leaves alone may have moved on the node, before or meanwhile: the new containers run
+ * what they should. */
+static bool agent_agrees(const Subject *subject) {
         json_object *verified = condition_of(subject->pod, POD_VERIFIED_CONDITION);
+        const char *message = json_get_text(verified, "message");
+
+        if (!verified || json_is(verified, "status", "True"))
+                return true;
+        if (!message || !json_is(verified, "reason", "ImageStale"))
+                return false;
+        json_object_object_foreach(subject->images, container, image) {
+                (void) image;
+                if (is_complaint_about(message, container))
+                        return false;
+        }
+        return true;
+}
+
+static bool is_verified(const Subject *subject) {
 
         /* The kubelet may not have seen yet that the gate is closed. */
         if (pod_gate_is_closed(subject->pod))
@@ -284,8 +314,7 @@ static bool is_verified(const Subject *subject) {
                 if (!runs_image(subject, container, json_object_get_string(image)))
                         return false;
         }
-        return view_pod_is_available(subject->view, subject->pod) &&
-               (!verified || json_is(verified, "status", "True"));
+        return view_pod_is_available(subject->view, subject->pod) && agent_agrees(subject);
 }
 
 static bool is_any_of(const char *text, const char *const *texts, size_t n) {
@@ -541,7 +570,7 @@ static int explain_wait(const Subject *subject, char **ret) {
         if (!pod_is_ready(pod))
                 return text_format(ret, "it is not ready%s%s", message ? ": " : "",
                                    message ? message : "");
-        if (json_is(condition_of(pod, POD_VERIFIED_CONDITION), "status", "False"))
+        if (!agent_agrees(subject))
                 return text_format(ret,
                                    "the agent of node \"%s\" has not verified yet what runs in it",
                                    node ? node : "");

@@ -46,14 +46,21 @@ int gate_close(const char *by, int64_t now_sec, json_object *images, json_object
         return 0;
 }
 
-static bool has_image(const Pod *pod, const char *name, json_object *image) {
-        const PodContainer *container = pod_find(pod, name);
+/* Whether the pod asks for it. */
+static bool await_image(Pod *pod, const char *name, json_object *image) {
+        for (size_t i = 0; i < pod->n_containers; i++) {
+                PodContainer *container = &pod->containers[i];
 
-        return container && json_object_is_type(image, json_type_string) &&
-               strcmp(container->image, json_object_get_string(image)) == 0;
+                if (strcmp(container->name, name) != 0)
+                        continue;
+                container->is_gated = true;
+                return json_object_is_type(image, json_type_string) &&
+                       strcmp(container->image, json_object_get_string(image)) == 0;
+        }
+        return false;
 }
 
-int gate_is_asked_for(const char *message, const Pod *pod, bool *ret) {
+int gate_read(const char *message, Pod *pod, bool *ret) {
         cleanup(json_object_put_p) json_object *json = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         json_object *images;
@@ -71,7 +78,7 @@ int gate_is_asked_for(const char *message, const Pod *pod, bool *ret) {
                 return 0;
 
         json_object_object_foreach(images, name, image) {
-                if (!has_image(pod, name, image))
+                if (!await_image(pod, name, image))
                         return 0;
         }
 

@@ -33,5 +33,6 @@
 int gate_close(const char *by, int64_t now_sec, struct json_object *images,
                struct json_object **ret);
 
-/* The pod asks for all images in the message of a gate that was closed; false if that names none. */
-int gate_is_asked_for(const char *message, const Pod *pod, bool *ret);
+/* Reads the message of a gate that was closed, and marks the containers that it names. *ret: the pod asks for all images in
+ * it; false if that names none. */
+int gate_read(const char *message, Pod *pod, bool *ret);

@@ -484,7 +484,7 @@ static int read_own_gate(const ConditionMessage *condition, Pod *pod) {
             strlen(condition->message) > POD_ANNOTATIONS_SIZE_MAX)
                 return 0;
 
-        r = gate_is_asked_for(condition->message, pod, &is_asked_for);
+        r = gate_read(condition->message, pod, &is_asked_for);
         if (r < 0)
                 return r;
 

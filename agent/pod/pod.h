@@ -36,6 +36,7 @@ typedef struct PodContainer {
         char *restart_policy; /* the container's, or the pod's: "Always" */
         char **env_names;  /* variables made from labels or annotations, in order; ends with NULL */
         uint32_t env_hash; /* hash of the values that they would have now */
+        bool is_gated;     /* the pod's closed gate waits until it runs its image */
         bool is_env_overridden; /* a later variable overrides one of the same name */
         uint32_t plain_hash;    /* see env-hash.h */
 

@@ -47,6 +47,26 @@ def test_update_and_undo(make, inplace, images, kind):
     assert {pod["status"]["podIP"] for pod in workload.pods()} == addresses
 
 
+@pytest.mark.parametrize("has_gate", [False, True])
+def test_beside_a_tag_that_has_moved(cluster, agent, make, inplace, registry, images, has_gate):
+    """The update is about its own containers: the node has another image by now under the name of the sidecar's."""
+    proxy = registry.push_image(f"t/moving-{has_gate}".lower(), "1", [1001], busybox=True)
+    named = [{"name": name, "image": image, "command": until_term()} for name, image in
+             (("main", images[0]), ("proxy", proxy.reference))]
+    cluster.node.runtime.pull(proxy.reference)
+    gates = {"readinessGates": [{"conditionType": "inplaced.io/Ready"}]} if has_gate else {}
+    workload = make("deployment", 2, pod={"containers": named, **gates})
+    moved = registry.push_image(f"t/moving-{has_gate}".lower(), "1", [1002], busybox=True)
+    assert proxy.reference == moved.reference and proxy.image_id != moved.image_id
+    cluster.node.runtime.pull(moved.reference)
+    with none_replaced(workload):
+        for image in (images[1], images[0]):
+            assert_done(inplace.run("set", "image", workload.name, f"main={image}"))
+    reasons = {one["reason"] for pod in workload.pods() for one in pod["status"]["conditions"]
+               if one["type"] == "inplaced.io/InPlaceVerified"}
+    assert reasons == {"ImageStale"}
+
+
 def crashing(registry: Any, images: list[str]) -> tuple[str, Object]:
     """Makes an image that works for two seconds, and a pod that runs as well with the others."""
     bad = registry.push_image("t/rollout", "crash", [1000], busybox=True, env={"FAULT": "yes"})

@@ -1991,6 +1991,25 @@ TEST_F(test_gate_of_an_update_undone, Fixture *fixture) {
         assert_true(patch_opens(GATE_REASON_UPDATED));
 }
 
+/* The tag of the other container has moved on the node, which is no matter of this update. */
+TEST_F(test_gate_beside_a_moved_tag, Fixture *fixture) {
+        ShownPod *pod;
+
+        fake_runtime.containers[0] = model("c1", NULL, 1);
+        fake_runtime.containers[0].image_ref = ID_B;
+        fake_runtime.containers[1] = model("d1", NULL, 1);
+        fake_runtime.containers[1].name = "proxy";
+        fake_runtime.containers[1].image_ref = ID_B;
+        close_gate(fixture, GATE_REASON_UPDATE, "nginx:2");
+        pod = make_gated_pod(fixture, "c1", "nginx:2");
+        pod->n_containers = 2;
+        fill_container(fixture, &pod->containers[1], "proxy", "d1", NULL);
+        pod->containers[1].image = "nginx:1";
+        show_and_run(fixture, pod);
+        assert_true(patch_opens(GATE_REASON_UPDATED));
+        assert_contains(patch(), "\"ImageStale\"");
+}
+
 TEST_F(test_gate_of_another, Fixture *fixture) {
         fake_runtime.containers[0] = model("c1", NULL, 1);
         close_gate(fixture, "Drained", "nginx:1");

@@ -569,7 +569,7 @@ TEST(test_gate) {
 /* The gate that was closed for a pod's images is recognised as theirs. */
 TEST(test_closed_gate) {
         PodContainer containers[] = { { .name = (char *) "app", .image = (char *) "app:2" } };
-        const Pod pod = { .containers = containers, .n_containers = 1 };
+        Pod pod = { .containers = containers, .n_containers = 1 };
         cleanup(json_object_put_p) json_object *images = json_tokener_parse("{\"app\":\"app:2\"}");
         cleanup(json_object_put_p) json_object *condition = NULL;
         json_object *text;
@@ -580,7 +580,7 @@ TEST(test_closed_gate) {
         assert_string_equal(json_object_get_string(text),
                             "{\"by\":\"me\",\"since\":\"1970-01-01T00:00:00Z\",\"images\":{"
                             "\"app\":\"app:2\"}}");
-        assert_int_equal(gate_is_asked_for(json_object_get_string(text), &pod, &is_asked_for), 0);
+        assert_int_equal(gate_read(json_object_get_string(text), &pod, &is_asked_for), 0);
         assert_true(is_asked_for);
         json_object_object_del(condition, "message");
         assert_string_equal(json_object_to_json_string_ext(condition,

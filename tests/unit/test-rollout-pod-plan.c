@@ -25,6 +25,12 @@
 #define CLOSED(reason, image)                                                                      \
         "{'type': 'inplaced.io/Ready', 'status': 'False', 'reason': '" reason "', 'message': '{\\" \
         "'images\\':{\\'app\\':\\'" image "\\'}}', 'lastTransitionTime': '2001-09-09T01:46:40Z'}"
+#define HUNDRED \
+        "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"
+#define HUNDREDS HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED HUNDRED
+#define STALE(message)                                                                        \
+        "{'type': 'inplaced.io/InPlaceVerified', 'status': 'False', 'reason': 'ImageStale', " \
+        "'message': '" message "'}"
 #define VERIFIED(status)                                                               \
         "{'type': 'inplaced.io/InPlaceVerified', 'status': '" status "', 'message': '" \
         "VALUE differs'}"
@@ -182,6 +188,14 @@ static const PhaseCase phase_rows[] = {
           ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
         { .name = "the agent has",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," VERIFIED("True") }, ROLLOUT_UPDATED },
+        { .name = "the tag of another container has moved",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container app-proxy runs sha256:0… and its reference p is sha256:1…") }, ROLLOUT_UPDATED },
+        { .name = "its own tag has moved",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container proxy runs x; container app runs") },
+          ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
+        { .name = "the message does not name all",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container proxy runs " HUNDREDS) },
+          ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
         { .name = "its controller made it, and it is not ready",
           { .image = "B", .conditions = UNREADY }, ROLLOUT_UPDATED },
         { .name = "its controller made it, and the gate is closed",
