@@ -220,7 +220,7 @@ static int probe_read(const Probe *probe, const HandlerResult *from, ProbeResult
 static int on_handled(const HandlerResult *from, void *userdata) {
         Probe *probe = userdata;
         cleanup(probe_result_done) ProbeResult result = { .message = NULL };
-        bool has_new_state, is_late;
+        bool has_new_state, is_late, is_counted;
         int r;
 
         probe->duration_usec = clock_monotonic_usec() - probe->started_usec;
@@ -235,9 +235,13 @@ static int on_handled(const HandlerResult *from, void *userdata) {
         if (r < 0)
                 return r;
 
+        is_counted = probe_count(probe, result.state);
+        /* Lists may take longer than a period: the next one confirms it yet. */
+        if (probe->ended_usec > 0 && probe->candidate.state == result.state)
+                return 0;
         probe->ended_usec = 0;
         probe_result_done(&probe->candidate);
-        if (!probe_count(probe, result.state) || !is_worth_recording(probe, &result))
+        if (!is_counted || !is_worth_recording(probe, &result))
                 return 0;
 
         has_new_state = !probe->has_result || probe->result.state != result.state;

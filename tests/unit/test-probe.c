@@ -159,6 +159,22 @@ TEST_SET_UP(test_later_listing) {
         assert_result(PROBE_SUCCEEDED, "fine");
 }
 
+/* The list begins after one run, and is answered after the next. */
+TEST_SET_UP(test_list_longer_than_a_period) {
+        uint64_t before;
+
+        start(make_spec("check"), NULL);
+        list_running("a");
+        answer(0, "fine");
+        before = clock_monotonic_usec();
+        answer(0, "fine");
+        list_at("a", 'r', before);
+        assert_result(PROBE_SUCCEEDED, "fine");
+        answer(1, "bad");
+        list_at("a", 'r', before);
+        assert_result(PROBE_SUCCEEDED, "fine");
+}
+
 TEST_SET_UP(test_failure) {
         start(make_spec("check"), NULL);
         list_running("a");
