@@ -50,8 +50,9 @@ static int add_image(const SetContent *content, const PreloadImage *wanted, json
 
         if (!image) {
                 image = patch_wrap("tags", json_object_new_array());
-                r = patch_add(images, wanted->name, image)
-                            ?: preload_add_secrets(content->secrets, content->namespace, image);
+                r = patch_add(images, wanted->name, image);
+                if (r >= 0 && !json_get(known, wanted->name, json_type_object))
+                        r = preload_add_secrets(content->secrets, content->namespace, image);
         }
         if (r < 0 || preload_find_tag(image, wanted->tag))
                 return r;
