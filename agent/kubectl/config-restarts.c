@@ -444,7 +444,9 @@ static int read_object(ConfigRestarts *restarts, ConfigObject *object, Error *re
         path.name = name;
         set_unread(restarts, object, false);
         r = session_get(restarts->options.session, &path, &json, &error);
-        if (error.kind != ERROR_NONE && error.kind != ERROR_NOT_FOUND) {
+        /* A pod may name, in a volume, what no object can be named. */
+        if (error.kind != ERROR_NONE && error.kind != ERROR_NOT_FOUND &&
+            error.kind != ERROR_INVALID) {
                 set_unread(restarts, object, true);
                 return error_copy(reterr, &error);
         }
@@ -639,10 +641,11 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
         r = find_run(restarts, key, &run);
         if (r < 0)
                 return r;
-        /* A newer change may fix what failed. */
-        if (!run->program &&
-            json_get_integer(group, "changed") > json_get_integer(run->group, "changed"))
+        /* A newer change may fix what failed, or hangs, or take back what is under way. */
+        if (json_get_integer(group, "changed") > json_get_integer(run->group, "changed")) {
+                run->program = program_free(run->program);
                 run->n_failures = 0;
+        }
         if (must_wait(run, now_sec))
                 return 0;
         json_object_put(run->group);

@@ -256,6 +256,41 @@ def test_bad_value(cluster, restarter, make_user):
     assert restarts(workload)[:2] == [0, 0]
 
 
+def test_value_with_which_a_container_hangs(cluster, restarter, make_user):
+    """The next value does not wait until the restart with the one before has failed."""
+    path = make_config(cluster, "hanging", VALUE="good")
+    probe = {"exec": {"command": ["/bin/sh", "-c", '[ "$VALUE" != hangs ]']}, "periodSeconds": 1}
+    workload = make_user(replicas=3, env=from_key("hanging", "VALUE"), readinessProbe=probe)
+    wait_known(cluster, path)
+    wait_old(workload)
+    with none_replaced(workload):
+        change(cluster, path, VALUE="hangs")
+        wait_said(workload, "InPlaceRestartStarted")
+        wait_until(lambda: len(workload.ready()) == 2, RUNS, "the pod that hangs")
+        wait_old(workload)
+        change(cluster, path, VALUE="good")
+        wait_until(lambda: len(workload.ready()) == 3, RUNS, "its pods")
+    wait_values(workload, "good")
+    assert restarts(workload)[:2] == [0, 0]
+
+
+def test_name_that_no_object_can_have(cluster, restarter, make_user):
+    """A pod that mounts such an object keeps no other one from its restart."""
+    volumes = {"volumes": [{"name": "a", "secret": {"secretName": "a/b"}}]}
+    mounts = [{"name": "a", "mountPath": "/a", "subPath": "key"}]
+    container = {"name": "main", "image": "none.example/none:1", "volumeMounts": mounts}
+    metadata = {"name": "impossible", "annotations": {ASKED: "true"}}
+    pod = cluster.admin.create({"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "namespace": "default"},
+                                "spec": {"containers": [container], **volumes}})
+    path = make_config(cluster, "possible", VALUE="1")
+    workload = make_user(env=from_key("possible", "VALUE"))
+    wait_known(cluster, path)
+    wait_old(workload)
+    change(cluster, path, VALUE="2")
+    wait_restarted(workload)
+    cluster.admin.request("DELETE", f"{cluster.admin.path_of(pod)}?gracePeriodSeconds=0")
+
+
 def test_open_update(cluster, restarter, make_user, images, inplace):
     """An update in place takes a container that another restart has started for one that failed: it ends first."""
     path = make_config(cluster, "meanwhile", LEVEL="info")
