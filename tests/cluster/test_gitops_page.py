@@ -16,7 +16,7 @@ import pytest
 
 from lab import sanitizers
 from lab.agent_image import build_agent_image
-from lab.clients import find_clients
+from lab.clients import HELMS, find_clients
 from lab.cluster import Cluster
 from lab.image import build_image
 from lab.kube import Object
@@ -130,25 +130,44 @@ def reader(session_folder, registry) -> Iterator[Reader]:
         yield Reader(cluster, folder, registry.host)
 
 
-def test_helm_lets_go(reader):
-    """A workload is held by a failed update when the release is deleted: Kubernetes goes on with it."""
-    chart = ("helm", "install", "inplaced", "../inplaced/packaging/kubernetes/chart", "--namespace", "inplaced")
+@pytest.mark.parametrize(("helm", "end"), [("helm", "uninstall"), *((helm, "upgrade") for helm in HELMS)])
+def test_helm_lets_go(reader, helm, end):
+    """A workload is held by a failed update when the controller leaves the release, or the release is deleted:
+    Kubernetes goes on with it.
+    """
+    release = ("inplaced", "--namespace", "inplaced")
+    chart = (*release, "../inplaced/packaging/kubernetes/chart")
     image = f"image.repository={reader.host}/inplaced"
-    reader.run(*chart, "--create-namespace", "--set", f"updates.enabled=true,nodeSelector.no=node,{image}")
+    values = f"updates.enabled=true,nodeSelector.no=node,{image}"
+    reader.run(helm, "install", *chart, "--create-namespace", "--set", values)
     reader.run("kubectl", "wait", "--for=create", f"{BINDING_KIND}/inplaced-hold", "--timeout=2m")
     manifest = dict(reader.sections["A first update"])["web.yaml"].replace("registry.internal", reader.host)
+    changed = ("kubectl", "set", "image", "deployment/web", "app=other", "--dry-run=server")
+    is_paused = (*changed, "--output=jsonpath={.spec.paused}")
     for tag in ("1", "broken"):
         (reader.folder / "web.yaml").write_text(manifest.replace("web:1", f"web:{tag}"))
         reader.run("kubectl", "apply", "-f", "web.yaml")
         is_over = reader.run("kubectl", "rollout", "status", "deployment/web", may_fail=True).returncode == 0
         assert is_over == (tag == "1")
+        wait_until(lambda: reader.run(*is_paused).stdout == "true", 20 * SLOWLY, "the policy in force")
     assert "inplaced.io/update-status" in reader.annotations()
-    reader.run("helm", "uninstall", "inplaced", "--namespace", "inplaced")
+    if end == "upgrade":
+        without = (*chart, "--reset-then-reuse-values", "--set", "updates.enabled=false")
+        reader.run(helm, "upgrade", *without)
+        assert not reader.cluster.admin.find("/apis/apps/v1/namespaces/inplaced/deployments/inplaced-controller")
+        assert reader.cluster.admin.list(f"{ADMISSION}/mutatingadmissionpolicybindings") == []
+        # There is nothing to let go any more, nor the account of the Job.
+        reader.run(helm, "upgrade", *without)
+        assert reader.run(helm, "get", "hooks", *release).stdout.strip() == ""
+    else:
+        reader.run(helm, "uninstall", *release)
     assert reader.cluster.admin.list(f"{ADMISSION}/mutatingadmissionpolicybindings") == []
     left = {name for name in reader.annotations() if name.startswith("inplaced.io/")}
     assert left == {"inplaced.io/update"}
     assert "paused" not in reader.workload()["spec"]
     reader.run("kubectl", "delete", "deployment/web", "--cascade=foreground")
+    if end == "upgrade":
+        reader.run(helm, "uninstall", *release)
 
 
 def test_the_page(reader):

@@ -55,7 +55,7 @@
 {{- toYaml .Values.config -}}
 {{- end -}}
 
-{{/* The Deployment of the controller of declared updates. */}}
+{{/* The Deployment of the controller of declared updates. Where it is taken away, its policy ends in any case. */}}
 {{- define "inplaced.controller" -}}
 {{- $values := .Values.updates -}}
 {{- $deployment := include "inplaced.file" (list . "updates-controller.yaml") | fromYaml -}}
@@ -64,7 +64,7 @@
 {{- $_ := set $main "image" (include "inplaced.image" .) -}}
 {{- $_ := set $main "imagePullPolicy" .Values.image.pullPolicy -}}
 {{- $_ := set $main "resources" $values.resources -}}
-{{- $policy := ternary (list "--policy" "inplaced-hold") (list) $values.policy -}}
+{{- $policy := ternary (list "--policy" "inplaced-hold") (list) (or $values.policy (not $values.enabled)) -}}
 {{- $config := ternary (list "--restart-on-config-change") (list) $values.restartOnConfigChange -}}
 {{- $_ := set $main "args" (concat (list "controller" "--all-namespaces") $policy $config $values.extraArgs) -}}
 {{- $_ := set $pod "nodeSelector" (merge $pod.nodeSelector $values.nodeSelector) -}}
