@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that deleting what users apply deletes no object of theirs."""
+"""Proves that deleting what users apply deletes no object of theirs, and that the page about it finds workloads that
+need the agents.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from lab.clients import MANIFESTS, run_client
+from lab.clients import MANIFESTS, find_clients, run_client
 from lab.control_plane import ControlPlane
 from lab.kube import Object
+from lab.stubs import REPOSITORY
 
 _KRUISE = "apps.kruise.io/v1beta1"
 _OVERLAYS = ("standalone", "openkruise", "k3s", "microk8s", "kubelet-identity", "updates")
@@ -80,3 +86,38 @@ def test_users_keep_their_objects(control_plane, folder, overlay, namespace):
     deleted = kubectl(control_plane, "delete", "-k", folder.path)
     assert deleted.count("deleted") == len(applied.splitlines())
     assert identities(control_plane) == before
+
+
+def workload(kind: str, name: str, *gates: str) -> Object:
+    labels = {"app": name}
+    pod = {"containers": [{"name": "main", "image": "x"}], "readinessGates": [{"conditionType": one} for one in gates]}
+    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": about(name, "default"), "spec": spec}
+
+
+def test_the_page_finds_the_readiness_gate(control_plane):
+    """Pods with the gate are never ready without agents: the command lists each workload that has it, and no other."""
+    workloads = [
+        workload("Deployment", "alone", "inplaced.io/Ready"),
+        workload("StatefulSet", "second", "example.org/other", "inplaced.io/Ready"),
+        workload("DaemonSet", "first", "inplaced.io/Ready", "example.org/other"),
+        workload("Deployment", "other", "example.org/other"),
+        workload("DaemonSet", "none"),
+    ]
+    for one in workloads:
+        control_plane.admin.create(one)
+    page = (REPOSITORY / "docs" / "OPERATING.md").read_text()
+    (command,) = [one for one in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "readinessGates" in one]
+    environment = {
+        "PATH": f"{find_clients()}:{os.environ['PATH']}",
+        "KUBECONFIG": str(control_plane.admin_kubeconfig),
+        "HOME": str(control_plane.folder),
+    }
+    argv = "bash", "-euc", command
+    ran = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
+    found = [line.split()[:3] for line in ran.stdout.splitlines()]
+    assert found == [
+        ["Deployment", "default", "alone"],
+        ["StatefulSet", "default", "second"],
+        ["DaemonSet", "default", "first"],
+    ]
