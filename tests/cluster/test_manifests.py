@@ -669,7 +669,7 @@ def test_rights_of_the_controller():
     admission = "admissionregistration.k8s.io"
     assert rights(documents["ClusterRole", "", "inplaced-controller"]) == {
         *(("apps.kruise.io", "nodeimages", verb) for verb in ("list", "watch", "patch")),
-        *((admission, "mutatingadmissionpolicybindings", verb) for verb in ("create", "get", "patch", "delete")),
+        *((admission, "mutatingadmissionpolicybindings", verb) for verb in ("create", "delete")),
     }
 
 
