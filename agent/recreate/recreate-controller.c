@@ -17,7 +17,7 @@
 #include "agent/recreate/recreate-controller-spec.h"
 
 #define SEC ((uint64_t) 1000000)
-#define CLOSE_FAILURES_MAX 5 /* failures after which the request goes on without the gate */
+#define CLOSE_REFUSALS_MAX 5 /* in a row, after which the request goes on without the gate */
 #define WAIT_MAX_SEC 60      /* pause at most, since clocks may be set */
 #define TEXT_MAX ((size_t) 64 << 10)
 
@@ -30,15 +30,30 @@ static int gate_done(RecreateRequest *request) {
         return recreate_reconcile(request->recreate);
 }
 
-static int gate_failed(RecreateRequest *request, RecreateRight right, const Error *error) {
-        if (error->kind == ERROR_NOT_FOUND)
+/* A server that is away or busy will close it later; one that refuses that time and again never will. */
+static void note_refusal(RecreateRequest *request, KubePatchOutcome outcome, const Error *error) {
+        const RecreateSpec *spec = request->spec;
+
+        request->n_gate_refusals = outcome == KUBE_PATCH_REFUSED ? request->n_gate_refusals + 1 : 0;
+        if (request->n_gate_refusals < CLOSE_REFUSALS_MAX ||
+            request->gate != REQUEST_GATE_UNTOUCHED)
+                return;
+
+        request->gate = REQUEST_GATE_CLOSED;
+        log_warning(request->recreate->context->log, NULL,
+                    "Pod \"%s/%s\" is not made unready for the restart request \"%s\", which "
+                    "goes on nevertheless: %s.",
+                    spec->namespace, spec->pod_name, spec->name, error_message(error));
+}
+
+static int gate_failed(RecreateRequest *request, RecreateRight right, KubePatchOutcome outcome,
+                       const Error *error) {
+        if (outcome == KUBE_PATCH_GONE)
                 return gate_done(request);
-        if (error->kind != ERROR_CONFLICT) {
+        if (outcome != KUBE_PATCH_CONFLICT) {
                 recreate_note_written(request->recreate, right, request->spec->name,
                                       request->write.n_failures == 1, error);
-                if (request->write.n_failures >= CLOSE_FAILURES_MAX &&
-                    request->gate == REQUEST_GATE_UNTOUCHED)
-                        request->gate = REQUEST_GATE_CLOSED;
+                note_refusal(request, outcome, error);
         }
 
         return recreate_reconcile(request->recreate);
@@ -47,8 +62,11 @@ static int gate_failed(RecreateRequest *request, RecreateRight right, const Erro
 static int on_gate_patched(const KubePatchAnswer *answer, void *userdata) {
         RecreateRequest *request = userdata;
 
+        if (answer->outcome == KUBE_PATCH_UNKNOWN && request->call == REQUEST_CALL_CLOSE_GATE)
+                request->may_have_closed = true;
         if (answer->error)
-                return gate_failed(request, RECREATE_RIGHT_PATCH_POD, answer->error);
+                return gate_failed(request, RECREATE_RIGHT_PATCH_POD, answer->outcome,
+                                   answer->error);
 
         recreate_note_written(request->recreate, RECREATE_RIGHT_PATCH_POD, request->spec->name,
                               true, NULL);
@@ -96,14 +114,14 @@ static int on_pod(const KubePatchAnswer *answer, void *userdata) {
         int r;
 
         if (answer->error)
-                return gate_failed(request, RECREATE_RIGHT_GET_POD, answer->error);
+                return gate_failed(request, RECREATE_RIGHT_GET_POD, answer->outcome, answer->error);
 
         r = json_parse(answer->reply->body, answer->reply->size, &pod, &unread);
         if (r < 0 && unread.kind == ERROR_NONE)
                 return r;
         if (r < 0) {
                 kube_patch_fail(&request->write, answer->reply);
-                return gate_failed(request, RECREATE_RIGHT_GET_POD, &unread);
+                return gate_failed(request, RECREATE_RIGHT_GET_POD, KUBE_PATCH_UNKNOWN, &unread);
         }
 
         recreate_note_read(request->recreate, RECREATE_RIGHT_GET_POD);
@@ -210,8 +228,9 @@ static bool has_successor(const RecreateRequest *request) {
 
 bool recreate_controller_owes_gate(const RecreateRequest *request) {
         const Pod *pod = recreate_request_pod(request);
-        bool is_closed =
-                request->gate == REQUEST_GATE_FOUND_CLOSED || request->gate == REQUEST_GATE_CLOSED;
+        bool is_closed = request->gate == REQUEST_GATE_FOUND_CLOSED ||
+                         request->gate == REQUEST_GATE_CLOSED ||
+                         (request->gate == REQUEST_GATE_UNTOUCHED && request->may_have_closed);
 
         if (!is_closed || has_successor(request))
                 return false;

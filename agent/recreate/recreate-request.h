@@ -84,6 +84,8 @@ struct RecreateRequest {
 
         RequestDrain drain;
         RequestGate gate;
+        unsigned n_gate_refusals; /* refusals in a row to close or open it */
+        bool may_have_closed;     /* the outcome of a patch that closes it is unknown */
         RequestList list;
         RequestStop stop;
         Retry check_retry; /* pause before the stop is checked again */

@@ -1573,9 +1573,10 @@ static void refuse_gate(int code) {
 #define GATED MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},")
 #define CLOSE_TRIES 5
 
-/* A gate that cannot be closed is tried several times, ever more slowly, and then the request goes on. */
+/* Closing a gate is tried several times, ever more slowly; if the server refuses it each time, the request goes
+ * on, and says so. */
 TEST_SET_UP(test_gate_cannot_be_closed) {
-        static const int codes[] = { 403, 503, 422 };
+        static const int codes[] = { 403, 422 };
 
         for (size_t i = 0; i < N_ELEMENTS(codes); i++) {
                 size_t n_before = count_calls(POD_PATCH);
@@ -1594,6 +1595,8 @@ TEST_SET_UP(test_gate_cannot_be_closed) {
                 retry();
                 assert_int_equal(count_calls(POD_PATCH), n_before + CLOSE_TRIES);
                 assert_true(is_drained());
+                assert_int_equal(count_warnings(), 2 * (i + 1));
+                assert_contains(node.captured.text, "is not made unready for the restart request");
                 assert_int_equal(recreate_error(node.recreate)->kind,
                                  codes[i] == 403 ? ERROR_DENIED : ERROR_NONE);
                 if (codes[i] == 403)
@@ -1607,6 +1610,43 @@ TEST_SET_UP(test_gate_cannot_be_closed) {
                 assert_int_equal(node.recreate->n_requests, 0);
                 restart_agent();
         }
+}
+
+/* A server that is away or busy for a while is no reason to restart a pod in service. */
+TEST_SET_UP(test_gate_after_an_outage) {
+        static const int codes[] = { 503, 429, 500 };
+
+        for (size_t i = 0; i < N_ELEMENTS(codes); i++) {
+                refuse_gate(codes[i]);
+                create(GATED);
+                for (size_t n = 1; n < 3 * CLOSE_TRIES; n++)
+                        retry();
+                node.refused_code = 403;
+                retry();
+                assert_false(is_drained());
+                assert_int_equal(n_stops(), 0);
+
+                node.refused = NULL;
+                retry();
+                assert_true(is_drained());
+                node.pod.has_kruise_gate = false;
+                show_pod();
+                remove_object(0);
+                restart_agent();
+        }
+}
+
+/* The server may have closed the gate although it did not say so. */
+TEST_SET_UP(test_gate_of_an_unknown_outcome) {
+        refuse_gate(503);
+        create(GATED);
+        node.pod_json = GATE_POD(GATE_CLOSED);
+        remove_object(0);
+        assert_int_equal(node.recreate->n_requests, 1);
+        node.refused = NULL;
+        retry();
+        assert_non_null(find_call(0, "\"type\":\"KruisePodReady\",\"status\":\"True\""));
+        assert_int_equal(node.recreate->n_requests, 0);
 }
 
 /* Another writer was quicker: the pod is read anew and written, as often as it takes, and not logged. */
