@@ -207,6 +207,7 @@ static void container_done(InPlaceContainer *container) {
         free(container->reference);
         free(container->reference_id);
         free(container->restart.id);
+        free(container->ended_id);
         free(container->refused_version);
 }
 

@@ -103,6 +103,7 @@ typedef struct InPlaceContainer {
         InPlaceRestart restart;
         InPlaceCheck check; /* the stop's check */
         InPlaceAttempts attempts;
+        char *ended_id;        /* ID of the container in the record of the last restart, or NULL */
         char *refused_version; /* version of the pod that did not ask for the stop, or NULL */
         uint64_t kubelet_usec; /* end of the wait for the kubelet; 0: no wait */
         RestartPlan reported;

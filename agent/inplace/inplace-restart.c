@@ -233,9 +233,34 @@ int inplace_container_check_result(InPlaceContainer *container) {
         purpose_to_owner(&restart->purpose, owner);
         if (!has_learned)
                 r = stops_forget(container->pod->inplace->context->stops, owner, restart->id);
-        free(restart->id);
+        free(container->ended_id);
+        container->ended_id = take_ptr(restart->id);
         *restart = (InPlaceRestart){ .state = INPLACE_RESTART_NONE };
         return r;
+}
+
+/* For as long as the pod asks for the values which a restart did not bring, the record of that restart keeps
+ * the next run of the agent from another. It is looked up by the container before the known one, and that
+ * may have ended by itself since. */
+static int container_keep_record(InPlaceContainer *container) {
+        const InPlace *inplace = container->pod->inplace;
+        const char *former = inplace_container_state(container)->former_id, *id;
+        char owner[OWNER_SIZE], scheme[64];
+        InPlacePurpose purpose;
+        int r;
+
+        if (!container->attempts.has_failed || !container->ended_id ||
+            !inplace_container_is_known(container) ||
+            !pod_split_container_id(former, scheme, sizeof(scheme), &id) ||
+            !find_stopped(inplace, container->expected_hash, container->ended_id, &purpose))
+                return 0;
+
+        purpose_to_owner(&purpose, owner);
+        r = stops_keep(inplace->context->stops, owner, container->ended_id, id);
+        if (r < 0 || !stops_has_stopped(inplace->context->stops, owner, id))
+                return r;
+
+        return text_set(&container->ended_id, id);
 }
 
 static void container_field(const PodContainer *state, char *buffer, size_t size) {
@@ -661,7 +686,9 @@ int inplace_pod_restart(InPlacePod *pod) {
                         continue;
 
                 container->plan = container_plan(container, now);
-                r = container_act(container, now);
+                r = container_keep_record(container);
+                if (r >= 0)
+                        r = container_act(container, now);
                 if (r < 0)
                         return r;
 

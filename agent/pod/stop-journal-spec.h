@@ -31,7 +31,7 @@ typedef struct StopRecord {
         StopPhase phase;
         int64_t began_sec;    /* when the hook began, or the stop if there is no hook */
         int64_t deadline_sec; /* end of the grace period */
-        int64_t changed_sec;  /* last change of the phase */
+        int64_t changed_sec;  /* last change of the phase; later if it is still needed */
         int64_t uptime_sec;   /* time of the last change by CLOCK_BOOTTIME, which cannot be set */
         char *boot_id;        /* ID of that boot; "" or NULL: not known */
 } StopRecord;

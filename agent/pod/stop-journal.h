@@ -14,8 +14,8 @@ typedef struct StopJournal StopJournal;
 
 void stop_clock_read(StopClock *ret);
 
-/* Drops records of containers that ended more than a week ago, and the oldest beyond 1,024, those
- * of open stops last. If the file cannot be used, or others may have written it, *reterr says so
+/* Drops records of ended containers that have not changed for a week, and the oldest beyond 1,024,
+ * those of open stops last. If the file cannot be used, or others may have written it, *reterr says so
  * and the journal begins empty; this is no failure. */
 int stop_journal_new(const char *state_dir, StopJournal **ret, Error *reterr);
 StopJournal *stop_journal_free(StopJournal *journal);

@@ -28,6 +28,7 @@
 /* Time for which an answer of the kubelet holds. The requests by which an owner confirms a stop take
  * no longer, unless the API server or the runtime is away. */
 #define KUBELET_KNOWN_USEC (30 * USEC_PER_SEC)
+#define DAY_SEC (24 * 60 * 60)
 
 #define ACCURACY_USEC 1000
 #define OWNER_SIZE 64            /* bytes of the owner's kind, the label in metrics */
@@ -369,6 +370,26 @@ static int stop_note_phase(Stop *stop, StopPhase phase) {
                 .boot_id = now.boot_id,
         };
         return stops_record(stop->stops, &record);
+}
+
+int stops_keep(Stops *stops, const char *owner, const char *container_id, const char *new_id) {
+        const StopRecord *record = stop_journal_find(stops->journal, owner, container_id);
+        int64_t now_sec = clock_nsec(CLOCK_REALTIME) / NSEC_PER_SEC;
+        bool is_same = strcmp(container_id, new_id) == 0;
+        StopRecord kept;
+        int r;
+
+        if (!record || stop_record_is_open(record) ||
+            (is_same && now_sec - record->changed_sec < DAY_SEC))
+                return 0;
+
+        kept = *record;
+        kept.container_id = (char *) new_id;
+        kept.changed_sec = now_sec;
+        r = stops_record(stops, &kept);
+        return r < 0 || is_same || !stop_journal_find(stops->journal, owner, new_id)
+                       ? r
+                       : stops_forget(stops, owner, container_id);
 }
 
 int stops_forget(Stops *stops, const char *owner, const char *container_id) {

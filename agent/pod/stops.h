@@ -114,6 +114,10 @@ bool stops_has_stopped(const Stops *stops, const char *owner, const char *contai
  * until the stops change. */
 const char *stops_find_owner(const Stops *stops, const char *owner, const char *container_id);
 
+/* Keeps the record that this owner has ended that container from being dropped after a week. From then
+ * on it names the container new_id, which may be the same. Writes an unchanged one once a day at most. */
+int stops_keep(Stops *stops, const char *owner, const char *container_id, const char *new_id);
+
 /* Forgets that this owner has ended that container. */
 int stops_forget(Stops *stops, const char *owner, const char *container_id);
 

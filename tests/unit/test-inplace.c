@@ -29,6 +29,7 @@
 #define ID_A "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define ID_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 #define KEPT_MAX 512
+#define DAY_SEC (24 * 60 * 60)
 
 typedef struct Fixture {
         PodContext context;
@@ -955,14 +956,14 @@ TEST_F(test_kubelet_was_late_once, Fixture *fixture) {
         assert_int_equal(n_stops(fixture), 2);
 }
 
-/* A previous run of the agent has ended that container, as this owner. */
-static void stopped_as(Fixture *fixture, const char *id, const char *owner) {
+/* A previous run of the agent has ended that container, as this owner, so long ago. */
+static void stopped_ago(Fixture *fixture, const char *id, const char *owner, int64_t age_sec) {
         const StopRecord record = {
                 .owner = (char *) owner,
                 .container_id = (char *) id,
                 .runtime = (char *) "containerd",
                 .phase = STOP_PHASE_STOPPED,
-                .changed_sec = (int64_t) time(NULL),
+                .changed_sec = (int64_t) time(NULL) - age_sec,
         };
         StopJournal *journal;
 
@@ -971,6 +972,23 @@ static void stopped_as(Fixture *fixture, const char *id, const char *owner) {
         assert_ok(stop_journal_set(journal, &record, NULL));
         stop_journal_free(journal);
         begin_agent(fixture);
+}
+
+static void stopped_as(Fixture *fixture, const char *id, const char *owner) {
+        stopped_ago(fixture, id, owner, 0);
+}
+
+/* The age of the record of that container in the file; -1: there is none. */
+static int64_t record_age_sec(const Fixture *fixture, const char *id) {
+        StopJournal *journal;
+        int64_t age_sec = -1;
+
+        assert_ok(stop_journal_new(fixture->folder, &journal, NULL));
+        for (size_t i = 0; i < stop_journal_count(journal); i++)
+                if (strcmp(stop_journal_get(journal, i)->container_id, id) == 0)
+                        age_sec = (int64_t) time(NULL) - stop_journal_get(journal, i)->changed_sec;
+        stop_journal_free(journal);
+        return age_sec;
 }
 
 /* The count goes on in the next run of the agent, and so does its end. */
@@ -1084,6 +1102,61 @@ TEST_F(test_not_healed_in_a_previous_run, Fixture *fixture) {
         rest();
         show_and_run(fixture, next(fixture, "c2", "3"));
         assert_int_equal(n_stops(fixture), 1);
+}
+
+/* The record that says so is kept for as long as it is needed, and written anew once a day. */
+static const struct OldRecord {
+        const char *name;
+        int age_sec;
+        bool is_renewed;
+} old_records[] = {
+        { "of almost a week ago", 6 * DAY_SEC, true },
+        { "of today", DAY_SEC / 2, false },
+};
+
+TEST_ROWS_F(test_not_healed_for_long, old_records, name, const struct OldRecord *row,
+            Fixture *fixture) {
+        ShownPod *pod = make_pod(fixture, "c2", "2");
+        char owner[64];
+
+        (void) snprintf(owner, sizeof(owner), "metadata/%u/%u/4", (unsigned) hash_of("2"),
+                        (unsigned) hash_of("1"));
+        stopped_ago(fixture, "c1", owner, row->age_sec);
+        pod->containers[0].former_id = "containerd://c1";
+        fake_runtime.containers[0] = model("c2", "1", 1);
+        show_and_run(fixture, pod);
+        assert_int_equal(n_stops(fixture), 0);
+        assert_int_equal(n_reports(), 1);
+        assert_owner_of(fixture, "c1", "2", "1", 4);
+        if (row->is_renewed)
+                assert_in_range(record_age_sec(fixture, "c1"), 0, 60);
+        else
+                assert_in_range(record_age_sec(fixture, "c1"), row->age_sec, row->age_sec + 60);
+}
+
+/* The container that was not healed ends by itself: the next run of the agent does not stop its successor. */
+TEST_F(test_not_healed_and_crashed, Fixture *fixture) {
+        ShownPod *pod = make_pod(fixture, "c2", "2");
+
+        stopped_before(fixture, "c1", "2");
+        pod->containers[0].former_id = "containerd://c1";
+        fake_runtime.containers[0] = model("c2", "1", 1);
+        show_and_run(fixture, pod);
+        assert_int_equal(n_reports(), 1);
+
+        fake_runtime.containers[0] = model("c3", "1", 2);
+        for (size_t i = 0; i < 2; i++) {
+                pod = next(fixture, "c3", "2");
+                pod->containers[0].former_id = "containerd://c2";
+                show_and_run(fixture, pod);
+                rest();
+                assert_int_equal(n_stops(fixture), 0);
+                end_agent(fixture);
+                begin_agent(fixture);
+                run_runtime(fixture);
+        }
+        assert_remembered(fixture, "c2", "2");
+        assert_forgotten(fixture, "2", "c1");
 }
 
 /* A field of the metadata may be asked for anew before the container is known. */
