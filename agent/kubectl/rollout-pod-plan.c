@@ -273,7 +273,7 @@ static bool has_restarted(const Subject *subject) {
                count_restarts(subject) > json_get_integer(subject->noted, "restarts");
 }
 
-/* Of the containers with a problem the condition's message says "container NAME ", unless it was cut. */
+/* The condition's message says "container NAME " for each container with a problem, unless it was cut. */
 static bool is_complaint_about(const char *message, const char *container) {
         size_t size = strlen(container);
 

@@ -132,7 +132,8 @@ TEST(test_tokens) {
 
         assert_true(pull_request_next_credential(&fixture.request));
         assert_string_equal(message->auth->identity_token, "i");
-        assert_string_equal(message->auth->username, ""); /* though "docker login" writes one beside it */
+        assert_string_equal(message->auth->username,
+                            ""); /* though "docker login" writes one beside it */
         assert_string_equal(message->auth->registry_token, "");
 }
 
