@@ -205,13 +205,18 @@ static void note_first_answer(Preload *preload, uint64_t now, uint64_t took_usec
                 preload->slowest_usec = took_usec;
 }
 
-/* While the API server is away, agents cannot answer. */
+/* While the API server is away, or refuses the request for now, agents cannot answer. */
+static bool is_asked(const Target *target) {
+        return !session_is_away(target->preload->session) &&
+               (target->node.is_written || target->preload->task.mode != PRELOAD_PULL);
+}
+
 static void note_answer(Target *target, uint64_t now) {
         if (!preload_node_is_unanswered(&target->node)) {
                 if (target->asked_usec > 0)
                         note_first_answer(target->preload, now, now - target->asked_usec);
                 target->asked_usec = 0;
-        } else if (target->asked_usec == 0 || session_is_away(target->preload->session))
+        } else if (target->asked_usec == 0 || !is_asked(target))
                 target->asked_usec = now;
         target->node.is_late =
                 target->asked_usec > 0 && now - target->asked_usec >= PRELOAD_ANSWER_USEC;

@@ -10,6 +10,7 @@ import json
 import re
 import signal
 import threading
+import time
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -376,6 +377,20 @@ def test_a_right_is_missing(behind, hollow):
     ran = inplace.run("preload", "r.io/app:2", "-l", nodes.selector)
     assert ran.code == 3
     assert "patch nodeimages.apps.kruise.io" in ran.stdout
+
+
+@pytest.mark.slow
+def test_writes_are_refused_for_a_while(behind, hollow):
+    """A node that has no request yet cannot answer it, and gets it later."""
+    api, inplace = behind
+    nodes = hollow(1)
+    api.on("^PATCH ", api_faults.refuse(503))
+    with inplace.running("preload", "r.io/app:2", "-l", nodes.selector) as child:
+        began = time.monotonic()
+        wait_until(lambda: api.requests("^PATCH ") and time.monotonic() - began > 12, 60 * SLOWLY, "the end of the time")
+        api.behave()
+        output, errors = child.communicate(timeout=60 * SLOWLY)
+    assert child.returncode == 0 and len(nodes.tags("r.io/app")) == 1, output + errors
 
 
 def test_the_server_goes_away_meanwhile(behind, hollow):
