@@ -673,6 +673,31 @@ def test_rights_of_the_controller():
     }
 
 
+def readers_of_secrets(documents: Documents) -> set[str]:
+    """The accounts that may read Secrets in the namespace of the controller."""
+    return {
+        subject["name"]
+        for (kind, namespace, _), binding in documents.items()
+        if kind in ("ClusterRoleBinding", "RoleBinding") and namespace in ("", "inplaced")
+        for subject in binding["subjects"]
+        for name, role in documents.items()
+        if (name[0], name[2]) == (binding["roleRef"]["kind"], binding["roleRef"]["name"])
+        and ("", "secrets", "get") in rights(role)
+    }
+
+
+@pytest.mark.parametrize("overlay", ["standalone", "openkruise", "updates"])
+def test_agents_cannot_read_what_the_controller_keeps(folder, overlay):
+    """The hashes of Secrets are in its namespace, with their key: who reads both can test guesses of their values."""
+    components = ("updates-config",) if overlay == "updates" else ("updates", "updates-config")
+    assert readers_of_secrets(compose(folder.path, *components, overlay=overlay)) == {"in-place-updates"}
+    values = ("updates.enabled=true", "updates.restartOnConfigChange=true", *_VALUES.get(overlay, ()))
+    found = template(*values, "secretNamespaces={team-a}")
+    assert readers_of_secrets(found) == {"in-place-updates"}
+    bound = {namespace for kind, namespace, name in found if (kind, name) == ("RoleBinding", "inplaced-secrets")}
+    assert bound == {"team-a"} | ({"kruise-daemon-config"} if overlay == "openkruise" else set())
+
+
 def test_the_controller_of_one_namespace():
     """Nothing of it is outside that namespace, and it has the same rights there."""
     documents = read_overlay("updates-namespace")
