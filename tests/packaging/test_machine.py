@@ -478,6 +478,21 @@ def test_remove(node):
     wait_until(lambda: PIN in node.held(), 60, lambda: f"pin: {node.log()}", 0.1)
 
 
+def test_purge_beside_another_agent(node):
+    """The agent of a DaemonSet has the folder of the state mounted, and locks it: its state stays."""
+    state = "/var/lib/inplaced"
+    node.run("systemctl", "stop", SOCKET, AGENT)
+    node.run("systemd-run", "--unit=another-agent", "flock", state, "sleep", "infinity")
+    wait_until(lambda: node.run("sh", "-c", f"flock -n {state} true || echo held", check=False) == "held\n", 20, "lock")
+    said = node.run("apt-get", "purge", "--yes", "inplaced")
+    node.read(f"{state}/nodeimage.json")
+    assert f"{state} stays: " in said
+    assert not (node.machine.root / "etc/inplaced").exists()
+    node.run("systemctl", "stop", "another-agent")
+    node.run("apt-get", "install", "--yes", node.newer_package)
+    node.wait_active()
+
+
 def test_purge(node):
     """No files are left but those of the tests and the images in the runtime."""
     node.run("userdel", "member", check=False)
