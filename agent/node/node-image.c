@@ -591,7 +591,7 @@ static int restore_owner(Images *images, const DesiredImage *desired, const Owne
                 return r;
         /* The caller lost its connection by the restart, and calls again if it still waits. A set is shown
          * again, with the limits that its pulls have to keep. */
-        if ((owner_is_call(owner) || owner_is_set(owner)) && !is_done)
+        if (owner_is_call(owner) ? !reference->resource_version : owner_is_set(owner) && !is_done)
                 return 0;
 
         return add_request(requests, desired, take_ptr(owner), reference,

@@ -256,6 +256,22 @@ def test_the_clock_is_set_right_between_two_runs(folder, start_agent, containerd
     wait_pinned(containerd, image, False)
 
 
+def test_pin_survives_beside_a_pull(start_agent, fake_runtime):
+    """A pin whose request has ended is kept over a crash while another request pulls the image."""
+    agent = start_agent(fake_runtime.endpoint)
+    assert agent.ctl("pin", "demo/web:1").returncode == 0
+    released = threading.Event()
+    fake_runtime.on("PullImage", behaviours.when(released))
+    agent.request("demo/web:1", policy="Always")
+    wait_until(lambda: len(agent.owners("demo/web:1")) == 2 and agent.tag_status("demo/web:1")["phase"] == "Pulling",
+               10 * SLOWLY, "the pull in the file")
+    agent.kill9()
+    agent.start()
+    unpinned = agent.ctl("unpin", "demo/web:1")
+    released.set()
+    assert unpinned.returncode == 0, unpinned.stderr
+
+
 def test_pin_and_unpin(start_agent, containerd, push):
     """A pin of a caller survives the agent, beside a document that pins nothing and one that pins the other."""
     agent = start_agent(containerd.endpoint)
