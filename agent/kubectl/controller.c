@@ -351,8 +351,9 @@ static int report(Declared *declared) {
         case UPDATE_NOT_TRIED:
         case _UPDATE_OUTCOME_MAX: break;
         }
-        /* The failure of a template that is there no more. */
-        if (declared->last.template_hash != declared->facts.template_hash)
+        /* The failure of a template that is there no more. Where nothing is declared any more, the undo depends on it. */
+        if (declared->facts.mode != UPDATE_ORDINARY &&
+            declared->last.template_hash != declared->facts.template_hash)
                 return 0;
         /* It is given back, unless its manifest holds it. */
         return ended == UPDATE_IMPOSSIBLE && declared->facts.mode == UPDATE_IN_PLACE_IF_POSSIBLE &&

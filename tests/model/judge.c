@@ -4,8 +4,8 @@
  * The properties that every run has
  *
  * An update in place creates and deletes no pod. It makes no more pods unavailable at a time than allowed. It writes
- * nothing over what another user has written. In the end the workload has the strategy that its users gave it, or shows
- * that it is held.
+ * nothing over what another user has written. A workload shows no failure while another image heals it. In the end it has
+ * the strategy that its users gave it, or shows that it is held.
  */
 
 #include <stdlib.h>
@@ -19,6 +19,7 @@
 #include "agent/kubectl/rollout-kinds.h"
 #include "agent/kubectl/rollout-record.h"
 #include "agent/pod/gate-spec.h"
+#include "tests/model/tools.h"
 #include "tests/model/world.h"
 
 #define LIMIT "spec.updateStrategy.rollingUpdate.maxUnavailable"
@@ -233,12 +234,40 @@ static void judge_template(World *world, Author author, json_object *old, json_o
                      after, before);
 }
 
+/* Notes for which image a failure is shown. */
+static void judge_status(World *world, Author author, json_object *old, json_object *new) {
+        const char *status = annotation_of(new, UPDATE_STATUS_ANNOTATION);
+
+        if (author != AUTHOR_TOOL || !status ||
+            text_equal(status, annotation_of(old, UPDATE_STATUS_ANNOTATION)))
+                return;
+        free(world->judge.failed_image);
+        world->judge.failed_image =
+                strdup(template_image(GET(new, "spec", "template"), "app") ?: "");
+}
+
+/* As docs/GITOPS.md says: another image heals an update, so clients that wait for that one must not see the failure. */
+void judge_idle(World *world) {
+        json_object *workload = api_workload(world);
+        const char *image = template_image(GET(workload, "spec", "template"), "app");
+
+        for (size_t i = 0; i < world->n_tools; i++)
+                if (tool_is_child(world->tools[i]) && !tool_has_ended(world->tools[i]) &&
+                    workload_is_declared(workload) &&
+                    annotation_of(workload, UPDATE_STATUS_ANNOTATION) &&
+                    !text_equal(world->judge.failed_image, image))
+                        fail(world, "the failure of %s is shown while the workload gets %s",
+                             world->judge.failed_image, image);
+}
+
 void judge_write(World *world, Author author, Resource resource, json_object *old,
                  json_object *new) {
         const char *strange;
 
-        if (resource == workload_resource(world) && text_equal(object_name(new), WORKLOAD))
+        if (resource == workload_resource(world) && text_equal(object_name(new), WORKLOAD)) {
                 judge_template(world, author, old, new);
+                judge_status(world, author, old, new);
+        }
         if (resource == PODS)
                 judge_return(world, old);
         if (author != AUTHOR_TOOL || resource == LEASES)

@@ -273,6 +273,7 @@ static void calm_down(Run *run) {
                 if (step_any(run))
                         continue;
                 judge_quiet(world);
+                judge_idle(world);
                 n_idle = n_changes == world->n_changes ? n_idle + 1 : 0;
                 n_changes = world->n_changes;
                 if (world->now_sec > end_sec || (count_alive(run) == 0 && n_idle > 3))
@@ -388,6 +389,7 @@ static bool simulate(uint64_t seed, FILE *trace, FILE *out, uint64_t *n_steps) {
         for (size_t i = 0; i < world->n_runtimes; i++)
                 json_object_put(world->runtimes[i].seen);
         free(world->judge.foreign_image);
+        free(world->judge.failed_image);
         api_done(world);
         free(run);
         return is_good;

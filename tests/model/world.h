@@ -138,7 +138,8 @@ typedef struct Judge {
         bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing can */
         bool is_partly_done; /* the run that ended the last update has named pods that it left */
         char *foreign_image; /* another user's, in the template of an open update; NULL: none */
-        char failure[512];   /* "": none yet */
+        char *failed_image; /* the template's when the workload was to show a failure; NULL: never */
+        char failure[512];  /* "": none yet */
 } Judge;
 
 typedef struct Tool Tool;
@@ -268,6 +269,7 @@ void judge_pod_ended(World *world);
 void judge_pod_lost(World *world);   /* a controller may make another one */
 void judge_impossible(World *world); /* a controller says that an ordinary update follows */
 void judge_quiet(World *world);      /* controllers have nothing left to do */
+void judge_idle(World *world);       /* no program has anything to do now */
 void judge_end(World *world);
 void judge_intent(World *world, json_object *workload); /* a user has written its strategy */
 bool workload_record(World *world, json_object **ret);  /* an update is open */
