@@ -739,6 +739,7 @@ static int on_object(const KubeObject *object, void *userdata) {
         FollowedWatch *followed = userdata;
         int r;
 
+        /* They are most of an object, and no command that follows objects reads them. */
         json_object_object_del(json_get(object->json, "metadata", json_type_object),
                                "managedFields");
         r = followed->on_object(object, followed->userdata);

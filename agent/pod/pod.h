@@ -36,7 +36,6 @@ typedef struct PodContainer {
         char *restart_policy; /* the container's, or the pod's: "Always" */
         char **env_names;  /* variables made from labels or annotations, in order; ends with NULL */
         uint32_t env_hash; /* hash of the values that they would have now */
-        bool is_gated;     /* the pod's closed gate waits until it runs its image */
         bool is_env_overridden; /* a later variable overrides one of the same name */
         uint32_t plain_hash;    /* see env-hash.h */
 
@@ -48,6 +47,7 @@ typedef struct PodContainer {
         bool is_ready;
         bool is_running;
         bool has_ended;
+        bool is_gated;        /* the pod's closed gate waits until it runs its image */
         bool is_pulled_never; /* the kubelet does not pull its image: imagePullPolicy Never */
         bool is_next; /* the kubelet starts it next, and pulls its image before if it is missing */
         int64_t started_at_sec; /* start in seconds since 1970; 0: it does not run */
