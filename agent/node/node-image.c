@@ -216,9 +216,10 @@ static bool is_pinned(const Image *image, const ImageRequest *request) {
         return request->desired.is_pinned && !request->is_expired;
 }
 
+/* An image whose requests have all expired is not desired. */
 static bool has_lifetime(const Image *image, const ImageRequest *request) {
-        return request->desired.ttl_sec != desired_image(image)->ttl_sec && !request->is_expired &&
-               !request->desired.is_pinned;
+        return !request->is_expired && !request->desired.is_pinned &&
+               request->desired.ttl_sec != desired_image(image)->ttl_sec;
 }
 
 /* An annotation for data that a NodeImage has no field for, and the requests in it. */

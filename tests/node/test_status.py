@@ -212,7 +212,6 @@ def test_changed_limits_are_no_new_round(start_agent, fake_runtime):
     assert tag["pullPolicy"]["timeoutSeconds"] == 7
 
 
-@pytest.mark.slow
 def test_ttl(start_agent, fake_runtime):
     """ttlSecondsAfterFinished takes a finished tag out of the status, also across a restart."""
     agent = start_agent(fake_runtime.endpoint)
