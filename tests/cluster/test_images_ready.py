@@ -326,7 +326,7 @@ def test_taint_that_is_added_meanwhile(start_warm, warm, proxy):
     may_go.set()
     warm.wait_taint_gone()
     assert warm.taints() == others
-    assert [one.code for one in writes(proxy, "$")] == [409, 200]
+    wait_until(lambda: [one.code for one in writes(proxy, "$")] == [409, 200], SOON, "answer to the second write")
 
 
 def test_condition_of_another_writer(start_warm, warm, proxy):

@@ -126,6 +126,9 @@ class Sandbox(Closing):
         process = self.process(made)
 
         def heeds() -> bool:
+            # runc's init, which is there before the command, catches all signals itself.
+            if (process / "cmdline").read_bytes().split(b"\0")[0].decode() != command[0]:
+                return False
             lines = (process / "status").read_text().splitlines()
             (caught,) = [line.split()[1] for line in lines if line.startswith("SigCgt:")]
             return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
