@@ -8,9 +8,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "agent/base/backoff.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
 #include "agent/base/loop.h"
+#include "agent/base/random.h"
 #include "agent/cluster/registration-spec.h"
 #include "agent/document/documents.h"
 #include "agent/document/json-cleanup.h"
@@ -141,9 +143,14 @@ static RegistrationKeep *keep_free(RegistrationKeep *keep) {
 
 DEFINE_CLEANUP(RegistrationKeep *, keep_free)
 
+/* Agents that started together do not read their Nodes together. */
+static uint64_t period_usec(uint64_t usec) {
+        return backoff_between_usec(usec, usec, 1, random_number());
+}
+
 static int keep_labels_done(RegistrationKeep *keep) {
         keep->are_labels_due = false;
-        return timer_start(&keep->labels, keep->labels_usec);
+        return timer_start(&keep->labels, period_usec(keep->labels_usec));
 }
 
 static void keep_succeeded(RegistrationKeep *keep, KubePatchVerb verb) {
@@ -479,7 +486,8 @@ static int registration_create(Registration *registration, struct json_object *n
 
 static int registration_skip_virtual(Registration *registration) {
         registration_succeeded(registration);
-        return registration_wait(registration, REGISTRATION_WAITING, registration->labels_usec);
+        return registration_wait(registration, REGISTRATION_WAITING,
+                                 period_usec(registration->labels_usec));
 }
 
 static int on_node(const KubePatchAnswer *answer, void *userdata) {

@@ -22,7 +22,7 @@ typedef struct RegistrationOptions {
         const char *version;   /* discovered version of apps.kruise.io; copied */
         const char *node_name; /* copied */
         uint64_t grace_usec;   /* time for a controller to make it; 0: the default, 5 s */
-        uint64_t labels_usec;  /* period of reading the Node's labels; 0: the default, 5 min */
+        uint64_t labels_usec;  /* mean period of reading the Node's labels; 0: the default, 5 min */
 } RegistrationOptions;
 
 int registration_new(const RegistrationOptions *options, Registration **ret);
