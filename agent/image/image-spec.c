@@ -328,13 +328,25 @@ static int check_duplicates(Spec *spec, size_t n_before, const JsonPath *path, E
 /* The state file has with each tag what the tags of a name share elsewhere, and in files of older versions. */
 static int read_own(const Spec *spec, struct json_object *item, const JsonPath *path,
                     DesiredImage *desired, Error *reterr) {
-        int r = json_fields_read(own_tag_fields, item, path, desired, spec, reterr);
-
-        if (r < 0 || (!json_object_object_get_ex(item, "pullSecrets", NULL) &&
-                      !json_object_object_get_ex(item, "sandboxConfig", NULL)))
-                return r;
+        if (!json_object_object_get_ex(item, "pullSecrets", NULL) &&
+            !json_object_object_get_ex(item, "sandboxConfig", NULL))
+                return 0;
         desired_image_clear_shared(desired);
         return json_fields_read(shared_fields, item, path, desired, spec, reterr);
+}
+
+/* Members of the tag win over annotations of the sandbox. */
+static int read_tag(const Spec *spec, struct json_object *item, const JsonPath *path,
+                    DesiredImage *desired, Error *reterr) {
+        int r = json_check_type(item, path, json_type_object, reterr);
+
+        if (r >= 0 && spec->is_own)
+                r = read_own(spec, item, path, desired, reterr);
+        if (r >= 0)
+                r = json_fields_read(tag_fields, item, path, desired, spec, reterr);
+        if (r >= 0 && spec->is_own)
+                r = json_fields_read(own_tag_fields, item, path, desired, spec, reterr);
+        return r;
 }
 
 static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
@@ -347,10 +359,7 @@ static int parse_tag(Spec *spec, struct json_object *item, const JsonPath *path,
         if (r < 0)
                 return r;
 
-        r = json_check_type(item, path, json_type_object, &fault)
-                    ?: json_fields_read(tag_fields, item, path, &desired, spec, &fault);
-        if (r >= 0 && spec->is_own)
-                r = read_own(spec, item, path, &desired, &fault);
+        r = read_tag(spec, item, path, &desired, &fault);
         if (r < 0 && !*desired.tag)
                 return spec_skip(spec, r, &fault, reterr);
 

@@ -255,9 +255,10 @@ static bool has_failed(const Image *image, const ImageRequest *request) {
                outcome_of(image, request)->phase == IMAGE_FAILED;
 }
 
-/* Whether a previous run gave up a request that this run does not limit. */
+/* Whether a previous run gave up a request that this run does not limit. A caller has got its answer. */
 static bool must_go_on(const Image *image, const ImageRequest *request) {
-        return has_failed(image, request) && !has_fault(image, request) &&
+        return request->kind != REQUEST_EPHEMERAL && has_failed(image, request) &&
+               !has_fault(image, request) &&
                request->desired.backoff_limit == DESIRED_IMAGE_NO_LIMIT &&
                request->desired.refusal_limit == DESIRED_IMAGE_NO_LIMIT &&
                request->desired.active_deadline_sec == DESIRED_IMAGE_NO_LIMIT &&

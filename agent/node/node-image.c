@@ -23,7 +23,7 @@
 #define NODE_IMAGE_EXPIRED "inplaced.io/expired"
 #define NODE_IMAGE_OUTCOMES "inplaced.io/outcomes"
 #define NODE_IMAGE_PINS "inplaced.io/pins"
-#define NODE_IMAGE_LIFETIMES "inplaced.io/lifetimes"
+#define NODE_IMAGE_LIMITS "inplaced.io/limits"
 #define NODE_IMAGE_SHORT_NAMES "inplaced.io/short-names"
 #define SHORT_NAMES_ARE_SEARCHED "Searched" /* else they are Docker Hub's */
 
@@ -109,17 +109,19 @@ static json_object *sandbox_to_json(const DesiredImage *desired) {
         return r < 0 ? NULL : take_ptr(object);
 }
 
+static int put_limits(json_object *object, const DesiredImage *desired) {
+        return put_limit(object, "timeoutSeconds", desired->timeout_sec)
+                       ?: put_limit(object, "backoffLimit", desired->backoff_limit)
+                       ?: put_limit(object, "refusalLimit", desired->refusal_limit)
+                       ?: put_limit(object, "ttlSecondsAfterFinished", desired->ttl_sec)
+                       ?: put_limit(object, "activeDeadlineSeconds",
+                                    desired->active_deadline_sec);
+}
+
 static json_object *policy_to_json(const DesiredImage *desired) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
-        int r;
 
-        r = put_limit(object, "timeoutSeconds", desired->timeout_sec)
-                    ?: put_limit(object, "backoffLimit", desired->backoff_limit)
-                    ?: put_limit(object, "refusalLimit", desired->refusal_limit)
-                    ?: put_limit(object, "ttlSecondsAfterFinished", desired->ttl_sec)
-                    ?: put_limit(object, "activeDeadlineSeconds",
-                                           desired->active_deadline_sec);
-        return r < 0 ? NULL : take_ptr(object);
+        return put_limits(object, desired) < 0 ? NULL : take_ptr(object);
 }
 
 /* Makes an entry of spec.images.NAME.tags with all owners of the image. What a NodeImage has once for all tags of a name stands
@@ -171,13 +173,11 @@ static json_object *outcome_to_json(const Image *image, const ImageRequest *requ
         return r < 0 ? NULL : take_ptr(object);
 }
 
-/* Also has the request's own lifetime: the spec shows only the longest of all requests. */
-static json_object *lifetime_to_json(const Image *image, const ImageRequest *request) {
+/* Also has the request's own limits: the spec shows only the widest of all requests. */
+static json_object *limits_to_json(const Image *image, const ImageRequest *request) {
         cleanup(json_object_put_p) json_object *object = done_request_to_json(image, request);
-        int r;
 
-        r = put_limit(object, "ttlSecondsAfterFinished", request->desired.ttl_sec);
-        return r < 0 ? NULL : take_ptr(object);
+        return put_limits(object, &request->desired) < 0 ? NULL : take_ptr(object);
 }
 
 /* Writing. */
@@ -216,10 +216,16 @@ static bool is_pinned(const Image *image, const ImageRequest *request) {
         return request->desired.is_pinned && !request->is_expired;
 }
 
+static bool has_same_limits(const DesiredImage *a, const DesiredImage *b) {
+        return a->timeout_sec == b->timeout_sec && a->backoff_limit == b->backoff_limit &&
+               a->refusal_limit == b->refusal_limit && a->ttl_sec == b->ttl_sec &&
+               a->active_deadline_sec == b->active_deadline_sec;
+}
+
 /* An image whose requests have all expired is not desired. */
-static bool has_lifetime(const Image *image, const ImageRequest *request) {
+static bool has_limits(const Image *image, const ImageRequest *request) {
         return !request->is_expired && !request->desired.is_pinned &&
-               request->desired.ttl_sec != desired_image(image)->ttl_sec;
+               !has_same_limits(&request->desired, desired_image(image));
 }
 
 /* An annotation for data that a NodeImage has no field for, and the requests in it. */
@@ -232,8 +238,8 @@ typedef struct Note {
 static const Note notes[] = {
         { NODE_IMAGE_EXPIRED, is_expired, done_request_to_json },
         { NODE_IMAGE_OUTCOMES, has_outcome, outcome_to_json },
-        { NODE_IMAGE_PINS, is_pinned, lifetime_to_json },
-        { NODE_IMAGE_LIFETIMES, has_lifetime, lifetime_to_json },
+        { NODE_IMAGE_PINS, is_pinned, limits_to_json },
+        { NODE_IMAGE_LIMITS, has_limits, limits_to_json },
 };
 
 static int note_collect(const Note *note, const Image *image, json_object *list) {
@@ -483,7 +489,7 @@ typedef struct Restored {
 typedef struct RestoredList {
         NodeImageLacks lacks;
         void *userdata;
-        json_object *pins, *lifetimes; /* lists; NULL: none */
+        json_object *pins, *limits; /* lists; NULL: none */
         Restored *items;
         size_t n_items;
 } RestoredList;
@@ -495,7 +501,7 @@ static void restored_list_done(RestoredList *list) {
         }
         free(list->items);
         json_object_put(list->pins);
-        json_object_put(list->lifetimes);
+        json_object_put(list->limits);
 }
 
 /* Returns the entry of a request; NULL: there is none. */
@@ -512,14 +518,25 @@ static json_object *find_noted(json_object *list, const DesiredImage *desired, c
         return NULL;
 }
 
+static int64_t get_limit(json_object *limits, const char *key, int64_t otherwise) {
+        json_object *limit = json_get(limits, key, json_type_int);
+
+        return limit ? json_object_get_int64(limit) : otherwise;
+}
+
 static void restore_own(const RestoredList *list, const char *owner, DesiredImage *desired) {
+        const int64_t none = DESIRED_IMAGE_NO_LIMIT;
         json_object *pin = find_noted(list->pins, desired, owner);
-        json_object *lifetime = pin ?: find_noted(list->lifetimes, desired, owner);
+        json_object *limits = pin ?: find_noted(list->limits, desired, owner);
 
         desired->is_pinned = pin;
-        if (lifetime)
-                desired->ttl_sec = json_get_integer(lifetime, "ttlSecondsAfterFinished")
-                                           ?: DESIRED_IMAGE_NO_LIMIT;
+        if (!limits)
+                return;
+        desired->timeout_sec = get_limit(limits, "timeoutSeconds", desired->timeout_sec);
+        desired->backoff_limit = get_limit(limits, "backoffLimit", none);
+        desired->refusal_limit = get_limit(limits, "refusalLimit", none);
+        desired->ttl_sec = get_limit(limits, "ttlSecondsAfterFinished", none);
+        desired->active_deadline_sec = get_limit(limits, "activeDeadlineSeconds", none);
 }
 
 static int64_t version_of(const OwnerRef *owner) {
@@ -628,6 +645,16 @@ static int restore_tag(Images *images, json_object *root, const DesiredImage *de
         return 0;
 }
 
+/* Shows the outcome as the image's status if no other one is known: none may be pulling it any more. */
+static int restore_outcome(Images *images, const char *name, const char *tag,
+                           ImageStatus *outcome) {
+        const Image *image = images_find(images, name, tag);
+
+        return image && !image_phase_is_final(image_status(image)->phase)
+                       ? images_restore(images, name, tag, outcome)
+                       : 0;
+}
+
 /* A request without a status has expired. */
 static int restore_done(Images *images, json_object *item) {
         const char *name = json_get_text(item, "name"), *tag = json_get_text(item, "tag");
@@ -643,8 +670,9 @@ static int restore_done(Images *images, json_object *item) {
         if (r <= 0)
                 return r;
 
-        return images_restore_done(images, name, tag, owner, json_get_integer(item, "version"),
-                                   !status, status ? &outcome : NULL);
+        r = images_restore_done(images, name, tag, owner, json_get_integer(item, "version"),
+                                !status, status ? &outcome : NULL);
+        return r < 0 || !status ? r : restore_outcome(images, name, tag, &outcome);
 }
 
 static const char *find_annotation(json_object *root, const char *key) {
@@ -737,7 +765,7 @@ static int restore(Images *images, json_object *root, NodeImageLacks lacks, void
                 return r;
 
         requests.pins = read_note(root, NODE_IMAGE_PINS);
-        requests.lifetimes = read_note(root, NODE_IMAGE_LIFETIMES);
+        requests.limits = read_note(root, NODE_IMAGE_LIMITS);
         for (size_t i = 0; i < desired_images.n_items; i++) {
                 r = restore_tag(images, root, &desired_images.items[i], &requests);
                 if (r < 0)

@@ -18,6 +18,7 @@ from fake.runtime_proxy import RuntimeProxy
 from lab import clock, sanitizers
 from lab.containerd import Containerd
 from lab.crio import Crio
+from lab.preload import Preload
 from lab.trouble import complaints
 from lab.wait import wait_until
 
@@ -270,6 +271,21 @@ def test_pin_survives_beside_a_pull(start_agent, fake_runtime):
     unpinned = agent.ctl("unpin", "demo/web:1")
     released.set()
     assert unpinned.returncode == 0, unpinned.stderr
+
+
+def test_status_of_a_pin_after_the_pull_of_a_caller(start_agent, fake_runtime):
+    """An image that is there is shown so after a crash, though a caller's pull of it has ended with the agent."""
+    agent = start_agent(fake_runtime.endpoint)
+    assert agent.ctl("pin", "demo/web:1").returncode == 0
+    released = threading.Event()
+    fake_runtime.on("PullImage", behaviours.when(released))
+    Preload(agent, "demo/web:1", pull_policy=agent.messages.PULL_POLICY_ALWAYS)
+    wait_until(lambda: len(agent.owners("demo/web:1")) == 2 and agent.tag_status("demo/web:1")["phase"] == "Pulling",
+               10 * SLOWLY, "the pull in the file")
+    agent.kill9()
+    released.set()
+    agent.start()
+    agent.wait_status("demo/web:1", "Succeeded")
 
 
 def test_pin_and_unpin(start_agent, containerd, push):

@@ -251,6 +251,35 @@ def test_ttl_of_a_request_beside_another_after_a_restart(start_agent, fake_runti
     wait_until(lambda: agent.status()["status"]["desired"] == 0, 10, "end of the request")
 
 
+def test_limit_of_a_request_beside_another_after_a_restart(start_agent, fake_runtime):
+    """A document for the same image that sets no limit does not take that of the request away."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("demo/web:1", file="web.yaml")
+    limits = {"backoff_limit": 3, "active_deadline_seconds": 600}
+    Preload(agent, "demo/web:1", detach=True, **limits)
+    wait_until(lambda: len(agent.owners("demo/web:1")) == 2, 10, "both in the file")
+    agent.kill9()
+    agent.start()
+    (agent.images_dir / "web.yaml").unlink()
+    wait_until(lambda: len(agent.owners("demo/web:1")) == 1, 10, "the request alone")
+    (tag,) = agent.status()["spec"]["images"]["demo/web"]["tags"]
+    assert (tag["pullPolicy"]["backoffLimit"], tag["pullPolicy"]["activeDeadlineSeconds"]) == (3, 600)
+
+
+def test_a_call_that_failed_stays_so(start_agent, fake_runtime):
+    """What a caller was told is not tried again after a crash, though a document asks for the image without end."""
+    fake_runtime.on("PullImage", behaviours.fail("UNKNOWN", "it is broken"))
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("demo/web:1", file="web.yaml")
+    assert agent.ctl("pull", "--attempts=1", "demo/web:1").returncode == 1
+    wait_until(lambda: "inplaced.io/outcomes" in agent.status()["metadata"]["annotations"], 10, "its outcome in the file")
+    agent.kill9()
+    agent.start()
+    (agent.images_dir / "web.yaml").unlink()
+    agent.wait_status("demo/web:1", "Failed")
+
+
 def test_malformed_reference_fails(start_agent, fake_runtime):
     """A reference that can be none fails at once, says why, and keeps no other request waiting."""
     agent = start_agent(fake_runtime.endpoint)
