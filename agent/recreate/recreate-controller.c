@@ -36,7 +36,7 @@ static void note_refusal(RecreateRequest *request, KubePatchOutcome outcome, con
 
         request->n_gate_refusals = outcome == KUBE_PATCH_REFUSED ? request->n_gate_refusals + 1 : 0;
         if (request->n_gate_refusals < CLOSE_REFUSALS_MAX ||
-            request->gate != REQUEST_GATE_UNTOUCHED)
+            request->call != REQUEST_CALL_CLOSE_GATE || request->gate != REQUEST_GATE_UNTOUCHED)
                 return;
 
         request->gate = REQUEST_GATE_CLOSED;
