@@ -95,6 +95,7 @@ def measure_folder(node: Node) -> list[Row]:
         for agent in (full, listing):
             agent.request(*references)
             _wait_for_all(agent, references)
+        _wait_until_quiet(empty, full, listing)
         before = {agent: _count_requests(agent) for agent in (empty, full, listing)}
         pids = [floor.pid, *(agent.process.pid for agent in before)]
         least, *costs = pool.map(lambda pid: measure_cost(pid, seconds), pids)
@@ -119,6 +120,17 @@ def measure_folder(node: Node) -> list[Row]:
 
 def _count_requests(agent: Agent) -> float:
     return agent.metrics().total("inplaced_cri_requests_total")
+
+
+def _wait_until_quiet(*agents: Agent) -> None:
+    """A second after the last event of an image, agents look whether it is pinned."""
+    counted: list[float] = []
+
+    def is_quiet() -> bool:
+        counted.append(sum(map(_count_requests, agents)))
+        return counted[-2:-1] == counted[-1:]
+
+    wait_until(is_quiet, 60, "end of the requests to the runtime", pause=3)
 
 
 def _seconds(node: Node) -> float:
