@@ -23,6 +23,7 @@ import yaml
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+pytest.register_assert_rewrite("declared", "faults", "rollouts")  # so that an assertion shows its values
 
 from fixtures import *  # noqa: E402, F401, F403
 from fixtures import StartAgent  # noqa: E402
