@@ -42,6 +42,17 @@ static int make_tag(const SetContent *content, const char *tag, json_object **re
                        ?: patch_add_text(made, "imagePullPolicy", "IfNotPresent");
 }
 
+/* Adds pull secrets to those that the image has in the set; without any the patch leaves the list as it is. */
+static int add_secrets(const SetContent *content, json_object *known, json_object *image) {
+        json_object *list = json_get(known, "pullSecrets", json_type_array);
+
+        if (!content->secrets || json_object_object_length(content->secrets) == 0)
+                return 0;
+        if (list && patch_add(image, "pullSecrets", json_copy(list)) < 0)
+                return -ENOMEM;
+        return preload_add_secrets(content->secrets, content->namespace, image);
+}
+
 /* Adds the image, whose other tags may be there. known: spec.images before; NULL: none. */
 static int add_image(const SetContent *content, const PreloadImage *wanted, json_object *known,
                      json_object *images) {
@@ -51,8 +62,9 @@ static int add_image(const SetContent *content, const PreloadImage *wanted, json
         if (!image) {
                 image = patch_wrap("tags", json_object_new_array());
                 r = patch_add(images, wanted->name, image);
-                if (r >= 0 && !json_get(known, wanted->name, json_type_object))
-                        r = preload_add_secrets(content->secrets, content->namespace, image);
+                if (r >= 0)
+                        r = add_secrets(content, json_get(known, wanted->name, json_type_object),
+                                        image);
         }
         if (r < 0 || preload_find_tag(image, wanted->tag))
                 return r;

@@ -12,6 +12,7 @@
 
 #define TAG(tag) \
         "{'tag':'" tag "','createdAt':'1970-01-01T00:00:00Z','imagePullPolicy':'IfNotPresent'}"
+#define SECRET(name) "{'namespace':'b','name':'" name "'}"
 #define KNOWN(tag) "{'tag':'" tag "','createdAt':'2026-01-02T03:04:05Z','version':3}"
 #define SET(selector, images)                                                                   \
         "{'metadata':{'name':'gpu','resourceVersion':'7','labels':{'inplaced.io/set':''},"      \
@@ -146,22 +147,24 @@ TEST_ROWS(test_change, changes, name, const struct Change *row) {
                 assert_null(patch);
 }
 
-/* An image that the set has keeps the pull secrets that it has there. */
-TEST(test_secrets_of_new_images) {
+/* An image that the set has keeps the pull secrets that it has there, and gets the others. */
+TEST(test_secrets_of_images) {
         static const char *const images[] = { "r.io/a:1", "r.io/b:1" };
         cleanup(json_object_put_p) json_object *secrets = secrets_of("pull");
         cleanup(json_object_put_p) json_object *set =
-                parse("%s", SET("", "'r.io/a':{'tags':[" KNOWN("1") "],'pullSecrets':[{}]}"));
+                parse("%s", SET("", "'r.io/a':{'tags':[" KNOWN("1") "],'pullSecrets':[" SECRET(
+                                            "old") "]}"));
         cleanup(json_object_put_p) json_object *patch = NULL;
         const SetContent content = {
                 .name = "gpu", .namespace = "b", .images = images, .n_images = 2, .secrets = secrets
         };
 
         assert_ok(set_change(set, &content, &patch, NULL));
-        assert_json("secrets", patch,
-                    "{'spec':{'images':{'r.io/a':{'tags':[" KNOWN("1") "]},'r.io/b':{'tags':[" TAG(
-                            "1") "],'pullSecrets':[{'namespace':'b','name':'pull'}]}}},"
-                                 "'metadata':{'resourceVersion':'7'}}");
+        assert_json(
+                "secrets", patch,
+                "{'spec':{'images':{'r.io/a':{'tags':[" KNOWN("1") "],'pullSecrets':[" SECRET("old") "," SECRET(
+                        "pull") "]},'r.io/b':{'tags':[" TAG("1") "],'pullSecrets':[" SECRET("pull") "]}}},"
+                                                                                                    "'metadata':{'resourceVersion':'7'}}");
 }
 
 #define LIMITED(parallelism) \
