@@ -172,11 +172,15 @@ int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forget
         cleanup(json_object_put_p) json_object *annotations = json_object_new_object();
         cleanup(json_object_put_p) json_object *metadata = NULL;
         cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(json_object_put_p) json_object *record = NULL;
         bool has_record =
                 json_get_text(object_at(workload, "metadata.annotations"), ROLLOUT_ANNOTATION);
 
-        if (!annotations || (forgets && !workload_held(workload) &&
-                             patch_add_null(annotations, ROLLOUT_ANNOTATION) < 0))
+        if (rollout_record_read(workload, &record, NULL) == -ENOMEM)
+                return -ENOMEM;
+        /* An open record holds the workload. */
+        forgets = forgets && !workload_held(workload) && !rollout_record_is_open(record);
+        if (!annotations || (forgets && patch_add_null(annotations, ROLLOUT_ANNOTATION) < 0))
                 return -ENOMEM;
         metadata = patch_wrap("annotations", take_ptr(annotations));
         if (patch_add_text(metadata, "resourceVersion", version ?: "") < 0)

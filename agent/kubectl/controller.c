@@ -137,8 +137,8 @@ static int read_facts(const Controller *controller, WorkloadKind kind, json_obje
 }
 
 static bool is_concerned(const UpdateFacts *facts) {
-        return facts->mode != UPDATE_ORDINARY || facts->is_ours || facts->is_let_go ||
-               facts->has_status;
+        return facts->mode != UPDATE_ORDINARY || facts->is_ours || facts->has_status ||
+               (facts->is_let_go && !facts->has_others_record);
 }
 
 static int note(Controller *controller, WorkloadKind kind, const KubeObject *object) {

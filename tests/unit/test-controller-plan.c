@@ -235,6 +235,23 @@ TEST(test_removal_where_the_manifest_holds) {
         }
 }
 
+/* The removal forgets the record of an update that has ended, and none by which the workload is held. */
+TEST(test_removal_after_the_release) {
+        for (int is_open = 0; is_open < 2; is_open++) {
+                cleanup(json_object_put_p) json_object *workload = make_workload(
+                        is_open ? "'inplaced.io/held': '', " OPEN_RECORD("rollout")
+                                : "'inplaced.io/held': '', 'inplaced.io/rollout': '{}'",
+                        "'paused': true");
+                cleanup(json_object_put_p) json_object *patch = NULL;
+
+                assert_ok(update_give_back_patch(WORKLOAD_DEPLOYMENT, workload, /* forgets= */ true,
+                                                 &patch));
+                assert_int_equal(json_object_object_get_ex(object_at(patch, "metadata.annotations"),
+                                                           ROLLOUT_ANNOTATION, NULL),
+                                 !is_open);
+        }
+}
+
 /* At the removal of the controller, what a person has begun stays. */
 TEST(test_removal) {
         cleanup(json_object_put_p) json_object *mine =
