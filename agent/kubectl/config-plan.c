@@ -388,17 +388,19 @@ static int note_gone(json_object *item, bool is_first, int64_t now_sec) {
         return is_first ? 1 : set_time(item, "toggled", now_sec);
 }
 
-static int note_new_mac(json_object *item, const char *mac, int64_t now_sec) {
+/* Without "since" nothing says which containers were started with the value before. */
+static int note_new_mac(json_object *item, const char *mac, const ConfigState *state) {
         if (!object_integer(item, "changed") &&
             (patch_add_text(item, "before", json_get_text(item, "mac") ?: "") < 0 ||
-             patch_add_nonzero(item, "since", now_sec) < 0))
+             patch_add_nonzero(item, "since", state->is_watched ? state->now_sec : 0) < 0))
                 return -ENOMEM;
-        return patch_add_text(item, "mac", mac) < 0 ? -ENOMEM : set_time(item, "changed", now_sec);
+        return patch_add_text(item, "mac", mac) < 0 ? -ENOMEM
+                                                    : set_time(item, "changed", state->now_sec);
 }
 
 /* is_first: the object was not known. */
 static int note_key(json_object *entry, const char *key, const char *mac, bool is_first,
-                    int64_t now_sec) {
+                    const ConfigState *state) {
         json_object *item = json_get(entry, key, json_type_object);
         int r = 0;
 
@@ -406,22 +408,21 @@ static int note_key(json_object *entry, const char *key, const char *mac, bool i
                 item = patch_wrap("mac", json_object_new_string(mac));
                 return patch_add(entry, key, item) < 0 ? -ENOMEM
                        : is_first                      ? 1
-                                                       : set_time(item, "toggled", now_sec);
+                                                       : set_time(item, "toggled", state->now_sec);
         }
         if (is_true(item, "gone")) {
                 json_object_object_del(item, "gone");
-                r = set_time(item, "toggled", now_sec);
+                r = set_time(item, "toggled", state->now_sec);
         }
         if (r >= 0 && !json_is(item, "mac", mac))
-                r = note_new_mac(item, mac, now_sec);
+                r = note_new_mac(item, mac, state);
         return r;
 }
 
 /* A key of both sections counts once: the API server refuses such an object. */
-static int note_values(json_object *entry, const char *of, json_object *object, bool is_first,
-                       const uint8_t secret[static SIPHASH_KEY_SIZE], int64_t now_sec) {
-        json_object *const sections[] = { json_get(object, "data", json_type_object),
-                                          json_get(object, "binaryData", json_type_object) };
+static int note_values(json_object *entry, bool is_first, const ConfigState *state) {
+        json_object *const sections[] = { json_get(state->object, "data", json_type_object),
+                                          json_get(state->object, "binaryData", json_type_object) };
         bool is_changed = false;
 
         for (size_t i = 0; i < 2; i++) {
@@ -433,9 +434,9 @@ static int note_values(json_object *entry, const char *of, json_object *object, 
                         int r = 0;
 
                         if (key[0] && !is_noted && json_object_is_type(value, json_type_string))
-                                r = make_mac(secret, of, key, value, &mac);
+                                r = make_mac(state->secret, state->of, key, value, &mac);
                         if (r >= 0 && mac)
-                                r = note_key(entry, key, mac, is_first, now_sec);
+                                r = note_key(entry, key, mac, is_first, state);
                         if (r < 0)
                                 return r;
                         is_changed = is_changed || r > 0;
@@ -463,26 +464,96 @@ static int note_missing(json_object *entry, json_object *object, int64_t now_sec
         return is_changed;
 }
 
-int config_note(json_object *ledger, const char *of, json_object *object,
-                const uint8_t secret[static SIPHASH_KEY_SIZE], int64_t now_sec) {
-        json_object *entry = json_get(ledger, of, json_type_object);
+int config_note(json_object *ledger, const ConfigState *state) {
+        json_object *entry = json_get(ledger, state->of, json_type_object);
         bool is_first = !entry, is_changed = is_first;
         int r = 0;
 
-        if (!entry && patch_add(ledger, of, entry = json_object_new_object()) < 0)
+        if (!entry && patch_add(ledger, state->of, entry = json_object_new_object()) < 0)
                 return -ENOMEM;
-        if (object || !json_get(entry, "", json_type_object))
-                r = note_key(entry, "", "", is_first, now_sec);
-        if (!object)
+        if (state->object || !json_get(entry, "", json_type_object))
+                r = note_key(entry, "", "", is_first, state);
+        if (!state->object)
                 return r < 0 ? r
-                             : note_gone(json_get(entry, "", json_type_object), is_first, now_sec);
+                             : note_gone(json_get(entry, "", json_type_object), is_first,
+                                         state->now_sec);
         is_changed = is_changed || r > 0;
         if (r >= 0)
-                r = note_values(entry, of, object, is_first, secret, now_sec);
+                r = note_values(entry, is_first, state);
         is_changed = is_changed || r > 0;
         if (r >= 0)
-                r = note_missing(entry, object, now_sec);
+                r = note_missing(entry, state->object, state->now_sec);
         return r < 0 ? r : is_changed || r > 0;
+}
+
+static size_t text_size(json_object *value) {
+        const char *text = json_to_text(value);
+
+        return text ? strlen(text) : 0;
+}
+
+/* An object's part of the ledger's text. */
+typedef struct Share {
+        const char *of; /* NULL: it was removed */
+        size_t size;
+        json_object *sum; /* size of all objects of the namespace; borrowed */
+} Share;
+
+/* sums: {NAMESPACE: size} */
+static int share_new(const char *of, json_object *entry, json_object *sums, Share *ret) {
+        const char *slash = strchr(of, '/');
+        const char *start = slash ? slash + 1 : of;
+        cleanup(free_p) char *namespace = strndup(start, strcspn(start, "/"));
+        json_object *sum = namespace ? json_get(sums, namespace, json_type_int) : NULL;
+
+        if (!namespace)
+                return -ENOMEM;
+        if (!sum && patch_add(sums, namespace, sum = json_object_new_int64(0)) < 0)
+                return -ENOMEM;
+        *ret = (Share){ .of = of, .size = strlen(of) + text_size(entry), .sum = sum };
+        (void) json_object_int_inc(sum, (int64_t) ret->size);
+        return 0;
+}
+
+static bool is_larger(const Share *a, const Share *b) {
+        int64_t sum = json_object_get_int64(a->sum), other = json_object_get_int64(b->sum);
+
+        return sum != other ? sum > other : a->size > b->size;
+}
+
+static Share *find_largest(Share *shares, size_t n_shares) {
+        Share *found = NULL;
+
+        for (size_t i = 0; i < n_shares; i++)
+                if (shares[i].of && (!found || is_larger(&shares[i], found)))
+                        found = &shares[i];
+        return found;
+}
+
+int config_trim(json_object *ledger, size_t size_max, json_object *removed) {
+        size_t size = text_size(ledger), n_shares = 0;
+        cleanup(json_object_put_p) json_object *sums = NULL;
+        cleanup(free_p) Share *shares = NULL;
+        Share *share;
+
+        if (size <= size_max)
+                return 0;
+        sums = json_object_new_object();
+        shares = calloc((size_t) json_object_object_length(ledger), sizeof(*shares));
+        if (!sums || !shares)
+                return -ENOMEM;
+        json_object_object_foreach(ledger, of,
+                                   entry) if (share_new(of, entry, sums, &shares[n_shares++]) <
+                                              0) return -ENOMEM;
+        while (size > size_max && (share = find_largest(shares, n_shares))) {
+                if (patch_append(removed, json_object_new_string(share->of)) < 0)
+                        return -ENOMEM;
+                json_object_object_del(ledger, share->of);
+                (void) json_object_int_inc(share->sum, -(int64_t) share->size);
+                size -= share->size;
+                share->of = NULL;
+        }
+        return 0;
 }
 
 static int64_t latest(json_object *item) {
@@ -504,24 +575,38 @@ bool config_has_changes(json_object *ledger) {
         return false;
 }
 
-/* An object or key that is gone keeps its changes: who needs it is restarted when it is back. */
-int config_settle(json_object *ledger, json_object *pending, int64_t delay_sec, int64_t now_sec) {
+/* Returns whether anything has changed. */
+static bool settle_key(json_object *entry, const char *key, json_object *item, bool is_named) {
         static const char *const parts[] = { "changed", "toggled", "before", "since" };
-        int is_changed = 0;
+
+        if (!is_true(item, "gone"))
+                for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+                        json_object_object_del(item, parts[i]);
+        else if (key[0] && !is_named)
+                json_object_object_del(entry, key);
+        else
+                return false;
+        return true;
+}
+
+/* An object that is gone keeps its changes, and so does a key that containers name: who needs it is restarted when it is
+ * back. */
+int config_settle(json_object *ledger, const ConfigPlan *plan, int64_t delay_sec, int64_t now_sec) {
+        bool is_changed = false;
 
         json_object_object_foreach(ledger, of, entry) {
-                if (json_object_object_get_ex(pending, of, NULL) ||
+                json_object *named = json_get(plan->named, of, json_type_object);
+
+                if (json_object_object_get_ex(plan->pending, of, NULL) ||
                     is_true(json_get(entry, "", json_type_object), "gone"))
                         continue;
-                json_object_object_foreach(entry, key, item) {
-                        (void) key;
-                        if (latest(item) == 0 || is_true(item, "gone") ||
-                            now_sec <= latest(item) + delay_sec + SETTLE_SEC)
-                                continue;
-                        for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-                                json_object_object_del(item, parts[i]);
-                        is_changed = 1;
-                }
+                json_object_object_foreach(
+                        entry, key,
+                        item) if (latest(item) > 0 &&
+                                  now_sec > latest(item) + delay_sec + SETTLE_SEC &&
+                                  settle_key(entry, key, item,
+                                             json_object_object_get_ex(named, key, NULL)))
+                        is_changed = true;
         }
         return is_changed;
 }
@@ -655,7 +740,9 @@ static int add_pod(json_object *groups, const ConfigPod *pod, const char *contai
         cleanup(free_p) char *cause = NULL;
         json_object *group, *pods;
 
-        if (find_group(groups, pod, &group) < 0)
+        if (find_group(groups, pod, &group) < 0 ||
+            (change->sec > object_integer(group, "newest") &&
+             patch_add_nonzero(group, "newest", change->sec) < 0))
                 return -ENOMEM;
         pods = object_list(group, "pods");
         if (list_size(pods) > 0 &&
@@ -686,6 +773,23 @@ static int mark_pending(json_object *pending, json_object *uses) {
                 r = patch_add_bool(pending, json_get_text(json_object_array_get_idx(uses, i), "of"),
                                    true);
         return r;
+}
+
+/* Notes the keys that a container names. */
+static int mark_named(json_object *named, json_object *uses) {
+        for (size_t i = 0; i < list_size(uses); i++) {
+                json_object *use = json_object_array_get_idx(uses, i);
+                const char *of = json_get_text(use, "of"), *key = json_get_text(use, "key");
+                json_object *keys = json_get(named, of, json_type_object);
+
+                if (!key)
+                        continue;
+                if (!keys && patch_add(named, of, keys = json_object_new_object()) < 0)
+                        return -ENOMEM;
+                if (patch_add_bool(keys, key, true) < 0)
+                        return -ENOMEM;
+        }
+        return 0;
 }
 
 static int append_name(char **names, const char *name) {
@@ -720,6 +824,8 @@ static int plan_pod(const ConfigPod *pod, json_object *ledger, int64_t delay_sec
                 int64_t started = object_integer(status, "started");
                 Change change = find_change(uses, ledger, started ?: now_sec, delay_sec);
 
+                if (mark_named(plan->named, uses) < 0)
+                        return -ENOMEM;
                 if (change.sec == 0)
                         continue;
                 if (is_failing(status, change.sec + delay_sec, now_sec))
@@ -742,8 +848,9 @@ int config_plan(ConfigPod *const *pods, size_t n_pods, json_object *ledger, int6
         int r = 0;
 
         *ret = (ConfigPlan){ .groups = json_object_new_object(),
-                             .pending = json_object_new_object() };
-        if (!ret->groups || !ret->pending)
+                             .pending = json_object_new_object(),
+                             .named = json_object_new_object() };
+        if (!ret->groups || !ret->pending || !ret->named)
                 r = -ENOMEM;
         for (size_t i = 0; r >= 0 && i < n_pods; i++)
                 r = plan_pod(pods[i], ledger, delay_sec, now_sec, ret);
@@ -755,5 +862,6 @@ int config_plan(ConfigPod *const *pods, size_t n_pods, json_object *ledger, int6
 void config_plan_done(ConfigPlan *plan) {
         json_object_put(plan->groups);
         json_object_put(plan->pending);
+        json_object_put(plan->named);
         *plan = (ConfigPlan){ .groups = NULL };
 }

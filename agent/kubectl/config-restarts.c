@@ -24,6 +24,7 @@
 #include "agent/kubectl/workload.h"
 
 #define LEDGER "inplaced-config-versions"
+#define LEDGER_MAX 1000000 /* bytes; a Secret has 1 MiB, with its key */
 #define DELAY_SEC \
         10 /* kubelets watch what their pods use, and know a change in well under a second */
 #define RUNS_MAX 4    /* at a time; each takes about 10 MB */
@@ -38,7 +39,8 @@ typedef struct ConfigObject {
         char *of; /* key in the ledger */
         char *version;
         size_t n_users;
-        bool is_unread; /* it has another version than the ledger knows */
+        bool is_unread;   /* it has another version than the ledger knows */
+        bool is_left_out; /* the ledger had no room for it */
 } ConfigObject;
 
 /* Restarts in the pods of a workload. */
@@ -171,8 +173,10 @@ static int remove_user(const char *of, void *userdata) {
         size_t at;
 
         if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at) &&
-            --restarts->objects[at]->n_users == 0)
+            --restarts->objects[at]->n_users == 0) {
                 set_unread(restarts, restarts->objects[at], false);
+                return text_set(&restarts->objects[at]->version, NULL);
+        }
         return 0;
 }
 
@@ -392,6 +396,32 @@ static void forget_unused(ConfigRestarts *restarts) {
         restarts->ledger = take_ptr(kept);
 }
 
+/* Names the first object that is left out for the first time, and counts the others. */
+static int trim(ConfigRestarts *restarts) {
+        cleanup(json_object_put_p) json_object *removed = json_object_new_array();
+        const char *first = NULL;
+        size_t n = 0, at;
+        int r = removed ? config_trim(restarts->ledger, LEDGER_MAX, removed) : -ENOMEM;
+
+        for (size_t i = 0; r >= 0 && i < json_object_array_length(removed); i++) {
+                const char *of = json_object_get_string(json_object_array_get_idx(removed, i));
+
+                if (!sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at) ||
+                    restarts->objects[at]->is_left_out)
+                        continue;
+                restarts->objects[at]->is_left_out = true;
+                first = first ?: of;
+                n++;
+        }
+        if (n > 0)
+                log_write(restarts->options.log, LOG_WARNING, NULL,
+                          "The Secret " LEDGER " has no room for the keys of %s%s: containers do "
+                          "not restart for its changes. Let fewer pods of its namespace ask for "
+                          "restarts, or use objects with fewer keys.",
+                          first, n > 1 ? " and others" : "");
+        return r;
+}
+
 /* Another controller may have written meanwhile: then all is read again. */
 static int save(ConfigRestarts *restarts, Error *reterr) {
         const KubePath path = ledger_path(restarts, LEDGER);
@@ -402,6 +432,8 @@ static int save(ConfigRestarts *restarts, Error *reterr) {
         int r;
 
         forget_unused(restarts);
+        if (trim(restarts) < 0)
+                return -ENOMEM;
         text = json_to_text(restarts->ledger);
         patch = patch_wrap("stringData",
                            patch_wrap("versions", text ? json_object_new_string(text) : NULL));
@@ -414,8 +446,10 @@ static int save(ConfigRestarts *restarts, Error *reterr) {
         if (error.kind == ERROR_CONFLICT || error.kind == ERROR_NOT_FOUND) {
                 json_object_put(restarts->ledger);
                 restarts->ledger = NULL;
-                for (size_t i = 0; i < restarts->n_objects; i++)
+                for (size_t i = 0; i < restarts->n_objects; i++) {
                         set_unread(restarts, restarts->objects[i], true);
+                        (void) text_set(&restarts->objects[i]->version, NULL);
+                }
         }
         if (error.kind != ERROR_NONE)
                 return error_copy(reterr, &error);
@@ -423,6 +457,18 @@ static int save(ConfigRestarts *restarts, Error *reterr) {
         return r < 0 ? r
                      : text_set(&restarts->ledger_version,
                                 object_text(written, "metadata.resourceVersion"));
+}
+
+/* A pod may name, in a volume, what no object can be named; an answer that cannot be read is no such refusal. */
+static bool is_missing(const Session *session, const Error *error) {
+        return error->kind == ERROR_NOT_FOUND ||
+               (error->kind == ERROR_INVALID && session_code(session) >= 400);
+}
+
+/* An object that was left out would push itself, or another one, out again. */
+static bool has_room(const ConfigRestarts *restarts, const ConfigObject *object) {
+        return !object->is_left_out ||
+               json_object_object_get_ex(restarts->ledger, object->of, NULL);
 }
 
 /* Errors show names only, never values. */
@@ -444,17 +490,24 @@ static int read_object(ConfigRestarts *restarts, ConfigObject *object, Error *re
         path.name = name;
         set_unread(restarts, object, false);
         r = session_get(restarts->options.session, &path, &json, &error);
-        /* A pod may name, in a volume, what no object can be named. */
-        if (error.kind != ERROR_NONE && error.kind != ERROR_NOT_FOUND &&
-            error.kind != ERROR_INVALID) {
+        if (error.kind != ERROR_NONE && !is_missing(restarts->options.session, &error)) {
                 set_unread(restarts, object, true);
+                (void) text_set(&object->version, NULL);
                 return error_copy(reterr, &error);
         }
-        if ((r < 0 && error.kind == ERROR_NONE) ||
+        if (r < 0 && error.kind == ERROR_NONE)
+                return r;
+        if (!has_room(restarts, object))
+                return 0;
+        r = config_note(restarts->ledger, &(const ConfigState){ .of = object->of,
+                                                                .object = json,
+                                                                .secret = restarts->secret,
+                                                                .now_sec = session_server_sec(
+                                                                        restarts->options.session),
+                                                                .is_watched = object->version });
+        if (r >= 0 && object->n_users > 0 &&
             text_set(&object->version, object_text(json, "metadata.resourceVersion")) < 0)
-                return r < 0 ? r : -ENOMEM;
-        r = config_note(restarts->ledger, object->of, json, restarts->secret,
-                        session_server_sec(restarts->options.session));
+                r = -ENOMEM;
         restarts->is_dirty = restarts->is_dirty || r > 0;
         return r < 0 ? r : 0;
 }
@@ -636,17 +689,17 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
         int r = 0;
 
         if (json_object_array_length(object_list(group, "pods")) == 0 ||
-            json_get(group, "waits", json_type_boolean) || count_running(restarts) >= RUNS_MAX)
+            json_get(group, "waits", json_type_boolean))
                 return 0;
         r = find_run(restarts, key, &run);
         if (r < 0)
                 return r;
         /* A newer change may fix what failed, or hangs, or take back what is under way. */
-        if (json_get_integer(group, "changed") > json_get_integer(run->group, "changed")) {
+        if (json_get_integer(group, "newest") > json_get_integer(run->group, "newest")) {
                 run->program = program_free(run->program);
                 run->n_failures = 0;
         }
-        if (must_wait(run, now_sec))
+        if (must_wait(run, now_sec) || count_running(restarts) >= RUNS_MAX)
                 return 0;
         json_object_put(run->group);
         json_object_put(run->object);
@@ -686,7 +739,7 @@ static int act(ConfigRestarts *restarts) {
                 if (r < 0)
                         return r;
         }
-        r = config_settle(restarts->ledger, plan.pending, restarts->delay_sec, now_sec);
+        r = config_settle(restarts->ledger, &plan, restarts->delay_sec, now_sec);
         restarts->is_dirty = restarts->is_dirty || r > 0;
         restarts->has_changes = config_has_changes(restarts->ledger);
         return 0;

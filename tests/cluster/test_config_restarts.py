@@ -291,6 +291,39 @@ def test_name_that_no_object_can_have(cluster, restarter, make_user):
     cluster.admin.request("DELETE", f"{cluster.admin.path_of(pod)}?gracePeriodSeconds=0")
 
 
+def test_object_with_too_many_keys(cluster, restarter, make_user):
+    """An object that the ledger has no room for is named, and keeps no other one from its restart."""
+    huge = make_config(cluster, "huge", **{f"k{i}": "" for i in range(30_000)})
+    container = {"name": "main", "image": "none.example/none:1", "envFrom": [{"configMapRef": {"name": "huge"}}]}
+    metadata = {"name": "greedy", "namespace": "default", "annotations": {ASKED: "true"}}
+    pod = cluster.admin.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+                                "spec": {"containers": [container], "nodeName": "none"}})
+    path = make_config(cluster, "small", VALUE="1")
+    workload = make_user(env=from_key("small", "VALUE"))
+    wait_known(cluster, path)
+    wait_old(workload)
+    change(cluster, path, VALUE="2")
+    wait_restarted(workload)
+    assert "configmap/default/huge" not in ledger(cluster)
+    cluster.admin.request("DELETE", f"{cluster.admin.path_of(pod)}?gracePeriodSeconds=0")
+    cluster.admin.delete(huge)
+    restarter.terminate()
+    said_by_it = "".join(restarter.communicate())
+    assert said_by_it.count("no room for the keys of configmap/default/huge:") == 1, said_by_it
+
+
+def test_keys_that_come_and_go(cluster, restarter, make_user):
+    """The ledger forgets a key when all containers run without it."""
+    path = make_config(cluster, "rotated", VALUE="1", key0="")
+    workload = make_user(replicas=1, envFrom=[{"configMapRef": {"name": "rotated"}}])
+    wait_known(cluster, path)
+    wait_old(workload)
+    change(cluster, path, key0=None, key1="")
+    wait_restarted(workload)
+    wait_until(lambda: "key0" not in ledger(cluster)["configmap/default/rotated"], 120 * SLOWLY, "room in the ledger", 1)
+    assert "key1" in ledger(cluster)["configmap/default/rotated"]
+
+
 def test_open_update(cluster, restarter, make_user, images, inplace):
     """An update in place takes a container that another restart has started for one that failed: it ends first."""
     path = make_config(cluster, "meanwhile", LEVEL="info")

@@ -10,6 +10,7 @@
 #include <json-c/json.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
@@ -32,9 +33,12 @@ typedef struct Noted {
 
 static int note(const char *of, void *userdata) {
         const Noted *noted = userdata;
+        const ConfigState state = {
+                .of = of, .object = noted->object, .secret = secret, .now_sec = NOW
+        };
 
-        check(config_note(noted->ledger, of, noted->object, secret, NOW) >= 0);
-        check(config_note(noted->ledger, of, noted->object, secret, NOW) == 0);
+        check(config_note(noted->ledger, &state) >= 0);
+        check(config_note(noted->ledger, &state) == 0);
         return 0;
 }
 
@@ -48,7 +52,15 @@ static void check_plan(ConfigPod *pod, json_object *ledger) {
                 check(json_object_array_length(json_get(group, "pods", json_type_array)) == 0 ||
                       (json_get_text(group, "containers") && json_get_text(group, "cause")));
         }
-        check(config_settle(ledger, plan.pending, 10, INT64_C(1) << 60) >= 0);
+        check(config_settle(ledger, &plan, 10, INT64_C(1) << 60) >= 0);
+}
+
+static void check_trim(json_object *ledger) {
+        cleanup(json_object_put_p) json_object *removed = json_object_new_array();
+        size_t half = strlen(json_to_text(ledger)) / 2;
+
+        check(config_trim(ledger, half, removed) == 0);
+        check(strlen(json_to_text(ledger)) <= half || json_object_object_length(ledger) == 0);
 }
 
 static void note_all(ConfigPod *pod, json_object *ledger, json_object *objects) {
@@ -61,6 +73,7 @@ static void note_all(ConfigPod *pod, json_object *ledger, json_object *objects) 
                 check(config_is_ledger(ledger));
         }
         check_plan(pod, ledger);
+        check_trim(ledger);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

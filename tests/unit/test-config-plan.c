@@ -128,7 +128,8 @@ static void note(json_object *ledger, const char *of, const char *members, int64
                 return;
         if (strcmp(members, "-") != 0)
                 object = parse("{%s}", members);
-        assert_true(config_note(ledger, of, object, secret, now_sec) >= 0);
+        assert_true(config_note(ledger,
+                                &(const ConfigState){ of, object, secret, now_sec, true }) >= 0);
 }
 
 #define KEY ",'env':[{'name':'V'," CONFIG_KEY("c", "K") "}]"
@@ -331,16 +332,16 @@ TEST(test_settle) {
         note(ledger, "configmap/shop/c", NEW, SECOND);
         assert_true(config_has_changes(ledger));
         plan = plan_of(pod, ledger, NOW);
-        assert_int_equal(config_settle(ledger, plan.pending, DELAY, NOW), 0);
+        assert_int_equal(config_settle(ledger, &plan, DELAY, NOW), 0);
         config_plan_done(&plan);
 
         set_status(pod, "{'started':2100,'ready':true}");
         plan = plan_of(pod, ledger, NOW);
-        assert_int_equal(config_settle(ledger, plan.pending, DELAY, SECOND + 70), 0);
+        assert_int_equal(config_settle(ledger, &plan, DELAY, SECOND + 70), 0);
         note(ledger, "configmap/shop/c", "-", SECOND);
-        assert_int_equal(config_settle(ledger, plan.pending, DELAY, NOW), 0);
+        assert_int_equal(config_settle(ledger, &plan, DELAY, NOW), 0);
         note(ledger, "configmap/shop/c", NEW, SECOND);
-        assert_int_equal(config_settle(ledger, plan.pending, DELAY, NOW), 1);
+        assert_int_equal(config_settle(ledger, &plan, DELAY, NOW), 1);
         assert_false(config_has_changes(ledger));
         config_plan_done(&plan);
         config_pod_free(pod);
@@ -382,6 +383,33 @@ TEST(test_groups) {
                 config_pod_free(pods[i]);
 }
 
+/* A run is not ended by a change that waits for the next one, as it restarts other containers. */
+TEST(test_newest_change_of_a_group) {
+        cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
+        ConfigPod *pods[2];
+        ConfigPlan plan;
+
+        for (size_t i = 0; i < N_ELEMENTS(pods); i++) {
+                pods[i] = read_pod(KEY
+                                   "},{'name':'side','env':[{'name':'V'," CONFIG_KEY("d", "K") "}]",
+                                   "");
+                set_status(pods[i], "{'started':900,'ready':true}");
+                assert_ok(patch_add(pods[i]->statuses, "side",
+                                    parse("{'started':%d,'ready':true}", i == 0 ? NOW : 900)));
+        }
+        note(ledger, "configmap/shop/c", OLD, FIRST);
+        note(ledger, "configmap/shop/d", OLD, FIRST);
+        note(ledger, "configmap/shop/c", NEW, SECOND);
+        note(ledger, "configmap/shop/d", NEW, THIRD);
+        assert_ok(config_plan(pods, 2, ledger, DELAY, NOW, &plan));
+        assert_string_equal(json_get_text(group_of(&plan), "containers"), "main");
+        assert_int_equal(json_get_integer(group_of(&plan), "changed"), SECOND);
+        assert_int_equal(json_get_integer(group_of(&plan), "newest"), THIRD);
+        config_plan_done(&plan);
+        for (size_t i = 0; i < N_ELEMENTS(pods); i++)
+                config_pod_free(pods[i]);
+}
+
 /* A ledger that has changed and is not reported is not saved: a change would be forgotten with the process. */
 TEST(test_note_says_what_has_changed) {
         static const struct {
@@ -407,10 +435,95 @@ TEST(test_note_says_what_has_changed) {
         for (size_t i = 0; i < N_ELEMENTS(notes); i++) {
                 cleanup(json_object_put_p) json_object *object =
                         notes[i].members ? parse("{%s}", notes[i].members) : NULL;
-                int r = config_note(ledger, "configmap/shop/c", object, secret,
-                                    FIRST + (int64_t) i);
+                int r = config_note(ledger,
+                                    &(const ConfigState){ "configmap/shop/c", object, secret,
+                                                          FIRST + (int64_t) i, true });
 
                 if (r != notes[i].is_changed)
                         fail_msg("note %zu: %d", i, r);
         }
+}
+
+/* A change that came while no controller watched: some containers may have been started with it. */
+TEST(test_taken_back_after_an_absence) {
+        static const struct ConfigRow {
+                bool is_watched;
+                bool restarts;
+        } rows[] = { { true, false }, { false, true } };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
+                cleanup(json_object_put_p) json_object *new = parse("{" NEW "}");
+                ConfigPod *pod = read_pod(KEY, "");
+                ConfigPlan plan;
+
+                set_status(pod, "{'started':1500,'ready':true}");
+                note(ledger, "configmap/shop/c", OLD, FIRST);
+                assert_int_equal(config_note(ledger,
+                                             &(const ConfigState){ "configmap/shop/c", new, secret,
+                                                                   SECOND, rows[i].is_watched }),
+                                 1);
+                note(ledger, "configmap/shop/c", OLD, THIRD);
+                plan = plan_of(pod, ledger, NOW);
+                assert_true(rows[i].restarts == (group_of(&plan) != NULL));
+                config_plan_done(&plan);
+                config_pod_free(pod);
+        }
+}
+
+/* Keys that come and go do not fill the ledger; one that a container names is kept, as it may come back. */
+TEST(test_keys_that_are_gone) {
+        static const char *const containers[] = { ALL, KEY };
+
+        for (size_t i = 0; i < N_ELEMENTS(containers); i++) {
+                cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
+                ConfigPod *pod = read_pod(containers[i], "");
+                json_object *entry;
+                ConfigPlan plan;
+
+                set_status(pod, "{'started':900,'ready':true}");
+                note(ledger, "configmap/shop/c", OLD, FIRST);
+                note(ledger, "configmap/shop/c", "'data':{}", SECOND);
+                entry = json_get(ledger, "configmap/shop/c", json_type_object);
+                plan = plan_of(pod, ledger, NOW);
+                assert_int_equal(config_settle(ledger, &plan, DELAY, NOW), i);
+                config_plan_done(&plan);
+                set_status(pod, "{'started':2100,'ready':true}");
+                plan = plan_of(pod, ledger, NOW);
+                assert_int_equal(config_settle(ledger, &plan, DELAY, SECOND + 70), 0);
+                assert_int_equal(config_settle(ledger, &plan, DELAY, NOW), 1 - i);
+                assert_true((i == 1) == (json_get(entry, "K", json_type_object) != NULL));
+                assert_null(json_get(entry, "L", json_type_object));
+                assert_non_null(json_get(entry, "", json_type_object));
+                config_plan_done(&plan);
+                config_pod_free(pod);
+        }
+}
+
+/* A namespace that fills the ledger harms itself alone. */
+TEST(test_full_ledger) {
+        cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
+        cleanup(json_object_put_p) json_object *removed = json_object_new_array();
+        size_t size;
+
+        note(ledger, "configmap/shop/c", OLD, FIRST);
+        note(ledger, "secret/shop/large", "'data':{'a':'','b':'','c':'','d':''}", FIRST);
+        size = strlen(json_to_text(ledger));
+        for (int i = 0; i < 9; i++) {
+                cleanup(free_p) char *of = NULL;
+
+                assert_true(asprintf(&of, "%s/greedy/%d", i % 2 ? "secret" : "configmap", i) >= 0);
+                note(ledger, of, i == 5 ? "'data':{'a':'','b':''}" : "'data':{'a':''}", FIRST);
+        }
+        assert_ok(config_trim(ledger, strlen(json_to_text(ledger)), removed));
+        assert_int_equal(json_object_array_length(removed), 0);
+        assert_ok(config_trim(ledger, strlen(json_to_text(ledger)) - 1, removed));
+        assert_string_equal(json_to_text(removed), "[\"secret/greedy/5\"]");
+        assert_ok(config_trim(ledger, 2 * size + 60, removed));
+        assert_true(strlen(json_to_text(ledger)) <= 2 * size + 60);
+        assert_non_null(json_get(ledger, "configmap/shop/c", json_type_object));
+        assert_non_null(json_get(ledger, "secret/shop/large", json_type_object));
+        assert_ok(config_trim(ledger, 2, removed));
+        assert_int_equal(json_object_object_length(ledger), 0);
+        assert_int_equal(json_object_array_length(removed), 11);
 }
