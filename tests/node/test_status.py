@@ -268,7 +268,7 @@ def test_limit_of_a_request_beside_another_after_a_restart(start_agent, fake_run
 
 
 def test_a_call_that_failed_stays_so(start_agent, fake_runtime):
-    """What a caller was told is not tried again after a crash, though a document asks for the image without end."""
+    """A call that was given up is not tried again after a crash, though a document asks for the image without end."""
     fake_runtime.on("PullImage", behaviours.fail("UNKNOWN", "it is broken"))
     agent = start_agent(fake_runtime.endpoint)
     agent.request("demo/web:1", file="web.yaml")
