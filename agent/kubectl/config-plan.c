@@ -542,9 +542,10 @@ int config_trim(json_object *ledger, size_t size_max, json_object *removed) {
         shares = calloc((size_t) json_object_object_length(ledger), sizeof(*shares));
         if (!sums || !shares)
                 return -ENOMEM;
-        json_object_object_foreach(ledger, of,
-                                   entry) if (share_new(of, entry, sums, &shares[n_shares++]) <
-                                              0) return -ENOMEM;
+        json_object_object_foreach(ledger, of, entry) {
+                if (share_new(of, entry, sums, &shares[n_shares++]) < 0)
+                        return -ENOMEM;
+        }
         while (size > size_max && (share = find_largest(shares, n_shares))) {
                 if (patch_append(removed, json_object_new_string(share->of)) < 0)
                         return -ENOMEM;
@@ -600,13 +601,13 @@ int config_settle(json_object *ledger, const ConfigPlan *plan, int64_t delay_sec
                 if (json_object_object_get_ex(plan->pending, of, NULL) ||
                     is_true(json_get(entry, "", json_type_object), "gone"))
                         continue;
-                json_object_object_foreach(
-                        entry, key,
-                        item) if (latest(item) > 0 &&
-                                  now_sec > latest(item) + delay_sec + SETTLE_SEC &&
-                                  settle_key(entry, key, item,
-                                             json_object_object_get_ex(named, key, NULL)))
-                        is_changed = true;
+                json_object_object_foreach(entry, key, item) {
+                        bool is_named = json_object_object_get_ex(named, key, NULL);
+
+                        if (latest(item) > 0 && now_sec > latest(item) + delay_sec + SETTLE_SEC &&
+                            settle_key(entry, key, item, is_named))
+                                is_changed = true;
+                }
         }
         return is_changed;
 }

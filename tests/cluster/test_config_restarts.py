@@ -274,38 +274,41 @@ def test_value_with_which_a_container_hangs(cluster, restarter, make_user):
     assert restarts(workload)[:2] == [0, 0]
 
 
-def test_name_that_no_object_can_have(cluster, restarter, make_user):
-    """A pod that mounts such an object keeps no other one from its restart."""
-    volumes = {"volumes": [{"name": "a", "secret": {"secretName": "a/b"}}]}
-    mounts = [{"name": "a", "mountPath": "/a", "subPath": "key"}]
-    container = {"name": "main", "image": "none.example/none:1", "volumeMounts": mounts}
-    metadata = {"name": "impossible", "annotations": {ASKED: "true"}}
-    pod = cluster.admin.create({"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "namespace": "default"},
-                                "spec": {"containers": [container], **volumes}})
-    path = make_config(cluster, "possible", VALUE="1")
-    workload = make_user(env=from_key("possible", "VALUE"))
+@contextmanager
+def idle_pod(cluster, container: Object, **spec: object) -> Iterator[None]:
+    """A pod that takes part, and whose container is never started."""
+    main = {"name": "main", "image": "none.example/none:1", **container}
+    metadata = {"name": "idle", "namespace": "default", "annotations": {ASKED: "true"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [main], **spec}}
+    path = cluster.admin.path_of(cluster.admin.create(pod))
+    yield
+    cluster.admin.request("DELETE", f"{path}?gracePeriodSeconds=0")
+
+
+def assert_restarts(cluster, make_user, name: str) -> None:
+    """Makes a workload that uses an object of this name, and changes that."""
+    path = make_config(cluster, name, VALUE="1")
+    workload = make_user(env=from_key(name, "VALUE"))
     wait_known(cluster, path)
     wait_old(workload)
     change(cluster, path, VALUE="2")
     wait_restarted(workload)
-    cluster.admin.request("DELETE", f"{cluster.admin.path_of(pod)}?gracePeriodSeconds=0")
+
+
+def test_name_that_no_object_can_have(cluster, restarter, make_user):
+    """A pod that mounts such an object keeps no other one from its restart."""
+    volumes = [{"name": "a", "secret": {"secretName": "a/b"}}]
+    mounts = [{"name": "a", "mountPath": "/a", "subPath": "key"}]
+    with idle_pod(cluster, {"volumeMounts": mounts}, volumes=volumes):
+        assert_restarts(cluster, make_user, "possible")
 
 
 def test_object_with_too_many_keys(cluster, restarter, make_user):
     """An object that the ledger has no room for is named, and keeps no other one from its restart."""
     huge = make_config(cluster, "huge", **{f"k{i}": "" for i in range(30_000)})
-    container = {"name": "main", "image": "none.example/none:1", "envFrom": [{"configMapRef": {"name": "huge"}}]}
-    metadata = {"name": "greedy", "namespace": "default", "annotations": {ASKED: "true"}}
-    pod = cluster.admin.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-                                "spec": {"containers": [container], "nodeName": "none"}})
-    path = make_config(cluster, "small", VALUE="1")
-    workload = make_user(env=from_key("small", "VALUE"))
-    wait_known(cluster, path)
-    wait_old(workload)
-    change(cluster, path, VALUE="2")
-    wait_restarted(workload)
-    assert "configmap/default/huge" not in ledger(cluster)
-    cluster.admin.request("DELETE", f"{cluster.admin.path_of(pod)}?gracePeriodSeconds=0")
+    with idle_pod(cluster, {"envFrom": [{"configMapRef": {"name": "huge"}}]}, nodeName="none"):
+        assert_restarts(cluster, make_user, "small")
+        assert "configmap/default/huge" not in ledger(cluster)
     cluster.admin.delete(huge)
     restarter.terminate()
     said_by_it = "".join(restarter.communicate())
