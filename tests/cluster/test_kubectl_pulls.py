@@ -130,7 +130,7 @@ class Followed(Closing):
         def find() -> dict[str, Any] | None:
             return next((pull for pull in self.of(image) if accept(pull)), None)
 
-        return wait_until(find, 30 * SLOWNESS, lambda: f"pull of {image}, only {self.events[-2:]}")
+        return wait_until(find, 60 * SLOWNESS, lambda: f"pull of {image}, only {self.events[-2:]}")
 
     def wait_none(self) -> None:
         wait_until(lambda: not self.events[-1][1], 30 * SLOWNESS, lambda: f"end of all pulls: {self.events[-1]}")
@@ -218,12 +218,15 @@ def test_longer_than_one_question(inplace, make_pod, fake_registry, add_image):
 
 
 @pytest.fixture
-def pulling(make_pod, line, add_image, fake_registry) -> tuple[str, str]:
-    """A pod for whose image the kubelet has a slow pull, and that image."""
+def pulling(make_pod, add_image, fake_registry) -> Iterator[tuple[str, str]]:
+    """A pod for whose image the kubelet has a pull that outlasts all that a test asks meanwhile, and that image."""
+    line = Line(_RATE / 4)
+    fake_registry.on("layer", line.behave)
     image, name = add_image(40, 40)
     pod = make_pod(image.reference)
     wait_until(lambda: line.n_sent(name) > _MEGABYTE, 30 * SLOWNESS, "pull by the kubelet")
-    return pod.name, image.reference
+    yield pod.name, image.reference
+    line.widen()
 
 
 def test_shown_once(inplace, cluster, pulling):

@@ -50,13 +50,13 @@ def test_update_and_undo(make, inplace, images, kind):
 @pytest.mark.parametrize("has_gate", [False, True])
 def test_beside_a_tag_that_has_moved(cluster, agent, make, inplace, registry, images, has_gate):
     """The update is about its own containers: the node has another image by now under the name of the sidecar's."""
-    proxy = registry.push_image(f"t/moving-{has_gate}".lower(), "1", [1001], busybox=True)
+    proxy = registry.push_image(f"t/moving-{has_gate}".lower(), "1", [1101], busybox=True)
     named = [{"name": name, "image": image, "command": until_term()} for name, image in
              (("main", images[0]), ("proxy", proxy.reference))]
     cluster.node.runtime.pull(proxy.reference)
     gates = {"readinessGates": [{"conditionType": "inplaced.io/Ready"}]} if has_gate else {}
     workload = make("deployment", 2, pod={"containers": named, **gates})
-    moved = registry.push_image(f"t/moving-{has_gate}".lower(), "1", [1002], busybox=True)
+    moved = registry.push_image(f"t/moving-{has_gate}".lower(), "1", [1102], busybox=True)
     assert proxy.reference == moved.reference and proxy.image_id != moved.image_id
     cluster.node.runtime.pull(moved.reference)
     with none_replaced(workload):
