@@ -122,6 +122,14 @@ static int read_trouble(json_object *pod, NodeAgent *agent) {
         return 0;
 }
 
+/* Any user can label a pod of theirs: no pod takes the place of one in the agents' own namespace. */
+static bool is_outranked(const NodeAgent *agent, const char *name) {
+        const char *home = AGENT_NAMESPACE "/";
+
+        return agent->pod && strncmp(agent->pod, home, strlen(home)) == 0 &&
+               strncmp(name, home, strlen(home)) != 0;
+}
+
 /* While one pod replaces another, a node may have two: the pod that is not being deleted counts. */
 static int on_pod(json_object *pod, void *userdata) {
         const char *node = json_get_filled(object_at(pod, "spec"), "nodeName");
@@ -139,6 +147,8 @@ static int on_pod(json_object *pod, void *userdata) {
         if (text_format(&name, "%s/%s", object_text(pod, "metadata.namespace") ?: "",
                         object_name(pod)) < 0)
                 return -ENOMEM;
+        if (is_outranked(agent, name))
+                return 0;
 
         agent->has_pod = true;
         free(agent->pod);

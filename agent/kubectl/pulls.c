@@ -200,10 +200,12 @@ static bool is_shown(const Pulls *pulls, json_object *pull) {
 
         if (pulls->are_nodes_named || pulls->flags->all_namespaces)
                 return true;
-        for (size_t i = 0; i < n; i++)
-                if (sorted_find(pulls->pods, pulls->n_pods, compare_pod,
-                                json_object_get_string(json_object_array_get_idx(pods, i)), &at))
+        for (size_t i = 0; i < n; i++) {
+                const char *name = json_object_get_string(json_object_array_get_idx(pods, i));
+
+                if (name && sorted_find(pulls->pods, pulls->n_pods, compare_pod, name, &at))
                         return true;
+        }
         return n == 0 && !pull_is_of_agent(pull);
 }
 
@@ -246,7 +248,7 @@ static int print_names(Pulls *pulls, json_object *items) {
                         const char *name =
                                 json_object_get_string(json_object_array_get_idx(pods, k));
 
-                        r = changes_note(&pulls->names, name, "", 0);
+                        r = name ? changes_note(&pulls->names, name, "", 0) : 0;
                         if (r > 0)
                                 r = print_safe("pod/%s", (strchr(name, '/') ?: name - 1) + 1);
                 }

@@ -446,6 +446,37 @@ def test_bad_answers(inplace, cluster, fake_kubectl, row):
         assert ran.code == 1 and expected in ran.stderr and len(ran.stderr.splitlines()) == 1, ran
 
 
+@pytest.mark.parametrize("arguments", [(), ("-A", "-o", "name")])
+def test_pod_without_a_name(inplace, cluster, pulling, fake_kubectl, arguments):
+    fake_kubectl("echo '{\"pulls\":[{\"image\":\"a\",\"pods\":[null]}]}'")
+    ran = inplace.run("pulls", *arguments)
+    assert (ran.code, ran.stderr) == (0, ""), ran
+
+
+@pytest.fixture
+def impostor(cluster, pulling) -> Iterator[None]:
+    """A pod of another user with the label of the agents; its name is the last one in every list."""
+    labels = {"app.kubernetes.io/name": "inplaced"}
+    cluster.kubectl("create", "namespace", "zoo")
+    pod = cluster.admin.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "zebra", "namespace": "zoo", "labels": labels},
+            "spec": {"nodeName": cluster.node.name, "containers": [{"name": "inplaced", "image": "none"}]},
+        }
+    )
+    yield
+    cluster.admin.delete(cluster.admin.path_of(pod), gracePeriodSeconds="0")
+    cluster.kubectl("delete", "namespace", "zoo", "--wait=false")
+
+
+def test_pod_that_poses_as_an_agent(inplace, cluster, pulling, impostor):
+    """The agent is asked, and not a pod that another user has labelled as one."""
+    ran = inplace.run("pulls")
+    assert (ran.code, ran.stderr) == (0, "") and pulling[1] in ran.stdout, ran
+
+
 def test_no_kubectl(inplace, cluster, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     ran = inplace.run("pulls", "--nodes", cluster.node.name)
