@@ -52,7 +52,7 @@ typedef struct ConfigRun {
         Program *program;    /* NULL: it has failed, and waits */
         unsigned n_failures; /* in a row */
         int64_t ended_sec;
-        int64_t update_sec; /* when an update in place was last found open */
+        int64_t update_sec; /* when an update in place was last found open, or could not be ruled out */
 } ConfigRun;
 
 struct ConfigRestarts {
@@ -596,27 +596,29 @@ static int on_run(const char *output, size_t size, const Error *error, void *use
         return 0;
 }
 
-/* Each takes a restart by the other one for a fault. */
-static bool is_updated(const ConfigRun *run) {
-        cleanup(json_object_put_p) json_object *record = NULL;
-
-        return rollout_record_read(run->object, &record, NULL) >= 0 &&
-               rollout_record_is_open(record);
-}
-
-/* Reads the workload for its update, and for events. Without it none are sent. */
-static void read_workload(ConfigRun *run) {
+/* Reads the workload for its update, and for events: none are sent about one that is gone, or may not be read. False: the
+ * server does not tell. */
+static bool read_workload(ConfigRun *run) {
+        cleanup(error_done) Error error = ERROR_INIT;
         const char *name;
         WorkloadKind kind;
         KubePath path;
 
         if (workload_name_parse(json_get_text(run->group, "workload"), &kind, &name,
                                 /* reterr= */ NULL) < 0)
-                return;
+                return true;
         path = workload_path(kind, json_get_text(run->group, "namespace"), name);
-        if (path.version)
-                (void) session_get(run->restarts->options.session, &path, &run->object,
-                                   /* reterr= */ NULL);
+        return !path.version ||
+               session_get(run->restarts->options.session, &path, &run->object, &error) >= 0 ||
+               error.kind == ERROR_NOT_FOUND || error.kind == ERROR_DENIED;
+}
+
+/* Each takes a restart by the other one for a fault. */
+static bool is_updated(const ConfigRun *run) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+
+        return rollout_record_read(run->object, &record, NULL) >= 0 &&
+               rollout_record_is_open(record);
 }
 
 static int start(ConfigRun *run) {
@@ -705,8 +707,7 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
         json_object_put(run->object);
         run->object = NULL;
         run->group = json_object_get(group);
-        read_workload(run);
-        if (is_updated(run)) {
+        if (!read_workload(run) || is_updated(run)) {
                 run->update_sec = now_sec;
                 return 0;
         }

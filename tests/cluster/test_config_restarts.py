@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from declared import *  # noqa: F403
+from fake import api_faults
+from fake.api_proxy import ApiProxy
 from fake.tcp_proxy import TcpProxy
 from rollouts import *  # noqa: F403
 from lab.hollow_pods import HollowPods
@@ -339,6 +341,25 @@ def test_open_update(cluster, restarter, make_user, images, inplace):
         assert_done(inplace.run("rollout", workload.name))
         wait_values(workload, "debug")
     assert [reason for reason, _ in said(workload) if reason.endswith("Failed")] == []
+
+
+def test_open_update_that_cannot_be_read(cluster, robot, make_user, images, inplace, folder):
+    """The server does not tell for now whether an update is open: nothing restarts before it does."""
+    path = make_config(cluster, "unread", LEVEL="info")
+    workload = make_user(env=from_key("unread", "LEVEL"))
+    server = cluster.control_plane.url, cluster.control_plane.authority.certificate
+    with ApiProxy(folder / "unread", *server) as proxy:
+        kubeconfig = write_kubeconfig(folder / "unread.conf", proxy.url, proxy.authority, token="lab-admin")
+        with restarting(cluster, Inplace(kubeconfig, robot.folder)), none_replaced(workload):
+            wait_known(cluster, path)
+            assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}", "--first=1"))
+            asked = f"^GET {workload.path}([?]|$)"
+            proxy.on(asked, api_faults.refuse(500, "busy"), times=1)
+            with none_restarts(workload):
+                change(cluster, path, LEVEL="debug")
+                wait_until(lambda: len(proxy.requests(asked)) >= 2, RUNS, "the second question", 0.05)
+            assert_done(inplace.run("rollout", workload.name))
+            wait_values(workload, "debug")
 
 
 def test_budget(cluster, restarter, make_user):
