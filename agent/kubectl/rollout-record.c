@@ -11,6 +11,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/kubectl/rollout-kinds.h"
 #include "agent/kubectl/workload.h"
 
 /* The record: {"state", "mode", "by", "since", "before": {container: image}, "after": ..., "former": the part of
@@ -202,12 +203,19 @@ static json_object *make_former(json_object *record) {
         return take_ptr(former);
 }
 
+/* A StatefulSet is held by its partition: another user has chosen since that its pods wait until they are deleted. */
+static bool has_another_strategy(json_object *workload, json_object *former) {
+        return object_at(former, "updateStrategy.rollingUpdate.partition") &&
+               !workload_is_rolling(workload);
+}
+
 /* The patch that writes the record in another state; its "former" gives the workload back. */
 int takeover_patch_state(json_object *workload, json_object *record, const char *state,
                          bool gives_back, json_object **ret) {
         cleanup(json_object_put_p) json_object *changed = json_copy(record);
         cleanup(json_object_put_p) json_object *patch = NULL;
-        bool has_former = gives_back && json_get(record, "former", json_type_object);
+        json_object *former = json_get(record, "former", json_type_object);
+        bool has_former = gives_back && former && !has_another_strategy(workload, former);
 
         if (patch_add_text(changed, "state", state) < 0)
                 return -ENOMEM;

@@ -242,6 +242,21 @@ def test_record_removed_meanwhile(cluster, make, by_proxy, proxy, images, kind):
     cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
 
 
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_strategy_changed_meanwhile(make, by_proxy, proxy, images, is_removed):
+    """Another user has the controller wait until pods are deleted: so it does, whatever the workload had before."""
+    workload = make("statefulset")
+    reached, released = hold_after(proxy, 2)
+    with none_replaced(workload), by_proxy.start("set", "image", workload.name, f"main={images[1]}") as child:
+        wait_until(reached.is_set, 60 * SLOWLY, "the write")
+        removed = {"metadata": {"annotations": {RECORD: None}}} if is_removed else {}
+        workload.patch({**removed, "spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}}, "merge")
+        released.set()
+        _, errors = child.communicate(timeout=60 * SLOWLY)
+    assert child.returncode == (3 if is_removed else 0), errors
+    assert workload.strategy() == (False, {"type": "OnDelete"})
+
+
 def test_record_removed_between_templates(cluster, make, by_proxy, proxy, inplace, images):
     """An older ReplicaSet has the template after, too, and the record goes when the ReplicaSet of the pods has just got it:
     the next run finds no images that would tell the two apart, and brings the other pod there.
@@ -345,6 +360,21 @@ def test_lost_answers(make, by_proxy, proxy, images):
             assert_done(by_proxy.run("set", "image", workload.name, f"main={image}"))
             workload.assert_runs(image)
     assert workload.uids() == uids and workload.strategy() == strategy
+
+
+def test_lost_answer_to_the_release(make, by_proxy, proxy, images):
+    """The program sends a write a second time before it asks: the release is done, and reported so."""
+    workload = make("deployment")
+    with none_replaced(workload):
+        assert_done(by_proxy.run("set", "image", workload.name, f"main={images[1]}", "--first=1"))
+
+        async def behave(exchange: Exchange) -> None:
+            is_lost = is_write(exchange.request.path) and b"abandoned" in exchange.request.body
+            await (api_faults.lose_reply if is_lost else api_faults.behave_well)(exchange)
+
+        proxy.on("^PATCH ", behave)
+        ran = assert_done(by_proxy.run("rollout", workload.name, "--release"))
+    assert "handed back: 1 of 2 pods updated" in ran.stdout, ran.stdout
 
 
 def test_refused_in_the_middle(make, by_proxy, proxy, images):
