@@ -458,6 +458,13 @@ int restart_image_patch(json_object *pod, json_object *containers, json_object *
         return *ret ? 0 : -ENOMEM;
 }
 
+bool restart_image_is_written(json_object *pod, json_object *patch) {
+        const char *text =
+                json_get_text(object_at(patch, "metadata.annotations"), RESTART_ANNOTATION);
+
+        return text && json_is(object_at(pod, "metadata.annotations"), RESTART_ANNOTATION, text);
+}
+
 /* Adds the starts of an image that crashes now, as many as the kubelet's back-off implies. */
 static json_object *note_crashes(json_object *pod, const char *container, json_object *starts,
                                  int64_t now_sec) {

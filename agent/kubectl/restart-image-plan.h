@@ -34,6 +34,9 @@ int restart_image_check(json_object *pod, const char *container, Error *reterr);
 int restart_image_patch(json_object *pod, json_object *containers, json_object *changes,
                         int64_t now_sec, json_object **ret, int64_t *ret_delay_sec, Error *reterr);
 
+/* Whether the pod has been written by this patch, which may be NULL. */
+bool restart_image_is_written(json_object *pod, json_object *patch);
+
 /* Adds to the annotations of a patch of the pod that containers, {name: image}, start with these images now: those
  * that the kubelet starts because of that patch. */
 int restart_image_note(json_object *pod, json_object *images, int64_t now_sec,

@@ -21,6 +21,7 @@
 #include "agent/base/clock.h"
 #include "agent/base/random.h"
 #include "agent/base/text.h"
+#include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
@@ -38,7 +39,8 @@
 #include "agent/view/terminal.h"
 
 #define KEEP_SEC 600
-#define MAX_CONFLICTS 10
+#define ATTEMPTS_MAX 10
+#define LOST_PAUSE_USEC USEC_PER_SEC
 
 typedef struct Restarts {
         Session *session;
@@ -387,34 +389,66 @@ static int read_pod(const Restarts *restarts, PodRestart *restart, Error *reterr
         return 0;
 }
 
+/* A write, and the pod for which it was made. */
+typedef struct PodWrite {
+        json_object *patch; /* NULL: there was none yet */
+        json_object *before;
+} PodWrite;
+
+static void pod_write_done(PodWrite *write) {
+        json_object_put(write->patch);
+        json_object_put(write->before);
+}
+
+/* Writes a patch, unless the pod has the one of the last write, whose answer was lost: the restart is then that one's. */
+static int write_pod(Restarts *restarts, PodRestart *restart, PodWrite *write, Error *reterr) {
+        const KubePath path = pod_path(restarts, restart);
+        bool is_first = !write->patch;
+        int64_t delay_sec;
+        int r = read_pod(restarts, restart, reterr);
+
+        if (r < 0 || restart->is_gone)
+                return r;
+        if (restart_image_is_written(restart->before, write->patch)) {
+                json_object_put(restart->before);
+                restart->before = take_ptr(write->before);
+                return 0;
+        }
+        restart->is_needless = has_restarted(restarts, restart);
+        if (restart->is_needless)
+                return 0;
+        pod_write_done(write);
+        *write = (PodWrite){ .before = json_object_get(restart->before) };
+        r = restart_image_patch(restart->before, restart->containers, restarts->changes,
+                                session_server_sec(restarts->session), &write->patch, &delay_sec,
+                                reterr);
+        if (r < 0)
+                return r;
+        if (delay_sec > 0 && is_first)
+                announce_delay(restarts, restart, delay_sec);
+        r = session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, write->patch,
+                          /* ret= */ NULL, reterr);
+        restart->has_begun = restart->has_begun || session_is_lost(restarts->session, reterr);
+        return r;
+}
+
 /* The patch is for the pod as it was read: what another client writes meanwhile is read again. */
 static int patch_pod(Restarts *restarts, PodRestart *restart, Error *reterr) {
-        const KubePath path = pod_path(restarts, restart);
+        cleanup(pod_write_done) PodWrite write = { .patch = NULL };
 
-        for (int n_conflicts = 0;; n_conflicts++) {
+        for (int n_attempts = 0;; n_attempts++) {
                 cleanup(error_done) Error error = ERROR_INIT;
-                cleanup(json_object_put_p) json_object *patch = NULL;
-                int64_t delay_sec;
-                int r = read_pod(restarts, restart, reterr);
+                int r = write_pod(restarts, restart, &write, &error);
+                bool is_lost = restart->has_begun && session_is_lost(restarts->session, &error);
 
-                if (r < 0 || restart->is_gone)
+                if (error.kind == ERROR_NONE)
                         return r;
-                restart->is_needless = has_restarted(restarts, restart);
-                if (restart->is_needless)
-                        return 0;
-                r = restart_image_patch(restart->before, restart->containers, restarts->changes,
-                                        session_server_sec(restarts->session), &patch, &delay_sec,
-                                        reterr);
+                if (n_attempts == ATTEMPTS_MAX ||
+                    (!is_lost && error.kind != ERROR_CONFLICT && error.kind != ERROR_NOT_FOUND))
+                        return error_copy(reterr, &error);
+                r = is_lost ? session_pause(restarts->session, LOST_PAUSE_USEC, reterr) : 0;
                 if (r < 0)
                         return r;
-                if (delay_sec > 0 && n_conflicts == 0)
-                        announce_delay(restarts, restart, delay_sec);
-                r = session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
-                                  /* ret= */ NULL, &error);
-                if ((error.kind == ERROR_CONFLICT || error.kind == ERROR_NOT_FOUND) &&
-                    n_conflicts < MAX_CONFLICTS)
-                        continue;
-                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
         }
 }
 
@@ -424,7 +458,7 @@ static int begin(Restarts *restarts, PodRestart *restart, Error *reterr) {
         restart_show_begun(&restarts->show, restart);
         r = restart->is_by_request ? create_request(restarts, restart, reterr)
                                    : patch_pod(restarts, restart, reterr);
-        restart->has_begun = r >= 0;
+        restart->has_begun = restart->has_begun || r >= 0;
         restart->since_usec = clock_monotonic_usec();
         return r;
 }
@@ -541,7 +575,7 @@ static int put_back(Restarts *restarts, PodRestart *restart, Error *reterr) {
                         return r;
                 r = session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, patch,
                                   /* ret= */ NULL, &error);
-                if (error.kind == ERROR_CONFLICT && n_conflicts < MAX_CONFLICTS)
+                if (error.kind == ERROR_CONFLICT && n_conflicts < ATTEMPTS_MAX)
                         continue;
                 if (error.kind != ERROR_NONE)
                         return error_copy(reterr, &error);
@@ -611,29 +645,42 @@ static int read_workload(Restarts *restarts) {
         return error.kind == ERROR_NONE ? r : 0;
 }
 
+/* A pod that was not ready may serve by now, and then waits for its turn as well. */
+static int read_readiness(Restarts *restarts, PodRestart *restart, Error *reterr) {
+        int r = restart->was_ready ? 0 : read_pod(restarts, restart, reterr);
+
+        restart->was_ready =
+                restart->was_ready || (!restart->is_gone && pod_is_ready(restart->before));
+        return r;
+}
+
 /* How many of these may begin now; at least the first one, which is waited for. */
-static int get_batch(Restarts *restarts, const PodRestart *items, size_t n_items, size_t *ret,
+static int get_batch(Restarts *restarts, PodRestart *items, size_t n_items, size_t *ret,
                      Error *reterr) {
         const RestartWait wait = wait_of(restarts);
-        bool may_begin = !items[0].was_ready;
+        bool may_begin;
         size_t n = 1;
-        int r = 0;
+        int r;
 
         if (session_is_dry_run(restarts->session)) {
                 *ret = n_items;
                 return 0;
         }
 
+        r = read_readiness(restarts, &items[0], reterr);
+        may_begin = !items[0].was_ready;
         while (r >= 0 && !may_begin) {
                 r = read_workload(restarts);
                 if (r >= 0)
                         r = restart_wait_turn(&wait, items[0].before, &may_begin, reterr);
         }
-        while (r >= 0 && n < n_items && n < (size_t) restarts->max_unavailable &&
-               items[n].was_ready == items[0].was_ready) {
+        while (r >= 0 && n < n_items && n < (size_t) restarts->max_unavailable) {
                 cleanup(free_p) char *why = NULL;
                 int64_t n_allowed = INT64_MAX;
 
+                r = read_readiness(restarts, &items[n], reterr);
+                if (r < 0 || items[n].was_ready != items[0].was_ready)
+                        break;
                 if (items[n].was_ready)
                         r = restart_plan_allowance(&restarts->view, restarts->max_unavailable,
                                                    items[n].before, &n_allowed, &why);

@@ -27,11 +27,6 @@ static KubePath path_of_step(const RolloutWriter *writer, const RolloutStep *ste
         return path;
 }
 
-bool rollout_write_is_lost(const RolloutWriter *writer, const Error *error) {
-        return !session_is_ended(writer->watch->session) &&
-               (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT);
-}
-
 /* The update needs no history. */
 static void give_up_history(const RolloutWriter *writer, const char *why) {
         writer->limits->keeps_no_history = true;
@@ -57,7 +52,7 @@ static int create_history(const RolloutWriter *writer, const RolloutStep *step, 
         if (error.kind == ERROR_NONE)
                 return r;
         /* In a conflict, it is there already. */
-        if (session_is_ended(session) || rollout_write_is_lost(writer, &error) ||
+        if (session_is_ended(session) || session_is_lost(writer->watch->session, &error) ||
             (!is_rehearsal && error.kind == ERROR_CONFLICT))
                 return error_copy(reterr, &error);
         give_up_history(writer, error_message(&error));

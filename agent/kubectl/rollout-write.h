@@ -25,8 +25,6 @@ int rollout_write(RolloutWriter *writer, const RolloutStep *step, json_object *r
 int rollout_write_forget(RolloutWriter *writer);
 /* Sends a patch of the workload that is no step. */
 int rollout_write_workload(const RolloutWriter *writer, json_object *patch, Error *reterr);
-/* Whether the write may have been done or not: no answer came. */
-bool rollout_write_is_lost(const RolloutWriter *writer, const Error *error);
 /* Has the server check the patch that takes the workload over, and the writes to come. */
 int rollout_write_rehearse(const RolloutWriter *writer, json_object *take_over, json_object *record,
                            const Census *census, Error *reterr);

@@ -59,6 +59,8 @@ typedef struct Rollout {
         const Flags *way_back; /* flags of the way back that replaces a release; NULL: none does */
         ErrorKind refused;     /* kind of what kept it from beginning */
         bool has_listed;       /* all was read anew since the last write */
+        bool has_left;         /* this run has sent the write that leaves it to its controller */
+        char *farewell;        /* message of that write; NULL: it was released */
         bool refreshes; /* the images are those of the template, whose tags are resolved again */
         bool is_carried_out; /* for the controller of declared updates */
         const char *outcome; /* for -o json; NULL: it has not begun */
@@ -72,6 +74,7 @@ static void rollout_done(Rollout *rollout) {
         json_object_put(rollout->record);
         json_object_put(rollout->writer.written);
         free(rollout->rest);
+        free(rollout->farewell);
         free(rollout->trouble);
         free(rollout->reason);
         error_done(&rollout->refusal);
@@ -258,9 +261,8 @@ static bool is_held_by_budget(const Rollout *rollout, const Error *error) {
 /* The refusal may be over at the next attempt. */
 static bool is_temporary(const Rollout *rollout, const Error *error) {
         return !is_late(rollout) && !session_is_ended(rollout->session) &&
-               (rollout_write_is_lost(&rollout->writer, error) ||
-                is_held_by_budget(rollout, error) || error->kind == ERROR_CONFLICT ||
-                error->kind == ERROR_NOT_FOUND);
+               (session_is_lost(rollout->session, error) || is_held_by_budget(rollout, error) ||
+                error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND);
 }
 
 static int end_early(Rollout *rollout, int r, const Error *error) {
@@ -441,6 +443,15 @@ static int stop(Rollout *rollout) {
         return EXIT_STATUS_PARTLY;
 }
 
+/* The write that left it to its controller was done though its answer was lost. */
+static int end_as_left(Rollout *rollout) {
+        if (rollout->step.action != ROLLOUT_STOP || !rollout->has_left ||
+            !json_is(rollout->record, "state", "abandoned") || !is_same_user(rollout))
+                return 0;
+        rollout_write_clean(&rollout->writer);
+        return text_set(&rollout->step.message, rollout->farewell);
+}
+
 /* Makes one write; sets *ret_is_over when it was the last. */
 static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         RolloutAction action = rollout->step.action;
@@ -453,7 +464,12 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         *ret_is_over = action == ROLLOUT_DONE || action == ROLLOUT_STOP ||
                        action == ROLLOUT_PAUSE || action == ROLLOUT_RETARGET;
         if (*ret_is_over)
-                return 0;
+                return end_as_left(rollout);
+        if (action == ROLLOUT_ABANDON) {
+                rollout->has_left = true;
+                if (text_set(&rollout->farewell, rollout->step.message) < 0)
+                        return -ENOMEM;
+        }
         r = rollout_write(&rollout->writer, &rollout->step, rollout->record, reterr);
         if (r < 0)
                 return r;
@@ -498,7 +514,7 @@ static int pause_before_next(Rollout *rollout, const Error *error) {
                 rollout->pause_usec > 0 ? 2 * rollout->pause_usec : CONFLICT_PAUSE_USEC;
 
         if (error->kind == ERROR_NOT_FOUND ||
-            (rollout_write_is_lost(&rollout->writer, error) && session_code(rollout->session) == 0))
+            (session_is_lost(rollout->session, error) && session_code(rollout->session) == 0))
                 rollout_watch_stop(&rollout->watch);
         rollout->pause_usec = pause_usec < PAUSE_MAX_USEC ? pause_usec : PAUSE_MAX_USEC;
         if (set_trouble(rollout, error) < 0)
@@ -617,14 +633,19 @@ static int prepare(Rollout *rollout, const RolloutRequest *request, MakePatch ma
         return make(&rollout->watch.view, request, ret, reterr);
 }
 
-/* Whether the workload has the record: a write may have been done though its answer was lost. */
+/* Whether the workload has the record, or the images where it gets none: a write may have been done though its answer was
+ * lost. */
 static int has_record(Rollout *rollout, bool *ret, Error *reterr) {
         cleanup(json_object_put_p) json_object *found = NULL;
         int r = rollout_watch_list(&rollout->watch, reterr);
 
         if (r >= 0)
                 r = rollout_watch_record(&rollout->watch, &found, reterr);
-        *ret = r >= 0 && json_object_equal(rollout->record, found);
+        *ret = r >= 0 &&
+               (is_of_kruise(rollout)
+                        ? template_has_images(object_template(rollout->watch.view.workload),
+                                              record_images(rollout->record, false))
+                        : json_object_equal(rollout->record, found));
         return r;
 }
 
@@ -643,7 +664,7 @@ static int write_record(Rollout *rollout, json_object *patch, Error *reterr) {
         if (r >= 0)
                 return r;
         /* A conflict may be with that very write, which was sent again below. */
-        if (!rollout_write_is_lost(&rollout->writer, &error) &&
+        if (!session_is_lost(rollout->session, &error) &&
             (error.kind != ERROR_CONFLICT || session_is_ended(rollout->session)))
                 return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
 
@@ -1056,7 +1077,9 @@ static int end_hold(Rollout *rollout, Error *reterr) {
 
                 if (r >= 0)
                         r = rollout_write_workload(&rollout->writer, patch, &error);
-                if (error.kind != ERROR_NONE)
+                if (session_is_lost(rollout->session, &error) && i < ATTEMPTS_MAX)
+                        r = rollout_watch_list(watch, reterr);
+                else if (error.kind != ERROR_NONE)
                         r = pause_after_conflict(rollout, i, &error, reterr);
                 else if (r < 0 || session_is_dry_run(rollout->session) ||
                          !update_is_let_go(watch->view.workload))

@@ -149,6 +149,9 @@ int64_t session_server_sec(const Session *session);
 /* Waits that long; for pauses that the user asked for, and before trying again. */
 int session_pause(Session *session, uint64_t usec, Error *reterr);
 
+/* Whether a write that failed in this way may have been done: no answer came. */
+bool session_is_lost(const Session *session, const Error *error);
+
 /* SIGINT, SIGTERM or the timeout came. */
 bool session_is_ended(const Session *session);
 

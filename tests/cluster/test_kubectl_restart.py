@@ -510,6 +510,52 @@ def test_server_away(bare, folder, make_workload, path):
 
 
 @pytest.mark.timeout(180)
+def test_lost_answer(bare, folder, make_workload):
+    """The pod tells that it was written: it is waited for, and restarts once."""
+    workload = make_workload("deployment", 1)
+    control_plane = bare.control_plane
+    with ApiProxy(folder / "proxy", control_plane.url, control_plane.authority.certificate) as proxy:
+        kubeconfig = write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token="lab-admin")
+        proxy.on("^PATCH .*/pods/", api_faults.lose_reply, times=1)
+        ran = Inplace(kubeconfig, folder.path).run("restart", workload.name)
+        assert proxy.requests("^PATCH .*/pods/")
+    (pod,) = workload.pods()
+    assert ran.code == 0 and ran.stdout.endswith(" restarted\n"), ran.stderr
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
+
+
+@pytest.mark.timeout(240)
+def test_pods_that_become_ready_meanwhile(folder, person, make_workload, images):
+    """Two pods are ill when the command begins. They serve again when the first of them restarts: then they wait their turn."""
+    shared = folder / "ill"
+    shared.mkdir()
+    container = {
+        "name": "main",
+        "image": images[0].reference,
+        "command": until_term("sleep 2"),
+        "volumeMounts": [{"name": "ill", "mountPath": "/ill"}],
+        "readinessProbe": {"exec": {"command": ["/bin/sh", "-c", "! test -e /ill/$HOSTNAME"]}, "periodSeconds": 1,
+                           "initialDelaySeconds": 5, "failureThreshold": 1},
+    }
+    volume = {"name": "ill", "hostPath": {"path": str(shared)}}
+    workload = make_workload("deployment", 3, pod={"containers": [container], "volumes": [volume]})
+    ill = [shared / pod["metadata"]["name"] for pod in workload.pods()][:2]
+    for file in ill:
+        file.touch()
+    wait_until(lambda: len(workload.ready()) == 1, 60, "two pods that are ill")
+    with person.running("restart", workload.name) as child:
+        wait_until(lambda: any("@" in image_of(pod) for pod in workload.pods()), 30, "the first one")
+        for file in ill:
+            file.unlink()
+        wait_until(lambda: len(workload.ready()) >= 2, 30, "pods that are well")
+        fewest = 3
+        while child.poll() is None:
+            fewest = min(fewest, len(workload.ready()))
+        _, errors = child.communicate()
+    assert (child.returncode, fewest) == (0, 2), errors
+
+
+@pytest.mark.timeout(180)
 def test_min_ready_seconds(person, make_workload):
     """The second pod begins when the first one has been ready for the given time, by the clock of the server."""
     workload = make_workload("deployment", 2, minReadySeconds=4)
