@@ -97,6 +97,18 @@ static bool lacks_secrets(json_object *secrets, const PreloadTask *task) {
         return false;
 }
 
+/* All tags of an image share its pull secrets: a tag of one namespace would be pulled with the secrets of another, or fail for
+ * want of one that the other does not have. */
+static bool is_foreign(json_object *image, const PreloadTask *task) {
+        json_object *secrets = json_get(image, "pullSecrets", json_type_array);
+        size_t n = secrets ? json_object_array_length(secrets) : 0;
+
+        for (size_t i = 0; i < n; i++)
+                if (!json_is(json_object_array_get_idx(secrets, i), "namespace", task->namespace))
+                        return true;
+        return image && n == 0 && json_object_object_length(task->secrets) > 0;
+}
+
 static PreloadPhase phase_of(json_object *status) {
         if (!json_get_filled(status, "completionTime"))
                 return json_is(status, "phase", "Pulling") ? PRELOAD_PULLING : PRELOAD_WAITING;
@@ -177,6 +189,8 @@ static int read_image(PreloadNode *node, json_object *images, json_object *statu
 
         pull->lacks_secrets =
                 lacks_secrets(json_get(image, "pullSecrets", json_type_array), node->task);
+        pull->is_foreign =
+                node->task->keeps_apart && !pull->was_seen && is_foreign(image, node->task);
         if (pull->awaited < 0 && is_ours(node->task, spec, i))
                 pull->awaited = pull->version;
         return pull_take(pull);
@@ -210,7 +224,9 @@ int preload_node_expect(PreloadNode *node) {
         for (size_t i = 0; r >= 0 && i < node->task->n_images; i++) {
                 PreloadPull *pull = &node->pulls[i];
 
-                pull->awaited = is_under_way(node->task, pull) ? pull->version : pull->next_version;
+                pull->awaited = pull->is_foreign                 ? -1
+                                : is_under_way(node->task, pull) ? pull->version
+                                                                 : pull->next_version;
                 r = pull_take(pull);
         }
 
@@ -326,7 +342,7 @@ static int patch_image(const PreloadNode *node, size_t i, json_object *images) {
         int r;
 
         if (task->mode == PRELOAD_WITHDRAW ? pull->phase == PRELOAD_ABSENT
-                                           : is_under_way(task, pull))
+                                           : pull->is_foreign || is_under_way(task, pull))
                 return 0;
 
         r = obtain_image(images, name, pull, &image);
@@ -437,7 +453,7 @@ static PreloadNodeState state_of_pulls(const PreloadNode *node) {
                 const PreloadPull *pull = &node->pulls[i];
 
                 n_begun += pull->awaited >= 0 || is_left(node, i);
-                n_over += pull->outcome != PRELOAD_ABSENT || is_left(node, i);
+                n_over += pull->outcome != PRELOAD_ABSENT || pull->is_foreign || is_left(node, i);
                 n_failed += pull->outcome == PRELOAD_FAILED || is_left(node, i);
         }
 

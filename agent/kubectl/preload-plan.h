@@ -78,6 +78,7 @@ typedef struct PreloadTask {
         int64_t now_sec;
         const PreloadJob *jobs; /* a job for each image; NULL: there are none */
         bool resolves;          /* each node asks the registry, also for an image that it has */
+        bool keeps_apart; /* images for which the NodeImage has pull secrets of others are left alone */
         bool is_dry_run;
         bool is_stalled; /* PRELOAD_PROGRESS_USEC have passed since preload_node_progress() grew */
 } PreloadTask;
@@ -87,6 +88,7 @@ typedef struct PreloadPull {
         /* as the NodeImage has it: */
         char *spec; /* entry of the image in the spec, with all tags, as JSON; NULL: there is none. Owned. */
         bool lacks_secrets; /* the spec does not have all of the task */
+        bool is_foreign; /* it is left alone, since tags and secrets of namespaces must not meet */
         PreloadPhase phase;
         int64_t version; /* in the spec */
         int64_t next_version;

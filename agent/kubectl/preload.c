@@ -823,6 +823,7 @@ int preload_run(Session *session, const PreloadRequest *request, PreloadResult *
                 .request = request,
                 .task = { .mode = request->mode,
                           .resolves = request->resolves,
+                          .keeps_apart = request->keeps_apart,
                           .is_dry_run = session_is_dry_run(session) && !request->resolves,
                           .namespace = request->namespace ?: session_namespace(session),
                           .secrets = request->secrets,

@@ -34,6 +34,7 @@ typedef struct PreloadRequest {
         int64_t ttl_sec;          /* how long the request stays after its end; 0: PRELOAD_TTL_SEC */
         PreloadMode mode;
         bool resolves; /* tags anew, also in a dry run; each node says to which digest */
+        bool keeps_apart; /* for users who may not write NodeImages: tags and secrets of namespaces do not meet there */
         bool is_shown; /* on stdout, while it goes on */
 } PreloadRequest;
 

@@ -135,6 +135,7 @@ static int preload_on(const RolloutWatch *watch, json_object *record, json_objec
         r = preload_run_first(watch->session, images,
                               &(PreloadRequest){ .nodes = nodes,
                                                  .secrets = names,
+                                                 .keeps_apart = preload->keeps_apart,
                                                  .is_shown = preload->is_shown },
                               &result, reterr);
         return r < 0 ? r : judge(&result, preload, reterr);

@@ -594,6 +594,7 @@ static int check_patch(Rollout *rollout, const RolloutRequest *request, json_obj
         const Flags *flags = rollout->flags;
         const RolloutPreload preload = { .is_required = flags->require_preload,
                                          .is_shown = !rollout->show.is_quiet,
+                                         .keeps_apart = rollout->is_carried_out,
                                          .without = rollout->is_carried_out
                                                             ? "kubectl inplace rollout --no-preload"
                                                             : "--no-preload" };

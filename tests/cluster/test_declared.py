@@ -278,6 +278,24 @@ def test_held_by_its_manifest_for_more_than_images(make, images, robot):
         wait_until(lambda: STATUS not in annotations_of(workload), RUNS, "the removal of the reason")
 
 
+def test_pull_secret_of_another_tenant(cluster, agent, controller, make, images):
+    """The node has the image's name with the pull secret of another namespace, which fails or may lend it a right: the update
+    goes on without a preload, and adds nothing there.
+    """
+    path = f"/apis/apps.kruise.io/v1alpha1/nodeimages/{cluster.node.name}"
+    name = images[0].rpartition(":")[0]
+    entry = {"pullSecrets": [{"namespace": "tenant", "name": "regcred"}], "tags": [{"tag": "other", "version": 0}]}
+    node_image = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodeImage", "metadata": {"name": cluster.node.name}}
+    cluster.admin.create({**node_image, "spec": {"images": {name: entry}}})
+    workload = make("deployment")
+    declare(workload)
+    with none_replaced(workload):
+        workload.patch(set_template(images[1]))
+        wait_updated(workload, images[1])
+    assert cluster.admin.get(path)["spec"]["images"][name] == entry
+    cluster.admin.delete(path)
+
+
 def test_budget(cluster, controller, make, images):
     """A PodDisruptionBudget that allows nothing keeps the pods as they are, until it allows one."""
     workload = make("deployment", 2)

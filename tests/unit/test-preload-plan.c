@@ -168,12 +168,13 @@ TEST(test_several_images) {
 static const struct SecretsRow {
         const char *secrets; /* secrets of the image */
         const char *written; /* all that it has then; NULL: nothing is written */
+        bool is_foreign;     /* a request for a tenant is not written, and not waited for */
 } kept[] = {
-        { "", SECRET("ns", "one") "," SECRET("ns", "two") },
-        { SECRET("ns", "two"), SECRET("ns", "two") "," SECRET("ns", "one") },
+        { "", SECRET("ns", "one") "," SECRET("ns", "two"), true },
+        { SECRET("ns", "two"), SECRET("ns", "two") "," SECRET("ns", "one"), false },
         { SECRET("other", "one") "," SECRET("ns", "two"),
-          SECRET("other", "one") "," SECRET("ns", "two") "," SECRET("ns", "one") },
-        { SECRET("ns", "two") "," SECRET("ns", "one"), NULL },
+          SECRET("other", "one") "," SECRET("ns", "two") "," SECRET("ns", "one"), true },
+        { SECRET("ns", "two") "," SECRET("ns", "one"), NULL, false },
 };
 /* clang-format on */
 
@@ -191,6 +192,39 @@ TEST_ROWS(test_secrets, kept, secrets, const struct SecretsRow *row) {
                         PATCH("{'tags':[{'tag':'2','version':1}],'pullSecrets':[%s]}"),
                         row->written ?: "");
         assert_patch(row->secrets, &node, PRELOAD_PULL, row->written ? text : NULL);
+}
+
+/* The tags of one namespace and the secrets of another do not meet: who writes a workload may have no right to either. */
+TEST_ROWS(test_tenants, kept, secrets, const struct SecretsRow *row) {
+        cleanup(preload_node_done) PreloadNode node;
+        PreloadTask apart = with_secrets;
+        char image[512], text[600];
+
+        apart.keeps_apart = true;
+        (void) snprintf(image, sizeof(image), "{'tags':[{'tag':'2'}]%s%s%s}",
+                        row->secrets[0] ? ",'pullSecrets':[" : "", row->secrets,
+                        row->secrets[0] ? "]" : "");
+        (void) snprintf(text, sizeof(text), "{'spec':{'images':{'r.io/app':%s}}}", image);
+        read_node(&node, &apart, text);
+        if (row->is_foreign)
+                assert_patch(row->secrets, &node, PRELOAD_PULL, NULL);
+        assert_ok(preload_node_expect(&node));
+        assert_int_equal(preload_node_state(&node),
+                         row->is_foreign ? PRELOAD_NODE_DONE : PRELOAD_NODE_RUNNING);
+}
+
+TEST(test_tenant_without_secrets) {
+        cleanup(preload_node_done) PreloadNode own, other;
+        PreloadTask apart = one;
+
+        apart.keeps_apart = true;
+        read_node(&own, &apart, "{" SPEC("{'tag':'1'}") "}");
+        assert_patch("no secrets", &own, PRELOAD_PULL, TAGS("{'tag':'1'}," NEW("0")));
+        read_node(&other, &apart,
+                  "{'spec':{'images':{'r.io/app':{'tags':[{'tag':'1'}],'pullSecrets':[" SECRET(
+                          "other", "one") "]}}}}");
+        assert_patch("secrets of others", &other, PRELOAD_PULL, NULL);
+        assert_int_equal(preload_node_state(&other), PRELOAD_NODE_DONE);
 }
 
 static const struct {
