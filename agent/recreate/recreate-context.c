@@ -139,8 +139,8 @@ const Error *recreate_missing_right(const Recreate *recreate) {
 void recreate_note_overfull(Recreate *recreate, RecreateSelection selection) {
         if (!recreate->is_overfull[selection])
                 log_warning(recreate->context->log, NULL,
-                            "There are more than %d %srestart requests: the others wait.",
-                            RECREATE_REQUESTS_MAX,
+                            "There are too many or too large %srestart requests: those of the "
+                            "namespace with the most have to wait.",
                             selection == RECREATE_UNASSIGNED ? "unprepared " : "");
         recreate->is_overfull[selection] = true;
 }

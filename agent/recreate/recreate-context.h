@@ -7,6 +7,7 @@
  * The peers, the clocks, the version of the kind, the runtimes by name, and which rights the API server
  * has refused. Each file of this folder uses only those before it:
  *
+ *   recreate-room        the room for the requests of a watch
  *   recreate-context     this one
  *   recreate-containers  the containers that a request names
  *   recreate-request     one request, from when it is first shown until it is gone
@@ -21,9 +22,8 @@
 #include "agent/kube/resource.h"
 #include "agent/pod/context.h"
 #include "agent/recreate/recreate-repeats.h"
+#include "agent/recreate/recreate-room.h"
 #include "agent/recreate/recreate-spec.h"
-
-#define RECREATE_REQUESTS_MAX 4096
 
 typedef struct Recreate Recreate;
 typedef struct RecreateRequest RecreateRequest;
@@ -62,9 +62,9 @@ struct Recreate {
         bool has_found_remnants;
 
         RecreateUnassigned *unassigned;
-        size_t n_unassigned;
+        RecreateRoom rooms[_RECREATE_SELECTION_MAX];
         bool is_overfull
-                [_RECREATE_SELECTION_MAX]; /* requests beyond the limit were dropped; list again */
+                [_RECREATE_SELECTION_MAX]; /* requests without room were dropped; list again */
 
         char **schemes; /* names of all runtimes since the start */
         size_t n_schemes;
@@ -78,7 +78,7 @@ int64_t recreate_server_usec(const Recreate *recreate);
 /* Reconciles all requests in the next turn of the loop. */
 int recreate_reconcile(Recreate *recreate);
 
-/* Notes that a request was dropped beyond the limit, and logs that once. */
+/* Notes that a request was dropped for lack of room, and logs that once. */
 void recreate_note_overfull(Recreate *recreate, RecreateSelection selection);
 
 /* Remembers the names of the present runtimes. */

@@ -122,17 +122,14 @@ static int add_containers(struct json_object *spec, struct json_object *old, con
         return patch_add(spec, "containers", take_ptr(list));
 }
 
-int recreate_controller_adopt(struct json_object *object, const Pod *pod, const char *node_name,
-                              struct json_object **ret) {
+int recreate_controller_adopt(struct json_object *old, const char *version, const Pod *pod,
+                              const char *node_name, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *patch = NULL;
-        struct json_object *old = json_get(object, "spec", json_type_object);
         struct json_object *containers = json_get(old, "containers", json_type_array);
         struct json_object *metadata, *spec = json_object_new_object();
-        const char *version =
-                json_get_filled(json_get(object, "metadata", json_type_object), "resourceVersion");
         int r;
 
-        patch = new_patch(version ?: "", &metadata);
+        patch = new_patch(version, &metadata);
         if (patch_add(patch, "spec", spec) < 0)
                 return -ENOMEM;
 
@@ -194,10 +191,19 @@ static int make_conditions(struct json_object *old, int64_t now_sec, struct json
         return 0;
 }
 
-int recreate_controller_drain(struct json_object *object, const RecreateSpec *spec,
-                              RecreateDialect dialect, int64_t now_sec, struct json_object **ret) {
-        cleanup(json_object_put_p) json_object *patch = NULL;
-        struct json_object *status = json_get(object, "status", json_type_object);
+static int parse_conditions(const char *text, struct json_object **ret) {
+        static const JsonLimits limits = { .size = INT_MAX, .depth = 128 }; /* limits of a watch */
+        cleanup(error_done) Error ignored = ERROR_INIT;
+        int r;
+
+        *ret = NULL;
+        r = text ? json_parse_within(text, strlen(text), limits, ret, &ignored) : 0;
+        return r < 0 && ignored.kind == ERROR_NONE ? r : 0;
+}
+
+int recreate_controller_drain(const RecreateSpec *spec, RecreateDialect dialect, int64_t now_sec,
+                              struct json_object **ret) {
+        cleanup(json_object_put_p) json_object *patch = NULL, *old = NULL;
         struct json_object *metadata, *conditions;
         char time[RFC3339_SIZE];
         int r;
@@ -211,8 +217,9 @@ int recreate_controller_drain(struct json_object *object, const RecreateSpec *sp
                               patch_wrap(RECREATE_ANNOTATION_DRAINED,
                                          json_object_new_string(rfc3339_format(now_sec, time))));
         } else {
-                r = make_conditions(json_get(status, "conditions", json_type_array), now_sec,
-                                    &conditions);
+                r = parse_conditions(spec->conditions, &old);
+                if (r >= 0)
+                        r = make_conditions(old, now_sec, &conditions);
                 if (r >= 0)
                         r = patch_add(patch, "status", patch_wrap("conditions", conditions));
         }

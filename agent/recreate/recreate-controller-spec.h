@@ -11,15 +11,15 @@
 #include "agent/pod/pod.h"
 #include "agent/recreate/recreate-spec.h"
 
-/* Prepares an unassigned request: labels, defaults, and the containers' current state. object: the
- * request, whose containers keep all their members. The caller owns *ret. */
-int recreate_controller_adopt(struct json_object *object, const Pod *pod, const char *node_name,
-                              struct json_object **ret);
+/* Prepares an unassigned request: labels, defaults, and the containers' current state. old: the
+ * request's spec in this version, whose containers keep all their members. The caller owns *ret. */
+int recreate_controller_adopt(struct json_object *old, const char *version, const Pod *pod,
+                              const char *node_name, struct json_object **ret);
 
-/* Records that the pod is unready from now on. object: as for the adoption. The annotation belongs
- * to the request's metadata, the condition to its status. */
-int recreate_controller_drain(struct json_object *object, const RecreateSpec *spec,
-                              RecreateDialect dialect, int64_t now_sec, struct json_object **ret);
+/* Records that the pod is unready from now on. The annotation belongs to the request's metadata, the
+ * condition to its status. */
+int recreate_controller_drain(const RecreateSpec *spec, RecreateDialect dialect, int64_t now_sec,
+                              struct json_object **ret);
 
 /* Makes the status' copy of the pod's status of each restarted container. *ret is NULL if there is
  * none, and else owned by the caller. */

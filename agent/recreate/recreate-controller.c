@@ -20,6 +20,7 @@
 #define CLOSE_REFUSALS_MAX 5 /* in a row, after which the request goes on without the gate */
 #define WAIT_MAX_SEC 60      /* pause at most, since clocks may be set */
 #define TEXT_MAX ((size_t) 64 << 10)
+#define PATCH_FACTOR 4
 
 /* The pod's readiness gate */
 
@@ -311,7 +312,7 @@ static int do_planned(RecreateRequest *request, RecreateAction action) {
         case RECREATE_ACTION_CLOSE_GATE: return set_gate(request, true);
         case RECREATE_ACTION_OPEN_GATE: return set_gate(request, false);
         case RECREATE_ACTION_DRAIN:
-                r = recreate_controller_drain(request->object, spec, request->recreate->dialect,
+                r = recreate_controller_drain(spec, request->recreate->dialect,
                                               recreate_server_usec(request->recreate) /
                                                       (int64_t) SEC,
                                               &body);
@@ -369,14 +370,16 @@ int recreate_controller_act(RecreateRequest *request, bool has_turn) {
 /* Requests that no controller has prepared */
 
 /* A request without a node: its pod is on another node, does not exist yet, or is here and the
- * agent is adopting the request. Kept as text, which is smaller. */
+ * agent is adopting the request. Its spec is kept as text, which is smaller. */
 struct RecreateUnassigned {
         Recreate *recreate;
         char *namespace;
         char *name;
         char *uid;
+        char *version;
         char *pod_name;
-        char *text;
+        char *text; /* text of its spec */
+        size_t size;
         bool is_gone; /* the watch no longer shows it, but its assignment is pending */
         KubePatch write;
         Timer retry;
@@ -391,6 +394,7 @@ static RecreateUnassigned *unassigned_free(RecreateUnassigned *unassigned) {
         timer_done(&unassigned->retry);
         free(unassigned->text);
         free(unassigned->pod_name);
+        free(unassigned->version);
         free(unassigned->uid);
         free(unassigned->name);
         free(unassigned->namespace);
@@ -402,7 +406,8 @@ DEFINE_CLEANUP(RecreateUnassigned *, unassigned_free)
 
 static void unassigned_drop(RecreateUnassigned *unassigned) {
         list_remove(&unassigned->recreate->unassigned, unassigned);
-        unassigned->recreate->n_unassigned--;
+        recreate_room_give(&unassigned->recreate->rooms[RECREATE_UNASSIGNED], unassigned->namespace,
+                           unassigned->size);
         unassigned_free(unassigned);
 }
 
@@ -459,7 +464,7 @@ static int adopt(RecreateUnassigned *unassigned, struct json_object *patch) {
 }
 
 static int unassigned_reconcile(RecreateUnassigned *unassigned) {
-        cleanup(json_object_put_p) json_object *object = NULL, *patch = NULL;
+        cleanup(json_object_put_p) json_object *spec = NULL, *patch = NULL;
         cleanup(error_done) Error ignored = ERROR_INIT;
         const Recreate *recreate = unassigned->recreate;
         const Pod *pod =
@@ -473,10 +478,11 @@ static int unassigned_reconcile(RecreateUnassigned *unassigned) {
         if (rest_usec > 0)
                 return timer_start(&unassigned->retry, rest_usec);
 
-        r = json_parse(unassigned->text, strlen(unassigned->text), &object, &ignored);
+        r = json_parse(unassigned->text, strlen(unassigned->text), &spec, &ignored);
         if (r < 0)
                 return ignored.kind == ERROR_NONE ? r : 0;
-        r = recreate_controller_adopt(object, pod, recreate->context->node_name, &patch);
+        r = recreate_controller_adopt(spec, unassigned->version, pod, recreate->context->node_name,
+                                      &patch);
         return r < 0 ? r : adopt(unassigned, patch);
 }
 
@@ -493,16 +499,41 @@ static RecreateUnassigned *find_unassigned(const Recreate *recreate, const char 
         return unassigned;
 }
 
+/* Drops requests of namespaces with more until there is room. Returns whether there is. */
+static bool make_room(Recreate *recreate, const char *namespace, size_t size) {
+        const char *loser;
+
+        while ((loser = recreate_room_loser(&recreate->rooms[RECREATE_UNASSIGNED], namespace,
+                                            size))) {
+                RecreateUnassigned *last = loser == namespace ? NULL : recreate->unassigned;
+
+                while (last && (last->write.call || strcmp(last->namespace, loser) != 0))
+                        last = last->next;
+                recreate_note_overfull(recreate, RECREATE_UNASSIGNED);
+                if (!last)
+                        return false;
+                unassigned_drop(last);
+        }
+
+        return true;
+}
+
+/* The patch that adopts it names the state of each container, and is longer than the text. */
+static size_t unassigned_size(const RecreateSpec *spec, const char *text) {
+        size_t size =
+                sizeof(RecreateUnassigned) + recreate_spec_size(spec) + PATCH_FACTOR * strlen(text);
+
+        return size > RECREATE_SIZE_MIN ? size : RECREATE_SIZE_MIN;
+}
+
 static int add_unassigned(Recreate *recreate, const RecreateSpec *spec,
                           struct json_object *object) {
         cleanup(unassigned_free_p) RecreateUnassigned *unassigned = NULL;
         const char *text;
+        size_t size;
+        int r;
 
-        if (recreate->n_unassigned >= RECREATE_REQUESTS_MAX) {
-                recreate_note_overfull(recreate, RECREATE_UNASSIGNED);
-                return 0;
-        }
-        text = json_to_text(object);
+        text = json_to_text(json_get(object, "spec", json_type_object));
         if (!text)
                 return -ENOMEM;
         if (strlen(text) > TEXT_MAX) {
@@ -511,6 +542,10 @@ static int add_unassigned(Recreate *recreate, const RecreateSpec *spec,
                             spec->namespace, spec->name);
                 return 0;
         }
+
+        size = unassigned_size(spec, text);
+        if (!make_room(recreate, spec->namespace, size))
+                return 0;
 
         unassigned = malloc(sizeof(*unassigned));
         if (!unassigned)
@@ -521,16 +556,20 @@ static int add_unassigned(Recreate *recreate, const RecreateSpec *spec,
                 .namespace = strdup(spec->namespace),
                 .name = strdup(spec->name),
                 .uid = strdup(spec->uid),
+                .version = strdup(spec->version),
                 .pod_name = strdup(spec->pod_name),
                 .text = strdup(text),
         };
         if (!unassigned->namespace || !unassigned->name || !unassigned->uid ||
-            !unassigned->pod_name || !unassigned->text)
+            !unassigned->version || !unassigned->pod_name || !unassigned->text)
                 return -ENOMEM;
+        r = recreate_room_take(&recreate->rooms[RECREATE_UNASSIGNED], spec->namespace, size);
+        if (r < 0)
+                return r;
 
+        unassigned->size = size;
         timer_init(&unassigned->retry, recreate->context->event, 0, on_retry, unassigned);
         list_prepend(&recreate->unassigned, unassigned);
-        recreate->n_unassigned++;
         return unassigned_reconcile(take_ptr(unassigned));
 }
 

@@ -216,21 +216,18 @@ static bool is_our_end(const RecreateRequest *request) {
 
 static void drop_stale(RecreateRequest *request) {
         recreate_spec_free(request->stale.spec);
-        json_object_put(request->stale.object);
         request->stale = (RequestStale){ .spec = NULL };
 }
 
-/* Applies an object as the newest. Takes both over; they may be the request's own. */
-static int apply(RecreateRequest *request, RecreateSpec *spec, struct json_object *object) {
+/* Applies a spec as the newest. Takes it over; it may be the request's own. */
+static int apply(RecreateRequest *request, RecreateSpec *spec) {
         int r;
 
         request->is_gone = false;
         request->list.is_due = true;
         if (request->spec != spec) {
                 recreate_spec_free(request->spec);
-                json_object_put(request->object);
                 request->spec = spec;
-                request->object = object;
                 request->write.n_conflicts = 0;
         }
         drop_stale(request);
@@ -247,24 +244,22 @@ static int apply(RecreateRequest *request, RecreateSpec *spec, struct json_objec
         return 0;
 }
 
-static void keep_stale(RecreateRequest *request, RecreateSpec *spec, struct json_object *object) {
+static void keep_stale(RecreateRequest *request, RecreateSpec *spec) {
         uint64_t since_usec = request->stale.spec ? request->stale.since_usec
                                                   : recreate_now_usec(request->recreate);
 
         drop_stale(request);
         request->stale = (RequestStale){
                 .spec = spec,
-                .object = object,
                 .since_usec = since_usec,
         };
 }
 
-int recreate_request_show(RecreateRequest *request, RecreateSpec *spec,
-                          struct json_object *object) {
+int recreate_request_show(RecreateRequest *request, RecreateSpec *spec) {
         if (!kube_version_is_older(spec->version, request->spec->version))
-                return apply(request, spec, object);
+                return apply(request, spec);
 
-        keep_stale(request, spec, object);
+        keep_stale(request, spec);
         return 0;
 }
 
@@ -286,7 +281,7 @@ static int apply_stale(RecreateRequest *request) {
                 return 0;
         }
 
-        r = apply(request, take_ptr(request->stale.spec), take_ptr(request->stale.object));
+        r = apply(request, take_ptr(request->stale.spec));
         return r < 0 ? r
                      : recreate_reconcile(
                                request->recreate); /* another request may have the turn now */
@@ -950,22 +945,19 @@ int recreate_request_runtime_changed(RecreateRequest *request) {
         return retry_kick(&request->check_retry);
 }
 
-int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
-                         RecreateRequest **ret) {
+int recreate_request_new(Recreate *recreate, RecreateSpec *spec, RecreateRequest **ret) {
         cleanup(recreate_request_free_p) RecreateRequest *request = NULL;
         int r;
 
         request = malloc(sizeof(*request));
         if (!request) {
                 recreate_spec_free(spec);
-                json_object_put(object);
                 return -ENOMEM;
         }
 
         *request = (RecreateRequest){
                 .recreate = recreate,
                 .spec = spec,
-                .object = object,
                 .first_usec = recreate_now_usec(recreate),
                 .write = { .client = recreate->context->client, .userdata = request },
                 .is_end_known = spec->status.is_completed,
@@ -975,7 +967,7 @@ int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_obj
                    BACKOFF_MAX_USEC, on_timer, request);
         retry_init(&request->check_retry, recreate->context->event, BACKOFF_MIN_USEC,
                    BACKOFF_MAX_USEC, on_check_again, request);
-        r = apply(request, spec, object);
+        r = apply(request, spec);
         if (r < 0)
                 return r;
 
@@ -1002,7 +994,6 @@ RecreateRequest *recreate_request_free(RecreateRequest *request) {
         free(request->stop.id);
         free(request->stop.name);
         recreate_spec_free(request->spec);
-        json_object_put(request->object);
         free(request);
         return NULL;
 }

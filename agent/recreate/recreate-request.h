@@ -62,14 +62,13 @@ typedef struct RequestDrain {
 /* An object from the watch that is older than the agent's last write. */
 typedef struct RequestStale {
         RecreateSpec *spec; /* NULL: none */
-        struct json_object *object;
         uint64_t since_usec;
 } RequestStale;
 
 struct RecreateRequest {
         Recreate *recreate;
-        RecreateSpec *spec;         /* the spec, with the known status */
-        struct json_object *object; /* object of the spec, if the agent is its controller */
+        RecreateSpec *spec; /* the spec, with the known status */
+        size_t size;        /* bytes that count in the room of the watch */
         RecreateStatus wanted;
         RequestContainers containers;
         uint64_t first_usec; /* time at which the watch first showed it */
@@ -97,14 +96,13 @@ struct RecreateRequest {
         bool is_phase_sent;
 };
 
-/* spec and object are taken over, even on failure; object may be NULL. */
-int recreate_request_new(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
-                         RecreateRequest **ret);
+/* Takes the spec over, even on failure. */
+int recreate_request_new(Recreate *recreate, RecreateSpec *spec, RecreateRequest **ret);
 /* Takes NULL. Stops that have begun go on. Returns NULL. */
 RecreateRequest *recreate_request_free(RecreateRequest *request);
 
-/* Takes the object that the watch shows. Both are taken over, even on failure. */
-int recreate_request_show(RecreateRequest *request, RecreateSpec *spec, struct json_object *object);
+/* Takes the object that the watch shows. Takes the spec over, even on failure. */
+int recreate_request_show(RecreateRequest *request, RecreateSpec *spec);
 void recreate_request_show_gone(RecreateRequest *request);
 /* A runtime came or went, or answers again. */
 int recreate_request_runtime_changed(RecreateRequest *request);

@@ -13,6 +13,7 @@
 #include "agent/document/documents.h"
 #include "agent/document/json-fields.h"
 
+#define BLOCK_SIZE 24 /* bytes that the allocator adds to a text */
 #define SECONDS_MAX ((int64_t) 10 * 366 * 24 * 3600)
 
 /* The status, by the agent or a controller, and a controller's annotations: parsing never fails on
@@ -128,6 +129,16 @@ static void read_condition(struct json_object *status, RecreateSpec *spec) {
                 (void) rfc3339_parse(time, &spec->drained_at);
 }
 
+/* Keeps them as text, which is smaller: the patch that adds one replaces the whole list. */
+static int read_conditions(struct json_object *status, RecreateSpec *spec) {
+        struct json_object *list = json_get(status, "conditions", json_type_array);
+
+        read_condition(status, spec);
+        return list && spec->is_managed && spec->unready_sec >= 0
+                       ? json_copy_text(list, &spec->conditions)
+                       : 0;
+}
+
 /* Parses the JSON in the text of an annotation. */
 static int read_annotations(struct json_object *annotations, RecreateSpec *spec) {
         cleanup(documents_done) Documents documents = DOCUMENTS_INIT;
@@ -162,7 +173,9 @@ static int read_notes(struct json_object *object, RecreateDialect dialect, Recre
         if (dialect == RECREATE_V1ALPHA1)
                 return read_annotations(json_get(metadata, "annotations", json_type_object), spec);
 
-        read_condition(status, spec);
+        r = read_conditions(status, spec);
+        if (r < 0)
+                return r;
         return read_snapshot(json_get(status, "containerStatusSnapshot", json_type_array), spec);
 }
 
@@ -173,6 +186,7 @@ static void notes_done(RecreateSpec *spec) {
         }
         free(spec->snapshot);
         free(spec->bad_drain);
+        free(spec->conditions);
         recreate_status_done(&spec->status);
 }
 
@@ -319,6 +333,32 @@ int recreate_spec_parse(struct json_object *object, RecreateDialect dialect, Rec
 
         *ret = take_ptr(spec);
         return 0;
+}
+
+static size_t text_size(const char *text) {
+        return text ? strlen(text) + 1 + BLOCK_SIZE : 0;
+}
+
+size_t recreate_spec_size(const RecreateSpec *spec) {
+        const char *const texts[] = { spec->namespace,     spec->name,      spec->uid,
+                                      spec->version,       spec->pod_uid,   spec->pod_name,
+                                      spec->problem,       spec->bad_drain, spec->conditions,
+                                      spec->status.message };
+        size_t size = sizeof(*spec);
+
+        for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+                size += text_size(texts[i]);
+        for (size_t i = 0; i < spec->n_containers; i++)
+                size += sizeof(spec->containers[i]) + text_size(spec->containers[i].name) +
+                        text_size(spec->containers[i].context_id);
+        for (size_t i = 0; i < spec->status.n_states; i++)
+                size += sizeof(spec->status.states[i]) + text_size(spec->status.states[i].name) +
+                        text_size(spec->status.states[i].message);
+        for (size_t i = 0; i < spec->n_snapshot; i++)
+                size += sizeof(spec->snapshot[i]) + text_size(spec->snapshot[i].name) +
+                        text_size(spec->snapshot[i].container_id);
+
+        return size;
 }
 
 RecreateSpec *recreate_spec_free(RecreateSpec *spec) {

@@ -73,13 +73,17 @@ typedef struct RecreateSpec {
         size_t n_snapshot;
         bool is_drained; /* a controller has made the pod unready */
         int64_t drained_at;
-        char *bad_drain; /* invalid text in place of that time, or NULL */
+        char *bad_drain;  /* invalid text in place of that time, or NULL */
+        char *conditions; /* JSON text of the status' conditions, if the agent adds one; else NULL */
 } RecreateSpec;
 
 /* Fails without a name, namespace or UID; any other error in the spec becomes the problem. Ignores
  * invalid parts of a status. The caller owns *ret. */
 int recreate_spec_parse(struct json_object *object, RecreateDialect dialect, RecreateSpec **ret,
                         Error *reterr);
+
+/* Returns the bytes that the spec takes in memory, about. */
+size_t recreate_spec_size(const RecreateSpec *spec);
 
 /* Takes NULL. Returns NULL. */
 RecreateSpec *recreate_spec_free(RecreateSpec *spec);

@@ -16,6 +16,8 @@
 #include "agent/recreate/recreate-controller-spec.h"
 #include "agent/recreate/recreate-controller.h"
 
+#define COPIES 3 /* at most: the agent also keeps the states that it wants and has sent */
+
 DEFINE_CLEANUP(Recreate *, recreate_free)
 DEFINE_CLEANUP(char **, recreate_gate_requests_free)
 
@@ -65,33 +67,115 @@ static void watch_pods(Recreate *recreate) {
 
 /* All requests */
 
-/* Takes the spec and the object over, even on failure. *ret is NULL if there is no place. */
-static int add(Recreate *recreate, RecreateSpec *spec, struct json_object *object,
-               RecreateRequest **ret) {
+static size_t size_of(const RecreateSpec *spec) {
+        size_t size = COPIES * recreate_spec_size(spec);
+
+        return size > RECREATE_SIZE_MIN ? size : RECREATE_SIZE_MIN;
+}
+
+static void give_room(RecreateRequest *request) {
+        recreate_room_give(&request->recreate->rooms[RECREATE_OURS], request->spec->namespace,
+                           request->size);
+        request->size = 0;
+}
+
+static void free_request(RecreateRequest *request) {
+        give_room(request);
+        recreate_request_free(request);
+}
+
+/* The watch may show it again later. No container, pod or write depends on it. */
+static bool may_wait(const RecreateRequest *request) {
+        return !request->stop.stop && !request->write.call && !request->owes_report &&
+               !recreate_controller_owes_gate(request);
+}
+
+static void displace(RecreateRequest *request) {
+        give_room(request);
+        recreate_request_show_gone(request);
+}
+
+static RecreateRequest *find_displaceable(const Recreate *recreate, const char *namespace) {
+        for (size_t i = recreate->n_requests; i > 0; i--) {
+                RecreateRequest *request = recreate->requests[i - 1];
+
+                if (request->size > 0 && strcmp(request->spec->namespace, namespace) == 0 &&
+                    may_wait(request))
+                        return request;
+        }
+
+        return NULL;
+}
+
+/* Displaces requests of namespaces with more until there is room. Returns whether there is. A half of
+ * the room that is free, in which requests are listed again, has to be enough for any of them. */
+static bool make_room(Recreate *recreate, const RecreateSpec *spec, size_t size) {
+        const char *namespace = spec->namespace, *loser;
+
+        if (size > RECREATE_ROOM_MAX / 2) {
+                log_warning(recreate->context->log, NULL,
+                            "The restart request \"%s/%s\" is too large to be served.", namespace,
+                            spec->name);
+                return false;
+        }
+
+        while ((loser = recreate_room_loser(&recreate->rooms[RECREATE_OURS], namespace, size))) {
+                RecreateRequest *last =
+                        loser == namespace ? NULL : find_displaceable(recreate, loser);
+
+                recreate_note_overfull(recreate, RECREATE_OURS);
+                if (!last)
+                        return false;
+                displace(last);
+        }
+
+        return true;
+}
+
+/* Takes the spec over, even on failure. *ret is NULL if there is no room. */
+static int add(Recreate *recreate, RecreateSpec *spec, RecreateRequest **ret) {
+        size_t size = size_of(spec);
         RecreateRequest *request;
         int r;
 
         *ret = NULL;
-        if (recreate->n_requests >= RECREATE_REQUESTS_MAX) {
-                recreate_note_overfull(recreate, RECREATE_OURS);
+        if (!make_room(recreate, spec, size)) {
                 recreate_spec_free(spec);
-                json_object_put(object);
                 return 0;
         }
 
         r = array_grow(&recreate->requests, recreate->n_requests, sizeof(*ret));
         if (r < 0) {
                 recreate_spec_free(spec);
-                json_object_put(object);
                 return r;
         }
 
-        r = recreate_request_new(recreate, spec, object, &request);
+        r = recreate_request_new(recreate, spec, &request);
         if (r < 0)
                 return r;
 
         recreate->requests[recreate->n_requests++] = *ret = request;
-        return 0;
+        request->size = size;
+        return recreate_room_take(&recreate->rooms[RECREATE_OURS], spec->namespace, size);
+}
+
+/* Counts what a request takes now that it has changed; if there is no room for that, it waits. */
+static int resize(Recreate *recreate, RecreateRequest *request) {
+        const char *namespace = request->spec->namespace;
+        size_t size = size_of(request->spec);
+
+        if (request->stale.spec)
+                size += recreate_spec_size(request->stale.spec);
+        if (size == request->size)
+                return 0;
+
+        give_room(request);
+        if (!make_room(recreate, request->spec, size) && may_wait(request)) {
+                displace(request);
+                return 0;
+        }
+        request->size = size;
+        return recreate_room_take(&recreate->rooms[RECREATE_OURS], namespace, size);
 }
 
 /* The watch */
@@ -117,15 +201,18 @@ static void replace(Recreate *recreate, const RecreateSpec *by) {
         }
 }
 
-/* Takes the spec and the object over, even on failure. */
-static int show(Recreate *recreate, RecreateSpec *spec, struct json_object *object) {
+/* Takes the spec over, even on failure. */
+static int show(Recreate *recreate, RecreateSpec *spec) {
         RecreateRequest *request = find(recreate, spec->uid);
+        int r;
 
-        if (request)
-                return recreate_request_show(request, spec, object);
+        if (request) {
+                r = recreate_request_show(request, spec);
+                return r < 0 ? r : resize(recreate, request);
+        }
 
         replace(recreate, spec);
-        return add(recreate, spec, object, &request);
+        return add(recreate, spec, &request);
 }
 
 static int show_object(Recreate *recreate, const KubeObject *object) {
@@ -142,7 +229,7 @@ static int show_object(Recreate *recreate, const KubeObject *object) {
                 return 0;
         }
 
-        r = show(recreate, spec, spec->is_managed ? json_object_get(object->json) : NULL);
+        r = show(recreate, spec);
         return r < 0 ? r : recreate_reconcile(recreate);
 }
 
@@ -239,7 +326,7 @@ static void sweep(Recreate *recreate) {
                 RecreateRequest *request = recreate->requests[i];
 
                 if (recreate_request_is_done(request) && !recreate_controller_owes_gate(request))
-                        recreate_request_free(request);
+                        free_request(request);
                 else
                         recreate->requests[n++] = request;
         }
@@ -324,7 +411,7 @@ static int add_remnant(Recreate *recreate, const Pod *pod, const char *name) {
         r = recreate_controller_remnant(pod, name, &spec);
         if (r < 0)
                 return r;
-        r = add(recreate, spec, NULL, &request);
+        r = add(recreate, spec, &request);
         if (r < 0 || !request)
                 return r;
 
@@ -366,10 +453,8 @@ static int find_remnants(Recreate *recreate) {
 
 /* Shows the dropped requests again once half of the room is free. Not from within a watch. */
 static int list_rest(Recreate *recreate, RecreateSelection selection) {
-        size_t n = selection == RECREATE_OURS ? recreate->n_requests : recreate->n_unassigned;
-
         if (!recreate->is_overfull[selection] || !recreate->version ||
-            n > RECREATE_REQUESTS_MAX / 2)
+            recreate->rooms[selection].size > RECREATE_ROOM_MAX / 2)
                 return 0;
 
         recreate->is_overfull[selection] = false;
@@ -430,7 +515,7 @@ Recreate *recreate_free(Recreate *recreate) {
         recreate_unassigned_drop(recreate);
         deferred_done(&recreate->reconcile);
         for (size_t i = 0; i < recreate->n_requests; i++)
-                recreate_request_free(recreate->requests[i]);
+                free_request(recreate->requests[i]);
         free(recreate->requests);
         for (size_t i = 0; i < recreate->n_schemes; i++)
                 free(recreate->schemes[i]);

@@ -14,6 +14,7 @@
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
+#include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-controller-spec.h"
 #include "agent/recreate/recreate-plan.h"
 #include "agent/recreate/recreate-status.h"
@@ -117,8 +118,10 @@ static void check_dialect(json_object *object, RecreateDialect dialect, size_t c
         if (spec->unready_sec >= 0)
                 check(recreate_plan_drained_usec(spec, 1769904000000000, UINT64_MAX) <=
                       (uint64_t) spec->unready_sec * 1000000);
-        check(recreate_controller_adopt(object, &pod, "node-1", &adoption) >= 0 && adoption);
-        check(recreate_controller_drain(object, spec, dialect, 1769904000, &drain) >= 0 && drain);
+        check(recreate_controller_adopt(json_get(object, "spec", json_type_object), spec->version,
+                                        &pod, "node-1", &adoption) >= 0 &&
+              adoption);
+        check(recreate_controller_drain(spec, dialect, 1769904000, &drain) >= 0 && drain);
 
         check(recreate_status_copy(&spec->status, &desired) >= 0);
         if (desired.phase == RECREATE_NONE)

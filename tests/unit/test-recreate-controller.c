@@ -122,13 +122,13 @@ TEST(test_adopt) {
         const Pod pod = {
                 .uid = (char *) "p-1", .grace_sec = 25, .containers = containers, .n_containers = 2
         };
-        cleanup(json_object_put_p) json_object *object =
-                parse("{'metadata':{'resourceVersion':'7'},'spec':{'podName':'web','strategy':"
+        cleanup(json_object_put_p) json_object *spec =
+                parse("{'podName':'web','strategy':"
                       "{'orderedRecreate':true},'containers':[{'name':'app','preStop':{'exec':"
-                      "{'command':['x']}},'ports':[1]},{'name':'new'},{'name':'ghost'}]}}");
+                      "{'command':['x']}},'ports':[1]},{'name':'new'},{'name':'ghost'}]}");
         cleanup(json_object_put_p) json_object *patch = NULL;
 
-        assert_ok(recreate_controller_adopt(object, &pod, "node-1", &patch));
+        assert_ok(recreate_controller_adopt(spec, "7", &pod, "node-1", &patch));
         check(patch,
               "{'metadata':{'resourceVersion':'7','labels':{'crr.apps.kruise.io/node-name':"
               "'node-1','crr.apps.kruise.io/active':'true','crr.apps.kruise.io/pod-uid':'p-1',"
@@ -139,17 +139,18 @@ TEST(test_adopt) {
 }
 
 TEST(test_drain) {
-        static const RecreateSpec spec = { .version = (char *) "7" };
-        cleanup(json_object_put_p) json_object *object =
-                parse("{'status':{'conditions':[{'type':'Other','status':'True'},"
-                      "{'type':'PreRecreateGrace','status':'False'}]}}");
+        static const RecreateSpec spec = {
+                .version = (char *) "7",
+                .conditions = (char *) "[{\"type\":\"Other\",\"status\":\"True\"},"
+                                       "{\"type\":\"PreRecreateGrace\",\"status\":\"False\"}]",
+        };
         cleanup(json_object_put_p) json_object *new = NULL, *old = NULL;
 
-        assert_ok(recreate_controller_drain(object, &spec, RECREATE_V1BETA1, 60, &new));
+        assert_ok(recreate_controller_drain(&spec, RECREATE_V1BETA1, 60, &new));
         check(new, "{'metadata':{'resourceVersion':'7'},'status':{'conditions':[{'type':'Other',"
                    "'status':'True'},{'type':'PreRecreateGrace','status':'True',"
                    "'lastTransitionTime':'1970-01-01T00:01:00Z','reason':'PreRecreateGrace'}]}}");
-        assert_ok(recreate_controller_drain(object, &spec, RECREATE_V1ALPHA1, 60, &old));
+        assert_ok(recreate_controller_drain(&spec, RECREATE_V1ALPHA1, 60, &old));
         check(old, "{'metadata':{'resourceVersion':'7','annotations':"
                    "{'crr.apps.kruise.io/unready-acquired':'1970-01-01T00:01:00Z'}}}");
 }

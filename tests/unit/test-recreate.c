@@ -7,6 +7,7 @@
  * shows what changed; the runtime lists the containers of one pod; stops only end when the test says so.
  */
 
+#include <malloc.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -1834,37 +1835,112 @@ TEST_SET_UP(test_kind_broken) {
         assert_int_equal(recreate_error(node.recreate)->kind, ERROR_NONE);
 }
 
-static void show_unassigned(size_t i, bool is_gone) {
-        cleanup(json_object_put_p) json_object *object = parse("%s", REQUEST("r", "", "", BOTH));
-        char text[16];
+/* A watch shows one of many requests, which are not among the server's objects. */
+static void show_one(size_t watch, const char *type, const char *text, size_t i) {
+        cleanup(json_object_put_p) json_object *object = parse("%s", text);
+        json_object *metadata = get_path(object, "/metadata");
+        char name[16];
 
-        (void) snprintf(text, sizeof(text), "u-%zu", i);
-        json_object_object_add(get_path(object, "/metadata"), "uid", json_object_new_string(text));
-        (void) snprintf(text, sizeof(text), "r-%zu", i);
-        json_object_object_add(get_path(object, "/metadata"), "name", json_object_new_string(text));
+        (void) snprintf(name, sizeof(name), "u-%zu", i);
+        json_object_object_add(metadata, "uid", json_object_new_string(name));
+        (void) snprintf(name, sizeof(name), "x-%zu", i);
+        json_object_object_add(metadata, "name", json_object_new_string(name));
         set_version(object);
-        send_event(1, is_gone ? "DELETED" : "ADDED", object);
+        send_event(watch, type, object);
+}
+
+static void show_many(size_t watch, const char *text, size_t n) {
+        for (size_t i = 0; i < n; i++)
+                show_one(watch, "ADDED", text, i);
 }
 
 /* Requests that had no place are listed again once there is one. */
 TEST_SET_UP(test_many_unassigned) {
+        static const char request[] = REQUEST("r", "", "", BOTH);
         unsigned n_watches = node.n_watches;
 
         hide_pod();
         node.is_slow = true;
-        for (size_t i = 0; i < RECREATE_REQUESTS_MAX + 2; i++)
-                show_unassigned(i, false);
-        assert_int_equal(node.recreate->n_unassigned, RECREATE_REQUESTS_MAX);
+        show_many(1, request, RECREATE_REQUESTS_MAX + 2);
+        assert_int_equal(node.recreate->rooms[RECREATE_UNASSIGNED].size, RECREATE_ROOM_MAX);
         assert_int_equal(count_warnings(), 1);
         assert_int_equal(node.n_watches, n_watches);
 
         for (size_t i = 0; i < RECREATE_REQUESTS_MAX / 2; i++)
-                show_unassigned(i, true);
+                show_one(1, "DELETED", request, i);
         settle();
         assert_int_equal(node.n_watches, n_watches + 1);
-        for (size_t i = 0; i < RECREATE_REQUESTS_MAX + 2; i++)
-                show_unassigned(i, false);
+        show_many(1, request, RECREATE_REQUESTS_MAX + 2);
         assert_int_equal(count_warnings(), 2);
+}
+
+#define FILL 64 * 1024 * 7 / 8
+#define TENANT "{'metadata':{'creationTimestamp':'2026-01-31T12:00:00Z','namespace':'tenant'"
+
+/* Many or large requests of a namespace, for a pod that is not here. */
+static const struct TenantRow {
+        const char *name;
+        size_t watch, n;
+        const char *begin, *end; /* what comes before and after a long text */
+        size_t fill;
+} tenant_rows[] = {
+        { "many unprepared", 1, RECREATE_REQUESTS_MAX + 2,
+          TENANT "},'spec':{'podName':'web','containers':[{'name':'app'}],'x':'", "'}}", 0 },
+        { "large annotations", 1, 400, TENANT ",'annotations':{'a':'",
+          "'}},'spec':{'podName':'web','containers':[{'name':'app'}]}}", FILL },
+        { "large specs", 1, 400,
+          TENANT "},'spec':{'podName':'web','containers':[{'name':'app','x':'", "'}]}}", FILL },
+        { "many of this node", 0, RECREATE_REQUESTS_MAX + 2,
+          TENANT ",'labels':{" LABELS "}},'status':{'phase':'Completed'},"
+                 "'spec':{'podName':'web','containers':[{'name':'app'}],'x':'",
+          "'}}", 0 },
+        { "large annotations of managed ones", 0, 400,
+          TENANT ",'deletionTimestamp':'2026-01-31T12:00:00Z','labels':{" LABELS
+                 ",'inplaced.io/managed':'true'},'annotations':{'a':'",
+          "'}},'spec':{'podName':'web','containers':[{'name':'app'}]}}", FILL },
+        { "large conditions of managed ones", 0, 400,
+          TENANT
+          ",'deletionTimestamp':'2026-01-31T12:00:00Z','labels':{" LABELS
+          ",'inplaced.io/managed':'true'}},'status':{'conditions':[{'type':'Other','message':'",
+          "'}]},'spec':{'podName':'web','strategy':{'unreadyGracePeriodSeconds':50},"
+          "'containers':[{'name':'app'}]}}",
+          FILL },
+        { "a huge one", 0, 1,
+          TENANT ",'labels':{" LABELS "}},'status':{'phase':'Completed',"
+                 "'containerStatusSnapshot':[{'name':'app','containerID':'",
+          "'}]},'spec':{'podName':'web','containers':[{'name':'app'}]}}", RECREATE_ROOM_MAX / 5 },
+        { "large snapshots", 0, 400,
+          TENANT ",'labels':{" LABELS "}},'status':{'phase':'Completed',"
+                 "'containerStatusSnapshot':[{'name':'app','containerID':'",
+          "'}]},'spec':{'podName':'web','containers':[{'name':'app'}]}}", FILL },
+};
+
+/* … take a bounded memory, and those of another namespace are served meanwhile. */
+TEST_ROWS_F(test_tenant, tenant_rows, name, const struct TenantRow *row, void *unused) {
+        cleanup(free_p) char *text = malloc(strlen(row->begin) + row->fill + strlen(row->end) + 1);
+        unsigned n_watches = node.n_watches;
+        char *end;
+        size_t before;
+
+        assert_non_null(text);
+        end = stpcpy(text, row->begin);
+        before = mallinfo2().uordblks;
+        for (size_t i = 0; i < 2; i++) { /* the second time they grow */
+                size_t fill = i * row->fill;
+
+                memset(end, 'x', fill);
+                memcpy(end + fill, row->end, strlen(row->end) + 1);
+                show_many(row->watch, text, row->n);
+        }
+        settle();
+        assert_int_equal(node.n_watches, n_watches);
+        /* An address sanitizer's allocator always counts 0. */
+        assert_true(mallinfo2().uordblks < before + RECREATE_ROOM_MAX * 3 / 2);
+
+        create(row->watch == 0 ? PREPARED("r", "") : REQUEST("r", "", "", BOTH));
+        assert_string_equal(phase(0), "Recreating");
+        restart_agent();
+        remove_object(0);
 }
 
 static void remove_kind(void) {
