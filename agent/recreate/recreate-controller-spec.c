@@ -394,7 +394,8 @@ char **recreate_gate_requests_free(char **names) {
 }
 
 bool recreate_gate_may_be_of(const RecreateSpec *spec, const char *pod_name) {
-        return spec->unready_sec >= 0 && spec->pod_name && strcmp(spec->pod_name, pod_name) == 0;
+        return !spec->status.is_completed && spec->unready_sec >= 0 && spec->pod_name &&
+               strcmp(spec->pod_name, pod_name) == 0;
 }
 
 static int add_writer(struct json_object *list, const char *key) {

@@ -44,5 +44,5 @@ char **recreate_gate_requests_free(char **names);
  * caller owns *ret. */
 int recreate_controller_remnant(const Pod *pod, const char *name, RecreateSpec **ret);
 
-/* The request may have made that pod unready, and would have to make it ready again. */
+/* The request may have made that pod unready, and is not over. */
 bool recreate_gate_may_be_of(const RecreateSpec *spec, const char *pod_name);

@@ -11,6 +11,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/list.h"
 #include "agent/base/loop.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/recreate/recreate-context.h"
@@ -23,6 +24,12 @@
 #define PATCH_FACTOR 4
 
 /* The pod's readiness gate */
+
+/* Another client may have changed the spec and the labels since the gate was closed. The entry in the
+ * pod has the request's name, so that none but this request's is removed. */
+static const char *get_gate_pod(const RecreateRequest *request) {
+        return request->gate_pod ?: request->spec->pod_name;
+}
 
 static int gate_done(RecreateRequest *request) {
         kube_patch_succeed(&request->write);
@@ -83,7 +90,7 @@ static int call_pod(RecreateRequest *request, struct json_object *body,
                                        .path = { .version = "v1",
                                                  .namespace = request->spec->namespace,
                                                  .resource = "pods",
-                                                 .name = request->spec->pod_name,
+                                                 .name = get_gate_pod(request),
                                                  .subresource = body ? "status" : NULL },
                                        .body = body,
                                        .accept = body ? NULL : KUBE_JSON,
@@ -94,12 +101,14 @@ static int call_pod(RecreateRequest *request, struct json_object *body,
 static int patch_gate(RecreateRequest *request, struct json_object *pod) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         struct json_object *metadata = json_get(pod, "metadata", json_type_object);
+        bool is_closed = request->call == REQUEST_CALL_CLOSE_GATE;
         int r;
 
-        if (!request->spec->pod_uid || !json_is(metadata, "uid", request->spec->pod_uid))
+        if (is_closed && request->spec->pod_uid &&
+            !json_is(metadata, "uid", request->spec->pod_uid))
                 return gate_done(request); /* a newer pod has this name */
 
-        r = recreate_controller_gate(pod, request->spec, request->call == REQUEST_CALL_CLOSE_GATE,
+        r = recreate_controller_gate(pod, request->spec, is_closed,
                                      recreate_server_usec(request->recreate) / (int64_t) SEC,
                                      &patch);
         if (r < 0)
@@ -200,6 +209,8 @@ static int prove(RecreateRequest *request) {
 static int set_gate(RecreateRequest *request, bool is_closed) {
         if (request->gate == REQUEST_GATE_FOUND_CLOSED)
                 return prove(request);
+        if (is_closed && text_set(&request->gate_pod, request->spec->pod_name) < 0)
+                return -ENOMEM;
 
         request->call = is_closed ? REQUEST_CALL_CLOSE_GATE : REQUEST_CALL_OPEN_GATE;
         return call_pod(request, NULL, on_pod);
@@ -220,7 +231,7 @@ static bool has_successor(const RecreateRequest *request) {
 
                 if (other != request && !other->is_gone && !other->is_missing &&
                     is_named(other, spec->namespace, spec->name) &&
-                    recreate_gate_may_be_of(other->spec, spec->pod_name ?: ""))
+                    recreate_gate_may_be_of(other->spec, get_gate_pod(request) ?: ""))
                         return true;
         }
 
@@ -228,7 +239,9 @@ static bool has_successor(const RecreateRequest *request) {
 }
 
 bool recreate_controller_owes_gate(const RecreateRequest *request) {
-        const Pod *pod = recreate_request_pod(request);
+        const char *name = get_gate_pod(request);
+        const Pods *pods = request->recreate->context->pods;
+        const Pod *pod = name ? pods_find(pods, request->spec->namespace, name) : NULL;
         bool is_closed = request->gate == REQUEST_GATE_FOUND_CLOSED ||
                          request->gate == REQUEST_GATE_CLOSED ||
                          (request->gate == REQUEST_GATE_UNTOUCHED && request->may_have_closed);
@@ -236,7 +249,7 @@ bool recreate_controller_owes_gate(const RecreateRequest *request) {
         if (!is_closed || has_successor(request))
                 return false;
 
-        return pod ? pod->has_kruise_gate : !pods_are_synced(request->recreate->context->pods);
+        return pod ? pod->has_kruise_gate : !pods_are_synced(pods);
 }
 
 /* Actions of a controller */
@@ -339,26 +352,31 @@ static uint64_t get_action_usec(const RecreateRequest *request, RecreateAction a
         return request->write.rest_usec > usec ? request->write.rest_usec : usec;
 }
 
-/* The pod must not stay unready after the deletion of the request. */
-static RecreateAction action_of_gone(const RecreateRequest *request) {
-        return recreate_controller_owes_gate(request) && recreate_request_pod(request)
-                       ? RECREATE_ACTION_OPEN_GATE
-                       : RECREATE_ACTION_NONE;
+/* The pod must not stay unready, whatever becomes of the request. */
+static RecreateAction choose_action(const RecreateRequest *request, bool has_turn) {
+        const RecreateSpec *spec = request->spec;
+        const Recreate *recreate = request->recreate;
+
+        if ((!spec->is_managed || recreate_request_is_over(request)) &&
+            recreate_controller_owes_gate(request))
+                return pods_find(recreate->context->pods, spec->namespace, get_gate_pod(request))
+                               ? RECREATE_ACTION_OPEN_GATE
+                               : RECREATE_ACTION_NONE;
+        if (!spec->is_managed || request->is_gone || request->is_missing || spec->is_deleted ||
+            !recreate->version)
+                return RECREATE_ACTION_NONE;
+
+        return make_plan(request, has_turn).action;
 }
 
 int recreate_controller_act(RecreateRequest *request, bool has_turn) {
         uint64_t now_usec = recreate_now_usec(request->recreate), usec;
         RecreateAction action;
 
-        if (!request->spec->is_managed || request->write.call)
+        if (request->write.call)
                 return 0;
 
-        if (request->is_gone || request->is_missing || request->spec->is_deleted)
-                action = action_of_gone(request);
-        else if (request->recreate->version)
-                action = make_plan(request, has_turn).action;
-        else
-                action = RECREATE_ACTION_NONE;
+        action = choose_action(request, has_turn);
         usec = get_action_usec(request, action);
         if (action == RECREATE_ACTION_NONE || usec <= now_usec)
                 return do_planned(request, action);

@@ -993,6 +993,7 @@ RecreateRequest *recreate_request_free(RecreateRequest *request) {
         request_containers_done(&request->containers);
         free(request->stop.id);
         free(request->stop.name);
+        free(request->gate_pod);
         recreate_spec_free(request->spec);
         free(request);
         return NULL;

@@ -83,8 +83,9 @@ struct RecreateRequest {
 
         RequestDrain drain;
         RequestGate gate;
+        char *gate_pod;           /* name of the pod that the gate is of; NULL: see the spec */
         unsigned n_gate_refusals; /* refusals in a row to close or open it */
-        bool may_have_closed;     /* the outcome of a patch that closes it is unknown */
+        bool may_have_closed;     /* a patch that closes it had no answer, or a pod names it */
         RequestList list;
         RequestStop stop;
         Retry check_retry; /* pause before the stop is checked again */

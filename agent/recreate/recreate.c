@@ -392,15 +392,16 @@ static int reconcile_pod(RecreateRequest *const *requests, size_t n) {
         return r;
 }
 
-static bool is_known(const Recreate *recreate, const Pod *pod, const char *name) {
+static RecreateRequest *find_named(const Recreate *recreate, const char *namespace,
+                                   const char *name) {
         for (size_t i = 0; i < recreate->n_requests; i++) {
                 const RecreateSpec *spec = recreate->requests[i]->spec;
 
-                if (strcmp(spec->name, name) == 0 && strcmp(spec->namespace, pod->namespace) == 0)
-                        return true;
+                if (strcmp(spec->name, name) == 0 && strcmp(spec->namespace, namespace) == 0)
+                        return recreate->requests[i];
         }
 
-        return false;
+        return NULL;
 }
 
 static int add_remnant(Recreate *recreate, const Pod *pod, const char *name) {
@@ -420,6 +421,20 @@ static int add_remnant(Recreate *recreate, const Pod *pod, const char *name) {
         return 0;
 }
 
+/* A pod names the request as keeping it unready. */
+static int note_closed(Recreate *recreate, const Pod *pod, const char *name) {
+        RecreateRequest *request = find_named(recreate, pod->namespace, name);
+
+        if (!request ||
+            (!request->spec->is_managed && !recreate_gate_may_be_of(request->spec, pod->name)))
+                return add_remnant(recreate, pod, name);
+        if (!request->spec->is_managed)
+                return 0;
+
+        request->may_have_closed = true; /* in a previous run */
+        return text_set(&request->gate_pod, pod->name);
+}
+
 static int find_remnants_of_pod(Recreate *recreate, const Pod *pod) {
         cleanup(recreate_gate_requests_free_p) char **names = NULL;
         int r;
@@ -429,14 +444,13 @@ static int find_remnants_of_pod(Recreate *recreate, const Pod *pod) {
 
         r = recreate_gate_requests(pod, &names);
         for (size_t i = 0; r >= 0 && names[i]; i++)
-                if (!is_known(recreate, pod, names[i]))
-                        r = add_remnant(recreate, pod, names[i]);
+                r = note_closed(recreate, pod, names[i]);
 
         return r;
 }
 
 /* Finds, once all pods and requests are known, pods that are kept unready by requests which were
- * deleted while no agent ran. */
+ * deleted or changed while no agent ran. */
 static int find_remnants(Recreate *recreate) {
         int r = 0;
 

@@ -1485,6 +1485,15 @@ static const struct RemnantsRow {
           true, true },
         { "[" LISTED("r") "]",
           REQUEST("r", "'crr.apps.kruise.io/node-name':'node-1'",
+                  "'strategy':{'unreadyGracePeriodSeconds':50},",
+                  BOTH "]},'status':{'phase':'Completed','x':["),
+          true, true },
+        { "[" LISTED("r") "]",
+          REQUEST("r", LABELS, "'strategy':{'unreadyGracePeriodSeconds':50},",
+                  BOTH "]},'status':{'phase':'Completed','x':["),
+          true, true },
+        { "[" LISTED("r") "]",
+          REQUEST("r", "'crr.apps.kruise.io/node-name':'node-1'",
                   "'strategy':{'unreadyGracePeriodSeconds':50},'podName':'else',", BOTH),
           true, true },
 };
@@ -1505,9 +1514,9 @@ TEST_ROWS_F(test_remnants, remnants, message, const struct RemnantsRow *row, voi
         sync_all();
         assert_int_equal(find_call(n_texts, GET_REQUEST) != NULL, row->is_asked);
         assert_int_equal(find_call(n_texts, POD_PATCH) != NULL, row->is_opened);
-        assert_int_equal(node.recreate->n_requests, 0);
         if (row->request)
                 remove_object(0);
+        assert_int_equal(node.recreate->n_requests, 0);
 }
 
 /* The agent concludes nothing before it knows all objects, and does so once. */
@@ -1711,6 +1720,80 @@ TEST_SET_UP(test_gate_cannot_be_opened) {
         assert_int_equal(node.recreate->n_requests, 0);
 }
 
+#define LABEL(name, value) "{'metadata':{'labels':{'" name "':" value "}}}"
+#define IS_OPENED "\"type\":\"KruisePodReady\",\"status\":\"True\""
+
+/* Changes by another client to a request for which the agent has closed the gate. */
+static const struct TakenRow {
+        const char *name, *patch;
+        bool restarts; /* the agent is restarted after that */
+} taken_rows[] = {
+        { "the agent is not its controller any more", LABEL("inplaced.io/managed", "null"), false },
+        { "no UID", LABEL("crr.apps.kruise.io/pod-uid", "null"), false },
+        { "another UID", LABEL("crr.apps.kruise.io/pod-uid", "'p-2'"), false },
+        { "another pod", "{'spec':{'podName':'else'}}", false },
+        { "no unready period", "{'spec':{'strategy':null}}", false },
+        { "no UID before a restart", LABEL("crr.apps.kruise.io/pod-uid", "null"), true },
+        { "another UID before a restart", LABEL("crr.apps.kruise.io/pod-uid", "'p-2'"), true },
+        { "another pod before a restart", "{'spec':{'podName':'else'}}", true },
+        { "no unready period before a restart", "{'spec':{'strategy':null}}", true },
+};
+
+/* The pod is made ready again, whether the request is completed or deleted. */
+TEST_ROWS_F(test_gate_of_taken, taken_rows, name, const struct TakenRow *row, void *unused) {
+        node.pod.has_kruise_gate = true;
+        for (unsigned n = 0; n < 2; n++) {
+                size_t n_texts;
+
+                let_repeat();
+                node.pod_json = GATE_POD("");
+                node.pod.kruise_message = NULL;
+                show_pod();
+                create(GATED);
+                assert_true(is_drained());
+                node.pod_json = GATE_POD(GATE_CLOSED);
+                node.pod.kruise_message = "[" LISTED("r") "]";
+                show_pod();
+                n_texts = node.n_texts;
+                node.is_deaf = row->restarts;
+                patch_by_others(0, row->patch);
+                node.is_deaf = false;
+                if (row->restarts)
+                        restart_agent();
+                if (n == 1)
+                        patch_by_others(0, "{'status':{'phase':'Completed','completionTime':"
+                                           "'2026-01-31T12:01:00Z','message':'enough'}}");
+                else
+                        remove_object(0);
+                assert_non_null(find_call(n_texts, IS_OPENED));
+        }
+
+        remove_object(0);
+        assert_int_equal(node.recreate->n_requests, 0);
+}
+
+/* The agent was killed between closing the gate and recording that in the request. */
+TEST_SET_UP(test_gate_of_taken_before_the_drain) {
+        size_t n_texts;
+
+        refuse_gate(0);
+        node.refused = "PreRecreateGrace";
+        node.refused_code = 503;
+        create(GATED);
+        assert_non_null(find_call(0, POD_PATCH));
+        assert_false(is_drained());
+        node.pod_json = GATE_POD(GATE_CLOSED);
+        node.pod.kruise_message = "[" LISTED("r") "]";
+        show_pod();
+        node.is_deaf = true;
+        patch_by_others(0, LABEL("crr.apps.kruise.io/pod-uid", "'p-2'"));
+        node.is_deaf = false;
+        n_texts = node.n_texts;
+        restart_agent();
+        assert_string_equal(get_text(node.objects[0], "/status/message"), "pod has gone");
+        assert_non_null(find_call(n_texts, IS_OPENED));
+}
+
 /* Without a gate there is nothing to wait for. */
 TEST_SET_UP(test_no_gate_after_restart) {
         create(MANAGED("r", "'strategy':{'unreadyGracePeriodSeconds':50},"));
@@ -1881,7 +1964,7 @@ TEST_SET_UP(test_many_unassigned) {
 static const struct TenantRow {
         const char *name;
         size_t watch, n;
-        const char *begin, *end; /* what comes before and after a long text */
+        const char *begin, *end; /* text before and after the filling */
         size_t fill;
 } tenant_rows[] = {
         { "many unprepared", 1, RECREATE_REQUESTS_MAX + 2,
