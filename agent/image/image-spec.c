@@ -105,13 +105,13 @@ static int read_policy(const char *text, const JsonPath *path, void *ret, const 
 
 static int read_version(struct json_object *value, const JsonPath *path, void *ret,
                         const void *context, Error *reterr) {
-        int64_t *version = ret;
+        int64_t version = value ? json_object_get_int64(value) : 0;
 
-        if (value)
-                *version = json_object_get_int64(value);
-        return *version >= 0 ? 0
-                             : json_refuse(path, reterr, "expected zero or more, got %lld",
-                                           (long long) *version);
+        if (version < 0)
+                return json_refuse(path, reterr, "expected zero or more, got %lld",
+                                   (long long) version);
+        *(int64_t *) ret = version;
+        return 0;
 }
 
 /* clang-format off */
@@ -538,8 +538,12 @@ int image_spec_parse_set(struct json_object *node_image, DesiredImages *ret, Err
                      reterr);
 }
 
-int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *reterr) {
-        return parse(node_image, &(Spec){ .backoff_limit = DESIRED_IMAGE_NO_LIMIT, .is_own = true },
+int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *skipped,
+                         Error *reterr) {
+        return parse(node_image,
+                     &(Spec){ .backoff_limit = DESIRED_IMAGE_NO_LIMIT,
+                              .skipped = skipped,
+                              .is_own = true },
                      ret, reterr);
 }
 

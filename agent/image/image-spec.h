@@ -40,7 +40,8 @@ int image_spec_parse_set(struct json_object *node_image, DesiredImages *ret, Err
 
 /* The same for the agent's own file, which has all desired images from all sources, without a limit
  * of their sum. */
-int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *reterr);
+int image_spec_parse_own(struct json_object *node_image, DesiredImages *ret, Error *skipped,
+                         Error *reterr);
 
 /* Finds unknown keys of NodeImages, but none in a status. Other documents are not checked. */
 int image_spec_check_keys(const Documents *documents, UnknownKeys *ret);

@@ -755,9 +755,10 @@ static int restore(Images *images, json_object *root, NodeImageLacks lacks, void
                 .lacks = lacks,
                 .userdata = userdata,
         };
+        cleanup(error_done) Error skipped = ERROR_INIT;
         int r;
 
-        r = image_spec_parse_own(root, &desired_images, reterr);
+        r = image_spec_parse_own(root, &desired_images, &skipped, reterr);
         if (r >= 0 &&
             text_equal(find_annotation(root, NODE_IMAGE_SHORT_NAMES), SHORT_NAMES_ARE_SEARCHED))
                 r = images_set_short_names(images, SHORT_NAMES_SEARCHED);
@@ -767,7 +768,9 @@ static int restore(Images *images, json_object *root, NodeImageLacks lacks, void
         requests.pins = read_note(root, NODE_IMAGE_PINS);
         requests.limits = read_note(root, NODE_IMAGE_LIMITS);
         for (size_t i = 0; i < desired_images.n_items; i++) {
-                r = restore_tag(images, root, &desired_images.items[i], &requests);
+                const DesiredImage *desired = &desired_images.items[i];
+
+                r = desired->fault ? 0 : restore_tag(images, root, desired, &requests);
                 if (r < 0)
                         return r;
         }

@@ -173,6 +173,24 @@ def test_lost_or_broken_file(start_agent, fake_runtime):
     assert len(fake_runtime.calls("PullImage")) == 1
 
 
+def test_bad_tag_in_the_file(start_agent, fake_runtime):
+    """A tag of the file that the agent cannot read costs no more than itself: a detached request goes on."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    agent.request("demo/bad:1", file="bad.yaml")
+    Preload(agent, "demo/web:1", detach=True, pin=True)
+    wait_until(lambda: counts(agent)["desired"] == 2, 10, "both in the file")
+    agent.kill9()
+    (agent.images_dir / "bad.yaml").unlink()
+    status = agent.status()
+    status["spec"]["images"]["demo/bad"]["tags"][0]["version"] = -1
+    (agent.state_dir / "nodeimage.json").write_text(json.dumps(status))
+    agent.start()
+    wait_until(lambda: counts(agent)["desired"] == 1, 10, "the request alone")
+    (tag,) = agent.status()["spec"]["images"]["demo/web"]["tags"]
+    assert tag["pin"]
+
+
 def test_new_version_pulls_again(start_agent, fake_runtime):
     """Another version of a tag is another round: pulled again, and the status has the version."""
     agent = start_agent(fake_runtime.endpoint)

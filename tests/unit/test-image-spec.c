@@ -362,7 +362,7 @@ static const struct Each {
           "quotes), got 3; ",
           NULL },
         { "a version below zero", TAG("\"version\":-1"),
-          "nginx:1.25 v-1 Always spec.images.nginx.tags[0].version: expected zero or more, got -1; ",
+          "nginx:1.25 v0 Always spec.images.nginx.tags[0].version: expected zero or more, got -1; ",
           NULL },
         { "a secret without a name", IMAGES("\"nginx\":{" TWO_TAGS "," SECRET "}," GOOD),
           "nginx:1 v3 Always spec.images.nginx.pullSecrets[0]: has no name; "
@@ -370,7 +370,7 @@ static const struct Each {
           NULL },
         { "an image's fault comes before that of a tag",
           IMAGES("\"nginx\":{\"tags\":[{\"tag\":\"1\",\"version\":-1}]," SECRET "}"),
-          "nginx:1 v-1 Always spec.images.nginx.pullSecrets[0]: has no name; ", NULL },
+          "nginx:1 v0 Always spec.images.nginx.pullSecrets[0]: has no name; ", NULL },
         { "a tag that is given twice",
           IMAGES("\"nginx\":{\"tags\":[{\"tag\":\"b\",\"version\":4},{\"tag\":\"a\"},{\"tag\":\"b\"},"
                  "{\"tag\":\"b\"}]}," GOOD),
