@@ -232,11 +232,19 @@ static void slots_give_up(PullCredentialsAsk *ask) {
         finish_if_done(ask);
 }
 
-/* Refuses with the reason of the last slot. */
+/* Refuses with the reason of the last slot that could not be asked, since it may have the right credentials, or else
+ * with that of the last one. */
 static int refuse(const PullCredentialsAsk *ask, Error *reterr) {
-        const Error *last = &ask->slots[ask->n_slots - 1].error;
+        const Error *reason = &ask->slots[ask->n_slots - 1].error;
 
-        return error_set(reterr, last->kind, "no pull secret can be used: %s", error_message(last));
+        for (size_t i = 0; i < ask->n_slots; i++) {
+                const Error *error = &ask->slots[i].error;
+
+                if (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT)
+                        reason = error;
+        }
+        return error_set(reterr, reason->kind, "no pull secret can be used: %s",
+                         error_message(reason));
 }
 
 static void complain_secret(Auth *auth, const Slot *slot) {

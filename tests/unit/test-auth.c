@@ -70,6 +70,7 @@ typedef struct Fixture {
         char named[128]; /* users, or "-" if there is no such keyring */
         char general[128];
         char error[512];
+        ErrorKind kind;
 } Fixture;
 
 /* With a plugin "tool" for r.io, which runs this. */
@@ -158,6 +159,7 @@ static int on_keys(PullCredentials *keys, const Error *error, void *userdata) {
         print_users(keys->named, fixture->named);
         print_users(keys->general, fixture->general);
         snprintf(fixture->error, sizeof(fixture->error), "%s", error ? error_message(error) : "");
+        fixture->kind = error ? error->kind : ERROR_NONE;
         return 0;
 }
 
@@ -344,6 +346,25 @@ TEST_F(test_server_refused, Fixture *fixture) {
         answer("ns/b", NULL);
         answer("ns/a", "{");
         expect_refusal(fixture, "secret ns/b: it does not exist");
+}
+
+/* A secret that could not be read may be a good one, so it gives the reason. */
+TEST_F(test_server_goes_before_some, Fixture *fixture) {
+        static const char *const labels[] = { "ns/a", "ns/b" };
+
+        request_secret(fixture, "ns", "a");
+        request_secret(fixture, "ns", "b");
+        start(fixture, NULL);
+        for (size_t i = 0; i < 2; i++) {
+                auth_set_secrets(fixture->auth, fixture->secrets);
+                ask(fixture, false);
+                answer(labels[i], NULL);
+                fake_clock_turn(fake_kube.event);
+                auth_set_secrets(fixture->auth, NULL);
+                expect_refusal(fixture, labels[1 - i]);
+                assert_int_equal(fixture->kind, ERROR_UNAVAILABLE);
+                fake_clock_pass(fake_kube.event, KEEP_USEC);
+        }
 }
 
 TEST_F(test_server_goes, Fixture *fixture) {
