@@ -118,6 +118,10 @@ static int put_limits(json_object *object, const DesiredImage *desired) {
                                     desired->active_deadline_sec);
 }
 
+static const char *policy_to_text(const DesiredImage *desired) {
+        return desired->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent";
+}
+
 static json_object *policy_to_json(const DesiredImage *desired) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
 
@@ -128,13 +132,12 @@ static json_object *policy_to_json(const DesiredImage *desired) {
  * with each tag, since tags are requested by different owners. */
 static json_object *desired_tag_to_json(const DesiredImage *desired, const Image *image) {
         cleanup(json_object_put_p) json_object *tag = json_object_new_object();
-        const char *policy = desired->policy == PULL_POLICY_ALWAYS ? "Always" : "IfNotPresent";
         int r;
 
         r = patch_add_text(tag, "tag", image_tag(image))
                     ?: patch_add_time(tag, "createdAt", desired->created_at)
                     ?: patch_add_nonzero(tag, "version", desired->version)
-                    ?: patch_add_text(tag, "imagePullPolicy", policy)
+                    ?: patch_add_text(tag, "imagePullPolicy", policy_to_text(desired))
                     ?: patch_add(tag, "pullPolicy", policy_to_json(desired));
         if (r >= 0 && desired->is_complete)
                 r = patch_add_bool(tag, "complete", true);
@@ -173,11 +176,16 @@ static json_object *outcome_to_json(const Image *image, const ImageRequest *requ
         return r < 0 ? NULL : take_ptr(object);
 }
 
-/* Also has the request's own limits: the spec shows only the widest of all requests. */
+/* Also has what the request itself demands: the spec shows only the most of all requests. */
 static json_object *limits_to_json(const Image *image, const ImageRequest *request) {
         cleanup(json_object_put_p) json_object *object = done_request_to_json(image, request);
+        const DesiredImage *desired = &request->desired;
+        int r;
 
-        return put_limits(object, &request->desired) < 0 ? NULL : take_ptr(object);
+        r = put_limits(object, desired)
+                    ?: patch_add_text(object, "imagePullPolicy", policy_to_text(desired))
+                    ?: patch_add_bool(object, "complete", desired->is_complete);
+        return r < 0 ? NULL : take_ptr(object);
 }
 
 /* Writing. */
@@ -219,7 +227,8 @@ static bool is_pinned(const Image *image, const ImageRequest *request) {
 static bool has_same_limits(const DesiredImage *a, const DesiredImage *b) {
         return a->timeout_sec == b->timeout_sec && a->backoff_limit == b->backoff_limit &&
                a->refusal_limit == b->refusal_limit && a->ttl_sec == b->ttl_sec &&
-               a->active_deadline_sec == b->active_deadline_sec;
+               a->active_deadline_sec == b->active_deadline_sec && a->policy == b->policy &&
+               a->is_complete == b->is_complete;
 }
 
 /* An image whose requests have all expired is not desired. */
@@ -528,10 +537,17 @@ static void restore_own(const RestoredList *list, const char *owner, DesiredImag
         const int64_t none = DESIRED_IMAGE_NO_LIMIT;
         json_object *pin = find_noted(list->pins, desired, owner);
         json_object *limits = pin ?: find_noted(list->limits, desired, owner);
+        json_object *complete = json_get(limits, "complete", json_type_boolean);
+        const char *policy = json_get_text(limits, "imagePullPolicy");
 
         desired->is_pinned = pin;
         if (!limits)
                 return;
+        if (policy)
+                desired->policy = text_equal(policy, "Always") ? PULL_POLICY_ALWAYS
+                                                               : PULL_POLICY_IF_NOT_PRESENT;
+        if (complete)
+                desired->is_complete = json_object_get_boolean(complete);
         desired->timeout_sec = get_limit(limits, "timeoutSeconds", desired->timeout_sec);
         desired->backoff_limit = get_limit(limits, "backoffLimit", none);
         desired->refusal_limit = get_limit(limits, "refusalLimit", none);
@@ -543,8 +559,8 @@ static int64_t version_of(const OwnerRef *owner) {
         return owner->resource_version ? strtoll(owner->resource_version, NULL, 10) : 0;
 }
 
-/* Takes the owner over. Of the merged image's owners, the request keeps only the reference to
- * itself. */
+/* Takes the owner over. Of the merged image's owners, a local request keeps only the reference to itself, and none of
+ * what the tags of a name share, which the socket has no words for. */
 static int add_request(RestoredList *list, const DesiredImage *desired, char *owner,
                        const OwnerRef *reference, int64_t version) {
         DesiredImage copy;
@@ -561,6 +577,8 @@ static int add_request(RestoredList *list, const DesiredImage *desired, char *ow
         copy.version = version;
         restore_own(list, owner, &copy);
         if (owner_is_request(owner)) {
+                desired_image_clear_shared(&copy);
+                copy.is_resolved = false;
                 r = desired_image_add_owner(&copy, &(OwnerRef){
                                                            .api_version = reference->api_version,
                                                            .kind = reference->kind,

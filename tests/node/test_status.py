@@ -285,6 +285,28 @@ def test_limit_of_a_request_beside_another_after_a_restart(start_agent, fake_run
     assert (tag["pullPolicy"]["backoffLimit"], tag["pullPolicy"]["activeDeadlineSeconds"]) == (3, 600)
 
 
+def test_demands_of_others_after_a_restart(start_agent, fake_runtime):
+    """A request that was open does not demand what a document for the same image demands."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    agent.give_credentials("docker.io", "user", "hunter2", file="mine.json")
+    document = node_image(("demo/web:1",), policy="Always")
+    image = document["spec"]["images"]["demo/web"]
+    image["pullSecrets"] = [{"name": "mine"}]
+    image["sandboxConfig"] = {"annotations": {"inplaced.io/resolve": "true"}}
+    image["tags"][0]["complete"] = True
+    write_whole(agent.images_dir / "web.yaml", document)
+    Preload(agent, "demo/web:1", detach=True)
+    wait_until(lambda: len(agent.owners("demo/web:1")) == 2, 10, "both in the file")
+    agent.kill9()
+    (agent.images_dir / "web.yaml").unlink()
+    agent.start()
+    wait_until(lambda: len(agent.owners("demo/web:1")) == 1, 10, "the request alone")
+    (tag,) = agent.status()["spec"]["images"]["demo/web"]["tags"]
+    assert not {"complete", "pullSecrets", "sandboxConfig"} & set(tag)
+    assert tag["imagePullPolicy"] == "IfNotPresent"
+
+
 def test_a_call_that_failed_stays_so(start_agent, fake_runtime):
     """A call that was given up is not tried again after a crash, though a document asks for the image without end."""
     fake_runtime.on("PullImage", behaviours.fail("UNKNOWN", "it is broken"))
