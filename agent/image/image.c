@@ -521,6 +521,10 @@ static int image_join_sync(Image *image) {
         return 0;
 }
 
+static bool request_is_syncing(const ImageRequest *request) {
+        return request->is_syncing;
+}
+
 static void on_pull_changed(Pull *pull, void *userdata) {
         Image *image = userdata;
 
@@ -528,13 +532,13 @@ static void on_pull_changed(Pull *pull, void *userdata) {
 }
 
 /* Without a caller who awaits its outcome, a pull has no limit of attempts. */
-static int image_merge_due(const Image *image, DesiredImage *ret) {
+static int image_merge(const Image *image, RequestFilter filter, DesiredImage *ret) {
         int r;
 
-        r = requests_merge(&image->requests, request_is_due, ret);
+        r = requests_merge(&image->requests, filter, ret);
         for (const ImageRequest *request = image->requests.first; r >= 0 && request;
              request = request->next)
-                if (request_is_due(request) && request->is_done)
+                if (filter(request) && request->is_done)
                         ret->backoff_limit = ret->refusal_limit = ret->active_deadline_sec =
                                 DESIRED_IMAGE_NO_LIMIT;
         return r;
@@ -559,7 +563,7 @@ static int image_start_sync(Image *image, const PullContext *context) {
         if (!first)
                 return 0;
 
-        r = image_merge_due(image, &desired);
+        r = image_merge(image, request_is_due, &desired);
         if (r < 0)
                 return r;
 
@@ -645,10 +649,19 @@ static int image_lacks_anything(const Image *image, bool *ret) {
         if (!pull_is_backing_off(image->pull))
                 return 0;
 
-        r = image_merge_due(image, &due);
+        r = image_merge(image, request_is_due, &due);
         if (r >= 0)
                 *ret = due.name && pull_lacks(image->pull, &due);
         return r;
+}
+
+/* A request that has left takes with it the time that it gave the pull. */
+static int image_narrow_sync(Image *image) {
+        cleanup(desired_image_done) DesiredImage rest = { .name = NULL };
+        int r;
+
+        r = image_merge(image, request_is_syncing, &rest);
+        return r < 0 ? r : pull_narrow(image->pull, &rest);
 }
 
 /* Takes over the status of a pull that has ended for some requests but goes on for others. */
@@ -729,10 +742,11 @@ int image_reconcile(Image *image, const PullContext *context) {
                 if (image->must_restart || !has_syncing_requests(image) || lacks)
                         image_stop_sync(image);
         }
-        if (image->pull)
-                return image_join_sync(image);
+        if (!image->pull)
+                return image_start_sync(image, context);
 
-        return image_start_sync(image, context);
+        r = image_narrow_sync(image);
+        return r < 0 ? r : image_join_sync(image);
 }
 
 int image_runtime_changed(Image *image) {

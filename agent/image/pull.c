@@ -61,6 +61,7 @@ struct Pull {
         OnDemandAsk *layers;
         Retry retry; /* counts every pause, whatever its reason */
         Timer deadline;
+        uint64_t timed_usec; /* time from which its clock runs; 0: it does not run */
 };
 
 DEFINE_CLEANUP(Pull *, pull_free)
@@ -412,14 +413,32 @@ static int on_deadline(void *userdata) {
 static int pull_start_deadline(Pull *pull) {
         int64_t limit = pull->desired.active_deadline_sec;
 
+        if (pull->timed_usec == 0)
+                pull->timed_usec = pull_now(pull);
         if (limit == DESIRED_IMAGE_NO_LIMIT || timer_is_running(&pull->deadline))
                 return 0;
 
-        return timer_start(&pull->deadline, (uint64_t) limit * USEC_PER_SEC);
+        return timer_start_at(&pull->deadline, pull->timed_usec + (uint64_t) limit * USEC_PER_SEC);
 }
 
 bool pull_is_timed(const Pull *pull) {
-        return pull->status.started_at > 0 || timer_is_running(&pull->deadline);
+        return pull->timed_usec > 0;
+}
+
+int pull_narrow(Pull *pull, const DesiredImage *merged) {
+        DesiredImage *desired = &pull->desired;
+        int64_t limit = merged->active_deadline_sec;
+
+        if (merged->timeout_sec < desired->timeout_sec)
+                desired->timeout_sec = merged->timeout_sec;
+        if (limit == DESIRED_IMAGE_NO_LIMIT ||
+            (desired->active_deadline_sec != DESIRED_IMAGE_NO_LIMIT &&
+             limit >= desired->active_deadline_sec))
+                return 0;
+
+        desired->active_deadline_sec = limit;
+        timer_stop(&pull->deadline);
+        return pull_is_timed(pull) ? pull_start_deadline(pull) : 0;
 }
 
 static int pull_begin(Pull *pull) {
@@ -806,8 +825,10 @@ static int pull_step(Pull *pull, PullEvent event, PullEvent *ret_event) {
                 return 0;
 
         pull_release(pull, pull_plan_release(left, pull->state));
-        if (left == PULL_WAITING_FOR_RUNTIME && pull->status.started_at == 0)
+        if (left == PULL_WAITING_FOR_RUNTIME && pull->status.started_at == 0) {
                 timer_stop(&pull->deadline); /* it waits for its turn now */
+                pull->timed_usec = 0;
+        }
         if (pull->state != left) {
                 pull_count_time(pull, left);
                 pull->status.step = pull_plan_step_shown(pull->state);

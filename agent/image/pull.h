@@ -84,8 +84,12 @@ bool pull_is_backing_off(const Pull *pull);
  * sandbox config, policy or version. */
 bool pull_lacks(const Pull *pull, const DesiredImage *merged);
 
-/* Whether the clock of activeDeadlineSeconds runs, for a pull that has such a limit. */
+/* Whether the clock of activeDeadlineSeconds runs. */
 bool pull_is_timed(const Pull *pull);
+
+/* Takes over the deadline, and the timeout of the next attempt, where those of the merged image are shorter: a request
+ * for which the pull had longer ones has left. */
+int pull_narrow(Pull *pull, const DesiredImage *merged);
 
 /* For pull_plan_outcome(). */
 PullResult pull_result(const Pull *pull);

@@ -441,6 +441,19 @@ def test_deadline_of_a_pull_that_was_joined_late(start_agent, fake_runtime):
     assert len(fake_runtime.calls("PullImage")) == 2
 
 
+def test_deadline_after_a_patient_caller_has_left(start_agent, fake_runtime):
+    """A document that has joined the pull of a caller without a deadline keeps its own one."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    patient = Preload(agent, "demo/web:1")
+    patient.wait_phase("PULLING")
+    agent.request("demo/web:1", activeDeadlineSeconds=2)
+    wait_until(lambda: len(agent.owners("demo/web:1")) == 2, 10, "both in the file")
+    patient.cancel()
+    status = agent.wait_status("demo/web:1", "Failed")
+    assert "activeDeadlineSeconds" in status["message"]
+
+
 def test_stalled_pull_ends(start_agent, runtime, fake_registry, gate):
     """When a registry stops to send, the attempt ends, says so, and the next one succeeds."""
     agent = start_agent(runtime.endpoint, stall_timeout=2)

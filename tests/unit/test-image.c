@@ -715,6 +715,28 @@ TEST(test_failure_of_a_pull_that_was_joined) {
                 }
 }
 
+/* The pull began without a deadline, and for a longer timeout, for the sake of the request that leaves. */
+TEST_F(test_patient_request_leaves, Fixture *fixture) {
+        cleanup(desired_image_done) DesiredImage desired;
+
+        assert_ok(desired_image_init(&desired, "nginx", "1.25"));
+        desired.timeout_sec = 7200;
+        assert_ok(image_set_request(fixture->image, "a", &desired, REQUEST_EPHEMERAL));
+        desired.timeout_sec = 5;
+        desired.active_deadline_sec = 0;
+        assert_ok(image_set_request(fixture->image, "b", &desired, REQUEST_ONCE));
+        reconcile(fixture);
+        begin(fixture);
+        assert_int_equal(image_withdraw(fixture->image, "a"), 1);
+        reconcile(fixture);
+        assert_requests(fixture, "b:syncing ");
+        assert_true(sd_event_run(fixture->event, SEC) > 0);
+        assert_int_equal(pull_result(image_pull(fixture->image)).desired->timeout_sec, 5);
+        reconcile(fixture);
+        assert_requests(fixture, "b:done ");
+        assert_int_equal(image_status(fixture->image)->reason, PULL_REASON_DEADLINE);
+}
+
 /* The same as begin(), for an image that the runtime is asked for first. */
 static void begin_absent(Fixture *fixture) {
         assert_ok(pulls_serve(&fixture->context));
