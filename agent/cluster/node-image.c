@@ -277,6 +277,7 @@ static int add_entry(const char *owner, const DesiredImage *desired, void *userd
                 .tag = desired->tag,
                 .version = desired->version,
                 .status = image ? image_status_for(image, owner, desired->name) : NULL,
+                .is_of_set = owner_is_set(owner),
         };
         return 0;
 }

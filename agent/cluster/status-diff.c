@@ -276,8 +276,10 @@ static int choose_entry(const StatusEntry *entry, struct json_object *observed,
                         struct json_object **ret) {
         cleanup(json_object_put_p) json_object *desired = NULL;
         StatusDifference difference;
+        bool has_ended = entry->status && image_phase_is_final(entry->status->phase);
 
-        if (observed && observed_is_finished(observed, entry->version))
+        if (observed && observed_is_finished(observed, entry->version) &&
+            !(entry->is_of_set && has_ended))
                 return keep_entry(entry->status, observed, ret);
 
         desired = entry_to_json(entry);

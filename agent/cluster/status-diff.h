@@ -6,7 +6,8 @@
  *
  * Compares the object's status with the images and makes a merge patch (RFC 7386) of the differences: it
  * keeps fields of other writers, and its size depends on the number of changes, not of images. An entry
- * that is finished for the version of the spec stays as it is, also another writer's. Pure.
+ * that is finished for the version of the spec stays as it is, also another writer's; but that of a set, which has no
+ * versions, gives way to the agent's own end. Pure.
  */
 
 #include <json-c/json_types.h>
@@ -19,6 +20,7 @@ typedef struct StatusEntry {
         const char *tag;
         int64_t version;           /* version of the spec, used instead of the status' */
         const ImageStatus *status; /* NULL: Waiting */
+        bool is_of_set;            /* not of the spec */
 } StatusEntry;
 
 typedef enum StatusDifference {

@@ -93,9 +93,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                                .completed_at = 1769904059,
                                                .image_id = (char *) "sha256:1" };
         static const StatusEntry entries[] = {
-                { "redis", "7", 3, &pulling },  { "nginx", "2", 0, &succeeded },
-                { "nginx", "1", 0, &pulling },  { "nginx", "3", 1, NULL },
-                { "", "latest", -1, &pulling },
+                { "redis", "7", 3, &pulling, false },  { "nginx", "2", 0, &succeeded, true },
+                { "nginx", "1", 0, &pulling, false },  { "nginx", "3", 1, NULL, false },
+                { "", "latest", -1, &pulling, false },
         };
         const size_t n = sizeof(entries) / sizeof(entries[0]);
         cleanup(json_object_put_p) json_object *before = parse(data, size);
