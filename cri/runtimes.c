@@ -18,9 +18,6 @@
 #define RETRY_NEEDED_USEC ((uint64_t) 250 * 1000)
 #define RETRY_OTHERS_USEC ((uint64_t) 30 * 1000000)
 
-/* A runtime that needs longer for its version is unusable. */
-#define VERSION_TIMEOUT_USEC ((uint64_t) 2 * 1000000)
-
 /* Call that shows whether a runtime answers at all. */
 #define QUESTION_METHOD "Version"
 
@@ -272,7 +269,7 @@ static int on_question(void *userdata) {
         if (runtime->asking)
                 return 0;
 
-        return cri_version(runtime->client, VERSION_TIMEOUT_USEC, on_asked, runtime,
+        return cri_version(runtime->client, CRI_VERSION_TIMEOUT_USEC, on_asked, runtime,
                            &runtime->asking);
 }
 
@@ -376,7 +373,7 @@ static int runtime_try(Runtime *runtime) {
                 runtime->sentence = format("asking the runtime at %s", runtime->path);
                 runtime->state = RUNTIME_CONNECTING;
         }
-        return cri_version(runtime->client, VERSION_TIMEOUT_USEC, on_version, runtime,
+        return cri_version(runtime->client, CRI_VERSION_TIMEOUT_USEC, on_version, runtime,
                            &runtime->call);
 }
 

@@ -111,6 +111,16 @@ static int pull_refused(Pull *pull, PullReason reason, const char *text) {
                      : pull_handle(pull, pull_plan_judge(reason, pull->failures, &pull->desired));
 }
 
+/* Pauses after an attempt that does not count: the one that could not be asked has not refused anything. */
+static int pull_postpone(Pull *pull, PullReason reason, const char *text) {
+        int r;
+
+        r = image_status_set_failure(&pull->status, reason, text, pull->failures.n + 1,
+                                     pull_plan_n_attempts(reason, /* is_refusal= */ false,
+                                                          pull->failures, &pull->desired));
+        return r < 0 ? r : pull_handle(pull, PULL_ON_REFUSED);
+}
+
 /* A runtime that went away during a call has not refused anything. */
 static int pull_failed(Pull *pull, const Error *error) {
         PullReason reason = pull_reason_from_error(error);
@@ -153,6 +163,28 @@ static int pull_found_nothing(Pull *pull) {
                             "the runtime reported success but does not hold the image");
 }
 
+/* A runtime that gives its version hangs over this image alone. */
+static int on_version(const void *reply, const Error *error, void *userdata) {
+        static const char text[] = "the runtime did not answer within 10 seconds";
+        Pull *pull = userdata;
+
+        pull->call = rpc_call_unref(pull->call);
+        if (error && error->kind == ERROR_UNAVAILABLE && pull_runtime_is_away(pull))
+                return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
+
+        return error && error->kind == ERROR_TIMEOUT
+                       ? pull_postpone(pull, PULL_REASON_RUNTIME_UNAVAILABLE, text)
+                       : pull_refused(pull, PULL_REASON_RUNTIME_UNAVAILABLE, text);
+}
+
+static int pull_ask_version(Pull *pull) {
+        if (pull_runtime_is_away(pull))
+                return pull_handle(pull, PULL_ON_RUNTIME_AWAY);
+
+        return cri_version(runtimes_client(pull->context->runtimes), CRI_VERSION_TIMEOUT_USEC,
+                           on_version, pull, &pull->call);
+}
+
 /* Handles the image that the runtime holds under the reference: before the pull, and after it. */
 static int on_image_status(const void *reply, const Error *error, void *userdata) {
         const CriImageStatus *found = reply;
@@ -162,8 +194,7 @@ static int on_image_status(const void *reply, const Error *error, void *userdata
 
         pull->call = rpc_call_unref(pull->call);
         if (error && error->kind == ERROR_TIMEOUT)
-                return pull_refused(pull, PULL_REASON_RUNTIME_UNAVAILABLE,
-                                    "the runtime did not answer within 10 seconds");
+                return pull_ask_version(pull);
         if (error)
                 return pull_failed(pull, error);
         if (!found->image)
@@ -449,20 +480,11 @@ static int pull_begin(Pull *pull) {
         return pull_start_deadline(pull);
 }
 
-/* A source that cannot be asked has not refused anything: the attempt does not count, but a pause
- * follows. */
 static int pull_keys_failed(Pull *pull, const Error *error) {
-        int r;
+        bool is_away = error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT;
 
-        if (error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_TIMEOUT)
-                return pull_refused(pull, PULL_REASON_INVALID_CREDENTIALS, error_message(error));
-
-        r = image_status_set_failure(&pull->status, PULL_REASON_INVALID_CREDENTIALS,
-                                     error_message(error), pull->failures.n + 1,
-                                     pull_plan_n_attempts(PULL_REASON_INVALID_CREDENTIALS,
-                                                          /* is_refusal= */ false, pull->failures,
-                                                          &pull->desired));
-        return r < 0 ? r : pull_handle(pull, PULL_ON_REFUSED);
+        return is_away ? pull_postpone(pull, PULL_REASON_INVALID_CREDENTIALS, error_message(error))
+                       : pull_refused(pull, PULL_REASON_INVALID_CREDENTIALS, error_message(error));
 }
 
 static int on_keys(PullCredentials *keys, const Error *error, void *userdata) {

@@ -5,6 +5,7 @@ that works, in one line, and that the agent outlives all of it and goes on.
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -78,6 +79,20 @@ def test_image_status_hangs(agent, fake_runtime):
         message = request_and_fail(agent, timeout=15)
     assert message.startswith("RuntimeUnavailable: the runtime did not answer")
     assert fake_runtime.calls("PullImage", BAD) == []
+
+
+@pytest.mark.slow
+def test_all_calls_hang(agent, fake_runtime):
+    """A runtime that answers nothing for a while has refused no image: that is no attempt."""
+    released = threading.Event()
+    for method in ("ImageStatus", "Version"):
+        fake_runtime.on(method, behaviours.when(released))
+    agent.request(BAD, backoffLimit=0)
+    asked = lambda: len(fake_runtime.calls("ImageStatus", BAD)) == 2  # noqa: E731
+    wait_until(asked, 20 * SLOWLY, lambda: f"second attempt: {agent.tag_status(BAD)}")
+    assert agent.tag_status(BAD)["message"].startswith("RuntimeUnavailable: ")
+    released.set()
+    agent.wait_status(BAD, "Succeeded", 20 * SLOWLY)
 
 
 def test_version_hangs(start_agent, fake_runtime):

@@ -167,6 +167,11 @@ int cri_image_status(RpcClient *client, const char *reference, RpcDone done, voi
         return fake_runtime_call("ImageStatus", reference, done, userdata, ret);
 }
 
+int cri_version(RpcClient *client, uint64_t timeout_usec, RpcDone done, void *userdata,
+                RpcCall **ret) {
+        return fake_runtime_call("Version", "", done, userdata, ret);
+}
+
 int cri_pull_image(RpcClient *client, const CriPullRequest *request, const char *lease_id,
                    uint64_t timeout_usec, RpcDone done, void *userdata, RpcCall **ret) {
         int r = fake_runtime_call("PullImage", request->image->image, done, userdata, ret);

@@ -227,6 +227,27 @@ TEST_F(test_runtime_goes_while_it_waits, Fixture *fixture) {
         assert_null(queue_serve(fixture->context.inspections));
 }
 
+/* A runtime that answers nothing has refused no image, unlike one that hangs over this image alone. */
+TEST_F(test_runtime_is_silent, Fixture *fixture) {
+        fixture->backoff_limit = 0;
+        start(fixture, "a", 1, PULL_POLICY_IF_NOT_PRESENT);
+        assert_ok(pulls_serve(&fixture->context));
+        fake_runtime_refuse("ImageStatus", ERROR_TIMEOUT, "too late");
+        fake_runtime_refuse("Version", ERROR_TIMEOUT, "too late");
+        assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
+        assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_RUNTIME_UNAVAILABLE);
+        assert_int_equal(pull_result(fixture->pull).failures.n, 0);
+
+        assert_true(pull_kick(fixture->pull));
+        while (queue_n_waiting(fixture->context.inspections) == 0)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        assert_ok(pulls_serve(&fixture->context));
+        fake_runtime_refuse("ImageStatus", ERROR_TIMEOUT, "too late");
+        fake_runtime_answer("Version", NULL, NULL);
+        assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
+        assert_int_equal(pull_result(fixture->pull).failures.n, 1);
+}
+
 TEST_F(test_leaves_the_queue, Fixture *fixture) {
         start(fixture, "a", 1, PULL_POLICY_ALWAYS);
         fixture->pull = pull_free(fixture->pull);
