@@ -300,7 +300,8 @@ int image_set_request(Image *image, const char *owner, const DesiredImage *desir
         request->kind = kind;
         request->is_seen = true;
         if (is_new)
-                r = requests_apply_restored(&image->requests, request);
+                r = requests_apply_restored(&image->requests, request)
+                            ?: requests_apply_respelled(&image->requests, request);
         if (r >= 0 && is_new && must_go_on(image, request))
                 request_renew(request);
         if (r >= 0 && !request->is_done && has_fault(image, request))

@@ -245,6 +245,23 @@ int requests_apply_restored(const Requests *requests, ImageRequest *request) {
         return 0;
 }
 
+int requests_apply_respelled(const Requests *requests, ImageRequest *request) {
+        for (const ImageRequest *other = requests->first; other; other = other->next) {
+                if (!other->is_done || other->is_seen || request->is_done ||
+                    strcmp(other->owner, request->owner) != 0 ||
+                    other->desired.version != request->desired.version)
+                        continue;
+
+                request->is_expired = other->is_expired;
+                request->is_unreported = other->is_unreported;
+                request->has_own_outcome = other->has_own_outcome;
+                request->must_repull = other->must_repull;
+                return request_set_done(request, other->outcome);
+        }
+
+        return 0;
+}
+
 void requests_share_outcome(const Requests *requests) {
         for (ImageRequest *request = requests->first; request; request = request->next)
                 if (request->kind == REQUEST_DESIRED && request->outcome &&

@@ -100,4 +100,8 @@ int requests_restore(Requests *requests, const char *owner, int64_t version, boo
 
 /* Gives the request the restored outcome of its owner. */
 int requests_apply_restored(const Requests *requests, ImageRequest *request);
+
+/* Gives the request the outcome of one of the same owner that spelled the image in another way, and that the owner has
+ * not shown again. */
+int requests_apply_respelled(const Requests *requests, ImageRequest *request);
 void requests_forget_restored(Requests *requests);

@@ -1158,6 +1158,23 @@ TEST_F(test_restored_in_two_spellings, Fixture *fixture) {
         assert_requests(fixture, "a:done a:done ");
 }
 
+/* The owner comes after the end of the restoring, and calls the image by its whole name. */
+TEST_F(test_restored_in_another_spelling, Fixture *fixture) {
+        ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
+
+        image_restore_status(fixture->image, &status);
+        restore(fixture, "a", 1, false);
+        request(fixture, "a", 1);
+        sweep(fixture, "a");
+        image_restore_end(fixture->image);
+        set_request(fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
+                    REQUEST_ONCE);
+        sweep(fixture, "a");
+        reconcile(fixture);
+        assert_requests(fixture, "a:done ");
+        assert_outcome(fixture, "a", "docker.io/library/nginx", "Failed");
+}
+
 TEST_F(test_restored_outcome, Fixture *fixture) {
         const ImageStatus outcome = { .phase = IMAGE_SUCCEEDED, .completed_at = NOW - 1 };
         ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
