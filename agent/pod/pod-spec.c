@@ -15,6 +15,9 @@
 
 #define NAME_SIZE_MAX ((size_t) 253)
 #define TEXT_SIZE_MAX ((size_t) 4096)
+/* Limit of all values of a pod's metadata in the environments of its containers, which may repeat a value
+ * as often as they like. The kernel starts nothing with more than 6 MiB. */
+#define ENV_SIZE_MAX ((size_t) 8 << 20)
 #define KRUISE_GATE "KruisePodReady"
 #define GRACE_SEC_DEFAULT 30
 #define GRACE_SEC_MIN 1
@@ -184,10 +187,21 @@ static int is_any_overridden(const KubeContainer *message, const KubeObjectMeta 
         return 0;
 }
 
-static int read_env(const KubeContainer *message, const KubeObjectMeta *meta,
+/* Takes the room that the value needs; false if there is too little, and then there is none left. */
+static bool take_room(const char *value, size_t *room) {
+        size_t size = strnlen(value, *room + 1);
+        bool is_enough = size <= *room;
+
+        *room -= is_enough ? size : *room;
+        return is_enough;
+}
+
+/* A container whose values need more than the room counts as one without such variables. */
+static int read_env(const KubeContainer *message, const KubeObjectMeta *meta, size_t *room,
                     PodContainer *container) {
         cleanup(free_p) EnvValue *values = NULL;
         size_t n_values = 0;
+        bool has_room = true;
         int r;
 
         if (message->n_env > 0) {
@@ -196,9 +210,11 @@ static int read_env(const KubeContainer *message, const KubeObjectMeta *meta,
                         return -ENOMEM;
         }
 
-        for (size_t i = 0; i < message->n_env; i++)
+        for (size_t i = 0; has_room && i < message->n_env; i++)
                 if (read_variable(message->env[i], meta, &values[n_values]))
-                        n_values++;
+                        has_room = take_room(values[n_values++].value, room);
+        if (!has_room)
+                n_values = 0;
 
         r = copy_env_names(container, values, n_values);
         if (r < 0)
@@ -247,8 +263,8 @@ static int copy_ids(const char *id, const char *former_id, PodContainer *contain
                          &container->former_id, reterr);
 }
 
-static int read_container(const KubeContainer *message, const KubePod *pod, PodContainer *container,
-                          Error *reterr) {
+static int read_container(const KubeContainer *message, const SpecMessage *spec,
+                          PodContainer *container, Error *reterr) {
         int r;
 
         r = copy_name(message->name, "the name of a container", &container->name, reterr);
@@ -264,30 +280,37 @@ static int read_container(const KubeContainer *message, const KubePod *pod, PodC
                 return r;
 
         container->is_pulled_never = is_text(message->imagepullpolicy, "Never");
-        r = read_restart(message, pod->spec, container, reterr);
+        r = read_restart(message, spec, container, reterr);
         if (r < 0)
                 return r;
 
-        r = plain_hash(container->name, container->image, &container->plain_hash);
-        if (r < 0)
-                return r;
-
-        return read_env(message, pod->metadata, container);
+        return plain_hash(container->name, container->image, &container->plain_hash);
 }
 
 static int read_containers(KubeContainer **messages, size_t n_messages, PodContainerKind kind,
-                           const KubePod *message, Pod *pod, Error *reterr) {
+                           const SpecMessage *spec, Pod *pod, Error *reterr) {
         for (size_t i = 0; i < n_messages; i++) {
                 PodContainer *container = &pod->containers[pod->n_containers++];
                 int r;
 
                 *container = (PodContainer){ .kind = kind, .status_index = -1 };
-                r = read_container(messages[i], message, container, reterr);
+                r = read_container(messages[i], spec, container, reterr);
                 if (r < 0)
                         return r;
         }
 
         return 0;
+}
+
+static int read_environments(const SpecMessage *spec, const KubeObjectMeta *meta, Pod *pod) {
+        size_t room = ENV_SIZE_MAX, n_main = spec->n_containers;
+        int r = 0;
+
+        for (size_t i = 0; r >= 0 && i < pod->n_containers; i++)
+                r = read_env(i < n_main ? spec->containers[i] : spec->initcontainers[i - n_main],
+                             meta, &room, &pod->containers[i]);
+
+        return r;
 }
 
 /* Other reasons are of pauses or failures, such as ImagePullBackOff. */
@@ -381,14 +404,18 @@ static int read_all_containers(const KubePod *message, Pod *pod, Error *reterr) 
         if (!pod->containers)
                 return -ENOMEM;
 
-        sort_entries(message->metadata);
-        r = read_containers(spec->containers, spec->n_containers, POD_CONTAINER_MAIN, message, pod,
+        r = read_containers(spec->containers, spec->n_containers, POD_CONTAINER_MAIN, spec, pod,
                             reterr);
         if (r < 0)
                 return r;
 
-        return read_containers(spec->initcontainers, spec->n_initcontainers, POD_CONTAINER_INIT,
-                               message, pod, reterr);
+        r = read_containers(spec->initcontainers, spec->n_initcontainers, POD_CONTAINER_INIT, spec,
+                            pod, reterr);
+        if (r < 0)
+                return r;
+
+        sort_entries(message->metadata);
+        return read_environments(spec, message->metadata, pod);
 }
 
 /* The last of two statuses with the same name counts. Statuses of containers that are not in the

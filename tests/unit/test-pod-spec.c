@@ -159,6 +159,40 @@ TEST(test_unsorted_metadata) {
         assert_int_equal(pod->containers[0].env_hash, hash);
 }
 
+TEST(test_too_much_environment) {
+        enum { N_ENV = 30000, SIZE = 250 << 10 };
+        cleanup(pod_free_p) Pod *pod = NULL;
+        cleanup(free_p) char *value = calloc(SIZE + 1, 1);
+        cleanup(free_p) Kubernetes__V1__EnvVar **env = calloc(N_ENV, sizeof(*env));
+        const EnvValue small[] = { { "A", "1" } };
+        ContainerMessage *container;
+        uint32_t hash;
+
+        memset(value, 'v', SIZE);
+        begin();
+        pod_message_add_label(&message, "a", "1");
+        pod_message_add_annotation(&message, "a", value);
+        container = pod_message_add_container(&message, false, "before", "i");
+        container_message_add_env(container, "A", "", "metadata.labels['a']");
+        container = pod_message_add_container(&message, false, "large", "i");
+        container_message_add_env(container, "A", "", "metadata.annotations['a']");
+        for (size_t i = 0; i < N_ENV; i++)
+                env[i] = &container->env[0];
+        container->container.env = env;
+        container->container.n_env = N_ENV;
+        container = pod_message_add_container(&message, true, "after", "i");
+        container_message_add_env(container, "A", "", "metadata.labels['b']");
+        container_message_add_env(container, "B", "", "metadata.labels['a']");
+        pod = parse();
+
+        assert_ok(env_hash(small, 1, &hash));
+        assert_int_equal(pod->containers[0].env_hash, hash);
+        for (size_t i = 1; i < 3; i++) {
+                assert_int_equal(pod->containers[i].env_hash, ENV_HASH_NONE);
+                assert_null(pod->containers[i].env_names[0]);
+        }
+}
+
 TEST(test_little) {
         cleanup(pod_free_p) Pod *pod = NULL;
 
