@@ -19,30 +19,75 @@ static const char *text_of(json_object *json) {
         return json_object_is_type(json, json_type_string) ? json_object_get_string(json) : "";
 }
 
-/* Reads "NAME=value", the form of the process. */
-static const char *find_in_process(json_object *list, const char *name) {
-        size_t size = strlen(name);
+typedef struct Variable {
+        Slice name;
+        const char *value;
+        size_t index;
+} Variable;
 
-        for (size_t i = json_object_array_length(list); i-- > 0;) {
-                const char *text = text_of(json_object_array_get_idx(list, i));
+static int compare_names(Slice a, Slice b) {
+        int r = memcmp(a.data, b.data, a.size < b.size ? a.size : b.size);
 
-                if (strncmp(text, name, size) == 0 && text[size] == '=')
-                        return text + size + 1;
-        }
-
-        return "";
+        return r != 0 ? r : (a.size > b.size) - (a.size < b.size);
 }
 
-/* Reads {"key": "NAME", "value": "value"}, the form of the kubelet's request. */
-static const char *find_in_config(json_object *list, const char *name) {
-        for (size_t i = json_object_array_length(list); i-- > 0;) {
-                json_object *item = json_object_array_get_idx(list, i);
+static int compare_variables(const void *a, const void *b) {
+        const Variable *left = a, *right = b;
+        int r = compare_names(left->name, right->name);
 
-                if (strcmp(text_of(json_get(item, "key", json_type_string)), name) == 0)
-                        return text_of(json_get(item, "value", json_type_string));
+        return r != 0 ? r : (left->index > right->index) - (left->index < right->index);
+}
+
+/* Reads "NAME=value", the form of the process, or {"key": "NAME", "value": "value"}, the form of the kubelet's
+ * request. */
+static bool read_variable(json_object *item, bool is_process, Variable *ret) {
+        const char *text = text_of(is_process ? item : json_get(item, "key", json_type_string));
+        const char *end = is_process ? strchr(text, '=') : text + strlen(text);
+
+        if (!end)
+                return false;
+
+        ret->name = (Slice){ .data = text, .size = (size_t) (end - text) };
+        ret->value = is_process ? end + 1 : text_of(json_get(item, "value", json_type_string));
+        return true;
+}
+
+/* Sorts, since there may be thousands of variables and of names. */
+static int sort_variables(json_object *list, bool is_process, Variable **ret, size_t *ret_n) {
+        size_t n_items = json_object_array_length(list), n = 0;
+        Variable *variables = calloc(n_items + 1, sizeof(*variables));
+
+        if (!variables)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n_items; i++) {
+                variables[n].index = i;
+                if (read_variable(json_object_array_get_idx(list, i), is_process, &variables[n]))
+                        n++;
         }
 
-        return "";
+        qsort(variables, n, sizeof(*variables), compare_variables);
+        *ret = variables;
+        *ret_n = n;
+        return 0;
+}
+
+/* The last of several variables of one name counts; a missing one has the value "". */
+static const char *find_value(const Variable *variables, size_t n_variables, const char *name) {
+        size_t first = 0, end = n_variables;
+
+        while (first < end) {
+                size_t i = first + (end - first) / 2;
+
+                if (compare_names(variables[i].name, slice(name)) <= 0)
+                        first = i + 1;
+                else
+                        end = i;
+        }
+
+        return first > 0 && slice_equal(variables[first - 1].name, name)
+                       ? variables[first - 1].value
+                       : "";
 }
 
 static size_t count(char *const *names) {
@@ -54,17 +99,22 @@ static size_t count(char *const *names) {
 }
 
 static int hash(json_object *list, bool is_process, char *const *names, uint32_t *ret) {
-        size_t n = count(names);
+        size_t n = count(names), n_variables;
         cleanup(free_p) EnvValue *values = calloc(n + 1, sizeof(*values));
+        cleanup(free_p) Variable *variables = NULL;
+        int r;
 
         if (!values)
                 return -ENOMEM;
 
+        r = sort_variables(list, is_process, &variables, &n_variables);
+        if (r < 0)
+                return r;
+
         for (size_t i = 0; i < n; i++)
                 values[i] = (EnvValue){
                         .name = names[i],
-                        .value = is_process ? find_in_process(list, names[i])
-                                            : find_in_config(list, names[i]),
+                        .value = find_value(variables, n_variables, names[i]),
                 };
 
         return env_hash(values, n, ret);

@@ -45,6 +45,28 @@ TEST(test_nothing_counts) {
         assert_int_equal(found, ENV_HASH_NONE);
 }
 
+/* A search for each name through all variables would take minutes. */
+TEST(test_many) {
+        enum { N = 100000, SIZE = 24 };
+        cleanup(free_p) char *info = malloc((size_t) N * SIZE + 100), *texts = malloc(N * SIZE);
+        cleanup(free_p) char **names = calloc(N + 1, sizeof(*names));
+        cleanup(free_p) EnvValue *values = calloc(N, sizeof(*values));
+        uint32_t expected, found;
+        char *end = stpcpy(info, "{\"runtimeSpec\":{\"process\":{\"env\":[\"\"");
+
+        for (size_t i = 0; i < N; i++) {
+                names[N - 1 - i] = texts + i * SIZE;
+                snprintf(texts + i * SIZE, SIZE, "N%zu", i);
+                values[i] = (EnvValue){ .name = texts + i * SIZE, .value = i % 2 ? "a" : "b" };
+                end += sprintf(end, ",\"%s=%s\"", values[i].name, values[i].value);
+        }
+        stpcpy(end, "]}}}");
+
+        assert_ok(env_hash(values, N, &expected));
+        assert_ok(running_env_hash(info, names, &found, NULL));
+        assert_int_equal(found, expected);
+}
+
 TEST(test_refused) {
         static char *const names[] = { "A", NULL };
         static const char *const infos[] = {
