@@ -185,7 +185,7 @@ int inplace_container_restore_restart(InPlaceContainer *container) {
 }
 
 static bool container_is_asked(const Pod *pod, const PodContainer *state) {
-        return pod->update == POD_UPDATE_RUNNING || pod_restarts_on_metadata(pod, state->name);
+        return pod->update == POD_UPDATE_RUNNING || state->restarts_on_metadata;
 }
 
 /* The restart did not bring the expected environment. */

@@ -313,6 +313,47 @@ static int read_environments(const SpecMessage *spec, const KubeObjectMeta *meta
         return r;
 }
 
+static int compare_names(const void *a, const void *b) {
+        const PodContainer *left = *(PodContainer *const *) a, *right = *(PodContainer *const *) b;
+
+        return strcmp(left->name, right->name);
+}
+
+static int compare_word(const void *word, const void *container) {
+        int r = compare_key((*(PodContainer *const *) container)->name, *(const Slice *) word);
+
+        return (r < 0) - (r > 0);
+}
+
+/* Sorts, since there may be a thousand containers, and as many words as an annotation has room for. */
+static int mark_restarts(Pod *pod) {
+        static const char between[] = ", \t\r\n";
+        cleanup(free_p) PodContainer **sorted = calloc(pod->n_containers + 1, sizeof(*sorted));
+        const char *text = pod->restart_on_metadata ?: "";
+        bool is_any = strcmp(text, "true") == 0;
+
+        if (!sorted)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < pod->n_containers; i++) {
+                sorted[i] = &pod->containers[i];
+                sorted[i]->restarts_on_metadata = is_any;
+        }
+        qsort(sorted, pod->n_containers, sizeof(*sorted), compare_names);
+
+        for (text += strspn(text, between); *text; text += strspn(text, between)) {
+                const Slice word = { .data = text, .size = strcspn(text, between) };
+                PodContainer **found =
+                        bsearch(&word, sorted, pod->n_containers, sizeof(*sorted), compare_word);
+
+                if (found)
+                        (*found)->restarts_on_metadata = true;
+                text += word.size;
+        }
+
+        return 0;
+}
+
 /* Other reasons are of pauses or failures, such as ImagePullBackOff. */
 static bool is_starting(const Kubernetes__V1__ContainerState *state) {
         const char *reason = state && state->waiting ? state->waiting->reason : NULL;
@@ -415,7 +456,8 @@ static int read_all_containers(const KubePod *message, Pod *pod, Error *reterr) 
                 return r;
 
         sort_entries(message->metadata);
-        return read_environments(spec, message->metadata, pod);
+        r = read_environments(spec, message->metadata, pod);
+        return r < 0 ? r : mark_restarts(pod);
 }
 
 /* The last of two statuses with the same name counts. Statuses of containers that are not in the

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/base/slice.h"
-
 static void container_done(PodContainer *container) {
         for (char **name = container->env_names; name && *name; name++)
                 free(*name);
@@ -64,29 +62,4 @@ bool pod_split_container_id(const char *id, char *scheme, size_t scheme_size, co
         scheme[size] = '\0';
         *ret_id = separator + 3;
         return true;
-}
-
-bool pod_restarts_on_metadata(const Pod *pod, const char *container) {
-        static const char between[] = ", \t\r\n";
-        Slice rest;
-
-        if (!pod->restart_on_metadata)
-                return false;
-        if (strcmp(pod->restart_on_metadata, "true") == 0)
-                return true;
-
-        rest = slice(pod->restart_on_metadata);
-        for (;;) {
-                Slice word;
-
-                rest = slice_skip(rest, slice_span(rest, between));
-                if (rest.size == 0)
-                        return false;
-
-                word = (Slice){ .data = rest.data, .size = strcspn(rest.data, between) };
-                if (slice_equal(word, container))
-                        return true;
-
-                rest = slice_skip(rest, word.size);
-        }
 }

@@ -36,8 +36,9 @@ typedef struct PodContainer {
         char *restart_policy; /* the container's, or the pod's: "Always" */
         char **env_names;  /* variables made from labels or annotations, in order; ends with NULL */
         uint32_t env_hash; /* hash of the values that they would have now */
-        bool is_env_overridden; /* a later variable overrides one of the same name */
-        uint32_t plain_hash;    /* see env-hash.h */
+        bool is_env_overridden;    /* a later variable overrides one of the same name */
+        bool restarts_on_metadata; /* the pod's annotation is "true", or a list with its name */
+        uint32_t plain_hash;       /* see env-hash.h */
 
         /* Status. */
         int status_index;   /* index in containerStatuses or initContainerStatuses; -1: none yet */
@@ -110,7 +111,3 @@ const PodContainer *pod_find(const Pod *pod, const char *container);
 /* "containerd://0123" → "containerd" and "0123"; false if it is not of that form. The scheme is
  * written into the buffer; the ID is borrowed. */
 bool pod_split_container_id(const char *id, char *scheme, size_t scheme_size, const char **ret_id);
-
-/* The pod's annotation asks for restarts when metadata changes: "true", or a list with the
- * container's name. */
-bool pod_restarts_on_metadata(const Pod *pod, const char *container);

@@ -55,7 +55,7 @@ static void check_pod(const Pod *pod, size_t size) {
 
                 check_container(&pod->containers[i], size);
                 check(pod_find(pod, name) <= &pod->containers[i]);
-                check(!pod_restarts_on_metadata(pod, name) || pod->restart_on_metadata[0]);
+                check(!pod->containers[i].restarts_on_metadata || pod->restart_on_metadata[0]);
         }
 }
 

@@ -852,10 +852,35 @@ static const struct {
 
 TEST(test_desired_images) {
         for (size_t i = 0; i < N_ELEMENTS(desired_images); i++) {
-                const Pod pod = { .restart_on_metadata = (char *) desired_images[i].desired };
+                cleanup(pod_free_p) Pod *pod = NULL;
 
-                if (pod_restarts_on_metadata(&pod, desired_images[i].container) !=
-                    desired_images[i].is_desired)
+                begin();
+                if (desired_images[i].desired)
+                        pod_message_add_annotation(&message, POD_RESTART_ANNOTATION,
+                                                   desired_images[i].desired);
+                pod_message_add_container(&message, false, "other", "i");
+                pod_message_add_container(&message, true, desired_images[i].container, "i");
+                pod = parse();
+                if (pod->containers[1].restarts_on_metadata != desired_images[i].is_desired)
                         fail_msg("%s", desired_images[i].desired);
         }
+}
+
+/* More words than containers, and each container several times. */
+TEST(test_long_list) {
+        static const char words[] = "\tc0,c1 a ,, c00\n", *const names[] = { "c1", "b", "c", "c0" };
+        cleanup(pod_free_p) Pod *pod = NULL;
+        cleanup(free_p) char *list = calloc(POD_ANNOTATIONS_SIZE_MAX + 1, 1);
+
+        for (size_t i = 0; i + strlen(words) <= POD_ANNOTATIONS_SIZE_MAX; i += strlen(words))
+                memcpy(list + i, words, strlen(words));
+        begin();
+        pod_message_add_annotation(&message, POD_RESTART_ANNOTATION, list);
+        for (size_t i = 0; i < N_ELEMENTS(names); i++)
+                pod_message_add_container(&message, false, names[i], "i");
+        pod = parse();
+        assert_true(pod->containers[0].restarts_on_metadata);
+        assert_false(pod->containers[1].restarts_on_metadata);
+        assert_false(pod->containers[2].restarts_on_metadata);
+        assert_true(pod->containers[3].restarts_on_metadata);
 }
