@@ -285,9 +285,17 @@ static int make_condition(InPlacePod *pod, InPlaceText *ret) {
         return 0;
 }
 
+/* By its hash, the kubelet has made the container for this reference, wherever that leads by now, or is about
+ * to replace it, even by one of the same image. */
 static bool is_image_current(const InPlaceContainer *container) {
-        return inplace_container_is_known(container) &&
-               inplace_container_verdict(container) == VERDICT_CURRENT;
+        const InPlaceFact *fact = &container->fact;
+
+        if (!inplace_container_is_known(container))
+                return false;
+        if (container->pod->inplace->knows_kubelet && fact->kubelet_hash != 0)
+                return fact->kubelet_hash == inplace_container_state(container)->plain_hash;
+
+        return inplace_container_verdict(container) == VERDICT_CURRENT;
 }
 
 /* Decides by the pod's status alone, whose readiness then belongs to these containers as well. */

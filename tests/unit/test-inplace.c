@@ -2083,6 +2083,54 @@ TEST_F(test_gate_beside_a_moved_tag, Fixture *fixture) {
         assert_contains(patch(), "\"ImageStale\"");
 }
 
+static ShownPod *make_gated_pair(Fixture *fixture, const char *id, bool is_other_running) {
+        ShownPod *pod = make_gated_pod(fixture, id, "nginx:2");
+
+        pod->n_containers = 2;
+        fill_container(fixture, &pod->containers[1], "proxy", "d1", NULL);
+        pod->containers[1].image = "nginx:1";
+        pod->containers[1].is_running = is_other_running;
+        return pod;
+}
+
+static void run_gated_pair(Fixture *fixture, const char *id, const char *image) {
+        fake_runtime.containers[0] = model(id, NULL, 1);
+        fake_runtime.containers[0].hash = kubelet_hash(fixture, "app", image);
+        fake_runtime.containers[1] = model("d1", NULL, 1);
+        fake_runtime.containers[1].name = "proxy";
+        fake_runtime.containers[1].hash = kubelet_hash(fixture, "proxy", "nginx:1");
+        close_gate(fixture, GATE_REASON_UPDATE, "nginx:2");
+}
+
+/* Its own tag moves while another container keeps the gate closed: the kubelet has made it for this update anyway. */
+TEST_F(test_gate_of_a_moved_tag, Fixture *fixture) {
+        run_gated_pair(fixture, "c2", "nginx:2");
+        fake_runtime.containers[0].image_ref = ID_B;
+        show_and_run(fixture, make_gated_pair(fixture, "c2", false));
+
+        fake_runtime.images[1].id = ID_A;
+        assert_ok(inplace_image_changed(fixture->meta, "docker.io/library/nginx:2"));
+        run_runtime(fixture);
+        accept_patch(fixture);
+        assert_string_equal(fixture->reason, "ImageStale");
+
+        show_and_run(fixture, make_gated_pair(fixture, "c2", true));
+        assert_true(patch_opens(GATE_REASON_UPDATED));
+}
+
+/* Both tags are of one image, and the agent starts while the kubelet still stops the old container. */
+TEST_F(test_gate_of_the_same_image, Fixture *fixture) {
+        fake_runtime.images[1].id = ID_A;
+        run_gated_pair(fixture, "c1", "nginx:1");
+        show_and_run(fixture, make_gated_pair(fixture, "c1", true));
+        assert_false(patch_opens(GATE_REASON_UPDATED));
+        accept_patch(fixture);
+
+        run_gated_pair(fixture, "c2", "nginx:2");
+        show_and_run(fixture, make_gated_pair(fixture, "c2", true));
+        assert_true(patch_opens(GATE_REASON_UPDATED));
+}
+
 TEST_F(test_gate_of_another, Fixture *fixture) {
         fake_runtime.containers[0] = model("c1", NULL, 1);
         close_gate(fixture, "Drained", "nginx:1");
