@@ -48,6 +48,8 @@ static const struct Rule {
         { STOP_STATE_CHECKING,      STOP_ON_RUNTIME_AWAY,    STOP_DO_PARK,         STOP_STATE_PARKED        },
         { STOP_STATE_CHECKING,      STOP_ON_OVER,            STOP_DO_END,          STOP_STATE_ENDED         },
 
+        { STOP_STATE_HOOK,          STOP_ON_TIMER,           STOP_DO_LOOK,         STOP_STATE_HOOK          },
+        { STOP_STATE_HOOK,          STOP_ON_EXITED,          STOP_DO_CONFIRM,      STOP_STATE_CONFIRMING    },
         { STOP_STATE_HOOK,          STOP_ON_HOOKED,          STOP_DO_STOP,         STOP_STATE_STOPPING      },
 
         /* After any answer to a stop, the container's state decides. */

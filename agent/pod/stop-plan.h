@@ -37,7 +37,7 @@ typedef enum StopEvent {
         STOP_ON_SLOT,
         STOP_ON_RUNNING, /* the container runs */
         STOP_ON_BEGUN, /* the container runs, and its stop had begun before this run of the agent */
-        STOP_ON_EXITED,  /* the container has exited, maybe by a stop of a previous run */
+        STOP_ON_EXITED, /* the container has exited, maybe by a stop of a previous run, or by its hook */
         STOP_ON_OVER,    /* the stop has ended, with a known result */
         STOP_ON_REFUSED, /* a runtime that is there has refused */
         STOP_ON_RUNTIME_AWAY,
@@ -65,6 +65,7 @@ typedef enum StopAction {
         STOP_DO_FIND_ADDRESS,
         STOP_DO_CHECK,
         STOP_DO_RUN_HOOK,
+        STOP_DO_LOOK, /* ask whether the container of the hook still runs */
         STOP_DO_STOP,
         STOP_DO_CONFIRM,
         STOP_DO_END,

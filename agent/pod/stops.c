@@ -30,6 +30,9 @@
 #define KUBELET_KNOWN_USEC (30 * USEC_PER_SEC)
 #define DAY_SEC (24 * 60 * 60)
 
+/* Time between two looks whether the container of a hook still runs. */
+#define LOOK_USEC (30 * USEC_PER_SEC)
+
 #define ACCURACY_USEC 1000
 #define OWNER_SIZE 64            /* bytes of the owner's kind, the label in metrics */
 #define NODE_ADDRESS "127.0.0.1" /* address of pods in the host's network */
@@ -545,6 +548,13 @@ static int stop_report_fallback(Stop *stop, const char *host) {
         return send_event_of(stop, NULL, "Warning", "LifecycleHTTPFallback", message);
 }
 
+static void stop_end_hook(Stop *stop) {
+        stop->hook = hook_free(stop->hook);
+        stop->call = rpc_call_unref(stop->call);
+        timer_stop(&stop->waiting);
+        place_release(&stop->place);
+}
+
 static int on_hook_done(const Error *error, const char *plain_host, void *userdata) {
         Stop *stop = userdata;
         int r = 0;
@@ -553,8 +563,7 @@ static int on_hook_done(const Error *error, const char *plain_host, void *userda
                 r = stop_handle_hook_failure(stop, error_message(error));
         else if (plain_host)
                 r = stop_report_fallback(stop, plain_host);
-        stop->hook = hook_free(stop->hook);
-        place_release(&stop->place);
+        stop_end_hook(stop);
         return r < 0 ? r : stop_handle(stop, STOP_ON_HOOKED);
 }
 
@@ -577,7 +586,7 @@ static int on_waited(void *userdata) {
         Stop *stop = userdata;
         int r;
 
-        place_release(&stop->place);
+        stop_end_hook(stop);
         r = stop_handle_hook_failure(stop, "it could not be run in time: too many probes and hooks "
                                            "are under way on this node");
         return r < 0 ? r : stop_handle(stop, STOP_ON_HOOKED);
@@ -609,7 +618,36 @@ static int stop_run_hook(Stop *stop, StopEvent *ret_event) {
                 return stop_handle_hook_failure(stop, stop->hook_refusal);
         }
 
-        return stop_run_hook_in_turn(stop);
+        r = timer_start(&stop->timer, LOOK_USEC);
+        return r < 0 ? r : stop_run_hook_in_turn(stop);
+}
+
+static bool has_status_exited(const CriContainerStatus *reply) {
+        return reply->status &&
+               reply->status->state == RUNTIME__V1__CONTAINER_STATE__CONTAINER_EXITED;
+}
+
+static int on_looked(const void *reply, const Error *error, void *userdata) {
+        Stop *stop = userdata;
+        bool has_exited = error ? error->kind == ERROR_NOT_FOUND : has_status_exited(reply);
+
+        stop->call = rpc_call_unref(stop->call);
+        if (!has_exited)
+                return timer_start(&stop->timer, LOOK_USEC);
+
+        stop_end_hook(stop);
+        return stop_handle(stop, STOP_ON_EXITED);
+}
+
+/* A hook that does not end would keep its place after the container, for a grace period of years. */
+static int stop_look(Stop *stop) {
+        RpcClient *client = stop_client(stop);
+
+        if (!client)
+                return timer_start(&stop->timer, LOOK_USEC);
+
+        return cri_container_status(client, stop->container_id, /* is_verbose= */ false, on_looked,
+                                    stop, &stop->call);
 }
 
 static int stop_read_hook(Stop *stop, const char *handler, const char *ports) {
@@ -990,6 +1028,7 @@ static int stop_act(Stop *stop, StopAction action, StopEvent *ret_event) {
         case STOP_DO_FIND_ADDRESS: return stop_find_address(stop, ret_event);
         case STOP_DO_CHECK: return stop_check(stop, ret_event);
         case STOP_DO_RUN_HOOK: return stop_run_hook(stop, ret_event);
+        case STOP_DO_LOOK: return stop_look(stop);
         case STOP_DO_STOP: return stop_stop(stop, ret_event);
         case STOP_DO_CONFIRM: return stop_confirm(stop, ret_event);
         }

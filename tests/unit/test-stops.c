@@ -650,6 +650,51 @@ TEST_F(test_hook_waits, Fixture *f) {
         f->places = places_free(f->places);
 }
 
+/* Its pod is deleted by force while the hook waits for an answer that never comes. */
+TEST_F(test_hook_without_container, Fixture *f) {
+        Place held = { .owner = NULL };
+        Owner owner = { .says = 1 };
+
+        f->stops = stops_free(f->stops);
+        assert_ok(places_new(fake_kube.event, 2, &f->places));
+        open_stops(f);
+        annotations = (struct Annotations){ .grace = "2000000000", .hook = EXEC_HOOK };
+        begin(f, &owner);
+        (void) the_hook();
+        assert_int_equal(place_take(&held, f->places, "a", NULL, NULL), 1);
+        fake_clock_pass(fake_kube.event, 31000000);
+        refuse("ContainerStatus", ERROR_TIMEOUT, "it hangs");
+        for (size_t i = 0; i < 2; i++) {
+                fake_clock_pass(fake_kube.event, 31000000);
+                assert_int_equal(fake_runtime_count("ContainerStatus"), 1);
+                assert_int_equal(fake_runtime_count("ExecSync"), 1);
+                answer_status(i == 0 ? RUNNING : EXITED, clock_nsec(CLOCK_REALTIME));
+        }
+        assert_int_equal(fake_runtime_count("ExecSync"), 0);
+        answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
+        assert_done(&owner, STOP_STOPPED, "");
+        assert_string_equal(owner.hook_message, "");
+        place_release(&held);
+        f->stops = stops_free(f->stops);
+        f->places = places_free(f->places); /* which needs all of them back */
+}
+
+/* The hook ends while the runtime is asked about its container. */
+TEST_F(test_hook_ends_meanwhile, Fixture *f) {
+        Owner owner = { .says = 1 };
+
+        annotations = (struct Annotations){ .grace = "100", .hook = EXEC_HOOK };
+        begin(f, &owner);
+        (void) the_hook();
+        fake_clock_pass(fake_kube.event, 31000000);
+        assert_int_equal(fake_runtime_count("ContainerStatus"), 1);
+        end_hook(0);
+        assert_int_equal(fake_runtime_count("ContainerStatus"), 0);
+        assert_int_equal(wait_for_call("StopContainer")->timeout_sec, 69);
+        answer_stopped();
+        assert_done(&owner, STOP_STOPPED, "");
+}
+
 static void assert_starts_with(const char *text, const char *start) {
         assert_memory_equal(text, start, strlen(start));
 }
