@@ -2102,7 +2102,7 @@ static void run_gated_pair(Fixture *fixture, const char *id, const char *image) 
         close_gate(fixture, GATE_REASON_UPDATE, "nginx:2");
 }
 
-/* Its own tag moves while another container keeps the gate closed: the kubelet has made it for this update anyway. */
+/* The tag of the updated container moves while another container keeps the gate closed, though the kubelet has made it for this update. */
 TEST_F(test_gate_of_a_moved_tag, Fixture *fixture) {
         run_gated_pair(fixture, "c2", "nginx:2");
         fake_runtime.containers[0].image_ref = ID_B;

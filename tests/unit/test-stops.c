@@ -650,7 +650,7 @@ TEST_F(test_hook_waits, Fixture *f) {
         f->places = places_free(f->places);
 }
 
-/* Its pod is deleted by force while the hook waits for an answer that never comes. */
+/* A pod is deleted by force while its hook waits for an answer that never comes. */
 TEST_F(test_hook_without_container, Fixture *f) {
         Place held = { .owner = NULL };
         Owner owner = { .says = 1 };
