@@ -142,8 +142,9 @@ static int container_take_fact(InPlaceContainer *container, const InspectionAnsw
         if (r < 0)
                 return r;
 
-        if (fact->kubelet_hash != 0 &&
-            fact->kubelet_hash == inplace_container_state(container)->plain_hash)
+        if (answer->is_hash_plain ||
+            (fact->kubelet_hash != 0 &&
+             fact->kubelet_hash == inplace_container_state(container)->plain_hash))
                 container->pod->inplace->knows_kubelet = true;
 
         r = is_new ? inplace_container_restore_restart(container) : 0;

@@ -11,6 +11,7 @@
 #include "agent/image/image-ref.h"
 #include "agent/inplace/image-ids.h"
 #include "agent/inplace/running-env-spec.h"
+#include "agent/pod/env-hash.h"
 #include "agent/pod/runtime-pods.h"
 #include "cri/client.h"
 
@@ -30,6 +31,7 @@ typedef struct Item {
         bool has_other_image;
         unsigned restart_count;
         uint64_t kubelet_hash;
+        bool is_hash_plain;
         uint32_t env_hash;
         bool is_incomplete;
 } Item;
@@ -68,6 +70,7 @@ static int inspection_finish(Inspection *inspection) {
                         .has_other_image = item->has_other_image,
                         .restart_count = item->restart_count,
                         .kubelet_hash = item->kubelet_hash,
+                        .is_hash_plain = item->is_hash_plain,
                         .env_hash = item->env_hash,
                         .running_id = item->running_id ?: "",
                         .reference_id = item->reference_id ?: "",
@@ -196,6 +199,7 @@ static int inspection_ask_env(Inspection *inspection) {
 }
 
 static int item_take(Item *item, const RuntimeContainer *container) {
+        uint32_t hash;
         int r;
 
         r = text_set(&item->id, container->id);
@@ -205,6 +209,11 @@ static int item_take(Item *item, const RuntimeContainer *container) {
         item->is_running = container->is_running;
         item->restart_count = container->restart_count;
         item->kubelet_hash = container->kubelet_hash;
+        r = plain_hash(container->name, container->image, &hash);
+        if (r < 0)
+                return r;
+
+        item->is_hash_plain = container->kubelet_hash == hash;
         if (strcmp(item->id, item->known_id) == 0)
                 return 0;
 

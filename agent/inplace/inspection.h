@@ -30,6 +30,7 @@ typedef struct InspectionAnswer {
         bool has_other_image; /* differs from an earlier container that the runtime still has */
         unsigned restart_count;
         uint64_t kubelet_hash;
+        bool is_hash_plain; /* see plain_hash(); false if the runtime does not know the container's reference */
         uint32_t env_hash; /* 0: not requested, or unknown */
         const char *running_id;
         const char *reference_id;

@@ -2102,7 +2102,8 @@ static void run_gated_pair(Fixture *fixture, const char *id, const char *image) 
         close_gate(fixture, GATE_REASON_UPDATE, "nginx:2");
 }
 
-/* The tag of the updated container moves while another container keeps the gate closed, though the kubelet has made it for this update. */
+/* The tag of the updated container moves while another container keeps the gate closed: the kubelet has made the
+ * first one for this update anyway. */
 TEST_F(test_gate_of_a_moved_tag, Fixture *fixture) {
         run_gated_pair(fixture, "c2", "nginx:2");
         fake_runtime.containers[0].image_ref = ID_B;
@@ -2128,6 +2129,20 @@ TEST_F(test_gate_of_the_same_image, Fixture *fixture) {
 
         run_gated_pair(fixture, "c2", "nginx:2");
         show_and_run(fixture, make_gated_pair(fixture, "c2", true));
+        assert_true(patch_opens(GATE_REASON_UPDATED));
+}
+
+/* The same where no other container tells what the kubelet hashes. */
+TEST_F(test_gate_of_the_same_image_alone, Fixture *fixture) {
+        fake_runtime.images[1].id = ID_A;
+        run_gated_pair(fixture, "c1", "nginx:1");
+        fake_runtime.containers[0].image = "nginx:1";
+        show_and_run(fixture, make_gated_pod(fixture, "c1", "nginx:2"));
+        assert_false(patch_opens(GATE_REASON_UPDATED));
+        accept_patch(fixture);
+
+        run_gated_pair(fixture, "c2", "nginx:2");
+        show_and_run(fixture, make_gated_pod(fixture, "c2", "nginx:2"));
         assert_true(patch_opens(GATE_REASON_UPDATED));
 }
 
