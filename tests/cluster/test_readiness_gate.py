@@ -145,6 +145,31 @@ def test_the_agent_is_started_again_meanwhile(make_pod, start_node_agent, images
     assert pod.condition(READY)["reason"] == "Updated"
 
 
+def test_two_tags_of_one_image(make_pod, start_node_agent, registry, node, image_name, tools):
+    """The agent is started while the old container ends, which runs the image that the pod asks for."""
+    first, second = (registry.push_image(image_name, tag, busybox=True) for tag in ("1", "2"))
+    assert first.image_id == second.image_id
+    agent = start_node_agent()
+    command = until_term("while [ ! -e /data/go ]; do sleep 0.1; done")
+    more = {**GATED, "terminationGracePeriodSeconds": 60}
+    main = container("main", first.reference, command=command)
+    # What the kubelet hashes shows in the second container, since this runtime keeps no references.
+    pod = make_pod(main, container("other", tools), **more)
+    old = pod.container_id("main")
+    node.runtime.pull(second.reference)
+    close_gate(pod, second.reference)
+    wait_ready(pod, False)
+    agent.terminate()
+    pod.change(images={"main": second.reference})
+    agent.start()
+    pod.wait_condition(VERIFIED, "True", 20 * SLOWLY)
+    assert pod.condition(READY)["status"] == "False" and pod.container_id("main") == old
+    pod.file("go").touch()
+    wait_ready(pod, True)
+    assert pod.condition(READY)["reason"] == "Updated" and pod.container_id("main") != old
+    node.runtime.remove_image(first.image_id)
+
+
 @pytest.mark.slow
 def test_endpoints(folder, registry, start_agent, tools):
     """With the real controller: a service has the pod while its gate is open, and only then."""
