@@ -153,7 +153,7 @@ def test_two_tags_of_one_image(make_pod, start_node_agent, registry, node, image
     command = until_term("while [ ! -e /data/go ]; do sleep 0.1; done")
     more = {**GATED, "terminationGracePeriodSeconds": 60}
     main = container("main", first.reference, command=command)
-    # What the kubelet hashes shows in the second container, since this runtime keeps no references.
+    # The second container shows what the kubelet hashes, since this runtime keeps no references.
     pod = make_pod(main, container("other", tools), **more)
     old = pod.container_id("main")
     node.runtime.pull(second.reference)
