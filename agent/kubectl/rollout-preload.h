@@ -15,7 +15,7 @@
 
 typedef struct RolloutPreload {
         bool is_required; /* a node without an agent that answers, and a user without the right are failures */
-        bool keeps_apart;    /* of tenants, as in PreloadRequest */
+        bool keeps_apart;    /* as in PreloadRequest */
         bool is_shown;       /* progress, on stdout */
         const char *without; /* words of the command that updates without it */
 } RolloutPreload;

@@ -11,7 +11,6 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-#include "agent/kubectl/rollout-kinds.h"
 #include "agent/kubectl/workload.h"
 
 /* The record: {"state", "mode", "by", "since", "before": {container: image}, "after": ..., "former": the part of
@@ -206,7 +205,7 @@ static json_object *make_former(json_object *record) {
 /* A StatefulSet is held by its partition: another user has chosen since that its pods wait until they are deleted. */
 static bool has_another_strategy(json_object *workload, json_object *former) {
         return object_at(former, "updateStrategy.rollingUpdate.partition") &&
-               !workload_is_rolling(workload);
+               json_is(object_at(workload, "spec.updateStrategy"), "type", "OnDelete");
 }
 
 /* The patch that writes the record in another state; its "former" gives the workload back. */
