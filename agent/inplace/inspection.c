@@ -209,14 +209,14 @@ static int item_take(Item *item, const RuntimeContainer *container) {
         item->is_running = container->is_running;
         item->restart_count = container->restart_count;
         item->kubelet_hash = container->kubelet_hash;
+        if (strcmp(item->id, item->known_id) == 0)
+                return 0;
+
         r = plain_hash(container->name, container->image, &hash);
         if (r < 0)
                 return r;
 
         item->is_hash_plain = container->kubelet_hash == hash;
-        if (strcmp(item->id, item->known_id) == 0)
-                return 0;
-
         r = text_set(&item->image_ref, container->image_ref);
         if (r < 0 || !image_id_is_valid(container->image_ref))
                 return r;

@@ -329,7 +329,7 @@ static int compare_word(const void *word, const void *container) {
 static int mark_restarts(Pod *pod) {
         static const char between[] = ", \t\r\n";
         cleanup(free_p) PodContainer **sorted = calloc(pod->n_containers + 1, sizeof(*sorted));
-        const char *text = pod->restart_on_metadata ?: "";
+        const char *text = pod->restart_on_metadata;
         bool is_any = strcmp(text, "true") == 0;
 
         if (!sorted)
@@ -457,7 +457,7 @@ static int read_all_containers(const KubePod *message, Pod *pod, Error *reterr) 
 
         sort_entries(message->metadata);
         r = read_environments(spec, message->metadata, pod);
-        return r < 0 ? r : mark_restarts(pod);
+        return r < 0 || !pod->restart_on_metadata ? r : mark_restarts(pod);
 }
 
 /* The last of two statuses with the same name counts. Statuses of containers that are not in the
