@@ -511,7 +511,7 @@ def test_server_away(bare, folder, make_workload, path):
 
 @pytest.mark.timeout(180)
 def test_lost_answer(bare, folder, make_workload):
-    """The pod tells that it was written: it is waited for, and restarts once."""
+    """The pod tells that it was written: the command waits for it, and it restarts once."""
     workload = make_workload("deployment", 1)
     control_plane = bare.control_plane
     with ApiProxy(folder / "proxy", control_plane.url, control_plane.authority.certificate) as proxy:
