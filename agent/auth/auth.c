@@ -237,12 +237,9 @@ static void slots_give_up(PullCredentialsAsk *ask) {
 static int refuse(const PullCredentialsAsk *ask, Error *reterr) {
         const Error *reason = &ask->slots[ask->n_slots - 1].error;
 
-        for (size_t i = 0; i < ask->n_slots; i++) {
-                const Error *error = &ask->slots[i].error;
-
-                if (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT)
-                        reason = error;
-        }
+        for (size_t i = 0; i < ask->n_slots; i++)
+                if (error_is_unanswered(&ask->slots[i].error))
+                        reason = &ask->slots[i].error;
         return error_set(reterr, reason->kind, "no pull secret can be used: %s",
                          error_message(reason));
 }

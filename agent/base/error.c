@@ -54,6 +54,10 @@ int error_copy(Error *error, const Error *source) {
         return error_set(error, source->kind, "%s", error_message(source));
 }
 
+bool error_is_unanswered(const Error *error) {
+        return error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT;
+}
+
 bool error_equal(const Error *a, const Error *b) {
         return a->kind == b->kind && strcmp(error_message(a), error_message(b)) == 0;
 }

@@ -57,4 +57,7 @@ bool error_update(Error *error, const Error *source);
 void error_done(Error *error);
 
 const char *error_message(const Error *error);
+
+/* No answer came: the peer was not there, or was silent. What was asked may have been done. */
+bool error_is_unanswered(const Error *error);
 const char *error_kind_to_string(ErrorKind kind);

@@ -481,10 +481,10 @@ static int pull_begin(Pull *pull) {
 }
 
 static int pull_keys_failed(Pull *pull, const Error *error) {
-        bool is_away = error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT;
+        const PullReason reason = PULL_REASON_INVALID_CREDENTIALS;
 
-        return is_away ? pull_postpone(pull, PULL_REASON_INVALID_CREDENTIALS, error_message(error))
-                       : pull_refused(pull, PULL_REASON_INVALID_CREDENTIALS, error_message(error));
+        return error_is_unanswered(error) ? pull_postpone(pull, reason, error_message(error))
+                                          : pull_refused(pull, reason, error_message(error));
 }
 
 static int on_keys(PullCredentials *keys, const Error *error, void *userdata) {

@@ -11,7 +11,7 @@ bool kube_is_retriable(const KubeReply *reply, const Error *error) {
                 return false;
 
         /* Covers 408, 429 and 5xx, and a connection that was cut in the middle of an answer. */
-        if (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT)
+        if (error_is_unanswered(error))
                 return true;
 
         return !reply || reply->code == 0;

@@ -52,7 +52,7 @@ static int create_history(const RolloutWriter *writer, const RolloutStep *step, 
         if (error.kind == ERROR_NONE)
                 return r;
         /* In a conflict, it is there already. */
-        if (session_is_ended(session) || session_is_lost(writer->watch->session, &error) ||
+        if (session_is_ended(session) || session_is_lost(session, &error) ||
             (!is_rehearsal && error.kind == ERROR_CONFLICT))
                 return error_copy(reterr, &error);
         give_up_history(writer, error_message(&error));

@@ -219,11 +219,6 @@ KubeClient *session_client(const Session *session) {
         return session->client;
 }
 
-bool session_is_lost(const Session *session, const Error *error) {
-        return !session->is_ended &&
-               (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT);
-}
-
 bool session_is_ended(const Session *session) {
         return session->is_ended;
 }

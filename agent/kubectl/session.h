@@ -149,11 +149,13 @@ int64_t session_server_sec(const Session *session);
 /* Waits that long; for pauses that the user asked for, and before trying again. */
 int session_pause(Session *session, uint64_t usec, Error *reterr);
 
-/* Whether a write that failed in this way may have been done: no answer came. */
-bool session_is_lost(const Session *session, const Error *error);
-
 /* SIGINT, SIGTERM or the timeout came. */
 bool session_is_ended(const Session *session);
+
+/* Whether a write that failed in this way may have been done. */
+static inline bool session_is_lost(const Session *session, const Error *error) {
+        return !session_is_ended(session) && error_is_unanswered(error);
+}
 
 /* Prints the error and returns the exit status that it means: EXIT_STATUS_FAILED, EXIT_STATUS_TIMEOUT or
  * EXIT_STATUS_SIGNAL + number, or r for a local failure (the error is unset). */

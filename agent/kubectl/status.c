@@ -486,8 +486,7 @@ static int read_again(Status *status, Error *reterr) {
                 (void) fflush(stdout);
                 return r;
         }
-        if (session_is_ended(status->session) ||
-            (error.kind != ERROR_UNAVAILABLE && error.kind != ERROR_TIMEOUT))
+        if (!session_is_lost(status->session, &error))
                 return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
         json_object_put(status->updates);
         status->updates = take_ptr(before);

@@ -75,10 +75,6 @@ Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, boo
         return NULL;
 }
 
-static bool may_pass(const Error *error) {
-        return error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT;
-}
-
 static void warn(const Recreate *recreate, const char *what, const Error *reason) {
         const Error *trouble = kube_client_trouble(recreate->context->client);
 
@@ -124,7 +120,7 @@ void recreate_note_written(Recreate *recreate, RecreateRight right, const char *
                 return;
         }
         /* A busy server does not show that a right is no longer missing. */
-        if (known->kind != ERROR_DENIED || !may_pass(error))
+        if (known->kind != ERROR_DENIED || !error_is_unanswered(error))
                 note_refusal(recreate, right, what, error);
 }
 

@@ -683,11 +683,6 @@ bool session_is_away(const Session *session) {
         return false;
 }
 
-bool session_is_lost(const Session *session, const Error *error) {
-        return !session->is_ended &&
-               (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_TIMEOUT);
-}
-
 static bool has_ended_program(const Session *session) {
         for (size_t i = 0; i < session->n_programs; i++)
                 if (session->programs[i]->is_done)
