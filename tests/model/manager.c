@@ -454,7 +454,7 @@ static bool create_new(DeploymentSync *turn) {
         return true;
 }
 
-/* The only one with pods, or the new one where none has: it alone is scaled. NULL: there are several. */
+/* The only one with pods, or the new one, or else the youngest where none has: it alone is scaled. NULL: there are several. */
 static json_object *find_active(const DeploymentSync *turn) {
         json_object *active = NULL;
 
@@ -464,6 +464,8 @@ static json_object *find_active(const DeploymentSync *turn) {
                                 return NULL;
                         active = turn->sets[i];
                 }
+        if (!active && !turn->new && turn->n > 0)
+                return turn->sets[turn->n - 1];
         return active ? active : turn->new;
 }
 

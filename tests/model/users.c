@@ -73,7 +73,7 @@ static void scale(World *world, int64_t replicas) {
 
 static void edit_scale(World *world) {
         if (world->scenario.kind != WORKLOAD_DAEMON_SET)
-                scale(world, 1 + choose(world, PODS_MAX));
+                scale(world, choose(world, PODS_MAX + 1));
 }
 
 static void edit_limit(World *world) {
