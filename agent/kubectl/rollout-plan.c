@@ -605,6 +605,28 @@ static int name_rest(const Census *census, const char *budget, char **ret) {
         return r;
 }
 
+/* Scaled up from 0, a paused Deployment gets pods of its youngest ReplicaSet, or of one that has its template. */
+static int step_leave_to_rival(RolloutStep *step, const RolloutView *view, json_object *record,
+                               json_object *rival) {
+        bool is_scaled_up = replica_set_is_scaled_to_zero(view_base(view, record));
+        int r = step_abandon(step, view, record, is_scaled_up);
+
+        if (r < 0)
+                return r;
+        return is_scaled_up
+                       ? rollout_step_set(step, ROLLOUT_ABANDON,
+                                          "another client has scaled it to 0 and up again, and the "
+                                          "new pods are of the ReplicaSet \"%s\"; its controller "
+                                          "brings its pods to its template now",
+                                          object_name(rival))
+                       : rollout_step_set(
+                                 step, ROLLOUT_ABANDON,
+                                 "another client has let its controller go on, which has "
+                                 "replaced pods by those of the ReplicaSet \"%s\", and holds "
+                                 "it again; to let it go on: kubectl rollout resume",
+                                 object_name(rival));
+}
+
 /* Another client has changed what only we should change now. */
 static int check_unchanged(const RolloutView *view, json_object *record, RolloutStep *step) {
         cleanup(free_p) char *difference = NULL;
@@ -640,16 +662,8 @@ static int check_unchanged(const RolloutView *view, json_object *record, Rollout
         }
         rival = view_kind(view)->has_replica_sets ? view_find_rival(view, view_base(view, record))
                                                   : NULL;
-        if (rival) {
-                r = step_abandon(step, view, record, false);
-                return r < 0 ? r
-                             : rollout_step_set(
-                                       step, ROLLOUT_ABANDON,
-                                       "another client has let its controller go on, which has "
-                                       "replaced pods by those of the ReplicaSet \"%s\", and holds "
-                                       "it again; to let it go on: kubectl rollout resume",
-                                       object_name(rival));
-        }
+        if (rival)
+                return step_leave_to_rival(step, view, record, rival);
         r = view_find_change(view, record, &change, &difference);
         if (r < 0 || change == TEMPLATE_UNCHANGED)
                 return r;

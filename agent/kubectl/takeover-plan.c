@@ -127,10 +127,15 @@ static bool has_pods(json_object *replica_set) {
 json_object *view_find_rival(const RolloutView *view, const json_object *base) {
         json_object_object_foreach(view->owned, name, other) {
                 (void) name;
-                if (other != base && has_pods(other))
+                if (other != base && object_integer(other, "spec.replicas") > 0)
                         return other;
         }
         return NULL;
+}
+
+bool replica_set_is_scaled_to_zero(json_object *replica_set) {
+        return json_is(object_at(replica_set, "metadata.annotations"),
+                       "deployment.kubernetes.io/desired-replicas", "0");
 }
 
 int view_is_resumed(const RolloutView *view, json_object *record, bool *ret) {
@@ -164,7 +169,8 @@ static const char *end_of_rollout(const RolloutView *view) {
                        : "wait for its end";
 }
 
-/* The one ReplicaSet that has the Deployment's pods, or would have them. */
+/* The one ReplicaSet that has the Deployment's pods, or would have them. NULL: no ReplicaSet has pods, or the template with
+ * whatever images; a paused Deployment's controller makes none. */
 static int find_replica_set(const RolloutView *view, json_object **ret, Error *reterr) {
         json_object *found = NULL, *same = NULL;
 
@@ -188,13 +194,15 @@ static int find_replica_set(const RolloutView *view, json_object **ret, Error *r
                         same = candidate;
         }
         *ret = found ? found : same;
-        if (*ret)
-                return 0;
+        return 0;
+}
 
+static int refuse_without_replica_set(const RolloutView *view, Error *reterr) {
         return json_object_get_boolean(object_at(view->workload, "spec.paused"))
                        ? error_set(reterr, ERROR_CONFLICT,
-                                   "it has no ReplicaSet yet, since it was paused before it ever "
-                                   "ran: set the images by \"kubectl set image\", and resume it")
+                                   "no ReplicaSet has its pods or its template, and its "
+                                   "controller makes none while it is paused: set the images by "
+                                   "\"kubectl set image\", and resume it")
                        : error_set(reterr, ERROR_CONFLICT,
                                    "its controller has made no ReplicaSet yet: does "
                                    "kube-controller-manager run?");
@@ -240,7 +248,7 @@ static int find_pods_revision(const RolloutView *view, int64_t partition, const 
                                 "it has no revision yet: does kube-controller-manager run?");
 }
 
-/* The object that the pods were made from. */
+/* The object that the pods were made from. NULL: the Deployment has no such ReplicaSet. */
 static int find_base(const RolloutView *view, int64_t partition, json_object **ret, Error *reterr) {
         const char *revision = NULL;
         int r;
@@ -587,12 +595,6 @@ static int find_lagging(const RolloutView *view, int64_t partition, json_object 
         return 0;
 }
 
-/* While admission holds it, its controller makes no ReplicaSet: there is no pod whose image could change. */
-static bool is_held_before_pods(const RolloutView *view, const RolloutRequest *request) {
-        return request->mode == ROLLOUT_FOLLOW && view_kind(view)->has_replica_sets &&
-               workload_held(view->workload) && json_object_object_length(view->owned) == 0;
-}
-
 static int64_t partition_at_begin(const RolloutView *view, const RolloutRequest *request) {
         if (request->partition >= 0)
                 return request->partition + object_integer(view->workload, "spec.ordinals.start");
@@ -608,14 +610,16 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
         json_object *template = object_template(view->workload), *base = NULL;
         int r = check_can_begin(view, request, reterr);
 
-        if (r >= 0 && is_held_before_pods(view, request)) {
-                *ret = NULL;
-                return 0;
-        }
         if (r >= 0 && request->images)
                 r = takeover_check_containers(template, request->images, reterr);
         if (r >= 0)
                 r = find_base(view, partition_at_begin(view, request), &base, reterr);
+        if (r >= 0 && !base) {
+                *ret = NULL;
+                return request->mode == ROLLOUT_FOLLOW && workload_held(view->workload)
+                               ? 0
+                               : refuse_without_replica_set(view, reterr);
+        }
         if (r >= 0)
                 r = template_compare(object_template(base), template, &difference);
         if (r < 0)

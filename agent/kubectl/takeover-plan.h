@@ -73,8 +73,11 @@ typedef enum TemplateChange {
  * owned by the caller, which has set it to NULL; NULL: none is known. */
 int view_find_change(const RolloutView *view, json_object *record, TemplateChange *ret,
                      char **ret_difference);
-/* A ReplicaSet of the Deployment that has pods beside the base, to which its controller has begun to move them; NULL: none. */
+/* A ReplicaSet of the Deployment that should have pods beside the base, to which its controller has begun to move them; NULL:
+ * none. */
 json_object *view_find_rival(const RolloutView *view, const json_object *base);
+/* Whether the Deployment had no replicas when its controller scaled this ReplicaSet last, which a rollout would not have done. */
+bool replica_set_is_scaled_to_zero(json_object *replica_set);
 /* Another client has resumed the Deployment of an open update, and its controller has nothing to do: each pod stays as
  * it is, whatever its images. */
 int view_is_resumed(const RolloutView *view, json_object *record, bool *ret);
