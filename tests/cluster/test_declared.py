@@ -80,6 +80,20 @@ def test_before_its_first_pod(controller, make, images):
     wait_updated(workload, images[1])
 
 
+def test_without_pods(cluster, controller, make, images):
+    """A Deployment at 0 that is held with a template of none of its ReplicaSets has nothing to update: it is let go."""
+    workload = make("deployment")
+    cluster.kubectl("scale", workload.name, "--replicas=0")
+    wait_until(lambda: not workload.pods(), RUNS, "end of the pods")
+    workload.patch({"spec": {"paused": True, **set_template(images[0], env=[{"name": "A", "value": "1"}])["spec"]}})
+    declared = {"metadata": {"annotations": {UPDATE: "InPlaceIfPossible"}}}
+    made = workload.patch({**declared, "spec": {"paused": False, **set_template(images[1])["spec"]}})
+    assert HELD in made["metadata"]["annotations"]
+    wait_until(lambda: not is_held(workload), RUNS, "the end of the hold")
+    cluster.kubectl("scale", workload.name, "--replicas=2")
+    wait_updated(workload, images[1])
+
+
 @pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)
 def test_more_than_images(cluster, controller, make, images, kind):
     """Another change is the workload's ordinary update."""

@@ -192,6 +192,24 @@ def test_resumed_and_paused_again(cluster, make, by_proxy, proxy, inplace, image
     workload.assert_runs(images[0])
 
 
+def test_scaled_to_zero_meanwhile(cluster, make, by_proxy, proxy, inplace, images):
+    """Pods that come back from another ReplicaSet while no program runs end the update, which gives the Deployment back."""
+    workload = make("deployment")
+    cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+    cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    wait_until(lambda: len(workload.pods()) == 2, 60 * SLOWLY, "end of the pods before")
+    interrupted(by_proxy, proxy, workload, images[0], 2, r"/replicasets/")
+    for n in (0, 2):
+        cluster.kubectl("scale", workload.name, f"--replicas={n}")
+        wait_until(lambda n=n: len(workload.pods()) == len(workload.ready()) == n, 60 * SLOWLY, f"{n} pods")
+    with none_replaced(workload):
+        ran = inplace.run("rollout", workload.name, "--timeout=60s")
+        assert ran.code == 3 and "scaled it to 0 and up again" in ran.stderr, ran.stderr
+        cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
+    workload.assert_runs(images[1])
+    assert not workload.get()["spec"].get("paused", False)
+
+
 @pytest.mark.parametrize("way", ["on", "undo", "release"])
 def test_resumed_while_it_waits(cluster, make, inplace, images, way):
     """Where the controller has nothing to do, a resumed Deployment stays mixed, and the next run goes on with it."""
