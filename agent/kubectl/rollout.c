@@ -151,6 +151,9 @@ static int follow_record(Rollout *rollout, Error *reterr) {
 
         if (r < 0)
                 return r;
+        /* An update that has ended holds nothing any more: a hold that is there now is of another one. */
+        if (!record && !rollout_record_is_open(rollout->record))
+                return 0;
         if (!record)
                 return rollout_plan_lost(&rollout->watch.view, rollout->record, &rollout->step);
 
