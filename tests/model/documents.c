@@ -147,6 +147,12 @@ json_object *merge_patch(json_object *document, json_object *patch, bool is_stra
         return merge(document, patch, is_strategic);
 }
 
+json_object *template_of(json_object *object) {
+        json_object *kept = GET(object, "data", "spec", "template");
+
+        return kept ? kept : GET(object, "spec", "template");
+}
+
 static bool labels_equal(json_object *a, json_object *b) {
         json_object_object_foreach(a, key, value) {
                 if (strcmp(key, "pod-template-hash") != 0 &&

@@ -186,15 +186,16 @@ static bool is_new_update(json_object *old, json_object *new) {
 }
 
 /* As the manual page says: a template that follows its pods has one of the update's two images at any time, and the update
- * decides which. */
+ * decides which. Any other has the one that it leads to, also where a user has written another in between. */
 static bool is_of_update(const World *world, json_object *workload, const char *image) {
         cleanup(json_object_put_p) json_object *record = NULL;
         bool follows = world->scenario.kind == WORKLOAD_DEPLOYMENT ||
                        world->scenario.kind == WORKLOAD_REPLICA_SET;
 
-        return follows && rollout_record_read(workload, &record, NULL) >= 0 &&
-               (json_is(record_images(record, true), "app", image) ||
-                json_is(record_images(record, false), "app", image));
+        return rollout_record_read(workload, &record, NULL) >= 0 &&
+               (json_is(record_target(record), "app", image) ||
+                (follows && (json_is(record_images(record, true), "app", image) ||
+                             json_is(record_images(record, false), "app", image))));
 }
 
 /* As the manual page says: an ordinary update follows where pods that the update would begin with run two images, which

@@ -17,8 +17,6 @@
 #include "agent/kubectl/rollout-record.h"
 #include "tests/model/world.h"
 
-#define REVISION "deployment.kubernetes.io/revision"
-#define DESIRED "deployment.kubernetes.io/desired-replicas"
 #define HISTORY_MAX 10
 
 /* The queue */

@@ -13,12 +13,6 @@
 #include "agent/kubectl/rollout-kinds.h"
 #include "tests/model/world.h"
 
-static json_object *template_of(json_object *object) {
-        json_object *kept = GET(object, "data", "spec", "template");
-
-        return kept ? kept : GET(object, "spec", "template");
-}
-
 static bool is_template_of(json_object *revision, json_object *set) {
         return templates_equal(template_of(revision), template_of(set));
 }

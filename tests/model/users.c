@@ -2,6 +2,7 @@
 
 /* Other users, an autoscaler, evictions, and nodes that are lost: all that happens to a workload meanwhile */
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
@@ -171,6 +172,83 @@ static void replace(World *world) {
         patch_workload(world, "replaces it with its manifest", body, false);
 }
 
+/* "kubectl rollout undo" */
+
+static bool is_kept_annotation(const char *key) {
+        return strcmp(key, REVISION) == 0 || strcmp(key, DESIRED) == 0;
+}
+
+static int64_t history_number(json_object *object) {
+        const char *text = annotation_of(object, REVISION);
+
+        return text ? strtoll(text, NULL, 10) : object_integer(object, "revision");
+}
+
+/* The second newest; NULL: there is none. */
+static json_object *find_previous(World *world, Resource resource) {
+        json_object *newest = NULL, *previous = NULL;
+
+        for (size_t i = 0; i < world->items[resource].n; i++) {
+                json_object *object = world->items[resource].items[i];
+
+                if (!pod_is_owned(object, api_workload(world)))
+                        continue;
+                if (!newest || history_number(object) > history_number(newest)) {
+                        previous = newest;
+                        newest = object;
+                } else if (!previous || history_number(object) > history_number(previous))
+                        previous = object;
+        }
+        return previous;
+}
+
+/* The ReplicaSet's annotations replace the Deployment's but for those that the controller keeps. */
+static json_object *annotations_after_undo(json_object *deployment, json_object *replica_set) {
+        json_object *annotations = json_object_new_object();
+
+        json_object_object_foreach(GET(deployment, "metadata", "annotations"), key, value) {
+                if (is_kept_annotation(key))
+                        json_object_object_add(annotations, key, json_object_get(value));
+        }
+        json_object_object_foreach(GET(replica_set, "metadata", "annotations"), name, text) {
+                if (!is_kept_annotation(name))
+                        json_object_object_add(annotations, name, json_object_get(text));
+        }
+        return annotations;
+}
+
+/* It refuses a Deployment that is paused. */
+static void roll_back(World *world) {
+        bool is_deployment = world->scenario.kind == WORKLOAD_DEPLOYMENT;
+        json_object *workload = api_workload(world);
+        json_object *previous = find_previous(world, is_deployment ? REPLICA_SETS : REVISIONS);
+        json_object *template = previous ? json_object_get(template_of(previous)) : NULL;
+
+        if (!template ||
+            (is_deployment && json_object_get_boolean(GET(workload, "spec", "paused"))) ||
+            templates_equal(template, GET(workload, "spec", "template"))) {
+                json_object_put(template);
+                return;
+        }
+        json_object_get(workload);
+        if (is_deployment) {
+                SET(&template, NULL, "metadata", "labels", "pod-template-hash");
+                SET(&workload, annotations_after_undo(workload, previous), "metadata",
+                    "annotations");
+        } else
+                SET(&template, NULL, "$patch");
+        note(world, "user: rolls back to %s", template_image(template, "app"));
+        SET(&workload, template, "spec", "template");
+        (void) api_update(world, AUTHOR_USER, workload_resource(world), false, workload);
+}
+
+static void roll_back_declared(World *world) {
+        if (world->scenario.is_declared)
+                roll_back(world);
+        else
+                edit_annotation(world);
+}
+
 /* Edits that take the workload away from the update: its controller replaces pods then */
 
 static void edit_environment(World *world) {
@@ -235,9 +313,9 @@ void user_keep(World *world) {
 void user_edit(World *world) {
         static void (*const friendly[])(
                 World *) = { edit_annotation,     edit_scale,  edit_limit, edit_pod,
-                             edit_declared_image, apply_again, replace };
-        static void (*const hostile[])(World *) = { edit_environment, edit_image, let_go,
-                                                    forget_record, declare_no_more };
+                             edit_declared_image, apply_again, replace,    roll_back_declared };
+        static void (*const hostile[])(World *) = { edit_environment, edit_image,      let_go,
+                                                    forget_record,    declare_no_more, roll_back };
 
         if (!api_workload(world))
                 return;

@@ -26,6 +26,8 @@
 #define CONTAINERS_MAX 2
 #define TOOLS_MAX 24
 #define NEVER INT64_MAX
+#define REVISION "deployment.kubernetes.io/revision"
+#define DESIRED "deployment.kubernetes.io/desired-replicas"
 
 typedef struct World World;
 
@@ -189,6 +191,8 @@ json_object *get_at(json_object *document, const char *const *keys);
 json_object *time_text(int64_t sec);
 const char *annotation_of(json_object *object, const char *name);
 json_object *merge_patch(json_object *document, json_object *patch, bool is_strategic);
+/* The template of a workload or ReplicaSet, or that of a ControllerRevision. */
+json_object *template_of(json_object *object);
 /* Templates but for the controller's label. */
 bool templates_equal(json_object *a, json_object *b);
 
