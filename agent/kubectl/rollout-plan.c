@@ -627,31 +627,42 @@ static int step_leave_to_rival(RolloutStep *step, const RolloutView *view, json_
                                  object_name(rival));
 }
 
+/* Where its controller leaves the pods as they are, a run that takes the update up holds it again; with images that are not
+ * the update's, none can. */
+static int step_not_held(RolloutStep *step, const RolloutView *view, json_object *record) {
+        cleanup(free_p) char *difference = NULL;
+        TemplateChange change = TEMPLATE_UNCHANGED;
+        bool is_resumed;
+        int r = view_is_resumed(view, record, &is_resumed);
+
+        if (r >= 0 && is_resumed)
+                r = view_find_change(view, record, &change, &difference);
+        if (r < 0)
+                return r;
+        if (is_resumed && change != TEMPLATE_CHANGED)
+                return rollout_step_set(step, ROLLOUT_STOP,
+                                        "another client has resumed it, and its controller "
+                                        "leaves its pods as they are");
+        r = step_abandon(step, view, record, false);
+        return r < 0 ? r
+                     : rollout_step_set(step, ROLLOUT_ABANDON, "another client has %s",
+                                        is_resumed ? "resumed it with other images, and its "
+                                                     "controller leaves its pods as they are"
+                                                   : "let its controller go on, which brings its "
+                                                     "pods to its template now");
+}
+
 /* Another client has changed what only we should change now. */
 static int check_unchanged(const RolloutView *view, json_object *record, RolloutStep *step) {
         cleanup(free_p) char *difference = NULL;
         json_object *rival;
         TemplateChange change;
-        bool is_resumed;
         int r;
 
         if (object_is_deleted(view->workload))
                 return rollout_step_set(step, ROLLOUT_STOP, "it is being deleted");
-        if (!view_is_held(view)) {
-                r = view_is_resumed(view, record, &is_resumed);
-                if (r < 0)
-                        return r;
-                if (is_resumed)
-                        return rollout_step_set(step, ROLLOUT_STOP,
-                                                "another client has resumed it, and its controller "
-                                                "leaves its pods as they are");
-                r = step_abandon(step, view, record, false);
-                return r < 0 ? r
-                             : rollout_step_set(
-                                       step, ROLLOUT_ABANDON,
-                                       "another client has let its controller go on, which "
-                                       "brings its pods to its template now");
-        }
+        if (!view_is_held(view))
+                return step_not_held(step, view, record);
         if (view_kind(view)->has_replica_sets && !view_base(view, record)) {
                 r = step_abandon(step, view, record, true);
                 return r < 0 ? r

@@ -752,6 +752,8 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .is_released = true, .older = "A", .pods = { NEW, OLD } }, ROLLOUT_ABANDON, "let its controller", NULL },
         { { DEPLOYMENT, .is_released = true, .template = "B", .source = "B", .pods = { NEW, OLD } }, ROLLOUT_STOP,
           "has resumed it", NULL },
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "forward rollout", .is_released = true, .pods = { NEW, OLD } },
+          ROLLOUT_ABANDON, "with other images", "abandoned" },
         { { DEPLOYMENT, .template = "C", .pods = { OLD } }, ROLLOUT_ABANDON, "changed its template", "\"paused\":false" },
         /* The images before, which the update had replaced, and those after, on the way back. */
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "forward set-image after", .source = "B", .pods = { NEW } },
