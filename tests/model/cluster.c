@@ -66,6 +66,8 @@ static json_object *make_workload(const Scenario *scenario, const char *image) {
         if (scenario->kind != WORKLOAD_DAEMON_SET)
                 SET_NUMBER(&workload, scenario->n_pods, "spec", "replicas");
         SET_TEXT(&workload, "web", "spec", "selector", "matchLabels", "app");
+        if (scenario->kind != WORKLOAD_REPLICA_SET)
+                SET_NUMBER(&workload, scenario->history_limit, "spec", "revisionHistoryLimit");
         if (scenario->min_ready_sec > 0)
                 SET_NUMBER(&workload, scenario->min_ready_sec, "spec", "minReadySeconds");
         SET(&workload, make_template(scenario, image), "spec", "template");
@@ -137,7 +139,8 @@ static uint64_t key_of(const Scenario *scenario) {
                               scenario->n_containers,  scenario->max_unavailable,
                               scenario->min_ready_sec, scenario->has_gate,
                               scenario->has_budget,    scenario->has_older,
-                              scenario->is_declared,   scenario->is_kept };
+                              scenario->is_declared,   scenario->is_kept,
+                              scenario->history_limit };
         uint64_t key = 1;
 
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

@@ -17,8 +17,6 @@
 #include "agent/kubectl/rollout-record.h"
 #include "tests/model/world.h"
 
-#define HISTORY_MAX 10
-
 /* The queue */
 
 static const struct {
@@ -253,6 +251,12 @@ void replica_set_sync(World *world, json_object *replica_set) {
         write_status(world, REPLICA_SETS, replica_set, keys,
                      (const int64_t[]){ n, n_ready, n_available,
                                         object_integer(replica_set, "metadata.generation") });
+}
+
+int64_t history_limit(json_object *workload) {
+        json_object *limit = GET(workload, "spec", "revisionHistoryLimit");
+
+        return limit ? json_object_get_int64(limit) : 10;
 }
 
 /* Deployments */
@@ -517,18 +521,35 @@ static bool roll(const DeploymentSync *turn) {
         return false;
 }
 
+static int compare_revisions(const void *a, const void *b) {
+        json_object *const *left = a, *const *right = b;
+        int64_t difference = revision_of(*left) - revision_of(*right);
+
+        return difference != 0 ? (difference > 0 ? 1 : -1) : compare_ages(a, b);
+}
+
 static void clean_up(const DeploymentSync *turn) {
-        size_t n_old = turn->n - (turn->new != NULL);
+        json_object *old[16];
+        size_t n = 0;
 
-        for (size_t i = 0; i < turn->n && n_old > HISTORY_MAX; i++) {
-                json_object *old = turn->sets[i];
+        for (size_t i = 0; i < turn->n; i++)
+                if (turn->sets[i] != turn->new)
+                        old[n++] = turn->sets[i];
+        qsort(old, n, sizeof(old[0]), compare_revisions);
+        for (size_t i = 0; (int64_t) i < (int64_t) n - history_limit(turn->deployment); i++)
+                if (replicas_of(old[i]) == 0 && object_integer(old[i], "status.replicas") == 0 &&
+                    object_is_observed(old[i]))
+                        (void) api_delete(turn->world, AUTHOR_MANAGER, REPLICA_SETS,
+                                          object_name(old[i]));
+}
 
-                if (old == turn->new || replicas_of(old) > 0 ||
-                    object_integer(old, "status.replicas") > 0 || !object_is_observed(old))
-                        continue;
-                (void) api_delete(turn->world, AUTHOR_MANAGER, REPLICA_SETS, object_name(old));
-                n_old--;
-        }
+static bool is_complete(json_object *deployment) {
+        int64_t n = replicas_of(deployment);
+
+        return object_integer(deployment, "status.updatedReplicas") == n &&
+               object_integer(deployment, "status.replicas") == n &&
+               object_integer(deployment, "status.availableReplicas") == n &&
+               object_is_observed(deployment);
 }
 
 static void sync_status(const DeploymentSync *turn) {
@@ -563,7 +584,7 @@ void deployment_sync(World *world, json_object *deployment) {
                         clean_up(&turn);
         } else if (!turn.new ? create_new(&turn) : roll(&turn))
                 return;
-        else
+        else if (is_complete(deployment))
                 clean_up(&turn);
         sync_status(&turn);
 }

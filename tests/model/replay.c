@@ -234,7 +234,8 @@ bool replay_recording(const char *path, FILE *out) {
         World *world = &replay->world;
         bool is_good;
 
-        world->scenario = (Scenario){ .n_containers = 1, .max_unavailable = 1 };
+        world->scenario =
+                (Scenario){ .n_containers = 1, .max_unavailable = 1, .history_limit = 10 };
         world->scenario.n_pods = (int) json_get_integer(recording, "pods");
         world->random = 1;
         world->judge.is_excused = true;

@@ -97,6 +97,41 @@ static json_object *sync_revision(World *world, Resource resource, json_object *
         return NULL;
 }
 
+static bool is_live(World *world, json_object *set, const char *revision) {
+        const Items *pods = &world->manager.items[PODS];
+
+        for (size_t i = 0; i < pods->n; i++)
+                if (pod_is_owned(pods->items[i], set) && has_revision(pods->items[i], revision))
+                        return true;
+        return false;
+}
+
+static int compare_numbers(const void *a, const void *b) {
+        json_object *const *left = a, *const *right = b;
+        int64_t difference = object_integer(*left, "revision") - object_integer(*right, "revision");
+
+        return difference != 0 ? (difference > 0 ? 1 : -1) : 0;
+}
+
+/* All revisions of the set but these two, the oldest first. */
+static size_t find_old_revisions(World *world, json_object *set, json_object *update,
+                                 json_object *current, json_object **ret) {
+        const Items *items = &world->manager.items[REVISIONS];
+        size_t n = 0;
+
+        for (size_t i = 0; i < items->n; i++)
+                if (pod_is_owned(items->items[i], set) && items->items[i] != update &&
+                    items->items[i] != current)
+                        ret[n++] = items->items[i];
+        qsort(ret, n, sizeof(ret[0]), compare_numbers);
+        return n;
+}
+
+static void delete_revision(World *world, json_object *revision) {
+        note(world, "manager: deletes ControllerRevision %s", object_name(revision));
+        (void) api_delete(world, AUTHOR_MANAGER, REVISIONS, object_name(revision));
+}
+
 static json_object *find_named(World *world, const char *name) {
         return name ? items_find(&world->manager.items[REVISIONS], name) : NULL;
 }
@@ -179,6 +214,19 @@ static void act_on_set(const SetSync *turn) {
                 replace_pods(turn);
 }
 
+/* Revisions of pods do not count. */
+static void truncate_history(const SetSync *turn) {
+        json_object *old[32];
+        size_t n_all = find_old_revisions(turn->world, turn->set, turn->update, turn->current, old);
+        size_t n = 0;
+
+        for (size_t i = 0; i < n_all; i++)
+                if (!is_live(turn->world, turn->set, object_name(old[i])))
+                        old[n++] = old[i];
+        for (size_t i = 0; (int64_t) i < (int64_t) n - history_limit(turn->set); i++)
+                delete_revision(turn->world, old[i]);
+}
+
 static void write_set_status(const SetSync *turn) {
         static const char *const keys[] = { "replicas",           "readyReplicas",
                                             "updatedReplicas",    "currentReplicas",
@@ -243,6 +291,7 @@ void stateful_set_sync(World *world, json_object *set) {
         if (world->manager.seen[PODS] >= world->awaited_pods)
                 act_on_set(&turn);
         write_set_status(&turn);
+        truncate_history(&turn);
 }
 
 /* DaemonSets */
@@ -284,6 +333,20 @@ static void replace_daemons(World *world, json_object *set, const char *hash) {
         }
 }
 
+/* Revisions of pods count, and stay. */
+static void clean_history(World *world, json_object *set, json_object *revision) {
+        json_object *old[32];
+        size_t n = find_old_revisions(world, set, revision, revision, old);
+        int64_t n_surplus = (int64_t) n - history_limit(set);
+
+        for (size_t i = 0; i < n && n_surplus > 0; i++) {
+                if (is_live(world, set, object_revision(old[i])))
+                        continue;
+                delete_revision(world, old[i]);
+                n_surplus--;
+        }
+}
+
 static void act_on_daemons(World *world, json_object *set, json_object *revision) {
         for (int i = 0; i < world->scenario.n_pods; i++) {
                 json_object *pod = pod_on(world, set, i);
@@ -298,6 +361,7 @@ static void act_on_daemons(World *world, json_object *set, json_object *revision
         }
         if (world->manager.seen[PODS] >= world->awaited_pods && workload_is_rolling(set))
                 replace_daemons(world, set, object_revision(revision));
+        clean_history(world, set, revision);
 }
 
 void daemon_set_sync(World *world, json_object *set) {

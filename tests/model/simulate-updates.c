@@ -48,6 +48,7 @@ static Scenario choose_scenario(World *world) {
         scenario.n_containers = happens(world, 75) ? 1 : 2;
         scenario.max_unavailable = 1 + (int) happens(world, 25);
         scenario.min_ready_sec = happens(world, 15) ? 5 : 0;
+        scenario.history_limit = happens(world, 50) ? 10 : (int) choose(world, 3);
         scenario.has_gate = happens(world, 35);
         scenario.has_budget = !is_daemon_set && scenario.n_pods > 1 && happens(world, 25);
         scenario.is_declared = scenario.kind != WORKLOAD_REPLICA_SET && happens(world, 30);
@@ -71,11 +72,12 @@ static void show_scenario(World *world) {
         const Scenario *scenario = &world->scenario;
 
         note(world,
-             "%s of %d pods with %d containers, maxUnavailable %d, minReadySeconds %d%s%s%s%s%s%s%s, to %s",
+             "%s of %d pods with %d containers, maxUnavailable %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s, to %s",
              workload_kind_to_string(scenario->kind), scenario->n_pods, scenario->n_containers,
-             scenario->max_unavailable, scenario->min_ready_sec, scenario->has_gate ? ", gate" : "",
-             scenario->has_budget ? ", budget" : "", scenario->has_older ? ", history" : "",
-             scenario->is_declared ? ", declared" : "", scenario->is_kept ? ", kept" : "",
+             scenario->max_unavailable, scenario->min_ready_sec, scenario->history_limit,
+             scenario->has_gate ? ", gate" : "", scenario->has_budget ? ", budget" : "",
+             scenario->has_older ? ", history" : "", scenario->is_declared ? ", declared" : "",
+             scenario->is_kept ? ", kept" : "",
              scenario->has_hostile_users ? ", hostile users" : "",
              scenario->has_rival ? ", two runs" : "", scenario->target);
 }

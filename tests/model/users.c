@@ -100,6 +100,16 @@ static void edit_limit(World *world) {
         world->judge.own_unavailable = n;
 }
 
+static void edit_history(World *world) {
+        json_object *body;
+
+        if (world->scenario.kind == WORKLOAD_REPLICA_SET)
+                return;
+        body = json_object_new_object();
+        SET_NUMBER(&body, choose(world, 3), "spec", "revisionHistoryLimit");
+        patch_workload(world, "sets revisionHistoryLimit", body, false);
+}
+
 static json_object *any_pod(World *world) {
         const Items *pods = &world->items[PODS];
 
@@ -311,9 +321,10 @@ void user_keep(World *world) {
 }
 
 void user_edit(World *world) {
-        static void (*const friendly[])(
-                World *) = { edit_annotation,     edit_scale,  edit_limit, edit_pod,
-                             edit_declared_image, apply_again, replace,    roll_back_declared };
+        static void (*const friendly[])(World *) = {
+                edit_annotation, edit_scale, edit_limit,         edit_pod,    edit_declared_image,
+                apply_again,     replace,    roll_back_declared, edit_history
+        };
         static void (*const hostile[])(World *) = { edit_environment, edit_image,      let_go,
                                                     forget_record,    declare_no_more, roll_back };
 

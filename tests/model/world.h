@@ -118,6 +118,7 @@ typedef struct Scenario {
         int n_pods, n_containers;
         int max_unavailable; /* limit of the strategy */
         int min_ready_sec;
+        int history_limit; /* of revisions that are kept */
         bool has_gate, has_budget, has_older, is_declared;
         bool has_person;        /* a command begins the update, though it is declared */
         bool is_kept;           /* by its users from its controller: paused, or OnDelete */
@@ -234,6 +235,7 @@ void cluster_settle(World *world); /* controllers and kubelets act until nothing
 bool replay_recording(const char *path, FILE *out);
 bool manager_step(World *world);
 void manager_touch(World *world); /* time has passed */
+int64_t history_limit(json_object *workload);
 void deployment_sync(World *world, json_object *deployment);
 void replica_set_sync(World *world, json_object *replica_set);
 void stateful_set_sync(World *world, json_object *set);
