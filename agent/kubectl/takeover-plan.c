@@ -641,8 +641,11 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
         before = after ? template_images(object_template(base), after) : NULL;
         if (!before)
                 return -ENOMEM;
+        /* The controller of a Deployment that is not held brings its pods to those after already, by another ReplicaSet, which
+         * may not have been seen yet. */
         if (request->mode == ROLLOUT_SET_IMAGE && !template_has_images(template, before) &&
-            !template_has_images(template, after))
+            (!template_has_images(template, after) ||
+             (view_kind(view)->has_replica_sets && !view_is_held(view))))
                 return error_set(reterr, ERROR_CONFLICT,
                                  "its pods do not have the images of its template yet: use "
                                  "\"rollout\", or wait for its controller");

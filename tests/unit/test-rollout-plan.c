@@ -1183,6 +1183,7 @@ static const BeginCase begin_rows[] = {
         { { FREE, .pods = { OLD }, .env = "x" }, 0, NULL, 0,
           "in spec.containers[0].env: only images of containers change in place; let its controller replace the pods first", NULL },
         { { FREE, .pods = { OLD }, .template = "C" }, 0, NULL, 0, "do not have the images", NULL },
+        { { FREE, .pods = { OLD }, .template = "B" }, 0, NULL, 0, "do not have the images", NULL },
         { { FREE, .pods = { OLD } }, 0, NULL, 1, "--first updates some pods", NULL },
         { { FREE, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, "\"set image\" begins an update", NULL },
         { { .template = "B", .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, NULL, "\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
