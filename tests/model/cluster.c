@@ -93,7 +93,7 @@ static bool step(World *world) {
 }
 
 void cluster_settle(World *world) {
-        for (int n_idle = 0; n_idle < 8 && !world->judge.failure[0];) {
+        for (int n_idle = 0; n_idle < 24 && !world->judge.failure[0];) {
                 if (step(world))
                         continue;
                 n_idle++;

@@ -296,7 +296,7 @@ void judge_begin(World *world) {
         Judge *judge = &world->judge;
 
         judge->is_kept = world->scenario.is_kept;
-        judge->max_unavailable = world->scenario.max_unavailable;
+        judge->max_unavailable = world->scenario.max_unavailable ?: 1;
         judge->partition = object_integer(workload, "spec.updateStrategy.rollingUpdate.partition");
         judge->own_unavailable =
                 object_integer(workload, world->scenario.kind == WORKLOAD_DEPLOYMENT

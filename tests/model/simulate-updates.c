@@ -47,6 +47,9 @@ static Scenario choose_scenario(World *world) {
         scenario.n_pods = is_daemon_set ? NODES_MAX : 1 + (int) choose(world, 3);
         scenario.n_containers = happens(world, 75) ? 1 : 2;
         scenario.max_unavailable = 1 + (int) happens(world, 25);
+        /* By default a Deployment of up to three pods may have none unavailable. */
+        if (scenario.kind == WORKLOAD_DEPLOYMENT && happens(world, 40))
+                scenario.max_unavailable = 0;
         scenario.min_ready_sec = happens(world, 15) ? 5 : 0;
         scenario.history_limit = happens(world, 50) ? 10 : (int) choose(world, 3);
         scenario.has_gate = happens(world, 35);
