@@ -269,6 +269,20 @@ static void edit_environment(World *world) {
         patch_workload(world, "changes the template", body, true);
 }
 
+/* As "kubectl rollout restart" does, which refuses a Deployment that is paused. */
+static void restart(World *world) {
+        json_object *body;
+        char text[16];
+
+        if (json_object_get_boolean(GET(api_workload(world), "spec", "paused")))
+                return;
+        body = json_object_new_object();
+        (void) snprintf(text, sizeof(text), "%u", ++world->n_ids);
+        SET_TEXT(&body, text, "spec", "template", "metadata", "annotations",
+                 "kubectl.kubernetes.io/restartedAt");
+        patch_workload(world, "restarts it", body, false);
+}
+
 static void edit_image(World *world) {
         user_set_image(world, any_image(world));
 }
@@ -326,7 +340,8 @@ void user_edit(World *world) {
                 apply_again,     replace,    roll_back_declared, edit_history
         };
         static void (*const hostile[])(World *) = { edit_environment, edit_image,      let_go,
-                                                    forget_record,    declare_no_more, roll_back };
+                                                    forget_record,    declare_no_more, roll_back,
+                                                    restart };
 
         if (!api_workload(world))
                 return;
