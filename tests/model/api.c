@@ -277,6 +277,7 @@ ErrorKind api_delete(World *world, Author author, Resource resource, const char 
         if (!old)
                 return ERROR_NOT_FOUND;
         if (resource != PODS) {
+                world->has_garbage = true;
                 api_remove(world, resource, name);
                 return ERROR_NONE;
         }

@@ -75,6 +75,12 @@ static json_object *make_workload(const Scenario *scenario, const char *image) {
         return workload;
 }
 
+void cluster_make_workload(World *world, const char *image) {
+        cleanup(json_object_put_p) json_object *workload = make_workload(&world->scenario, image);
+
+        (void) api_create(world, AUTHOR_USER, workload_resource(world), workload, false, NULL);
+}
+
 static void make_budget(World *world) {
         cleanup(json_object_put_p) json_object *budget = json_object_new_object();
 
@@ -104,15 +110,13 @@ void cluster_settle(World *world) {
 
 static void create(World *world) {
         const Scenario *scenario = &world->scenario;
-        cleanup(json_object_put_p) json_object *workload =
-                make_workload(scenario, scenario->has_older ? "r/app:2" : "r/app:1");
         bool is_declared = scenario->is_declared;
 
         world->now_sec = START_SEC;
         world->judge.is_excused = true;
         for (int i = 0; i < NODES_MAX; i++)
                 world->nodes[i] = (Node){ .lost_sec = NEVER };
-        (void) api_create(world, AUTHOR_USER, workload_resource(world), workload, false, NULL);
+        cluster_make_workload(world, scenario->has_older ? "r/app:2" : "r/app:1");
         if (scenario->has_budget)
                 make_budget(world);
         cluster_settle(world);

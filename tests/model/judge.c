@@ -63,9 +63,8 @@ void judge_quiet(World *world) {
 
 /* Pods that are unavailable */
 
-static bool is_up(const World *world, json_object *pod) {
-        int64_t min_ready_sec = object_integer(world->items[workload_resource(world)].items[0],
-                                               "spec.minReadySeconds");
+static bool is_up(World *world, json_object *pod) {
+        int64_t min_ready_sec = object_integer(api_workload(world), "spec.minReadySeconds");
 
         return object_is_observed(pod) && pod_is_available(world, pod, min_ready_sec);
 }

@@ -54,8 +54,37 @@ static void advance(World *world, Resource resource) {
         }
 }
 
+/* The owner is gone. */
+static bool is_garbage(World *world, json_object *object) {
+        json_object *owner = object_list(object, "metadata.ownerReferences");
+
+        for (Resource resource = DEPLOYMENTS; owner && resource < REVISIONS; resource++)
+                for (size_t i = 0; i < world->items[resource].n; i++)
+                        if (pod_is_owned(object, world->items[resource].items[i]))
+                                return false;
+        return owner && !object_is_deleted(object);
+}
+
+/* The garbage collector deletes one object. */
+static void collect_garbage(World *world) {
+        static const Resource resources[] = { REPLICA_SETS, REVISIONS, PODS };
+
+        for (size_t k = 0; k < sizeof(resources) / sizeof(resources[0]); k++) {
+                const Items *items = &world->items[resources[k]];
+
+                for (size_t i = 0; i < items->n; i++)
+                        if (is_garbage(world, items->items[i])) {
+                                note(world, "manager: collects %s", object_name(items->items[i]));
+                                (void) api_delete(world, AUTHOR_MANAGER, resources[k],
+                                                  items->names[i]);
+                                return;
+                        }
+        }
+        world->has_garbage = false;
+}
+
 typedef struct Deed {
-        size_t controller; /* N_CONTROLLERS: none, the informer of `resource` goes on */
+        size_t controller; /* N_CONTROLLERS: the informer of `resource` goes on; more: garbage is collected */
         size_t item;
         Resource resource;
 } Deed;
@@ -64,6 +93,10 @@ static void act(World *world, const Deed *deed) {
         Items *items = &world->manager.items[deed->resource];
         cleanup(json_object_put_p) json_object *object = NULL;
 
+        if (deed->controller > N_CONTROLLERS) {
+                collect_garbage(world);
+                return;
+        }
         if (deed->controller == N_CONTROLLERS) {
                 advance(world, deed->resource);
                 return;
@@ -80,6 +113,8 @@ bool manager_step(World *world) {
         for (Resource resource = 0; resource < LEASES; resource++)
                 if (cache_is_behind(world, &world->manager, resource))
                         deeds[n++] = (Deed){ N_CONTROLLERS, 0, resource };
+        if (world->has_garbage)
+                deeds[n++] = (Deed){ .controller = N_CONTROLLERS + 1 };
         for (size_t i = 0; i < N_CONTROLLERS; i++) {
                 const Items *items = &world->manager.items[controllers[i].resource];
 
@@ -447,8 +482,9 @@ static bool create_new(DeploymentSync *turn) {
         note(turn->world, "manager: creates ReplicaSet %s%s", name,
              kind == ERROR_CONFLICT ? ", which exists" : "");
         if (kind == ERROR_CONFLICT &&
-            !templates_equal(GET(api_get(turn->world, REPLICA_SETS, name), "spec", "template"),
-                             GET(deployment, "spec", "template"))) {
+            (!pod_is_owned(api_get(turn->world, REPLICA_SETS, name), deployment) ||
+             !templates_equal(GET(api_get(turn->world, REPLICA_SETS, name), "spec", "template"),
+                              GET(deployment, "spec", "template")))) {
                 made = json_object_get(deployment);
                 SET_NUMBER(&made, collisions + 1, "status", "collisionCount");
                 (void) api_update(turn->world, AUTHOR_MANAGER, DEPLOYMENTS, true, made);

@@ -322,6 +322,17 @@ static void declare_no_more(World *world) {
         patch_workload(world, "declares nothing any more", body, false);
 }
 
+static void delete_replica_set(World *world) {
+        const Items *items = &world->items[REPLICA_SETS];
+        const char *name;
+
+        if (world->scenario.kind != WORKLOAD_DEPLOYMENT || items->n == 0)
+                return;
+        name = items->names[choose(world, (uint32_t) items->n)];
+        note(world, "user: deletes ReplicaSet %s", name);
+        (void) api_delete(world, AUTHOR_USER, REPLICA_SETS, name);
+}
+
 void user_keep(World *world) {
         json_object *body = json_object_new_object();
 
@@ -339,9 +350,9 @@ void user_edit(World *world) {
                 edit_annotation, edit_scale, edit_limit,         edit_pod,    edit_declared_image,
                 apply_again,     replace,    roll_back_declared, edit_history
         };
-        static void (*const hostile[])(World *) = { edit_environment, edit_image,      let_go,
-                                                    forget_record,    declare_no_more, roll_back,
-                                                    restart };
+        static void (*const hostile[])(World *) = { edit_environment, edit_image,        let_go,
+                                                    forget_record,    declare_no_more,   roll_back,
+                                                    restart,          delete_replica_set };
 
         if (!api_workload(world))
                 return;

@@ -163,8 +163,9 @@ struct World {
         Tool *tools[TOOLS_MAX];
         size_t n_tools;
         Judge judge;
-        bool is_calm; /* no more faults */
-        FILE *trace;  /* NULL: none */
+        bool has_garbage; /* objects whose owner is gone, perhaps */
+        bool is_calm;     /* no more faults */
+        FILE *trace;      /* NULL: none */
 };
 
 /* Choices */
@@ -229,7 +230,8 @@ void api_done(World *world);
 
 /* The parts that act; each step returns whether there was something to do */
 
-void cluster_make(World *world);   /* a workload whose pods all are ready */
+void cluster_make(World *world); /* a workload whose pods all are ready */
+void cluster_make_workload(World *world, const char *image);
 void cluster_settle(World *world); /* controllers and kubelets act until nothing is left */
 /* Whether the model does what the real controllers have done. Writes to `out` what differs. */
 bool replay_recording(const char *path, FILE *out);
