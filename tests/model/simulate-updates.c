@@ -353,6 +353,8 @@ static void finish(Run *run) {
         world->is_calm = true;
         for (int i = 0; i < NODES_MAX; i++)
                 node_return(world, i);
+        if (!api_workload(world))
+                user_make_anew(world);
         if (run->controller &&
             (tool_has_ended(run->controller) || tool_was_killed(run->controller)))
                 start_controller(run);

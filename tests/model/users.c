@@ -333,6 +333,21 @@ static void delete_replica_set(World *world) {
         (void) api_delete(world, AUTHOR_USER, REPLICA_SETS, name);
 }
 
+/* As "kubectl replace --force" or another release of a package does; later it is made anew. */
+static void delete_workload(World *world) {
+        note(world, "user: deletes the workload");
+        (void) api_delete(world, AUTHOR_USER, workload_resource(world), WORKLOAD);
+}
+
+void user_make_anew(World *world) {
+        const char *image = any_image(world);
+
+        note(world, "user: makes the workload anew with %s", image);
+        cluster_make_workload(world, image);
+        judge_begin(world);
+        world->judge.is_kept = false;
+}
+
 void user_keep(World *world) {
         json_object *body = json_object_new_object();
 
@@ -350,13 +365,14 @@ void user_edit(World *world) {
                 edit_annotation, edit_scale, edit_limit,         edit_pod,    edit_declared_image,
                 apply_again,     replace,    roll_back_declared, edit_history
         };
-        static void (*const hostile[])(World *) = { edit_environment, edit_image,        let_go,
-                                                    forget_record,    declare_no_more,   roll_back,
-                                                    restart,          delete_replica_set };
+        static void (*const hostile[])(
+                World *) = { edit_environment, edit_image,         let_go,
+                             forget_record,    declare_no_more,    roll_back,
+                             restart,          delete_replica_set, delete_workload };
 
         if (!api_workload(world))
-                return;
-        if (world->scenario.has_hostile_users && happens(world, 40)) {
+                user_make_anew(world);
+        else if (world->scenario.has_hostile_users && happens(world, 40)) {
                 world->judge.is_excused = true;
                 hostile[choose(world, sizeof(hostile) / sizeof(hostile[0]))](world);
         } else

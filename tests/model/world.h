@@ -265,7 +265,8 @@ bool image_is_good(const char *image); /* containers of it start, run on and bec
 void user_edit(World *world);
 void user_disturb(World *world);
 void user_set_image(World *world, const char *image);
-void user_keep(World *world); /* holds the workload */
+void user_make_anew(World *world); /* the workload, which was deleted */
+void user_keep(World *world);      /* holds the workload */
 
 /* The properties */
 
