@@ -61,8 +61,8 @@ static json_object *make_workload(const Scenario *scenario, const char *image) {
         SET_TEXT(&workload, WORKLOAD, "metadata", "name");
         SET_TEXT(&workload, NAMESPACE, "metadata", "namespace");
         if (scenario->is_declared)
-                SET_TEXT(&workload, UPDATE_IF_POSSIBLE, "metadata", "annotations",
-                         UPDATE_ANNOTATION);
+                SET_TEXT(&workload, scenario->is_only ? UPDATE_ONLY : UPDATE_IF_POSSIBLE,
+                         "metadata", "annotations", UPDATE_ANNOTATION);
         if (scenario->kind != WORKLOAD_DAEMON_SET)
                 SET_NUMBER(&workload, scenario->n_pods, "spec", "replicas");
         SET_TEXT(&workload, "web", "spec", "selector", "matchLabels", "app");
@@ -144,7 +144,7 @@ static uint64_t key_of(const Scenario *scenario) {
                               scenario->min_ready_sec, scenario->has_gate,
                               scenario->has_budget,    scenario->has_older,
                               scenario->is_declared,   scenario->is_kept,
-                              scenario->history_limit };
+                              scenario->is_only,       scenario->history_limit };
         uint64_t key = 1;
 
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

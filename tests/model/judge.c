@@ -303,6 +303,11 @@ void judge_begin(World *world) {
                                                  : LIMIT);
 }
 
+void judge_kept_only(World *world) {
+        if (!annotation_of(api_workload(world), UPDATE_STATUS_ANNOTATION))
+                fail(world, "nothing shows why the workload is held");
+}
+
 static void judge_strategy(World *world) {
         json_object *workload = api_workload(world);
         int64_t partition = object_integer(workload, "spec.updateStrategy.rollingUpdate.partition");

@@ -55,6 +55,7 @@ static Scenario choose_scenario(World *world) {
         scenario.has_gate = happens(world, 35);
         scenario.has_budget = !is_daemon_set && scenario.n_pods > 1 && happens(world, 25);
         scenario.is_declared = scenario.kind != WORKLOAD_REPLICA_SET && happens(world, 30);
+        scenario.is_only = scenario.is_declared && happens(world, 30);
         scenario.has_older = !scenario.is_declared && scenario.kind != WORKLOAD_REPLICA_SET &&
                              happens(world, 30);
         scenario.has_hostile_users = happens(world, 25);
@@ -79,7 +80,10 @@ static void show_scenario(World *world) {
              workload_kind_to_string(scenario->kind), scenario->n_pods, scenario->n_containers,
              scenario->max_unavailable, scenario->min_ready_sec, scenario->history_limit,
              scenario->has_gate ? ", gate" : "", scenario->has_budget ? ", budget" : "",
-             scenario->has_older ? ", history" : "", scenario->is_declared ? ", declared" : "",
+             scenario->has_older ? ", history" : "",
+             scenario->is_only       ? ", declared only in place"
+             : scenario->is_declared ? ", declared"
+                                     : "",
              scenario->is_kept ? ", kept" : "",
              scenario->has_hostile_users ? ", hostile users" : "",
              scenario->has_rival ? ", two runs" : "", scenario->target);
@@ -295,6 +299,16 @@ static bool is_held_or_open(Run *run) {
                annotation_of(api_workload(world), HELD_ANNOTATION);
 }
 
+/* The pods cannot get in place what the template has. */
+static bool is_kept_only(Run *run) {
+        World *world = &run->world;
+
+        return run->controller && !world->judge.failure[0] &&
+               text_equal(annotation_of(api_workload(world), UPDATE_ANNOTATION), UPDATE_ONLY) &&
+               workload_held(api_workload(world)) &&
+               workload_is_held(world->scenario.kind, api_workload(world));
+}
+
 /* Pods of a workload that its users hold are not at its template. */
 static bool is_behind(Run *run) {
         World *world = &run->world;
@@ -369,6 +383,11 @@ static void finish(Run *run) {
                 finish_by_hand(run);
         if (!run->controller || !workload_is_declared(api_workload(world)))
                 finish_by_hand(run);
+        if (is_kept_only(run)) {
+                judge_kept_only(world);
+                user_allow_ordinary(world);
+                calm_down(run);
+        }
         if (!world->judge.failure[0])
                 judge_end(world);
 }

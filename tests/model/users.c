@@ -140,6 +140,22 @@ static void edit_declared_image(World *world) {
                 edit_annotation(world);
 }
 
+static void set_mode(World *world, const char *mode) {
+        json_object *body = json_object_new_object();
+
+        SET_TEXT(&body, mode, "metadata", "annotations", UPDATE_ANNOTATION);
+        patch_workload(world, mode, body, false);
+}
+
+static void edit_mode(World *world) {
+        if (workload_is_declared(api_workload(world)))
+                set_mode(world, happens(world, 50) ? UPDATE_ONLY : UPDATE_IF_POSSIBLE);
+}
+
+void user_allow_ordinary(World *world) {
+        set_mode(world, UPDATE_IF_POSSIBLE);
+}
+
 /* A manifest that is applied again: the strategy is the user's, and the image is the last one. Under an update of a person it
  * would let the controller go, as let_go() does. */
 static void apply_again(World *world) {
@@ -362,8 +378,8 @@ void user_keep(World *world) {
 
 void user_edit(World *world) {
         static void (*const friendly[])(World *) = {
-                edit_annotation, edit_scale, edit_limit,         edit_pod,    edit_declared_image,
-                apply_again,     replace,    roll_back_declared, edit_history
+                edit_annotation, edit_scale, edit_limit,         edit_pod,     edit_declared_image,
+                apply_again,     replace,    roll_back_declared, edit_history, edit_mode
         };
         static void (*const hostile[])(
                 World *) = { edit_environment, edit_image,         let_go,

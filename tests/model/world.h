@@ -120,6 +120,7 @@ typedef struct Scenario {
         int min_ready_sec;
         int history_limit; /* of revisions that are kept */
         bool has_gate, has_budget, has_older, is_declared;
+        bool is_only;           /* declared, and never by an ordinary update */
         bool has_person;        /* a command begins the update, though it is declared */
         bool is_kept;           /* by its users from its controller: paused, or OnDelete */
         bool has_hostile_users; /* their edits take the workload away from the update */
@@ -265,8 +266,9 @@ bool image_is_good(const char *image); /* containers of it start, run on and bec
 void user_edit(World *world);
 void user_disturb(World *world);
 void user_set_image(World *world, const char *image);
-void user_make_anew(World *world); /* the workload, which was deleted */
-void user_keep(World *world);      /* holds the workload */
+void user_allow_ordinary(World *world); /* updates of a declared workload */
+void user_make_anew(World *world);      /* the workload, which was deleted */
+void user_keep(World *world);           /* holds the workload */
 
 /* The properties */
 
@@ -279,6 +281,7 @@ void judge_pod_lost(World *world);   /* a controller may make another one */
 void judge_impossible(World *world); /* a controller says that an ordinary update follows */
 void judge_quiet(World *world);      /* controllers have nothing left to do */
 void judge_idle(World *world);       /* no program has anything to do now */
+void judge_kept_only(World *world);  /* a workload that waits for updates in place shows why */
 void judge_end(World *world);
 void judge_intent(World *world, json_object *workload); /* a user has written its strategy */
 bool workload_record(World *world, json_object **ret);  /* an update is open */
