@@ -210,6 +210,50 @@ def test_scaled_to_zero_meanwhile(cluster, make, by_proxy, proxy, inplace, image
     assert not workload.get()["spec"].get("paused", False)
 
 
+def test_resumed_with_the_images_before(cluster, make, inplace, images):
+    """The images of an update that follows the template are no longer there: the next run ends it, and another can begin."""
+    workload = make("deployment", 3)
+    with none_replaced(workload):
+        cluster.kubectl("rollout", "pause", workload.name)
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        assert_done(inplace.run("rollout", workload.name, "--first=1"))
+        cluster.kubectl("set", "image", workload.name, f"main={images[0]}")
+        cluster.kubectl("rollout", "resume", workload.name)
+        wait_observed(workload)
+        ran = inplace.run("rollout", workload.name, "--timeout=60s")
+        assert ran.code == 3 and "resumed it with other images" in ran.stderr, ran.stderr
+        assert not rollout_is_open(workload)
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+        workload.assert_runs(images[1])
+
+
+@pytest.fixture
+def manager(cluster):
+    """kube-controller-manager, which may be frozen."""
+    yield cluster.control_plane.controllers
+    cluster.control_plane.controllers.thaw()
+
+
+def test_held_after_its_end(make, manager, by_proxy, proxy, images):
+    """A run that has handed its workload back, and waits for the controller, leaves it to the user who holds it now."""
+    workload = make("deployment")
+
+    async def freeze(exchange: Exchange) -> None:
+        if b"done" in exchange.request.body and is_write(exchange.request.path):
+            manager.freeze()
+        await api_faults.behave_well(exchange)
+
+    proxy.on("^PATCH .*/deployments/", freeze)
+    with none_replaced(workload):
+        with by_proxy.start("set", "image", workload.name, f"main={images[1]}") as child:
+            wait_until(lambda: (workload.record() or {}).get("state") == "done", 60 * SLOWLY, "the end")
+            workload.patch({"metadata": {"annotations": {RECORD: None}}, "spec": {"paused": True}}, "merge")
+            manager.thaw()
+            _, errors = child.communicate(timeout=60 * SLOWLY)
+        assert child.returncode == 0, errors
+    assert workload.get()["spec"]["paused"]
+
+
 @pytest.mark.parametrize("way", ["on", "undo", "release"])
 def test_resumed_while_it_waits(cluster, make, inplace, images, way):
     """Where the controller has nothing to do, a resumed Deployment stays mixed, and the next run goes on with it."""
