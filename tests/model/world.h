@@ -118,7 +118,7 @@ typedef struct Scenario {
         int n_pods, n_containers;
         int max_unavailable; /* limit of the strategy */
         int min_ready_sec;
-        int history_limit; /* of revisions that are kept */
+        int history_limit; /* how many old revisions are kept */
         bool has_gate, has_budget, has_older, is_declared;
         bool is_only;           /* declared, and never by an ordinary update */
         bool has_person;        /* a command begins the update, though it is declared */
