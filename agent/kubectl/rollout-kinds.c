@@ -28,6 +28,10 @@ bool workload_is_declared(json_object *workload) {
                json_is(annotations, UPDATE_ANNOTATION, UPDATE_ONLY);
 }
 
+bool workload_is_in_place_only(json_object *workload) {
+        return json_is(object_at(workload, "metadata.annotations"), UPDATE_ANNOTATION, UPDATE_ONLY);
+}
+
 const char *workload_held(json_object *workload) {
         json_object *annotations = object_at(workload, "metadata.annotations");
 

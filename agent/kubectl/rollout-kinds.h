@@ -76,6 +76,8 @@ bool view_is_held(const RolloutView *view);
 #define UPDATE_ONLY "InPlaceOnly"
 
 bool workload_is_declared(json_object *workload);
+/* Where its pods cannot get in place what it declares, it stays held. */
+bool workload_is_in_place_only(json_object *workload);
 /* The text of its HELD_ANNOTATION; NULL: there is none, or it is empty: the workload has been let go. */
 const char *workload_held(json_object *workload);
 /* Makes the part of the spec that lets its controller go on after a hold by admission; NULL: no memory. */

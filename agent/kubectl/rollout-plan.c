@@ -652,6 +652,19 @@ static int step_not_held(RolloutStep *step, const RolloutView *view, json_object
                                                      "pods to its template now");
 }
 
+/* For people. An update of a workload that was held before it has nothing to give back. */
+static const char *after_abandon(const RolloutView *view, json_object *record) {
+        json_object *workload = view->workload;
+        bool is_kept = view_is_held(view) && !object_at(record, "former");
+
+        if (is_kept && !workload_held(workload))
+                return "its pods stay as they are";
+        return is_kept && workload_is_in_place_only(workload)
+                       ? "it stays held, and kubectl inplace rollout --release lets its "
+                         "controller go on"
+                       : "its controller brings its pods to its template now";
+}
+
 /* Another client has changed what only we should change now. */
 static int check_unchanged(const RolloutView *view, json_object *record, RolloutStep *step) {
         cleanup(free_p) char *difference = NULL;
@@ -685,11 +698,10 @@ static int check_unchanged(const RolloutView *view, json_object *record, Rollout
 
         r = step_abandon(step, view, record, true);
         return r < 0 ? r
-                     : rollout_step_set(
-                               step, ROLLOUT_ABANDON,
-                               "another client has changed its template%s%s; its controller "
-                               "brings its pods there now",
-                               difference ? " in " : "", difference ? difference : "");
+                     : rollout_step_set(step, ROLLOUT_ABANDON,
+                                        "another client has changed its template%s%s; %s",
+                                        difference ? " in " : "", difference ? difference : "",
+                                        after_abandon(view, record));
 }
 
 /* A ReplicaSet that the controller gave a copy of the record while that was open: kubectl rollout undo would
@@ -917,10 +929,8 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
 
         *ret = ROLLOUT_STEP_INIT;
         if (json_is(record, "state", "abandoned"))
-                return rollout_step_set(
-                        ret, ROLLOUT_STOP,
-                        "another run has left it to its controller, which brings its "
-                        "pods to its template now");
+                return rollout_step_set(ret, ROLLOUT_STOP, "another run has abandoned it; %s",
+                                        after_abandon(view, record));
         if (!rollout_record_is_open(record))
                 return step_after_end(view, record, census, ret);
         r = check_unchanged(view, record, ret);
@@ -940,7 +950,8 @@ int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep 
                      : rollout_step_set(
                                ret, ROLLOUT_ABANDON,
                                "another client has removed the annotation " ROLLOUT_ANNOTATION
-                               "; its controller brings its pods to its template now");
+                               "; %s",
+                               after_abandon(view, record));
 }
 
 /* The Deployment gets the images of its ReplicaSet: then its controller replaces no pod. */

@@ -158,10 +158,7 @@ int view_is_resumed(const RolloutView *view, json_object *record, bool *ret) {
 
 /* How a rollout of its controller ends, which comes before an update in place. */
 static const char *end_of_rollout(const RolloutView *view) {
-        bool is_only = json_is(object_at(view->workload, "metadata.annotations"), UPDATE_ANNOTATION,
-                               UPDATE_ONLY);
-
-        if (workload_held(view->workload) && is_only)
+        if (workload_held(view->workload) && workload_is_in_place_only(view->workload))
                 return "it is held before its end, and kubectl inplace rollout --release lets its "
                        "controller go on";
         return view_is_held(view) && !workload_held(view->workload)

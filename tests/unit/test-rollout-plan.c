@@ -44,7 +44,8 @@ typedef struct TestState {
         int n_others;         /* pods of the other ReplicaSet, which are none of those below */
         const char *env;      /* variables in the workload's template alone */
         bool has_history;
-        bool is_released; /* the controller may act */
+        bool is_released;   /* the controller may act */
+        bool is_begun_held; /* the controller might not act before the update, either */
         bool is_declared;
         const char *held; /* annotation of the policy: the partition before; NULL: none */
         bool is_behind, is_source_behind, is_older_behind;
@@ -115,6 +116,8 @@ static json_object *make_record(const TestState *state) {
                         parse("{'updateStrategy': {'type': 'RollingUpdate', 'rollingUpdate': "
                               "{'partition': %d}}}",
                               state->partition));
+        if (state->is_begun_held)
+                json_object_object_del(record, "former");
         return record;
 }
 
@@ -763,6 +766,9 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .env = "x", .pods = { OLD } }, ROLLOUT_ABANDON, "env", "\"paused\":false" },
         { { STATEFUL, .env = "x", .pods = { OLD } }, ROLLOUT_ABANDON, "env", "\"partition\":0" },
         { { DAEMON, .template = "C", .pods = { OLD } }, ROLLOUT_ABANDON, "changed its template", "RollingUpdate" },
+        { { DAEMON, .env = "x", .pods = { OLD } }, ROLLOUT_ABANDON, "its controller brings its pods to its template now", NULL },
+        { { DAEMON, .is_begun_held = true, .env = "x", .pods = { OLD } }, ROLLOUT_ABANDON, "its pods stay as they are", NULL },
+        { { DAEMON, .is_declared = true, .held = "RollingUpdate", .is_begun_held = true, .env = "x", .pods = { OLD } }, ROLLOUT_ABANDON, "it stays held", NULL },
 
         /* without a controller's template */
         { { .kind = WORKLOAD_REPLICA_SET, .record = "forward", .pods = { OLD } }, ROLLOUT_PATCH_POD, "web-0", NULL },
@@ -970,15 +976,17 @@ typedef struct LostCase {
         TestState state;
         const char *patch; /* a part of it */
         bool gives_back;
+        const char *message; /* a part of it; NULL: any */
 } LostCase;
 
 /* clang-format off */
 static const LostCase lost_rows[] = {
-        { { DEPLOYMENT, .pods = { OLD } }, "\\\"state\\\":\\\"abandoned\\\"", true },
-        { { DEPLOYMENT, .pods = { OLD } }, "\"spec\":{\"paused\":false}", true },
-        { { DEPLOYMENT, FREE, .pods = { OLD } }, "abandoned", false },
-        { { STATEFUL, .partition = 1, .pods = { OLD } }, "\"partition\":1", true },
-        { { DAEMON, FREE, .pods = { OLD } }, "abandoned", false },
+        { { DEPLOYMENT, .pods = { OLD } }, "\\\"state\\\":\\\"abandoned\\\"", true, NULL },
+        { { DEPLOYMENT, .pods = { OLD } }, "\"spec\":{\"paused\":false}", true, NULL },
+        { { DEPLOYMENT, FREE, .pods = { OLD } }, "abandoned", false, NULL },
+        { { STATEFUL, .partition = 1, .pods = { OLD } }, "\"partition\":1", true, NULL },
+        { { DAEMON, FREE, .pods = { OLD } }, "abandoned", false, "brings its pods" },
+        { { DAEMON, .is_begun_held = true, .pods = { OLD } }, "abandoned", false, "its pods stay as they are" },
 };
 /* clang-format on */
 
@@ -996,6 +1004,7 @@ TEST(test_lost) {
                     (object_at(step.patch, "spec") != NULL) != row->gives_back)
                         fail_msg("row %zu: %s", i, text);
                 assert_int_equal(step.action, ROLLOUT_ABANDON);
+                assert_true(!row->message || strstr(step.message, row->message));
         }
 }
 
