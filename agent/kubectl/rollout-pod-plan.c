@@ -657,12 +657,25 @@ static bool is_given_up(const Subject *subject, RolloutPhase phase) {
                updating_sec(subject) > patience_sec;
 }
 
-/* A StatefulSet's or DaemonSet's controller makes none in its place before its kubelet has ended it. */
-static bool is_stuck(const RolloutView *view, json_object *record, json_object *pod) {
+/* A StatefulSet's or DaemonSet's controller makes none in its place before it is gone, whether its kubelet does not end it or
+ * a finalizer keeps it. */
+static bool is_stuck(const RolloutView *view, json_object *pod) {
         int64_t deleted_sec = json_get_time(object_at(pod, "metadata"), "deletionTimestamp");
 
         return view_kind(view)->has_revisions && deleted_sec > 0 &&
-               view->now_sec - deleted_sec > GIVE_UP_SEC && view_has_pod(view, record, pod);
+               view->now_sec - deleted_sec > GIVE_UP_SEC &&
+               text_equal(object_owner(pod), object_text(view->workload, "metadata.uid"));
+}
+
+static int explain_stuck(json_object *pod, char **ret) {
+        json_object *finalizers = object_list(pod, "metadata.finalizers");
+
+        if (pod_has_ended(pod) && finalizers && json_object_array_length(finalizers) > 0)
+                return text_format(ret, "it is deleted, and its finalizer \"%s\" keeps it",
+                                   json_object_get_string(
+                                           json_object_array_get_idx(finalizers, 0)));
+        return text_format(ret, "it is deleted, and its node \"%s\" does not end it",
+                           object_text(pod, "spec.nodeName") ?: "");
 }
 
 int rollout_aim(const RolloutView *view, json_object *record, char **ret) {
@@ -712,11 +725,9 @@ int pod_state_read(const RolloutView *view, json_object *record, json_object *po
                            .n_restarts = count_restarts(&subject),
                            .is_member =
                                    !object_is_deleted(pod) && view_has_pod(view, record, pod) };
-        if (!ret->is_member && is_stuck(view, record, pod)) {
+        if (!ret->is_member && is_stuck(view, pod)) {
                 ret->is_given_up = true;
-                return text_format(&ret->reason,
-                                   "it is deleted, and its node \"%s\" does not end it",
-                                   object_text(pod, "spec.nodeName") ?: "");
+                return explain_stuck(pod, &ret->reason);
         }
         if (!ret->is_member)
                 return 0;

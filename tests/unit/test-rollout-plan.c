@@ -29,7 +29,7 @@ typedef struct TestPod {
         const char *gate;    /* the condition of its gate, as JSON; NULL: it has no gate */
         const char *verified;
         const char *deleted; /* when it should have been gone; NULL: it is not deleted */
-        bool is_unready, is_behind;
+        bool is_unready, is_behind, is_finalized;
         bool is_scheduled; /* to a node */
         bool is_just_ready;
 } TestPod;
@@ -294,6 +294,11 @@ static json_object *make_pod(const TestState *state, const TestPod *pod, int n) 
         if (pod->deleted)
                 json_object_object_add(object_at(made, "metadata"), "deletionTimestamp",
                                        json_object_new_string(pod->deleted));
+        if (pod->is_finalized) {
+                json_object_object_add(object_at(made, "metadata"), "finalizers", parse("['f']"));
+                json_object_object_add(object_at(made, "status"), "phase",
+                                       json_object_new_string("Failed"));
+        }
         return made;
 }
 
@@ -653,6 +658,9 @@ static const PlanCase plan_rows[] = {
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { { .image = "B", .former = FROM_A, .id = "2", .hash = "new" },
                       { .image = "A", .deleted = "2001-09-09T01:45:39Z", .is_scheduled = true } } },
           ROLLOUT_HAND_BACK, "pod \"web-1\": it is deleted, and its node \"n\" does not end it", NULL },
+        { { STATEFUL, TURNED, .n_updated = 1,
+            .pods = { NEW, { .image = "A", .deleted = "2001-09-09T01:45:39Z", .is_finalized = true } } },
+          ROLLOUT_HAND_BACK, "pod \"web-1\": it is deleted, and its finalizer \"f\" keeps it", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { OLD, { .image = "B", .deleted = "2001-09-09T01:45:39Z" } } },
           ROLLOUT_WAIT, "until a missing pod is available", NULL },
 
