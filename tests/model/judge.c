@@ -40,19 +40,41 @@ void judge_pod_lost(World *world) {
         world->judge.n_creates++;
 }
 
+/* An update may end without a pod that is lost for long. A successor that is made before the workload is handed back is of
+ * the revision before, and is replaced. */
+void judge_pod_replaced(World *world) {
+        judge_pod_lost(world);
+        if (world->scenario.kind == WORKLOAD_STATEFUL_SET) {
+                judge_pod_lost(world);
+                world->judge.n_deletes++;
+        }
+}
+
+static bool is_of_workload(World *world, json_object *pod) {
+        json_object *workload = api_workload(world);
+
+        for (size_t i = 0; i < world->items[REPLICA_SETS].n; i++)
+                if (pod_is_owned(pod, world->items[REPLICA_SETS].items[i]))
+                        return true;
+        return workload && pod_is_owned(pod, workload);
+}
+
 void judge_quiet(World *world) {
-        int64_t n_pods = (int64_t) world->items[PODS].n, n_ended = 0;
+        int64_t n_pods = 0, n_ended = 0;
         int64_t wanted = world->scenario.kind == WORKLOAD_DAEMON_SET
                                  ? world->scenario.n_pods
                                  : object_integer(api_workload(world), "spec.replicas");
 
         /* The controller may replace a pod when it is given back: one that was made by the revision before. */
-        if (world->scenario.kind == WORKLOAD_STATEFUL_SET &&
-            annotation_of(api_workload(world), HELD_ANNOTATION))
+        if (world->judge.has_returned || (world->scenario.kind == WORKLOAD_STATEFUL_SET &&
+                                          annotation_of(api_workload(world), HELD_ANNOTATION)))
                 return;
         for (size_t i = 0; i < world->items[PODS].n; i++) {
                 if (object_is_deleted(world->items[PODS].items[i]))
                         return;
+                if (!is_of_workload(world, world->items[PODS].items[i]))
+                        continue;
+                n_pods++;
                 n_ended += pod_has_ended(world->items[PODS].items[i]);
         }
         if (n_pods - n_ended == wanted) {
@@ -100,7 +122,7 @@ static void judge_availability(World *world, json_object *old, json_object *new)
 
                 if (other->is_down && other != runtime &&
                     (!pod || object_is_deleted(pod) || other->has_failed || is_up(world, pod) ||
-                     world->nodes[other->node].lost_sec != NEVER))
+                     !is_of_workload(world, pod) || world->nodes[other->node].lost_sec != NEVER))
                         other->is_down = false;
                 n += other->is_down;
         }
@@ -357,10 +379,15 @@ static void judge_pods(World *world, json_object *record) {
         json_object *workload = api_workload(world);
         const char *image = template_image(GET(workload, "spec", "template"), "app");
 
+        /* Only another update opens the gate of a returned pod, or gives it an image. None to this image ends well, and the
+         * command says that a pod has to be restarted whose revision is gone. */
+        if (world->judge.has_returned && (!image_is_good(image) || world->judge.is_kept))
+                return;
+
         for (size_t i = 0; i < world->items[PODS].n; i++) {
                 json_object *pod = world->items[PODS].items[i];
 
-                if (object_is_deleted(pod) || pod_has_ended(pod))
+                if (object_is_deleted(pod) || pod_has_ended(pod) || !is_of_workload(world, pod))
                         continue;
                 if (!text_equal(template_image(pod, "app"), image) &&
                     !may_keep_image(world, record))

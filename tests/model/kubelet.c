@@ -74,6 +74,15 @@ Runtime *runtime_find(World *world, json_object *pod) {
         return NULL;
 }
 
+void runtime_fail(World *world, Runtime *runtime) {
+        runtime->has_failed = runtime->has_news = true;
+        for (int i = 0; i < world->scenario.n_containers; i++) {
+                runtime->containers[i].state = RUNTIME_DEAD;
+                runtime->containers[i].is_ready = false;
+        }
+        runtime->n_changes++;
+}
+
 /* The pod in the API; NULL: it is gone. */
 static json_object *pod_of(World *world, const Runtime *runtime) {
         json_object *pod = api_get(world, PODS, object_name(runtime->seen));
@@ -333,9 +342,14 @@ static void see(World *world, Runtime *runtime, json_object *pod) {
         runtime->has_news = true;
 }
 
-static void end(World *world, Runtime *runtime) {
+/* A finalizer keeps the object. */
+static void end(World *world, Runtime *runtime, json_object *pod) {
         note(world, "kubelet: pod %s has ended", object_name(runtime->seen));
-        api_remove(world, PODS, object_name(runtime->seen));
+        if (GET(pod, "metadata", "finalizers")) {
+                runtime_fail(world, runtime);
+                report(world, runtime, pod);
+        } else
+                api_remove(world, PODS, object_name(runtime->seen));
         remove_runtime(world, runtime);
 }
 
@@ -352,7 +366,7 @@ static uint32_t pick(World *world, Runtime *runtime, uint32_t n) {
                 return found;
         if (object_is_deleted(runtime->seen)) {
                 if (found++ == n)
-                        end(world, runtime);
+                        end(world, runtime, pod);
                 return found;
         }
         for (int i = 0; i < world->scenario.n_containers && !runtime->has_failed; i++) {
@@ -443,13 +457,7 @@ static void mark_node(World *world, int number) {
                 if (!node->is_marked)
                         mark_lost(world, pod);
                 else if (world->scenario.kind != WORKLOAD_DAEMON_SET && !object_is_deleted(pod)) {
-                        judge_pod_lost(world);
-                        /* An update may end without it. A successor that is made before the workload is handed back
-                         * is of the revision before, and is replaced. */
-                        if (world->scenario.kind == WORKLOAD_STATEFUL_SET) {
-                                judge_pod_lost(world);
-                                world->judge.n_deletes++;
-                        }
+                        judge_pod_replaced(world);
                         (void) api_delete(world, AUTHOR_MANAGER, PODS, object_name(pod));
                 }
         }

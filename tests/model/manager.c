@@ -133,8 +133,38 @@ bool pod_is_owned(json_object *pod, json_object *owner) {
         return text_equal(object_owner(pod), object_text(owner, "metadata.uid"));
 }
 
+static bool is_selected(json_object *pod, json_object *owner) {
+        return selector_matches(GET(owner, "spec", "selector"), GET(pod, "metadata", "labels"));
+}
+
+bool pod_is_claimed(json_object *pod, json_object *owner) {
+        return is_selected(pod, owner) &&
+               (object_owner(pod) ? pod_is_owned(pod, owner) : !object_is_deleted(pod));
+}
+
+static void set_owners(World *world, json_object *pod, json_object *owners) {
+        json_object *changed = json_object_get(pod);
+
+        note(world, "manager: %s pod %s", owners ? "adopts" : "releases", object_name(pod));
+        SET(&changed, owners, "metadata", "ownerReferences");
+        (void) api_update(world, AUTHOR_MANAGER, PODS, false, changed);
+}
+
+void manager_claim_pods(World *world, json_object *owner, const char *kind) {
+        const Items *pods = &world->manager.items[PODS];
+
+        for (size_t i = 0; i < pods->n; i++) {
+                json_object *pod = pods->items[i];
+
+                if (pod_is_owned(pod, owner) && !is_selected(pod, owner))
+                        set_owners(world, pod, NULL);
+                else if (!object_owner(pod) && pod_is_claimed(pod, owner))
+                        set_owners(world, pod, make_owners(owner, kind));
+        }
+}
+
 static bool is_active(json_object *pod, json_object *owner) {
-        return pod_is_owned(pod, owner) && !object_is_deleted(pod) && !pod_has_ended(pod);
+        return pod_is_claimed(pod, owner) && !object_is_deleted(pod) && !pod_has_ended(pod);
 }
 
 bool pod_is_available(const World *world, json_object *pod, int64_t min_ready_sec) {
@@ -270,6 +300,7 @@ void replica_set_sync(World *world, json_object *replica_set) {
         int64_t n = 0, n_ready = 0, n_available = 0;
         int64_t wanted = object_integer(replica_set, "spec.replicas");
 
+        manager_claim_pods(world, replica_set, "ReplicaSet");
         for (size_t i = 0; i < pods->n; i++) {
                 json_object *pod = pods->items[i];
 
@@ -472,6 +503,8 @@ static bool create_new(DeploymentSync *turn) {
         SET_TEXT(&made, name, "metadata", "name");
         SET(&made, time_text(turn->world->now_sec), "metadata", "creationTimestamp");
         SET(&made, json_object_get(GET(template, "metadata", "labels")), "metadata", "labels");
+        SET(&made, json_object_get(GET(template, "metadata", "labels")), "spec", "selector",
+            "matchLabels");
         SET(&made, make_owners(deployment, "Deployment"), "metadata", "ownerReferences");
         SET(&made, template, "spec", "template");
         SET_NUMBER(&made, new_replicas(turn, 0), "spec", "replicas");
@@ -637,6 +670,7 @@ void budget_sync(World *world, json_object *budget) {
 
         for (size_t i = 0; i < pods->n; i++)
                 n_healthy += !object_is_deleted(pods->items[i]) &&
+                             is_selected(pods->items[i], budget) &&
                              pod_is_available(world, pods->items[i], 0);
         n = object_integer(api_workload(world), "spec.replicas");
         n_wanted = n > n_max ? n - n_max : 0;

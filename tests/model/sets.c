@@ -277,6 +277,7 @@ void stateful_set_sync(World *world, json_object *set) {
                                  object_integer(set, "spec.updateStrategy.rollingUpdate.partition"),
                          .is_on_delete = !workload_is_rolling(set) };
 
+        manager_claim_pods(world, set, "StatefulSet");
         turn.update = sync_revision(world, STATEFUL_SETS, set);
         if (!turn.update)
                 return;
@@ -285,7 +286,7 @@ void stateful_set_sync(World *world, json_object *set) {
         for (size_t i = 0; i < pods->n; i++) {
                 int64_t ordinal = pod_ordinal(pods->items[i]);
 
-                if (pod_is_owned(pods->items[i], set) && ordinal < 2 * PODS_MAX)
+                if (pod_is_claimed(pods->items[i], set) && ordinal < 2 * PODS_MAX)
                         turn.pods[ordinal] = pods->items[i];
         }
         if (world->manager.seen[PODS] >= world->awaited_pods)
@@ -303,11 +304,37 @@ static json_object *pod_on(World *world, json_object *set, int node) {
         for (size_t i = 0; i < pods->n; i++) {
                 const char *name = object_text(pods->items[i], "spec.nodeName");
 
-                if (pod_is_owned(pods->items[i], set) && name[5] == '0' + node &&
+                if (pod_is_claimed(pods->items[i], set) && name[5] == '0' + node &&
                     (!found || object_is_deleted(found)))
                         found = pods->items[i];
         }
         return found;
+}
+
+static bool is_older(json_object *pod, json_object *other) {
+        int64_t difference = json_get_time(GET(pod, "metadata"), "creationTimestamp") -
+                             json_get_time(GET(other, "metadata"), "creationTimestamp");
+
+        return difference != 0 ? difference < 0 : strcmp(object_name(pod), object_name(other)) < 0;
+}
+
+/* The youngest where several pods are on the node, that is where one was adopted; NULL: there is one at most. */
+static json_object *find_surplus(World *world, json_object *set, int node) {
+        const Items *pods = &world->manager.items[PODS];
+        json_object *youngest = NULL;
+        size_t n = 0;
+
+        for (size_t i = 0; i < pods->n; i++) {
+                json_object *pod = pods->items[i];
+
+                if (!pod_is_claimed(pod, set) || object_is_deleted(pod) || pod_has_ended(pod) ||
+                    object_text(pod, "spec.nodeName")[5] != '0' + node)
+                        continue;
+                n++;
+                if (!youngest || is_older(youngest, pod))
+                        youngest = pod;
+        }
+        return n > 1 ? youngest : NULL;
 }
 
 /* Deletes old pods: first those that are not available. */
@@ -318,7 +345,8 @@ static void replace_daemons(World *world, json_object *set, const char *hash) {
         for (int i = 0; i < world->scenario.n_pods; i++) {
                 json_object *pod = pod_on(world, set, i);
 
-                if (!pod || object_is_deleted(pod) || !pod_is_available(world, pod, min_ready_sec))
+                if (!pod || object_is_deleted(pod) || find_surplus(world, set, i) ||
+                    !pod_is_available(world, pod, min_ready_sec))
                         spare--;
         }
         for (int i = 0; i < world->scenario.n_pods; i++) {
@@ -326,7 +354,7 @@ static void replace_daemons(World *world, json_object *set, const char *hash) {
                 bool is_up = pod && pod_is_available(world, pod, min_ready_sec);
 
                 if (!pod || object_is_deleted(pod) || has_revision(pod, hash) ||
-                    (is_up && spare <= 0))
+                    find_surplus(world, set, i) || (is_up && spare <= 0))
                         continue;
                 spare -= is_up;
                 (void) manager_delete_pod(world, pod);
@@ -349,11 +377,13 @@ static void clean_history(World *world, json_object *set, json_object *revision)
 
 static void act_on_daemons(World *world, json_object *set, json_object *revision) {
         for (int i = 0; i < world->scenario.n_pods; i++) {
-                json_object *pod = pod_on(world, set, i);
+                json_object *pod = pod_on(world, set, i), *surplus = find_surplus(world, set, i);
                 char name[32];
 
                 if (pod && pod_has_ended(pod) && !object_is_deleted(pod))
                         (void) manager_delete_pod(world, pod);
+                if (surplus)
+                        (void) manager_delete_pod(world, surplus);
                 if (pod)
                         continue;
                 (void) snprintf(name, sizeof(name), "%s-%u", WORKLOAD, ++world->n_ids);
@@ -372,6 +402,7 @@ void daemon_set_sync(World *world, json_object *set) {
         cleanup(json_object_put_p) json_object *body = json_object_new_object();
         int64_t n_available = 0, n_updated = 0, n = 0;
 
+        manager_claim_pods(world, set, "DaemonSet");
         if (!revision)
                 return;
         if (world->manager.seen[PODS] >= world->awaited_pods)

@@ -360,6 +360,18 @@ static void finish_by_hand(Run *run) {
         }
 }
 
+/* A pod that was away during an update, and is back, has the images before. As the manual page says, the same images again
+ * bring them to it. */
+static void update_returned(Run *run) {
+        World *world = &run->world;
+        const char *image = template_image(GET(api_workload(world), "spec", "template"), "app");
+
+        if (!world->judge.has_returned || !image_is_good(image) || is_held_or_open(run))
+                return;
+        start(run, &(Command){ .verb = COMMAND_OF_SET_IMAGE, .user = "carol", .image = image });
+        calm_down(run);
+}
+
 static void finish(Run *run) {
         World *world = &run->world;
 
@@ -367,6 +379,7 @@ static void finish(Run *run) {
         world->is_calm = true;
         for (int i = 0; i < NODES_MAX; i++)
                 node_return(world, i);
+        user_free_pods(world);
         if (!api_workload(world))
                 user_make_anew(world);
         if (run->controller &&
@@ -383,6 +396,7 @@ static void finish(Run *run) {
                 finish_by_hand(run);
         if (!run->controller || !workload_is_declared(api_workload(world)))
                 finish_by_hand(run);
+        update_returned(run);
         if (is_kept_only(run)) {
                 judge_kept_only(world);
                 user_allow_ordinary(world);

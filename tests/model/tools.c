@@ -558,6 +558,12 @@ static bool follow_is_behind(const SessionFollow *follow) {
         return false;
 }
 
+/* text: "app=web", or NULL. The model's workloads select by no others. */
+static bool has_labels(json_object *object, const char *text) {
+        return !text ||
+               text_equal(object_text(object, "metadata.labels.app"), strchr(text, '=') + 1);
+}
+
 static int show(const SessionFollow *follow, const FollowedWatch *followed, json_object *object,
                 bool is_gone) {
         const SessionWatch *watch = &followed->watch;
@@ -572,7 +578,7 @@ static int show(const SessionFollow *follow, const FollowedWatch *followed, json
 
         if (followed->name[0] && strcmp(followed->name, shown.name) != 0)
                 return 0;
-        if (is_gone)
+        if (is_gone || !has_labels(object, watch->labels))
                 return watch->on_gone ? watch->on_gone(&shown, userdata) : 0;
         return watch->on_object(&shown, userdata);
 }

@@ -116,14 +116,10 @@ static json_object *any_pod(World *world) {
         return pods->n ? pods->items[choose(world, (uint32_t) pods->n)] : NULL;
 }
 
-static void edit_pod(World *world) {
-        json_object *pod = any_pod(world), *body;
+static void patch_pod(World *world, json_object *pod, json_object *metadata) {
+        json_object *body = json_object_new_object();
 
-        if (!pod)
-                return;
-        body = json_object_new_object();
-        SET_TEXT(&body, "yes", "metadata", "labels", "example.org/seen");
-        note(world, "user: labels pod %s", object_name(pod));
+        json_object_object_add(body, "metadata", metadata);
         (void) api_patch(world,
                          &(Patch){ .author = AUTHOR_USER,
                                    .resource = PODS,
@@ -131,6 +127,18 @@ static void edit_pod(World *world) {
                                    .body = body },
                          NULL);
         json_object_put(body);
+}
+
+static void edit_pod(World *world) {
+        json_object *pod = any_pod(world), *metadata = json_object_new_object();
+
+        if (!pod) {
+                json_object_put(metadata);
+                return;
+        }
+        SET_TEXT(&metadata, "yes", "labels", "example.org/seen");
+        note(world, "user: labels pod %s", object_name(pod));
+        patch_pod(world, pod, metadata);
 }
 
 static void edit_declared_image(World *world) {
@@ -438,18 +446,89 @@ static void fail_pod(World *world) {
         note(world, "kubelet: evicts pod %s", object_name(runtime->seen));
         judge_pod_lost(world);
         world->judge.n_deletes++;
-        runtime->has_failed = runtime->has_news = true;
-        for (int i = 0; i < world->scenario.n_containers; i++) {
-                runtime->containers[i].state = RUNTIME_DEAD;
-                runtime->containers[i].is_ready = false;
+        runtime_fail(world, runtime);
+}
+
+static bool is_taken(json_object *pod) {
+        return !text_equal(object_text(pod, "metadata.labels.app"), WORKLOAD);
+}
+
+/* The controller makes another; before it has seen that, it may delete this one. When it has it again, it deletes one, and
+ * replaces this one if that is of another revision. */
+static void relabel(World *world, json_object *pod) {
+        json_object *metadata = json_object_new_object();
+
+        note(world, "user: %s pod %s", is_taken(pod) ? "returns" : "takes", object_name(pod));
+        judge_pod_replaced(world);
+        world->judge.n_deletes++;
+        if (is_taken(pod)) {
+                world->judge.n_deletes++;
+                world->judge.has_returned = true;
         }
-        runtime->n_changes++;
+        SET_TEXT(&metadata, is_taken(pod) ? WORKLOAD : "debug", "labels", "app");
+        patch_pod(world, pod, metadata);
+}
+
+static void relabel_any(World *world) {
+        json_object *pod = any_pod(world);
+
+        if (pod && !object_is_deleted(pod))
+                relabel(world, pod);
+}
+
+static void set_finalizers(World *world, json_object *pod, json_object *finalizers) {
+        json_object *metadata = json_object_new_object();
+
+        json_object_object_add(metadata, "finalizers", finalizers);
+        patch_pod(world, pod, metadata);
+}
+
+/* The controller would wait without end for a pod that was taken from it, and has the name that the next one gets. */
+static void delete_finalized(World *world) {
+        json_object *pod = any_pod(world);
+
+        if (!pod || object_is_deleted(pod) || is_taken(pod) || !object_owner(pod))
+                return;
+        note(world, "user: deletes pod %s, which has a finalizer", object_name(pod));
+        judge_pod_replaced(world);
+        set_finalizers(world, pod, json_tokener_parse("[\"example.org/kept\"]"));
+        (void) api_delete(world, AUTHOR_USER, PODS, object_name(pod));
+}
+
+static void finalize(World *world, json_object *pod) {
+        bool has_ended = object_is_deleted(pod) && !runtime_find(world, pod);
+
+        if (!GET(pod, "metadata", "finalizers"))
+                return;
+        note(world, "user: removes the finalizer of pod %s", object_name(pod));
+        if (has_ended)
+                api_remove(world, PODS, object_name(pod));
+        else
+                set_finalizers(world, pod, NULL);
+}
+
+void user_free_pods(World *world) {
+        bool are_returned = happens(world, 50), are_finalized = happens(world, 50);
+
+        /* It would keep the other pods back without end. */
+        are_finalized = are_finalized || world->scenario.has_budget;
+
+        for (size_t i = world->items[PODS].n; i > 0; i--) {
+                json_object *pod = world->items[PODS].items[i - 1];
+
+                if (is_taken(pod) && are_returned)
+                        relabel(world, pod);
+                else if (is_taken(pod))
+                        (void) api_delete(world, AUTHOR_USER, PODS, object_name(pod));
+                if (are_finalized)
+                        finalize(world, world->items[PODS].items[i - 1]);
+        }
 }
 
 void user_disturb(World *world) {
-        static void (*const disturbances[])(World *) = { evict, lose_node, restart_container,
-                                                         fail_pod };
+        static void (*const disturbances[])(World *) = { evict,    lose_node,   restart_container,
+                                                         fail_pod, relabel_any, delete_finalized };
 
         if (world->n_runtimes > 0)
-                disturbances[choose(world, 4)](world);
+                disturbances[choose(world, sizeof(disturbances) / sizeof(disturbances[0]))](world);
 }

@@ -138,7 +138,8 @@ typedef struct Judge {
         int64_t max_unavailable; /* the greatest that was in force */
         int64_t partition;       /* the strategy as users have it */
         int64_t own_unavailable;
-        bool is_kept; /* users hold the workload themselves */
+        bool is_kept;      /* users hold the workload themselves */
+        bool has_returned; /* a pod to the workload, perhaps after its update */
         bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing can */
         bool is_partly_done; /* the run that ended the last update has named pods that it left */
         char *foreign_image; /* another user's, in the template of an open update; NULL: none */
@@ -251,10 +252,15 @@ json_object *make_owners(json_object *owner, const char *kind);
 ErrorKind manager_create_pod(World *world, json_object *pod); /* taken over */
 ErrorKind manager_delete_pod(World *world, json_object *pod);
 bool pod_is_owned(json_object *pod, json_object *owner);
+/* The owner's controller counts it, and adopts it where it has no other. */
+bool pod_is_claimed(json_object *pod, json_object *owner);
+/* Releases pods whose labels match no more, and adopts others. */
+void manager_claim_pods(World *world, json_object *owner, const char *kind);
 bool pod_is_available(const World *world, json_object *pod, int64_t min_ready_sec);
 
 void runtime_add(World *world, json_object *pod);
 Runtime *runtime_find(World *world, json_object *pod);
+void runtime_fail(World *world, Runtime *runtime); /* all containers end, and stay so */
 bool kubelet_step(World *world, Runtime *runtime);
 bool nodes_are_due(const World *world);
 void nodes_step(World *world);
@@ -269,6 +275,7 @@ void user_set_image(World *world, const char *image);
 void user_allow_ordinary(World *world); /* updates of a declared workload */
 void user_make_anew(World *world);      /* the workload, which was deleted */
 void user_keep(World *world);           /* holds the workload */
+void user_free_pods(World *world);      /* returns pods that were taken, or deletes them */
 
 /* The properties */
 
@@ -277,11 +284,12 @@ void judge_write(World *world, Author author, Resource resource, json_object *ol
                  json_object *new);
 void judge_pod_made(World *world);
 void judge_pod_ended(World *world);
-void judge_pod_lost(World *world);   /* a controller may make another one */
-void judge_impossible(World *world); /* a controller says that an ordinary update follows */
-void judge_quiet(World *world);      /* controllers have nothing left to do */
-void judge_idle(World *world);       /* no program has anything to do now */
-void judge_kept_only(World *world);  /* a workload that waits for updates in place shows why */
+void judge_pod_lost(World *world);     /* a controller may make another one */
+void judge_pod_replaced(World *world); /* and may replace that, or another, in the end */
+void judge_impossible(World *world);   /* a controller says that an ordinary update follows */
+void judge_quiet(World *world);        /* controllers have nothing left to do */
+void judge_idle(World *world);         /* no program has anything to do now */
+void judge_kept_only(World *world);    /* a workload that waits for updates in place shows why */
 void judge_end(World *world);
 void judge_intent(World *world, json_object *workload); /* a user has written its strategy */
 bool workload_record(World *world, json_object **ret);  /* an update is open */
