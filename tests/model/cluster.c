@@ -70,6 +70,10 @@ static json_object *make_workload(const Scenario *scenario, const char *image) {
                 SET_NUMBER(&workload, scenario->history_limit, "spec", "revisionHistoryLimit");
         if (scenario->min_ready_sec > 0)
                 SET_NUMBER(&workload, scenario->min_ready_sec, "spec", "minReadySeconds");
+        if (scenario->start > 0)
+                SET_NUMBER(&workload, scenario->start, "spec", "ordinals", "start");
+        if (scenario->is_parallel)
+                SET_TEXT(&workload, "Parallel", "spec", "podManagementPolicy");
         SET(&workload, make_template(scenario, image), "spec", "template");
         set_strategy(scenario, &workload);
         return workload;
@@ -144,7 +148,8 @@ static uint64_t key_of(const Scenario *scenario) {
                               scenario->min_ready_sec, scenario->has_gate,
                               scenario->has_budget,    scenario->has_older,
                               scenario->is_declared,   scenario->is_kept,
-                              scenario->is_only,       scenario->history_limit };
+                              scenario->is_only,       scenario->history_limit,
+                              scenario->start,         scenario->is_parallel };
         uint64_t key = 1;
 
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

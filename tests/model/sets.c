@@ -154,9 +154,10 @@ typedef struct SetSync {
         World *world;
         json_object *set;
         json_object *update, *current;   /* revisions */
-        json_object *pods[2 * PODS_MAX]; /* by ordinal; NULL: there is none */
-        int64_t replicas, partition;
+        json_object *pods[2 * PODS_MAX]; /* by ordinal, from the start on; NULL: there is none */
+        int64_t start, replicas, partition;
         bool is_on_delete;
+        bool is_parallel; /* pods are made and deleted without waiting for others */
 } SetSync;
 
 static bool is_healthy(const SetSync *turn, json_object *pod) {
@@ -164,9 +165,10 @@ static bool is_healthy(const SetSync *turn, json_object *pod) {
 }
 
 /* Returns whether the next ordinals have to wait. */
-static bool make_ordinal(const SetSync *turn, int64_t ordinal) {
-        json_object *pod = turn->pods[ordinal];
-        bool is_current = !turn->is_on_delete && ordinal < turn->partition;
+static bool make_ordinal(const SetSync *turn, int64_t i) {
+        json_object *pod = turn->pods[i];
+        bool is_current = !turn->is_on_delete && i < turn->partition;
+        int64_t ordinal = turn->start + i;
         char name[32];
 
         if (pod && pod_has_ended(pod) && !object_is_deleted(pod))
@@ -176,7 +178,7 @@ static bool make_ordinal(const SetSync *turn, int64_t ordinal) {
                 create_pod(turn->world, turn->set, is_current ? turn->current : turn->update,
                            "StatefulSet", name, (int) ordinal % NODES_MAX);
         }
-        return !is_healthy(turn, pod);
+        return !turn->is_parallel && !is_healthy(turn, pod);
 }
 
 /* Returns whether the update has to wait. */
@@ -188,7 +190,8 @@ static bool scale_down(const SetSync *turn) {
                         continue;
                 if (!object_is_deleted(pod))
                         (void) manager_delete_pod(turn->world, pod);
-                return true;
+                if (!turn->is_parallel)
+                        return true;
         }
         return false;
 }
@@ -197,7 +200,8 @@ static void replace_pods(const SetSync *turn) {
         for (int64_t i = turn->replicas - 1; i >= turn->partition; i--) {
                 json_object *pod = turn->pods[i];
 
-                if (!has_revision(pod, object_name(turn->update)) && !object_is_deleted(pod)) {
+                if (pod && !has_revision(pod, object_name(turn->update)) &&
+                    !object_is_deleted(pod)) {
                         (void) manager_delete_pod(turn->world, pod);
                         return;
                 }
@@ -270,12 +274,15 @@ static void write_set_status(const SetSync *turn) {
 
 void stateful_set_sync(World *world, json_object *set) {
         const Items *pods = &world->manager.items[PODS];
-        SetSync turn = { .world = world,
-                         .set = set,
-                         .replicas = object_integer(set, "spec.replicas"),
-                         .partition =
-                                 object_integer(set, "spec.updateStrategy.rollingUpdate.partition"),
-                         .is_on_delete = !workload_is_rolling(set) };
+        SetSync turn = {
+                .world = world,
+                .set = set,
+                .start = object_integer(set, "spec.ordinals.start"),
+                .replicas = object_integer(set, "spec.replicas"),
+                .partition = object_integer(set, "spec.updateStrategy.rollingUpdate.partition"),
+                .is_on_delete = !workload_is_rolling(set),
+                .is_parallel = text_equal(object_text(set, "spec.podManagementPolicy"), "Parallel")
+        };
 
         manager_claim_pods(world, set, "StatefulSet");
         turn.update = sync_revision(world, STATEFUL_SETS, set);
@@ -284,10 +291,10 @@ void stateful_set_sync(World *world, json_object *set) {
         turn.current = find_named(world, object_text(set, "status.currentRevision"));
         turn.current = turn.current ? turn.current : turn.update;
         for (size_t i = 0; i < pods->n; i++) {
-                int64_t ordinal = pod_ordinal(pods->items[i]);
+                int64_t n = pod_ordinal(pods->items[i]) - turn.start;
 
-                if (pod_is_claimed(pods->items[i], set) && ordinal < 2 * PODS_MAX)
-                        turn.pods[ordinal] = pods->items[i];
+                if (pod_is_claimed(pods->items[i], set) && n < 2 * PODS_MAX)
+                        turn.pods[n] = pods->items[i];
         }
         if (world->manager.seen[PODS] >= world->awaited_pods)
                 act_on_set(&turn);

@@ -69,6 +69,8 @@ static Scenario choose_scenario(World *world) {
         scenario.is_kept = !scenario.is_declared && scenario.kind != WORKLOAD_REPLICA_SET &&
                            happens(world, 20);
         scenario.n_refusals = (int) choose(world, 3);
+        scenario.start = scenario.kind == WORKLOAD_STATEFUL_SET && happens(world, 25) ? 2 : 0;
+        scenario.is_parallel = scenario.kind == WORKLOAD_STATEFUL_SET && happens(world, 25);
         return scenario;
 }
 
@@ -76,7 +78,7 @@ static void show_scenario(World *world) {
         const Scenario *scenario = &world->scenario;
 
         note(world,
-             "%s of %d pods with %d containers, maxUnavailable %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s, to %s",
+             "%s of %d pods with %d containers, maxUnavailable %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s%s%s, to %s",
              workload_kind_to_string(scenario->kind), scenario->n_pods, scenario->n_containers,
              scenario->max_unavailable, scenario->min_ready_sec, scenario->history_limit,
              scenario->has_gate ? ", gate" : "", scenario->has_budget ? ", budget" : "",
@@ -86,7 +88,9 @@ static void show_scenario(World *world) {
                                      : "",
              scenario->is_kept ? ", kept" : "",
              scenario->has_hostile_users ? ", hostile users" : "",
-             scenario->has_rival ? ", two runs" : "", scenario->target);
+             scenario->start > 0 ? ", ordinals from 2" : "",
+             scenario->is_parallel ? ", parallel" : "", scenario->has_rival ? ", two runs" : "",
+             scenario->target);
 }
 
 /* Commands of people */

@@ -119,6 +119,8 @@ typedef struct Scenario {
         int max_unavailable; /* limit of the strategy */
         int min_ready_sec;
         int history_limit; /* how many old revisions are kept */
+        int start;         /* the first ordinal of a StatefulSet */
+        bool is_parallel;  /* pods need not come in order */
         bool has_gate, has_budget, has_older, is_declared;
         bool is_only;           /* declared, and never by an ordinary update */
         bool has_person;        /* a command begins the update, though it is declared */
