@@ -510,8 +510,9 @@ static void finalize(World *world, json_object *pod) {
 void user_free_pods(World *world) {
         bool are_returned = happens(world, 50), are_finalized = happens(world, 50);
 
-        /* It would keep the other pods back without end. */
-        are_finalized = are_finalized || world->scenario.has_budget;
+        /* The budget would keep other pods back without end, and a StatefulSet's controller make none of those that are missing. */
+        are_finalized = are_finalized || world->scenario.has_budget ||
+                        world->scenario.kind == WORKLOAD_STATEFUL_SET;
 
         for (size_t i = world->items[PODS].n; i > 0; i--) {
                 json_object *pod = world->items[PODS].items[i - 1];
