@@ -424,9 +424,8 @@ Pull *image_pull(const Image *image) {
         return image->pull;
 }
 
-int image_restore_done(Image *image, const char *owner, int64_t version, bool is_expired,
-                       const ImageStatus *outcome) {
-        return requests_restore(&image->requests, owner, version, is_expired, outcome);
+int image_restore_request(Image *image, const FormerRequest *former) {
+        return requests_restore(&image->requests, former);
 }
 
 void image_restore_end(Image *image) {

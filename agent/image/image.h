@@ -111,10 +111,8 @@ Pull *image_pull(const Image *image);
 int image_set_done(Image *image, const char *owner, const char *name, int64_t version,
                    ImageStatus *status);
 
-/* Restores that a previous run finished this version for the owner. The outcome is copied; NULL: it
- * is the restored status. */
-int image_restore_done(Image *image, const char *owner, int64_t version, bool is_expired,
-                       const ImageStatus *outcome);
+/* Restores a request of a previous run, which is copied. Without an outcome it has the restored status. */
+int image_restore_request(Image *image, const FormerRequest *former);
 /* Takes the status over. */
 void image_restore_status(Image *image, ImageStatus *status);
 /* Forgets restored outcomes that were not requested again. */

@@ -561,8 +561,8 @@ int images_restore(Images *images, const char *name, const char *tag, ImageStatu
         return 0;
 }
 
-int images_restore_done(Images *images, const char *name, const char *tag, const char *owner,
-                        int64_t version, bool is_expired, const ImageStatus *outcome) {
+int images_restore_request(Images *images, const char *name, const char *tag,
+                           const FormerRequest *former) {
         Image *image;
         int r;
 
@@ -571,7 +571,7 @@ int images_restore_done(Images *images, const char *name, const char *tag, const
                 return r;
 
         on_dirty(image, images);
-        return image_restore_done(image, owner, version, is_expired, outcome);
+        return image_restore_request(image, former);
 }
 
 void images_await(Images *images) {

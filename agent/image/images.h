@@ -72,8 +72,8 @@ int images_withdraw(Images *images, const char *owner, const Image *image);
 /* Restores the results of the previous run. Call the owners' images_set_desired() next, and then
  * images_restore_end(). The status is taken over; one that is not final is not reported. */
 int images_restore(Images *images, const char *name, const char *tag, ImageStatus *status);
-int images_restore_done(Images *images, const char *name, const char *tag, const char *owner,
-                        int64_t version, bool is_expired, const ImageStatus *outcome);
+int images_restore_request(Images *images, const char *name, const char *tag,
+                           const FormerRequest *former);
 void images_restore_end(Images *images);
 /* Waits for one more source of owners, until images_heard(). */
 void images_await(Images *images);

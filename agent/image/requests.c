@@ -7,12 +7,15 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 
-/* Keeps the outcomes that a previous run finished until their owner requests them again. */
+/* Keeps the requests of a previous run until their owner makes them again. */
 typedef struct RestoredRequest {
         LIST_LINKS(struct RestoredRequest);
         char *owner;
+        char *spelling;
         int64_t version;
+        bool is_done;
         bool is_expired;
         ImageStatus *outcome;
 } RestoredRequest;
@@ -48,6 +51,7 @@ static int status_new(const ImageStatus *status, ImageStatus **ret) {
 static void restored_free(Requests *requests, RestoredRequest *restored) {
         list_remove(&requests->restored, restored);
         status_free(restored->outcome);
+        free(restored->spelling);
         free(restored->owner);
         free(restored);
 }
@@ -206,34 +210,54 @@ int requests_add(Requests *requests, const char *owner, ImageRequest **ret) {
         return 0;
 }
 
-int requests_restore(Requests *requests, const char *owner, int64_t version, bool is_expired,
-                     const ImageStatus *outcome) {
+int requests_restore(Requests *requests, const FormerRequest *former) {
         RestoredRequest *restored;
 
         restored = calloc(1, sizeof(*restored));
         if (!restored)
                 return -ENOMEM;
 
-        restored->owner = strdup(owner);
-        if (!restored->owner || status_new(outcome, &restored->outcome) < 0) {
-                free(restored->owner);
-                free(restored);
+        restored->version = former->version;
+        restored->is_done = former->is_done;
+        restored->is_expired = former->is_expired;
+        list_prepend(&requests->restored, restored);
+        if (text_copy(former->owner, &restored->owner) < 0 ||
+            text_copy(former->spelling, &restored->spelling) < 0 ||
+            status_new(former->outcome, &restored->outcome) < 0) {
+                restored_free(requests, restored);
                 return -ENOMEM;
         }
 
-        restored->version = version;
-        restored->is_expired = is_expired;
-        list_prepend(&requests->restored, restored);
         return 0;
 }
 
+static bool is_same_owner(const RestoredRequest *restored, const ImageRequest *request) {
+        return strcmp(restored->owner, request->owner) == 0;
+}
+
+static bool is_same_spelling(const RestoredRequest *restored, const ImageRequest *request) {
+        return text_equal(restored->spelling, request->desired.name);
+}
+
+static bool had_spelling(const Requests *requests, const ImageRequest *request) {
+        for (const RestoredRequest *restored = requests->restored; restored;
+             restored = restored->next)
+                if (is_same_owner(restored, request) && is_same_spelling(restored, request))
+                        return true;
+
+        return false;
+}
+
 int requests_apply_restored(const Requests *requests, ImageRequest *request) {
+        bool is_spelled = had_spelling(requests, request);
+
         for (const RestoredRequest *restored = requests->restored; restored;
              restored = restored->next) {
                 int r;
 
-                if (strcmp(restored->owner, request->owner) != 0 ||
-                    restored->version != request->desired.version)
+                if (!restored->is_done || !is_same_owner(restored, request) ||
+                    restored->version != request->desired.version ||
+                    (is_spelled && restored->spelling && !is_same_spelling(restored, request)))
                         continue;
 
                 request->is_expired = request->is_expired || restored->is_expired;

@@ -55,6 +55,16 @@ typedef struct ImageRequest {
         bool is_seen;     /* scratch of images_set_desired() */
 } ImageRequest;
 
+/* A request of a previous run. */
+typedef struct FormerRequest {
+        const char *owner;
+        const char *spelling; /* the image's name in it; NULL: not known */
+        int64_t version;
+        bool is_done;
+        bool is_expired;
+        const ImageStatus *outcome; /* as in request_set_done() */
+} FormerRequest;
+
 /* All zero: no requests. */
 typedef struct Requests {
         ImageRequest *first;              /* sorted by owner */
@@ -94,11 +104,11 @@ int requests_keep_outcome(const Requests *requests, const ImageStatus *status);
 /* Makes the image's status the outcome of lasting requests that have succeeded. */
 void requests_share_outcome(const Requests *requests);
 
-/* Restores the outcome of this version for the owner; outcome as in request_set_done(). */
-int requests_restore(Requests *requests, const char *owner, int64_t version, bool is_expired,
-                     const ImageStatus *outcome);
+/* Restores a request, which is copied. */
+int requests_restore(Requests *requests, const FormerRequest *former);
 
-/* Gives the request the restored outcome of its owner. */
+/* Gives the request the restored outcome of its owner: that of its spelling, or of any if the owner had no such
+ * spelling. */
 int requests_apply_restored(const Requests *requests, ImageRequest *request);
 
 /* Gives the request the outcome of one of the same owner that spelled the image in another way, and that the owner has

@@ -45,10 +45,19 @@ static json_object *owner_ref_to_json(const OwnerRef *owner) {
         return r < 0 ? NULL : take_ptr(object);
 }
 
-static json_object *request_to_json(const ImageRequest *request) {
+/* An owner may spell an image in several ways. Returns the name of this request; NULL: it is the image's. */
+static const char *spelling_of(const Image *image, const ImageRequest *request) {
+        const char *name = request->desired.name;
+
+        return strcmp(name, image_name(image)) == 0 ? NULL : name;
+}
+
+static json_object *request_to_json(const Image *image, const ImageRequest *request) {
         OwnerRef owner = owner_to_reference(request->owner, &request->desired);
         char version[32];
 
+        if (!owner_is_request(request->owner))
+                owner.field_path = (char *) spelling_of(image, request);
         owner.resource_version = request->is_done ? version : NULL;
         (void) snprintf(version, sizeof(version), "%" PRId64, request->desired.version);
         return owner_ref_to_json(&owner);
@@ -64,7 +73,7 @@ static json_object *owners_to_json(const DesiredImage *desired, const Image *ima
         for (const ImageRequest *request = image_requests(image); r >= 0 && request;
              request = request->next)
                 if (!request->is_expired && owner_kind(request->owner))
-                        r = patch_append(list, request_to_json(request));
+                        r = patch_append(list, request_to_json(image, request));
 
         return r < 0 ? NULL : take_ptr(list);
 }
@@ -160,6 +169,7 @@ static json_object *done_request_to_json(const Image *image, const ImageRequest 
         r = patch_add_text(object, "name", image_name(image))
                     ?: patch_add_text(object, "tag", image_tag(image))
                     ?: patch_add_text(object, "owner", request->owner)
+                    ?: patch_add_filled(object, "spelling", spelling_of(image, request))
                     ?: patch_add(object, "version",
                                            json_object_new_int64(request->desired.version));
         return r < 0 ? NULL : take_ptr(object);
@@ -425,6 +435,7 @@ uint64_t node_image_fingerprint(const Image *image) {
         for (const ImageRequest *request = image_requests(image); request;
              request = request->next) {
                 sum = hash_text(sum, request->owner);
+                sum = hash_text(sum, request->desired.name);
                 sum = hash_number(sum, request->desired.version);
                 sum = hash_number(sum, request->desired.policy);
                 sum = hash_number(sum, request->desired.is_pinned);
@@ -604,6 +615,12 @@ static json_object *find_status_tag(json_object *root, const DesiredImage *desir
         return json_find(json_get(image, "tags", json_type_array), "tag", desired->tag);
 }
 
+/* Only the caller stands in a reference of the local API. */
+static const char *spelling_in(const OwnerRef *reference, const char *owner,
+                               const DesiredImage *desired) {
+        return owner_is_request(owner) ? NULL : reference->field_path ?: desired->name;
+}
+
 /* The request of an owner with a version is done, if the image is finished. */
 static int restore_owner(Images *images, const DesiredImage *desired, const OwnerRef *reference,
                          bool is_finished, RestoredList *requests) {
@@ -615,12 +632,15 @@ static int restore_owner(Images *images, const DesiredImage *desired, const Owne
         if (r < 0)
                 return r == -EINVAL ? 0 : r;
 
-        if (is_done) {
-                r = images_restore_done(images, desired->name, desired->tag, owner,
-                                        version_of(reference), false, NULL);
-                if (r < 0)
-                        return r;
-        }
+        r = images_restore_request(images, desired->name, desired->tag,
+                                   &(FormerRequest){
+                                           .owner = owner,
+                                           .spelling = spelling_in(reference, owner, desired),
+                                           .version = version_of(reference),
+                                           .is_done = is_done,
+                                   });
+        if (r < 0)
+                return r;
 
         r = owner_is_request(owner) ? 1 : requests->lacks(owner, requests->userdata);
         if (r <= 0)
@@ -679,6 +699,14 @@ static int restore_done(Images *images, json_object *item) {
         const char *owner = json_get_text(item, "owner");
         cleanup(image_status_done) ImageStatus outcome = { 0 };
         json_object *status = json_get(item, "status", json_type_object);
+        const FormerRequest former = {
+                .owner = owner,
+                .spelling = json_get_text(item, "spelling") ?: name,
+                .version = json_get_integer(item, "version"),
+                .is_done = true,
+                .is_expired = !status,
+                .outcome = status ? &outcome : NULL,
+        };
         int r = true;
 
         if (!name || !tag || !owner || !owner_kind(owner))
@@ -688,8 +716,7 @@ static int restore_done(Images *images, json_object *item) {
         if (r <= 0)
                 return r;
 
-        r = images_restore_done(images, name, tag, owner, json_get_integer(item, "version"),
-                                !status, status ? &outcome : NULL);
+        r = images_restore_request(images, name, tag, &former);
         return r < 0 || !status ? r : restore_outcome(images, name, tag, &outcome);
 }
 

@@ -125,6 +125,44 @@ def test_agent_dies_with_failures(start_agent, fake_runtime):
     assert len(complaints(agent)) == 1
 
 
+def request_twice(agent, **own) -> None:
+    """A file with two spellings of an image, of which the first has a pull policy of its own."""
+    document = node_image(("demo/web:1", "docker.io/demo/web:1"), backoffLimit=3)
+    document["spec"]["images"]["demo/web"]["tags"][0]["pullPolicy"] = own
+    write_whole(agent.images_dir / "web.yaml", document)
+
+
+def wait_note(agent, key: str) -> None:
+    note = lambda: agent.status().get("metadata", {}).get("annotations", {}).get(key)  # noqa: E731
+    wait_until(note, 10, key)
+
+
+def test_agent_dies_with_two_spellings(start_agent, fake_runtime):
+    """A spelling whose attempts are used up takes none from the other one of its file."""
+    broken = behaviours.fail("UNKNOWN", "it is broken")
+    fake_runtime.on("PullImage", behaviours.in_turn(broken, behaviours.hang()))
+    agent = start_agent(fake_runtime.endpoint)
+    request_twice(agent, backoffLimit=0)
+    wait_note(agent, "inplaced.io/outcomes")
+    wait_until(lambda: len(fake_runtime.calls("PullImage")) == 2, 10, "second attempt")
+    agent.kill9()
+    fake_runtime.behave()
+    agent.start()
+    agent.wait_status("demo/web:1", "Succeeded")
+
+
+def test_agent_dies_when_a_spelling_has_expired(start_agent, fake_runtime):
+    """The time to live of one spelling does not end the other one of its file."""
+    agent = start_agent(fake_runtime.endpoint)
+    request_twice(agent, ttlSecondsAfterFinished=1)
+    wait_note(agent, "inplaced.io/expired")
+    agent.kill9()
+    agent.start()
+    pull_another(agent)
+    assert agent.owners("demo/web:1") == [("File", "web.yaml")]
+    assert len(fake_runtime.calls("PullImage", "demo/web:1")) == 1
+
+
 def test_agent_dies_often(start_agent, fake_runtime):
     """Whenever it is killed, the status file is whole, and in the end every image was pulled and
     none of those that were done is pulled again.

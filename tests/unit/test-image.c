@@ -615,7 +615,8 @@ TEST(test_restored_failure) {
 
                 fixture_init(&fixture);
                 image_restore_status(fixture.image, &status);
-                assert_ok(image_restore_done(fixture.image, "a", 0, false, NULL));
+                assert_ok(image_restore_request(fixture.image,
+                                                &(FormerRequest){ .owner = "a", .is_done = true }));
                 set_limits(&fixture, "a", rows[i].backoff_limit, rows[i].refusal_limit);
                 image_restore_end(fixture.image);
                 reconcile(&fixture);
@@ -1114,7 +1115,11 @@ TEST_F(test_malformed_expires, Fixture *fixture) {
 }
 
 static void restore(Fixture *fixture, const char *owner, int64_t version, bool is_expired) {
-        assert_ok(image_restore_done(fixture->image, owner, version, is_expired, NULL));
+        const FormerRequest former = {
+                .owner = owner, .version = version, .is_done = true, .is_expired = is_expired
+        };
+
+        assert_ok(image_restore_request(fixture->image, &former));
 }
 
 TEST_F(test_restored, Fixture *fixture) {
@@ -1158,6 +1163,36 @@ TEST_F(test_restored_in_two_spellings, Fixture *fixture) {
         assert_requests(fixture, "a:done a:done ");
 }
 
+/* Each spelling has its own outcome; one that was not there before gets that of another one. */
+TEST_F(test_restored_per_spelling, Fixture *fixture) {
+        const ImageStatus outcome = { .phase = IMAGE_FAILED, .completed_at = NOW };
+        const FormerRequest former[] = {
+                { .owner = "a",
+                  .spelling = "nginx",
+                  .version = 1,
+                  .is_done = true,
+                  .is_expired = true },
+                { .owner = "a", .spelling = "docker.io/library/nginx", .version = 1 },
+                { .owner = "b",
+                  .spelling = "nginx",
+                  .version = 1,
+                  .is_done = true,
+                  .outcome = &outcome },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(former); i++)
+                assert_ok(image_restore_request(fixture->image, &former[i]));
+        request(fixture, "a", 1);
+        set_request(fixture, "a", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
+                    REQUEST_ONCE);
+        set_request(fixture, "b", "docker.io/library/nginx", 1, DESIRED_IMAGE_NO_LIMIT,
+                    REQUEST_ONCE);
+        image_restore_end(fixture->image);
+        reconcile(fixture);
+        assert_requests(fixture, "a:done,expired a:syncing b:done ");
+        assert_outcome(fixture, "b", "docker.io/library/nginx", "Failed");
+}
+
 /* The owner comes after the end of the restoring, and calls the image by its whole name. */
 TEST_F(test_restored_in_another_spelling, Fixture *fixture) {
         ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
@@ -1181,7 +1216,10 @@ TEST_F(test_restored_outcome, Fixture *fixture) {
 
         image_restore_status(fixture->image, &status);
         restore(fixture, "a", 2, false);
-        assert_ok(image_restore_done(fixture->image, "a", 1, false, &outcome));
+        assert_ok(image_restore_request(fixture->image, &(FormerRequest){ .owner = "a",
+                                                                          .version = 1,
+                                                                          .is_done = true,
+                                                                          .outcome = &outcome }));
         restore(fixture, "a", 1, false);
         restore(fixture, "b", 1, false);
         request(fixture, "a", 1);
