@@ -22,6 +22,7 @@
 
 #define ADVICE_START "is it running? try: systemctl status inplaced"
 #define NO_METHOD "inplaced has no such method" /* the refusal of an agent of another version */
+#define STOPPING "Cancelling all calls"         /* the farewell of gRPC for an agent that stops */
 #define RECONNECT_USEC (USEC_PER_SEC / 4)
 #define AWAY_SEC_MAX 30
 #define SILENCE_SEC 1 /* a healthy agent answers at once */
@@ -264,6 +265,14 @@ static int explain_hang_up(const char *path, Error *reterr) {
                          advice ?: "permission denied");
 }
 
+/* An agent that stops cancels its calls, or has said farewell before it got them. */
+static bool is_hang_up(const NodeClient *client, const Error *error) {
+        if (error->kind != ERROR_UNAVAILABLE)
+                return error->kind == ERROR_CANCELED;
+
+        return !rpc_client_is_connected(client->rpc) || strcmp(error_message(error), STOPPING) == 0;
+}
+
 int node_client_explain(const NodeClient *client, const Error *error, Error *reterr) {
         const char *path = client->socket_path, *message = error_message(error);
 
@@ -281,7 +290,7 @@ int node_client_explain(const NodeClient *client, const Error *error, Error *ret
                                  "inplaced at %s did not answer within %d s; try: journalctl -u "
                                  "inplaced",
                                  path, CALL_TIMEOUT_SEC);
-        if (error->kind == ERROR_UNAVAILABLE && !rpc_client_is_connected(client->rpc))
+        if (is_hang_up(client, error))
                 return explain_hang_up(path, reterr);
 
         return error_copy(reterr, error);

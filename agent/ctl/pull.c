@@ -272,11 +272,8 @@ static int pull_end(Pull *pull) {
 
 /* Uses the agent's words, so that scripts need not know who ended it. */
 static const char *reason_of(const Error *error) {
-        switch (error->kind) {
-        case ERROR_INVALID: return pull_reason_to_string(PULL_REASON_INVALID_REFERENCE);
-        case ERROR_CANCELED: return pull_reason_to_string(PULL_REASON_CANCELED);
-        default: return "AgentUnavailable";
-        }
+        return error->kind == ERROR_INVALID ? pull_reason_to_string(PULL_REASON_INVALID_REFERENCE)
+                                            : "AgentUnavailable";
 }
 
 static int pull_refused(Pull *pull, const Error *error) {

@@ -275,13 +275,14 @@ def test_agent_restarts_meanwhile(start_agent, fake_runtime):
     assert without_hints(errors) == "inplacectl: lost the connection to inplaced, connecting again\n"
 
 
-def test_agent_dies_before_it_answers(start_agent, fake_runtime):
+@pytest.mark.parametrize("how", ["kill9", "terminate"])
+def test_agent_dies_before_it_answers(start_agent, fake_runtime, how):
     """The line says what happened, and where to look."""
     fake_runtime.on("ListImages", behaviours.hang())
     agent = start_agent(fake_runtime.endpoint)
     with agent.start_ctl("images") as child:
         wait_until(lambda: fake_runtime.calls("ListImages"), 10, "the agent's question")
-        agent.kill9()
+        getattr(agent, how)()
         _, errors = child.communicate(timeout=60)
     assert child.returncode == 1
     assert "closed the connection without an answer" in errors and "journalctl -u inplaced" in errors

@@ -171,6 +171,18 @@ def test_restart_takes_too_long(ctl, node):
     assert gone.wait(60)
 
 
+def test_agent_stops_before_it_gets_the_request(ctl, node):
+    """The words of gRPC for it are not shown."""
+
+    def end(request, context):
+        context.abort(grpc.StatusCode.UNAVAILABLE, "Cancelling all calls")
+
+    node.restart = end
+    ran = ctl.ctl("restart", "web")
+    assert ran.returncode == 1
+    assert "closed the connection without an answer" in ran.stderr and "Cancelling" not in ran.stderr
+
+
 def test_agent_goes_away_during_a_restart(ctl, node):
     """An agent that goes away meanwhile is not asked again: that could stop something twice."""
     _hold(node)
