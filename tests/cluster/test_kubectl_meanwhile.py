@@ -168,7 +168,7 @@ def test_reverted_meanwhile(cluster, make, by_proxy, proxy, images, kind, way):
 def test_resumed_meanwhile(cluster, make, by_proxy, proxy, inplace, images):
     """A user who resumes a Deployment gives it back to its controller."""
     workload = make("deployment")
-    interrupted(by_proxy, proxy, workload, images[1], 3)
+    interrupted(by_proxy, proxy, workload, images[1], 1, "^PATCH .*/replicasets/")
     cluster.kubectl("rollout", "resume", workload.name)
     ran = inplace.run("rollout", workload.name)
     assert ran.code == 3 and "let its controller go on" in ran.stderr
@@ -180,7 +180,7 @@ def test_resumed_meanwhile(cluster, make, by_proxy, proxy, inplace, images):
 def test_resumed_and_paused_again(cluster, make, by_proxy, proxy, inplace, images):
     """Pods that its controller has replaced meanwhile would count as missing without end."""
     workload = make("deployment", 3, minReadySeconds=5)
-    interrupted(by_proxy, proxy, workload, images[1], 3)
+    interrupted(by_proxy, proxy, workload, images[1], 1, "^PATCH .*/replicasets/")
     cluster.kubectl("rollout", "resume", workload.name)
     wait_until(lambda: len({pod["metadata"]["labels"]["pod-template-hash"] for pod in workload.pods()}) == 2, 60 * SLOWLY, "a pod")
     cluster.kubectl("rollout", "pause", workload.name)
