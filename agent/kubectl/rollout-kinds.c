@@ -21,15 +21,14 @@
 #define PARTITION ROLLING_UPDATE ".partition"
 #define MAX_UNAVAILABLE ROLLING_UPDATE ".maxUnavailable"
 
-bool workload_is_declared(json_object *workload) {
-        json_object *annotations = object_at(workload, "metadata.annotations");
-
-        return json_is(annotations, UPDATE_ANNOTATION, UPDATE_IF_POSSIBLE) ||
-               json_is(annotations, UPDATE_ANNOTATION, UPDATE_ONLY);
-}
-
 bool workload_is_in_place_only(json_object *workload) {
         return json_is(object_at(workload, "metadata.annotations"), UPDATE_ANNOTATION, UPDATE_ONLY);
+}
+
+bool workload_is_declared(json_object *workload) {
+        return workload_is_in_place_only(workload) ||
+               json_is(object_at(workload, "metadata.annotations"), UPDATE_ANNOTATION,
+                       UPDATE_IF_POSSIBLE);
 }
 
 const char *workload_held(json_object *workload) {

@@ -96,6 +96,21 @@ static int step_abandon(RolloutStep *step, const RolloutView *view, json_object 
         return takeover_patch_state(view->workload, record, "abandoned", gives_back, &step->patch);
 }
 
+/* The message says why, and what follows. */
+__attribute__((format(printf, 5, 6))) static int
+step_abandon_because(RolloutStep *step, const RolloutView *view, json_object *record,
+                     bool gives_back, const char *format, ...) {
+        va_list arguments;
+        int r = step_abandon(step, view, record, gives_back);
+
+        if (r < 0)
+                return r;
+        va_start(arguments, format);
+        r = text_vformat(&step->message, format, arguments);
+        va_end(arguments);
+        return r;
+}
+
 /* Metadata with the uid: the patch is refused for another object of that name. */
 static json_object *identify(json_object *object) {
         const char *uid = object_text(object, "metadata.uid");
@@ -605,53 +620,6 @@ static int name_rest(const Census *census, const char *budget, char **ret) {
         return r;
 }
 
-/* Scaled up from 0, a paused Deployment gets pods of its youngest ReplicaSet, or of one that has its template. */
-static int step_leave_to_rival(RolloutStep *step, const RolloutView *view, json_object *record,
-                               json_object *rival) {
-        bool is_scaled_up = replica_set_is_scaled_to_zero(view_base(view, record));
-        int r = step_abandon(step, view, record, is_scaled_up);
-
-        if (r < 0)
-                return r;
-        return is_scaled_up
-                       ? rollout_step_set(step, ROLLOUT_ABANDON,
-                                          "another client has scaled it to 0 and up again, and the "
-                                          "new pods are of the ReplicaSet \"%s\"; its controller "
-                                          "brings its pods to its template now",
-                                          object_name(rival))
-                       : rollout_step_set(
-                                 step, ROLLOUT_ABANDON,
-                                 "another client has let its controller go on, which has "
-                                 "replaced pods by those of the ReplicaSet \"%s\", and holds "
-                                 "it again; to let it go on: kubectl rollout resume",
-                                 object_name(rival));
-}
-
-/* Where its controller leaves the pods as they are, a run that takes the update up holds it again; with images that are not
- * the update's, none can. */
-static int step_not_held(RolloutStep *step, const RolloutView *view, json_object *record) {
-        cleanup(free_p) char *difference = NULL;
-        TemplateChange change = TEMPLATE_UNCHANGED;
-        bool is_resumed;
-        int r = view_is_resumed(view, record, &is_resumed);
-
-        if (r >= 0 && is_resumed)
-                r = view_find_change(view, record, &change, &difference);
-        if (r < 0)
-                return r;
-        if (is_resumed && change != TEMPLATE_CHANGED)
-                return rollout_step_set(step, ROLLOUT_STOP,
-                                        "another client has resumed it, and its controller "
-                                        "leaves its pods as they are");
-        r = step_abandon(step, view, record, false);
-        return r < 0 ? r
-                     : rollout_step_set(step, ROLLOUT_ABANDON, "another client has %s",
-                                        is_resumed ? "resumed it with other images, and its "
-                                                     "controller leaves its pods as they are"
-                                                   : "let its controller go on, which brings its "
-                                                     "pods to its template now");
-}
-
 /* For people. An update of a workload that was held before it has nothing to give back. */
 static const char *after_abandon(const RolloutView *view, json_object *record) {
         json_object *workload = view->workload;
@@ -665,6 +633,47 @@ static const char *after_abandon(const RolloutView *view, json_object *record) {
                        : "its controller brings its pods to its template now";
 }
 
+/* Scaled up from 0, a paused Deployment gets pods of its youngest ReplicaSet, or of one that has its template. */
+static int step_leave_to_rival(RolloutStep *step, const RolloutView *view, json_object *record,
+                               json_object *rival) {
+        if (replica_set_is_scaled_to_zero(view_base(view, record)))
+                return step_abandon_because(step, view, record, true,
+                                            "another client has scaled it to 0 and up again, and "
+                                            "the new pods are of the ReplicaSet \"%s\"; %s",
+                                            object_name(rival), after_abandon(view, record));
+        return step_abandon_because(step, view, record, false,
+                                    "another client has let its controller go on, which has "
+                                    "replaced pods by those of the ReplicaSet \"%s\", and holds "
+                                    "it again; to let it go on: kubectl rollout resume",
+                                    object_name(rival));
+}
+
+/* Where its controller leaves the pods as they are, a run that takes the update up holds it again; with images that are not
+ * the update's, none can. */
+static int step_not_held(RolloutStep *step, const RolloutView *view, json_object *record) {
+        cleanup(free_p) char *difference = NULL;
+        TemplateChange change;
+        bool is_resumed;
+        int r = view_is_resumed(view, record, &is_resumed);
+
+        if (r < 0)
+                return r;
+        if (!is_resumed)
+                return step_abandon_because(step, view, record, false,
+                                            "another client has let its controller go on, which "
+                                            "brings its pods to its template now");
+        r = view_find_change(view, record, &change, &difference);
+        if (r < 0)
+                return r;
+        if (change == TEMPLATE_CHANGED)
+                return step_abandon_because(step, view, record, false,
+                                            "another client has resumed it with other images, and "
+                                            "its controller leaves its pods as they are");
+        return rollout_step_set(step, ROLLOUT_STOP,
+                                "another client has resumed it, and its controller leaves its "
+                                "pods as they are");
+}
+
 /* Another client has changed what only we should change now. */
 static int check_unchanged(const RolloutView *view, json_object *record, RolloutStep *step) {
         cleanup(free_p) char *difference = NULL;
@@ -676,14 +685,11 @@ static int check_unchanged(const RolloutView *view, json_object *record, Rollout
                 return rollout_step_set(step, ROLLOUT_STOP, "it is being deleted");
         if (!view_is_held(view))
                 return step_not_held(step, view, record);
-        if (view_kind(view)->has_replica_sets && !view_base(view, record)) {
-                r = step_abandon(step, view, record, true);
-                return r < 0 ? r
-                             : rollout_step_set(step, ROLLOUT_ABANDON,
-                                                "its ReplicaSet \"%s\" is gone; its controller "
-                                                "makes one of its template now",
-                                                json_get_text(record, "revision"));
-        }
+        if (view_kind(view)->has_replica_sets && !view_base(view, record))
+                return step_abandon_because(step, view, record, true,
+                                            "its ReplicaSet \"%s\" is gone; its controller makes "
+                                            "one of its template now",
+                                            json_get_text(record, "revision"));
         rival = view_kind(view)->has_replica_sets ? view_find_rival(view, view_base(view, record))
                                                   : NULL;
         if (rival)
@@ -696,12 +702,10 @@ static int check_unchanged(const RolloutView *view, json_object *record, Rollout
                 return 0;
         }
 
-        r = step_abandon(step, view, record, true);
-        return r < 0 ? r
-                     : rollout_step_set(step, ROLLOUT_ABANDON,
-                                        "another client has changed its template%s%s; %s",
-                                        difference ? " in " : "", difference ? difference : "",
-                                        after_abandon(view, record));
+        return step_abandon_because(step, view, record, true,
+                                    "another client has changed its template%s%s; %s",
+                                    difference ? " in " : "", difference ? difference : "",
+                                    after_abandon(view, record));
 }
 
 /* A ReplicaSet that the controller gave a copy of the record while that was open: kubectl rollout undo would
@@ -942,16 +946,11 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
 }
 
 int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep *ret) {
-        int r;
-
         *ret = ROLLOUT_STEP_INIT;
-        r = step_abandon(ret, view, record, view_is_held(view));
-        return r < 0 ? r
-                     : rollout_step_set(
-                               ret, ROLLOUT_ABANDON,
-                               "another client has removed the annotation " ROLLOUT_ANNOTATION
-                               "; %s",
-                               after_abandon(view, record));
+        return step_abandon_because(ret, view, record, view_is_held(view),
+                                    "another client has removed the annotation " ROLLOUT_ANNOTATION
+                                    "; %s",
+                                    after_abandon(view, record));
 }
 
 /* The Deployment gets the images of its ReplicaSet: then its controller replaces no pod. */

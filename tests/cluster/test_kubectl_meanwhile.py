@@ -198,7 +198,7 @@ def test_scaled_to_zero_meanwhile(cluster, make, by_proxy, proxy, inplace, image
     cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
     cluster.kubectl("rollout", "status", workload.name, "--timeout=90s")
     wait_until(lambda: len(workload.pods()) == 2, 60 * SLOWLY, "end of the pods before")
-    interrupted(by_proxy, proxy, workload, images[0], 2, r"/replicasets/")
+    interrupted(by_proxy, proxy, workload, images[0], 2, "^PATCH .*/replicasets/")
     for n in (0, 2):
         cluster.kubectl("scale", workload.name, f"--replicas={n}")
         wait_until(lambda n=n: len(workload.pods()) == len(workload.ready()) == n, 60 * SLOWLY, f"{n} pods")
