@@ -293,7 +293,7 @@ void stateful_set_sync(World *world, json_object *set) {
         for (size_t i = 0; i < pods->n; i++) {
                 int64_t n = pod_ordinal(pods->items[i]) - turn.start;
 
-                if (pod_is_claimed(pods->items[i], set) && n < 2 * PODS_MAX)
+                if (pod_is_claimed(pods->items[i], set) && n >= 0 && n < 2 * PODS_MAX)
                         turn.pods[n] = pods->items[i];
         }
         if (world->manager.seen[PODS] >= world->awaited_pods)

@@ -141,7 +141,7 @@ typedef struct Judge {
         int64_t partition;       /* the strategy as users have it */
         int64_t own_unavailable;
         bool is_kept;      /* users hold the workload themselves */
-        bool has_returned; /* a pod to the workload, perhaps after its update */
+        bool has_returned; /* a pod was given back to the workload, perhaps after its update */
         bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing can */
         bool is_partly_done; /* the run that ended the last update has named pods that it left */
         char *foreign_image; /* another user's, in the template of an open update; NULL: none */
