@@ -328,7 +328,7 @@ def test_one_failure_a_while_ago(join, pool, rights, traffic, folder, proxy, ima
     assert "without a slot" not in member.agent.log_text()
 
 
-def test_slots_that_never_change_hands(join, pool, rights, traffic, folder, kube):
+def test_slots_that_never_change_hands(join, pool, rights, traffic, folder, proxy):
     """A node that holds its slot for ever delays the others by an hour at most."""
     jump = folder / "jump"
     first = join()
@@ -336,6 +336,10 @@ def test_slots_that_never_change_hands(join, pool, rights, traffic, folder, kube
     traffic.wait()
     second = join(environment=clock.environment(clock.jumps_when_there(jump)))
     second.wait_message(traffic.image, waiting(traffic))
+    # A request under way would time out by the jump, and an old list would show a slot without renewals.
+    lists = "^GET .*leases"
+    n = len(proxy.requests(lists))
+    wait_until(lambda: any(one.code for one in proxy.requests(lists)[n:]), SOON, "a list of the slots")
     jump.touch()
     wait_awake(second, lambda: traffic.n_now == 2)
     traffic.let(2)

@@ -128,6 +128,7 @@ def test_a_request_that_is_ended_during_a_stop(agent, ask, make_pod, tools):
     wait_until(pod.file("term").exists, 10 * SLOWLY, "SIGTERM")
     manager.complete("recreating has exceeded the activeDeadlineSeconds")
     wait_until(lambda: "completed by another client" in agent.log_text(), 10 * SLOWLY, "the end in the agent")
+    manager.withdraw()
     pod.file("go").touch()
     pod.wait_restarted("one")
 

@@ -171,6 +171,9 @@ class Manager:
         """Completes the request as the controller does after the deadline: no agent shall go on with it."""
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._patch_status({"phase": "Completed", "completionTime": now, "message": message})
+
+    def withdraw(self) -> None:
+        """Takes the request out of what agents watch."""
         labels = {f"{PREFIX}/active": None}
         self.kube.patch(self.request.path, {"metadata": {"labels": labels}})
 

@@ -17,6 +17,7 @@ import pytest
 
 from lab import sanitizers
 from lab.documents import node_image, write_whole
+from lab.stubs import REPOSITORY
 from lab.trouble import (
     assert_clear,
     assert_prompt,
@@ -327,6 +328,8 @@ def short_of_threads(n: int) -> dict[str, str]:
     if sanitizers.NAME:  # The sanitizer requires to be the first library.
         others = environment.get("ASAN_OPTIONS", "")
         environment["ASAN_OPTIONS"] = f"{others}:verify_asan_link_order=0"
+        suppressions = REPOSITORY / "tests" / "lsan.supp"
+        environment["LSAN_OPTIONS"] = f"suppressions={suppressions}:print_suppressions=0"
     return environment
 
 
