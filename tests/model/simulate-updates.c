@@ -401,6 +401,11 @@ static void finish(Run *run) {
         if (!run->controller || !workload_is_declared(api_workload(world)))
                 finish_by_hand(run);
         update_returned(run);
+        if (world->scenario.kind != WORKLOAD_DEPLOYMENT &&
+            world->scenario.kind != WORKLOAD_REPLICA_SET && is_behind(run)) {
+                user_restart_lost(world);
+                calm_down(run);
+        }
         if (is_kept_only(run)) {
                 judge_kept_only(world);
                 user_allow_ordinary(world);

@@ -2,6 +2,7 @@
 
 /* Other users, an autoscaler, evictions, and nodes that are lost: all that happens to a workload meanwhile */
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -523,6 +524,21 @@ void user_free_pods(World *world) {
                         (void) api_delete(world, AUTHOR_USER, PODS, object_name(pod));
                 if (are_finalized)
                         finalize(world, world->items[PODS].items[i - 1]);
+        }
+}
+
+/* As the command says of pods whose revision its controller has deleted. */
+void user_restart_lost(World *world) {
+        for (size_t i = world->items[PODS].n; i > 0; i--) {
+                json_object *pod = world->items[PODS].items[i - 1];
+                char name[64];
+
+                (void) snprintf(name, sizeof(name), WORKLOAD "-%s", object_revision(pod) ?: "");
+                if (api_get(world, REVISIONS, name))
+                        continue;
+                note(world, "user: restarts pod %s", object_name(pod));
+                judge_pod_lost(world);
+                (void) api_delete(world, AUTHOR_USER, PODS, object_name(pod));
         }
 }
 

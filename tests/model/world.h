@@ -277,6 +277,7 @@ void user_set_image(World *world, const char *image);
 void user_allow_ordinary(World *world); /* updates of a declared workload */
 void user_make_anew(World *world);      /* the workload, which was deleted */
 void user_keep(World *world);           /* holds the workload */
+void user_restart_lost(World *world);   /* restarts the pods whose revision is gone */
 void user_free_pods(World *world);      /* returns pods that were taken, or deletes them */
 
 /* The properties */
