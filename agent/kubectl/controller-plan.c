@@ -86,10 +86,21 @@ static int64_t pause_sec(const UpdateRun *last) {
         return pause < RETRY_MAX_SEC ? pause : RETRY_MAX_SEC;
 }
 
+static UpdateAction run_later(const UpdateRun *last, int64_t now_sec, UpdateAction action) {
+        return now_sec < last->ended_sec + pause_sec(last) ? UPDATE_DO_NOTHING : action;
+}
+
 static UpdateAction retry(const UpdateRun *last, int64_t now_sec, UpdateAction action) {
-        return last->outcome == UPDATE_FAILED && now_sec < last->ended_sec + pause_sec(last)
-                       ? UPDATE_DO_NOTHING
-                       : action;
+        return last->outcome == UPDATE_FAILED ? run_later(last, now_sec, action) : action;
+}
+
+/* The run says the reason again where a user's write has removed it, as that of "kubectl replace" does. */
+static UpdateAction plan_impossible(const UpdateFacts *facts, const UpdateRun *last,
+                                    int64_t now_sec) {
+        if (facts->is_ours && facts->mode == UPDATE_IN_PLACE_IF_POSSIBLE)
+                return UPDATE_DO_GIVE_BACK;
+
+        return facts->has_status ? UPDATE_DO_NOTHING : run_later(last, now_sec, UPDATE_DO_RUN);
 }
 
 /* The pods are not at the template, as far as is known, and no update is under way. */
@@ -98,10 +109,7 @@ static UpdateAction plan_held(const UpdateFacts *facts, const UpdateRun *last, i
         case UPDATE_NOT_TRIED: return UPDATE_DO_RUN;
         case UPDATE_FAILED: return retry(last, now_sec, UPDATE_DO_RUN);
         case UPDATE_DONE: return facts->is_ours ? UPDATE_DO_GIVE_BACK : UPDATE_DO_NOTHING;
-        case UPDATE_IMPOSSIBLE:
-                return facts->is_ours && facts->mode == UPDATE_IN_PLACE_IF_POSSIBLE
-                               ? UPDATE_DO_GIVE_BACK
-                               : UPDATE_DO_NOTHING;
+        case UPDATE_IMPOSSIBLE: return plan_impossible(facts, last, now_sec);
         case _UPDATE_OUTCOME_MAX: break;
         }
         return UPDATE_DO_NOTHING;

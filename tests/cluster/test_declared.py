@@ -277,7 +277,9 @@ def test_held_by_its_manifest(cluster, make, images, robot, kind):
 
 
 def test_held_by_its_manifest_for_more_than_images(make, images, robot):
-    """The workload says that it waits for its owner, who lets its own controller go on; then it says nothing any more."""
+    """The workload says that it waits for its owner, also when a user has removed that, until its owner lets its own
+    controller go on.
+    """
     workload = make("deployment", 1)
     declare(workload)
     with robot.running("controller", "-A"):
@@ -288,6 +290,8 @@ def test_held_by_its_manifest_for_more_than_images(make, images, robot):
         assert "only images of containers change in place" in reason
         for command in ["status", workload.name], ["doctor"]:
             assert f"{workload.app}: {reason}" in robot.run(*command).stdout
+        workload.patch({"metadata": {"annotations": {STATUS: None}}})
+        wait_until(lambda: annotations_of(workload).get(STATUS) == reason, RUNS, "the reason once more")
         workload.patch({"spec": {"paused": False}})
         wait_until(lambda: STATUS not in annotations_of(workload), RUNS, "the removal of the reason")
 

@@ -19,6 +19,7 @@
         { .template_hash = HASH, __VA_ARGS__ }
 #define RUN(result, ...) \
         { .outcome = result, .template_hash = HASH, __VA_ARGS__ }
+#define IMPOSSIBLE(seconds) RUN(UPDATE_IMPOSSIBLE, .ended_sec = NOW - (seconds))
 #define FAILED(n, seconds) RUN(UPDATE_FAILED, .n_failures = n, .ended_sec = NOW - (seconds))
 
 /* clang-format off */
@@ -35,8 +36,10 @@ static const struct PlanRow {
         { "all pods are at its template", FACTS(IF_POSSIBLE, HELD), RUN(UPDATE_DONE), UPDATE_DO_GIVE_BACK },
         { "its manifest goes on holding it", FACTS(IF_POSSIBLE, .is_held = true), RUN(UPDATE_DONE), UPDATE_DO_NOTHING },
         { "more than images has changed", FACTS(IF_POSSIBLE, HELD), RUN(UPDATE_IMPOSSIBLE), UPDATE_DO_GIVE_BACK },
-        { "more has changed, and only in place", FACTS(ONLY, HELD), RUN(UPDATE_IMPOSSIBLE), UPDATE_DO_NOTHING },
-        { "more has changed, held by its manifest", FACTS(IF_POSSIBLE, .is_held = true), RUN(UPDATE_IMPOSSIBLE), UPDATE_DO_NOTHING },
+        { "more has changed, and only in place", FACTS(ONLY, HELD, .has_status = true), IMPOSSIBLE(10), UPDATE_DO_NOTHING },
+        { "more has changed, held by its manifest", FACTS(IF_POSSIBLE, .is_held = true, .has_status = true), IMPOSSIBLE(10), UPDATE_DO_NOTHING },
+        { "a user has removed the reason", FACTS(ONLY, HELD), IMPOSSIBLE(10), UPDATE_DO_RUN },
+        { "a user has just removed the reason", FACTS(ONLY, HELD), IMPOSSIBLE(9), UPDATE_DO_NOTHING },
         { "it has just failed", FACTS(IF_POSSIBLE, HELD, OPEN), FAILED(1, 9), UPDATE_DO_NOTHING },
         { "it failed a while ago", FACTS(IF_POSSIBLE, HELD, OPEN), FAILED(1, 10), UPDATE_DO_RUN },
         { "it failed twice", FACTS(IF_POSSIBLE, HELD), FAILED(2, 19), UPDATE_DO_NOTHING },
