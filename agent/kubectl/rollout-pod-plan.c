@@ -657,13 +657,14 @@ static bool is_given_up(const Subject *subject, RolloutPhase phase) {
                updating_sec(subject) > patience_sec;
 }
 
-/* A StatefulSet's or DaemonSet's controller makes none in its place before it is gone, whether its kubelet does not end it or
- * a finalizer keeps it. */
+/* A StatefulSet's or DaemonSet's controller makes none in its place before its kubelet has ended it. That of a StatefulSet
+ * waits for its finalizers, too. */
 static bool is_stuck(const RolloutView *view, json_object *pod) {
         int64_t deleted_sec = json_get_time(object_at(pod, "metadata"), "deletionTimestamp");
 
         return view_kind(view)->has_revisions && deleted_sec > 0 &&
                view->now_sec - deleted_sec > GIVE_UP_SEC &&
+               (view_kind(view)->has_ordinals || !pod_has_ended(pod)) &&
                text_equal(object_owner(pod), object_text(view->workload, "metadata.uid"));
 }
 

@@ -6,8 +6,10 @@ from __future__ import annotations
 import json
 import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -128,6 +130,34 @@ def test_deleted_pod_of_a_lost_node(cluster, make, inplace, images):
         assert f'pod "{name}": it is deleted, and its node "{node}" does not end it' in ran.stderr
         assert workload.uids() == uids and {image_of(pod) for pod in workload.ready()} == {images[1]}
         assert workload.strategy() == strategy and not rollout_is_open(workload)
+
+
+@pytest.mark.parametrize("kind", ["statefulset", "daemonset"])
+def test_deleted_pod_that_a_finalizer_keeps(cluster, make, inplace, images, kind):
+    """A StatefulSet's controller makes no other: the update ends without it, and names the finalizer."""
+    workload = make(kind)
+    strategy, is_stateful = workload.strategy(), kind == "statefulset"
+    path = f"{PODS}/{workload.pods()[0]['metadata']['name']}"
+    uid = cluster.admin.patch(path, {"metadata": {"finalizers": ["example.org/wait"]}})["metadata"]["uid"]
+
+    def is_complete() -> bool:
+        return uid not in workload.uids() and len(workload.ready()) == workload.n_pods
+
+    try:
+        cluster.admin.delete(path)
+        if not is_stateful:
+            wait_until(is_complete, 60 * SLOWLY, "another pod")
+            deleted = datetime.fromisoformat(cluster.admin.get(path)["metadata"]["deletionTimestamp"])
+            wait_until(lambda: time.time() > deleted.timestamp() + 61, 90, "a minute", 1)
+        ran = inplace.run("set", "image", workload.name, f"main={images[1]}", timeout=150 * SLOWLY)
+        said = 'it is deleted, and its finalizer "example.org/wait" keeps it' in ran.stderr
+        assert (ran.code, said) == ((3, True) if is_stateful else (0, False)), ran.stdout + ran.stderr
+        assert {image_of(pod) for pod in workload.ready()} == {images[1]}
+        assert workload.strategy() == strategy and not rollout_is_open(workload)
+    finally:
+        cluster.admin.patch(path, {"metadata": {"finalizers": None}})
+    wait_until(is_complete, 60 * SLOWLY, "all pods")
+    workload.assert_runs(images[1])
 
 
 def test_node_lost_behind_a_closed_gate(cluster, agent, make, inplace, images):

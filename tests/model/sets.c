@@ -304,16 +304,19 @@ void stateful_set_sync(World *world, json_object *set) {
 
 /* DaemonSets */
 
+/* NULL: none, or it has ended and is being deleted, which the controller does not wait for. */
 static json_object *pod_on(World *world, json_object *set, int node) {
         const Items *pods = &world->manager.items[PODS];
         json_object *found = NULL;
 
         for (size_t i = 0; i < pods->n; i++) {
-                const char *name = object_text(pods->items[i], "spec.nodeName");
+                json_object *pod = pods->items[i];
+                bool is_over = object_is_deleted(pod) && pod_has_ended(pod);
 
-                if (pod_is_claimed(pods->items[i], set) && name[5] == '0' + node &&
+                if (pod_is_claimed(pod, set) && !is_over &&
+                    object_text(pod, "spec.nodeName")[5] == '0' + node &&
                     (!found || object_is_deleted(found)))
-                        found = pods->items[i];
+                        found = pod;
         }
         return found;
 }

@@ -663,6 +663,10 @@ static const PlanCase plan_rows[] = {
           ROLLOUT_HAND_BACK, "pod \"web-1\": it is deleted, and its finalizer \"f\" keeps it", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { OLD, { .image = "B", .deleted = "2001-09-09T01:45:39Z" } } },
           ROLLOUT_WAIT, "until a missing pod is available", NULL },
+        { { DAEMON, TURNED, .pods = { OLD, { .image = "A", .deleted = "2001-09-09T01:45:39Z" } } },
+          ROLLOUT_PATCH_POD, "web-0", NULL },
+        { { DAEMON, TURNED, .pods = { OLD, { .image = "A", .deleted = "2001-09-09T01:45:39Z", .is_finalized = true } } },
+          ROLLOUT_WAIT, "until a missing pod is available", NULL },
 
         /* the gate */
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "A", .gate = OPEN } } }, ROLLOUT_CLOSE_GATE, "web-0",
