@@ -38,62 +38,6 @@ bool pod_is_ready(json_object *pod) {
         return is_true(pod, "Ready");
 }
 
-int64_t pod_gate_closed_sec(json_object *pod) {
-        return json_get_time(condition_of(pod, GATE_CONDITION), "lastTransitionTime");
-}
-
-static bool has_gate(json_object *pod) {
-        return json_find(object_at(pod, "spec.readinessGates"), "conditionType", GATE_CONDITION);
-}
-
-bool pod_gate_is_closed(json_object *pod) {
-        json_object *gate = condition_of(pod, GATE_CONDITION);
-
-        return json_is(gate, "status", "False") && json_is(gate, "reason", GATE_REASON_UPDATE);
-}
-
-json_object *pod_gate_images(json_object *pod, json_object *images) {
-        cleanup(json_object_put_p) json_object *awaited = json_object_new_object();
-
-        json_object_object_foreach(images, container, image) {
-                if (!template_ends(pod, container) &&
-                    patch_add(awaited, container, json_object_get(image)) < 0)
-                        return NULL;
-        }
-        return take_ptr(awaited);
-}
-
-/* The agent opens it when these images run. */
-static bool gate_is_closed_for(json_object *pod, json_object *images) {
-        const char *text = json_get_text(condition_of(pod, GATE_CONDITION), "message");
-        cleanup(json_object_put_p) json_object *message = NULL;
-        cleanup(json_object_put_p) json_object *awaited = NULL;
-
-        if (!pod_gate_is_closed(pod) || !text || json_parse(text, strlen(text), &message, NULL) < 0)
-                return false;
-        awaited = pod_gate_images(pod, images);
-        return awaited && json_object_equal(json_get(message, "images", json_type_object), awaited);
-}
-
-/* Another container is awaited than init containers, which do not run again. */
-static bool replaces_containers(json_object *pod, json_object *images) {
-        json_object_object_foreach(images, container, image) {
-                (void) image;
-                if (!template_ends(pod, container))
-                        return true;
-        }
-        return false;
-}
-
-/* A gate that is closed for another reason belongs to another client. */
-bool pod_gate_must_close(json_object *pod, json_object *images) {
-        json_object *gate = condition_of(pod, GATE_CONDITION);
-
-        return has_gate(pod) && replaces_containers(pod, images) &&
-               !gate_is_closed_for(pod, images) &&
-               (pod_gate_is_closed(pod) || !json_is(gate, "status", "False"));
-}
-
 bool view_pod_is_available(const RolloutView *view, json_object *pod) {
         int64_t wait_sec = object_integer(view->workload, "spec.minReadySeconds");
         json_object *ready = condition_of(pod, "Ready");
@@ -464,7 +408,8 @@ static RolloutPhase find_phase(const Subject *subject) {
         if (!has_target(subject)) {
                 if (!is_settled(subject))
                         return ROLLOUT_UPDATING;
-                return gate_is_closed_for(pod, subject->images) ? ROLLOUT_DRAINING : ROLLOUT_OLD;
+                return pod_gate_is_closed_for(pod, subject->images) ? ROLLOUT_DRAINING
+                                                                    : ROLLOUT_OLD;
         }
         if (has_restarted(subject))
                 return ROLLOUT_FAILED;
@@ -787,7 +732,7 @@ static bool is_touched(const Subject *subject) {
 
 /* The pod was in service when this update took it out of it, and a container has ended since. */
 static bool was_closed_before(json_object *pod) {
-        int64_t closed_sec = json_get_time(condition_of(pod, GATE_CONDITION), "lastTransitionTime");
+        int64_t closed_sec = pod_gate_closed_sec(pod);
 
         return pod_gate_is_closed(pod) && closed_sec > 0 &&
                json_get_time(condition_of(pod, "ContainersReady"), "lastTransitionTime") >=

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "agent/kubectl/pod-gate.h"
 #include "agent/kubectl/takeover-plan.h"
 
 typedef enum RolloutPhase {
@@ -56,14 +57,6 @@ const char *rollout_phase_to_string(RolloutPhase phase);
 bool pod_is_ready(json_object *pod);
 /* Ready for the workload's minReadySeconds, since its last container was started. */
 bool view_pod_is_available(const RolloutView *view, json_object *pod);
-
-/* The readiness gate, see agent/pod/gate-spec.h: closed for an update; and it has to be closed, or closed
- * again, before the pod gets these images, so that the agent opens it when they run. */
-bool pod_gate_is_closed(json_object *pod);
-bool pod_gate_must_close(json_object *pod, json_object *images);
-int64_t pod_gate_closed_sec(json_object *pod);
-/* The images of these for whose containers it is closed: not of init containers that have ended. NULL: no memory. */
-json_object *pod_gate_images(json_object *pod, json_object *images);
 
 /* The annotation for the next patch. NULL: no memory. */
 json_object *pod_make_former(const RolloutView *view, json_object *pod, json_object *record);

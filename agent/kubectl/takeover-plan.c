@@ -13,6 +13,7 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
+#include "agent/kubectl/pod-gate.h"
 
 RolloutUndo rollout_record_undo(const RolloutView *view, json_object *record) {
         json_object *template = object_template(view->workload);
@@ -560,7 +561,7 @@ static int check_can_begin(const RolloutView *view, const RolloutRequest *reques
         return 0;
 }
 
-/* Pods that do not have the template's images, although that has not changed. *ret_before: the images of all
+/* Pods that do not have the template's images, although that has not changed, or whose gates wait for others. *ret_before: the images of all
  * pods, if these agree, otherwise those of the template. NULL: there are no such pods. */
 static int find_lagging(const RolloutView *view, int64_t partition, json_object *base,
                         json_object *after, json_object **ret_before) {
@@ -580,7 +581,8 @@ static int find_lagging(const RolloutView *view, int64_t partition, json_object 
                                                          : template_images(pod, after);
                 if (!images)
                         return -ENOMEM;
-                is_lagging = is_lagging || !json_object_equal(images, after);
+                is_lagging = is_lagging || !json_object_equal(images, after) ||
+                             (pod_gate_is_closed(pod) && pod_gate_must_close(pod, after));
                 if (!before)
                         before = take_ptr(images);
                 else if (!json_object_equal(before, images)) {

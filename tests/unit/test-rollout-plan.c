@@ -1244,6 +1244,9 @@ static const BeginCase begin_rows[] = {
         { { .kind = WORKLOAD_REPLICA_SET, .template = "B", .pods = { OLD, NEW } }, 0, NULL, 0, NULL,
           "\\\"before\\\":{\\\"app\\\":\\\"B\\\"},\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
         { { FREE, .source = "B", .template = "B", .pods = { NEW, OLD } }, 0, NULL, 0, NULL, "\"paused\":true" },
+        /* the gate of a pod that was away while another update went back */
+        { { FREE, .source = "B", .template = "B", .pods = { { .image = "B", .gate = CLOSED_FOR("C") } } }, 0, NULL, 0, NULL, "\"paused\":true" },
+        { { FREE, .source = "B", .template = "B", .pods = { { .image = "B", .gate = CLOSED_FOR("B") } } }, 0, NULL, 0, NULL, "nothing" },
         { { .kind = WORKLOAD_POD, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0, "has no template to follow: \"set image\" begins one", NULL },
         { { .kind = WORKLOAD_REPLICA_SET, .pods = { OLD } }, 0, NULL, 0, NULL, "inplaced.io/rollout" },
 };
