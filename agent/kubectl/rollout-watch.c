@@ -277,16 +277,32 @@ static void list_done(List *list) {
         error_done(&list->error);
 }
 
+/* A pod may be seen before the revision that it was made of. */
+static bool are_revisions_known(const RolloutView *view) {
+        json_object_object_foreach(view->pods, name, pod) {
+                (void) name;
+                if (!object_is_deleted(pod) && view_has_pod(view, /* record= */ NULL, pod) &&
+                    !view_find_revision(view, object_revision(pod)))
+                        return false;
+        }
+        return true;
+}
+
 /* The controller may still have to see the end of an update before this one. */
 static int is_listed(void *userdata) {
         List *list = userdata;
         const RolloutView *view = list->view;
+        bool is_complete;
 
-        if (!view->workload || workload_is_of_kruise(view->kind) || view_is_observed(view) ||
+        if (!view->workload || workload_is_of_kruise(view->kind) ||
             clock_monotonic_usec() >= list->observed_usec)
                 return 1;
+        is_complete = !view_kind(view)->has_revisions || are_revisions_known(view);
+        if (view_is_observed(view) && is_complete)
+                return 1;
         if (announcer_is_due(&list->announcer))
-                complain("waiting for its controller to see its last change");
+                complain(is_complete ? "waiting for its controller to see its last change"
+                                     : "waiting for the revisions of its pods");
         return 0;
 }
 
