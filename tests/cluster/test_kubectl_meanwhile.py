@@ -28,6 +28,8 @@ from lab.kubelet import is_ready
 from lab.pod import until_term
 from lab.wait import wait_until
 
+GATE = "inplaced.io/Ready"
+
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
 
 
@@ -668,6 +670,56 @@ def test_drained_meanwhile(cluster, make, by_proxy, proxy, images, kind):
     wait_until(lambda: len(workload.ready()) == workload.n_pods, 60 * SLOWLY, "pods")
     workload.assert_runs(images[1])
     assert workload.strategy() == strategy and not workload.uids() & before
+
+
+def test_pod_is_seen_before_its_revision(cluster, make, by_proxy, proxy, images):
+    """The server shows a pod earlier than the revision that it was made of: the command waits for that."""
+    workload = make("daemonset", updateStrategy={"type": "OnDelete"})
+    are_listed, may_list, may_show = threading.Event(), threading.Event(), threading.Event()
+
+    async def hold_back(exchange: Exchange) -> None:
+        """Shows the revisions of the beginning, and those that follow only when it may."""
+        reply = await exchange.ask()
+        exchange.send_head(reply.code, reply.headers, reply.reason)
+        async for piece in reply.pieces:
+            exchange.send(piece)
+            await exchange.flush()
+            if b"initial-events-end" in piece:
+                are_listed.set()
+                await asyncio.to_thread(may_show.wait)
+
+    proxy.on("^GET .*/pods[?]", api_faults.when(may_list, api_faults.behave_well))
+    proxy.on("^GET .*/controllerrevisions[?]", hold_back)
+    try:
+        with by_proxy.running("rollout", workload.name) as child:
+            wait_until(are_listed.is_set, 60 * SLOWLY, "the revisions")
+            workload.patch(set_template(images[1]))
+            (former,) = workload.uids()
+            cluster.kubectl("delete", "pod", "-l", f"app={workload.app}")
+            wait_until(lambda: workload.ready() and former not in workload.uids(), 60 * SLOWLY, "the next pod")
+            may_list.set()
+            said = child.stderr.readline()
+            assert "waiting for the revisions of its pods" in said, (said, child.communicate())
+            may_show.set()
+            said = child.communicate(timeout=60 * SLOWLY)
+    finally:
+        may_list.set()
+        may_show.set()
+    assert child.returncode == 0, said
+    assert [image_of(pod) for pod in workload.ready()] == [images[1]]
+
+
+def test_gate_that_was_left_closed(cluster, agent, make, inplace, images):
+    """A pod was away while an update went back: the same images again open its gate, which waits for others."""
+    workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
+    path = f"{PODS}/{workload.pods()[0]['metadata']['name']}"
+    awaited = {"by": "alice", "since": "2026-01-01T00:00:00Z", "images": {"main": images[1]}}
+    closed = {"type": GATE, "status": "False", "reason": "InPlaceUpdate", "message": json.dumps(awaited)}
+    cluster.admin.patch(f"{path}/status", {"status": {"conditions": [closed]}}, "strategic")
+    cluster.admin.wait_for(path, lambda pod: not is_ready(pod), 60 * SLOWLY)
+    with none_replaced(workload):
+        assert_done(inplace.run("set", "image", workload.name, f"main={images[0]}"))
+    workload.assert_runs(images[0])
 
 
 def test_evicted_while_scaled_down(cluster, make, by_proxy, proxy, images):
