@@ -53,7 +53,9 @@ int update_facts(WorkloadKind kind, json_object *workload, const char *by, Updat
                 .has_others_record = rollout_record_is_open(record) && !json_is(record, "by", by),
                 .has_status = json_get_text(annotations, UPDATE_STATUS_ANNOTATION) != NULL,
                 .has_late_condition = json_is(condition, "reason", LATE_REASON),
-                .template_hash = hash64_text(HASH64_START, template),
+                /* A run leaves the pods below the partition as they are. */
+                .template_hash = hash64_text(HASH64_START + (uint64_t) workload_partition(workload),
+                                             template),
         };
         return 0;
 }

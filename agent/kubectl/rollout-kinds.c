@@ -325,10 +325,23 @@ int64_t view_kept_below(const RolloutView *view) {
                object_integer(view->workload, "spec.ordinals.start");
 }
 
+/* While admission holds it, users may change the partition that it gets back; a person's request comes before that. */
+int64_t view_record_partition(const RolloutView *view, json_object *record) {
+        bool is_own = workload_held(view->workload) || !object_at(record, "former");
+
+        if (!view_kind(view)->has_ordinals)
+                return 0;
+        return is_own && !json_get(record, "partition", json_type_int) &&
+                               workload_is_rolling(view->workload)
+                       ? workload_partition(view->workload)
+                       : record_partition(record);
+}
+
 int64_t view_partition(const RolloutView *view, json_object *record) {
         if (!view_kind(view)->has_ordinals)
                 return 0;
-        return record_partition(record) + object_integer(view->workload, "spec.ordinals.start");
+        return view_record_partition(view, record) +
+               object_integer(view->workload, "spec.ordinals.start");
 }
 
 bool view_has_pod(const RolloutView *view, json_object *record, json_object *pod) {

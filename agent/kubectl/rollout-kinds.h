@@ -110,6 +110,8 @@ int64_t view_desired_pods(const RolloutView *view);
 int64_t workload_partition(json_object *workload);
 /* The first ordinal whose pod the StatefulSet's own strategy would bring to the template; 0: all. */
 int64_t view_kept_below(const RolloutView *view);
+/* The partition of this update. */
+int64_t view_record_partition(const RolloutView *view, json_object *record);
 /* Pods of a StatefulSet with lower ordinals stay as they are. */
 int64_t view_partition(const RolloutView *view, json_object *record);
 bool view_has_pod(const RolloutView *view, json_object *record, json_object *pod);

@@ -800,7 +800,7 @@ static int step_current(const Turn *turn, RolloutStep *ret) {
         if (census->n_members < view_desired_pods(view))
                 return rollout_step_set(ret, ROLLOUT_WAIT,
                                         "for its controller to make the missing pods");
-        if (record_partition(turn->record) > 0 ||
+        if (view_record_partition(view, turn->record) > 0 ||
             text_equal(object_text(workload, "status.currentRevision"), view_revision(view)))
                 return 0;
         return rollout_step_set(ret, ROLLOUT_WAIT,

@@ -946,7 +946,8 @@ static int go_on_with(Rollout *rollout, RolloutRequest *request) {
                 return refuse_open(rollout, "");
         if (has_others && !record_sets_images(rollout->record))
                 return refuse_open(rollout, ", and has other images");
-        if (request->partition >= 0 && request->partition != record_partition(rollout->record))
+        if (request->partition >= 0 &&
+            request->partition != view_record_partition(&rollout->watch.view, rollout->record))
                 return refuse_open(rollout, ", and has another partition");
 
         if (goes_back && !is_same_user(rollout) && !record_is_undo(rollout->record) &&

@@ -329,7 +329,7 @@ static int add_template(const RolloutView *view, const RolloutRequest *request, 
 
 /* Each run says how far it goes. The way back is for all pods, and so is an update of as many as there are. */
 static int set_first(const RolloutView *view, const RolloutRequest *request, json_object *record) {
-        int64_t n_pods = view_desired_pods(view) - record_partition(record);
+        int64_t n_pods = view_desired_pods(view) - view_record_partition(view, record);
 
         json_object_object_del(record, "first");
         if (request->first == 0 || request->first >= n_pods || record_is_undo(record))
@@ -372,9 +372,7 @@ static int64_t partition_after(const RolloutView *view, const RolloutRequest *re
         int64_t now, former = record_former_partition(request->undone);
 
         if (!json_get(request->undone, "partition", json_type_int))
-                return request->partition < 0 && workload_held(view->workload)
-                               ? workload_partition(view->workload)
-                               : request->partition;
+                return request->partition;
         now = record_partition(request->undone);
         return former < now ? former : now;
 }
@@ -388,7 +386,7 @@ static int take_over(const RolloutView *view, const RolloutRequest *request, jso
         if (!view_is_held(view) &&
             (hold(view, record, &held) < 0 || continue_ended(view, request, record) < 0))
                 return -ENOMEM;
-        if (partition >= 0 && partition != record_partition(record) &&
+        if (partition >= 0 && partition != view_record_partition(view, record) &&
             patch_add(record, "partition", json_object_new_int64(partition)) < 0)
                 return -ENOMEM;
         if (set_first(view, request, record) < 0)

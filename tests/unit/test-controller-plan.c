@@ -143,20 +143,25 @@ TEST_ROWS(test_facts, facts_rows, name, const struct FactsRow *row) {
         assert_int_equal(facts.has_status, row->facts.has_status);
 }
 
-/* Another image is another template. */
+/* With another image or partition, a run would leave other pods as they are. */
 TEST(test_template_hash) {
-        static const char *const images[] = { "app:1", "app:2", "app:1" };
-        UpdateFacts facts[N_ELEMENTS(images)];
+        static const struct {
+                const char *image, *held;
+        } rows[] = { { "app:1", "1" }, { "app:2", "1" }, { "app:1", "0" }, { "app:1", "1" } };
+        UpdateFacts facts[N_ELEMENTS(rows)];
 
-        for (size_t i = 0; i < N_ELEMENTS(images); i++) {
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
                 cleanup(json_object_put_p) json_object *workload =
-                        parse("{'spec': {'template': {'spec': {'containers': [{'image': '%s'}]}}}}",
-                              images[i]);
+                        parse("{'metadata': {'annotations': {'inplaced.io/held': '%s'}}, 'spec': "
+                              "{'updateStrategy': {'rollingUpdate': {'partition': 2147483647}}, "
+                              "'template': {'spec': {'containers': [{'image': '%s'}]}}}}",
+                              rows[i].held, rows[i].image);
 
-                assert_ok(update_facts(WORKLOAD_DEPLOYMENT, workload, "we", &facts[i]));
+                assert_ok(update_facts(WORKLOAD_STATEFUL_SET, workload, "we", &facts[i]));
         }
         assert_int_not_equal(facts[0].template_hash, facts[1].template_hash);
-        assert_int_equal(facts[0].template_hash, facts[2].template_hash);
+        assert_int_not_equal(facts[0].template_hash, facts[2].template_hash);
+        assert_int_equal(facts[0].template_hash, facts[3].template_hash);
 }
 
 /* An outcome is about the pods as its run has left them. */

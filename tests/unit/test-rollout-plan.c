@@ -1257,6 +1257,50 @@ TEST(test_begin) {
                 check_begin(i, &begin_rows[i]);
 }
 
+static json_object *read_record(json_object *patch) {
+        json_object *record = NULL;
+
+        assert_ok(rollout_record_read(patch, &record, NULL));
+        return record;
+}
+
+static const struct HeldPartitionRow {
+        const char *name;
+        const char *first, *then; /* partition that admission keeps */
+        int64_t asked;            /* by a person; -1: none */
+        RolloutAction action;
+} held_partition_rows[] = {
+        { "kept", "1", "1", -1, ROLLOUT_HAND_BACK },
+        { "lowered", "1", "0", -1, ROLLOUT_PATCH_POD },
+        { "raised", "0", "1", -1, ROLLOUT_HAND_BACK },
+        { "asked for", "1", "1", 0, ROLLOUT_PATCH_POD },
+};
+
+/* Another user may change the partition that admission keeps, while the update is under way: it follows that. */
+TEST_ROWS(test_held_partition, held_partition_rows, name, const struct HeldPartitionRow *row) {
+        TestState state = { .kind = WORKLOAD_STATEFUL_SET,
+                            .is_declared = true,
+                            .held = row->first,
+                            TURNED,
+                            .n_updated = 1,
+                            .pods = { OLD, OLD } };
+        cleanup(view_done) TestView before = make_view(&state);
+        cleanup(view_done) TestView made = { .record = NULL };
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+        const RolloutRequest request = {
+                .mode = ROLLOUT_FOLLOW, .by = "alice", .partition = row->asked, .now_sec = NOW_SEC
+        };
+
+        assert_ok(rollout_begin(&before.view, &request, &patch, NULL));
+        state.held = row->then;
+        state.pods[1] = (TestPod) NEW;
+        made = make_view(&state);
+        made.record = read_record(patch);
+        plan(&made, &step);
+        assert_int_equal(step.action, row->action);
+}
+
 typedef struct ResumeCase {
         TestState state;
         const char *image;  /* image that "app" gets; NULL: no other one */
@@ -1445,13 +1489,6 @@ TEST(test_undo) {
         }
 }
 
-static json_object *undo_record(json_object *patch) {
-        json_object *record = NULL;
-
-        assert_ok(rollout_record_read(patch, &record, NULL));
-        return record;
-}
-
 /* The record says that it undoes an ended update, until it leads to other images. */
 TEST(test_undoes) {
         static const TestState ended = {
@@ -1466,7 +1503,7 @@ TEST(test_undoes) {
                 .images = before, .undone = made.record, .by = "alice", .partition = -1
         };
         assert_ok(rollout_begin(&made.view, &request, &patch, NULL));
-        record = undo_record(patch);
+        record = read_record(patch);
         assert_true(record_undoes(record) && !record_is_undo(record));
 
         json_object_object_add(object_at(made.view.workload, "metadata.annotations"),
@@ -1481,7 +1518,7 @@ TEST(test_undoes) {
                                             .takes_over = true,
                                             .partition = -1 };
                 assert_ok(rollout_resume(&made.view, &request, &next, NULL));
-                changed = undo_record(next);
+                changed = read_record(next);
                 assert_int_equal(record_undoes(changed), i == 0);
         }
 }
@@ -1525,7 +1562,7 @@ TEST(test_lower_partition) {
                                        ROLLOUT_ANNOTATION,
                                        json_object_new_string(json_to_text(made.record)));
                 assert_ok(rollout_begin(&made.view, &request, &patch, NULL));
-                record = undo_record(patch);
+                record = read_record(patch);
                 assert_int_equal(record_partition(record), 1);
                 assert_int_equal(object_integer(record,
                                                 "former.updateStrategy.rollingUpdate.partition"),
@@ -1554,7 +1591,7 @@ TEST(test_undo_lower_partition) {
         json_object_object_add(object_at(made.record, "former.updateStrategy.rollingUpdate"),
                                "partition", json_object_new_int(2));
         assert_ok(rollout_begin(&made.view, &request, &patch, NULL));
-        record = undo_record(patch);
+        record = read_record(patch);
         assert_ok(record_partition(record));
 }
 
