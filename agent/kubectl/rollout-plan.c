@@ -1008,7 +1008,10 @@ static bool is_left_closed(const RolloutView *view, json_object *record, json_ob
 }
 
 int rollout_plan_return(const RolloutView *view, json_object *record, RolloutStep *step) {
-        if (step->action != ROLLOUT_ABANDON)
+        bool is_abandoned = step->action == ROLLOUT_ABANDON;
+        int64_t partition = rollout_record_is_open(record) ? view_partition(view, record) : 0;
+
+        if (!is_abandoned && partition == 0)
                 return 0;
         json_object_object_foreach(view->pods, name, pod) {
                 cleanup(json_object_put_p) json_object *images =
@@ -1017,7 +1020,8 @@ int rollout_plan_return(const RolloutView *view, json_object *record, RolloutSte
                 (void) name;
                 if (!images)
                         return -ENOMEM;
-                if (!is_left_closed(view, record, pod, images))
+                if ((!is_abandoned && pod_ordinal(pod) >= partition) ||
+                    !is_left_closed(view, record, pod, images))
                         continue;
                 rollout_step_done(step);
                 return step_gate_for(step, view, record, pod, ROLLOUT_RETURN_POD, images);

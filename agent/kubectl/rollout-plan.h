@@ -69,8 +69,8 @@ int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep 
 /* Hands the workload back in the middle of an update, as it is: of a Deployment no pod is replaced. */
 int rollout_plan_release(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                          RolloutStep *ret);
-/* Before the workload is abandoned, makes *step return a pod that is out of service for images that
- * it will not get. */
+/* Makes *step return a pod that is out of service for images that it will not get: before the workload is abandoned, or
+ * since the partition was raised. */
 int rollout_plan_return(const RolloutView *view, json_object *record, RolloutStep *step);
 /* Removes a copy of an open record from a ReplicaSet once the record itself is closed; ROLLOUT_WAIT: there is none. */
 int rollout_plan_clean(const RolloutView *view, RolloutStep *ret);

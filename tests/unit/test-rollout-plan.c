@@ -940,21 +940,28 @@ static const struct ReturnRow {
         TestPod pod;
         RolloutAction action; /* action of the step that the plan has made */
         const char *images;   /* for which the gate is closed then; NULL: the step stays */
+        const char *held;     /* the partition that a StatefulSet gets back; NULL: a Deployment */
 } return_rows[] = {
-        { "closed for others", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_ABANDON, "{\\\"app\\\":\\\"A\\\"}" },
-        { "its images", { .image = "B", .gate = CLOSED_FOR("B") }, ROLLOUT_ABANDON, NULL },
-        { "its own again", { .image = "A", .gate = CLOSED_FOR("A") }, ROLLOUT_ABANDON, NULL },
-        { "open", { .image = "A", .gate = OPEN }, ROLLOUT_ABANDON, NULL },
-        { "no gate", { .image = "A" }, ROLLOUT_ABANDON, NULL },
-        { "deleted", { .image = "A", .gate = CLOSED_FOR("B"), .deleted = "2001-09-09T01:46:40Z" }, ROLLOUT_ABANDON, NULL },
-        { "handed back", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_HAND_BACK, NULL },
+        { "closed for others", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_ABANDON, "{\\\"app\\\":\\\"A\\\"}", NULL },
+        { "its images", { .image = "B", .gate = CLOSED_FOR("B") }, ROLLOUT_ABANDON, NULL, NULL },
+        { "its own again", { .image = "A", .gate = CLOSED_FOR("A") }, ROLLOUT_ABANDON, NULL, NULL },
+        { "open", { .image = "A", .gate = OPEN }, ROLLOUT_ABANDON, NULL, NULL },
+        { "no gate", { .image = "A" }, ROLLOUT_ABANDON, NULL, NULL },
+        { "deleted", { .image = "A", .gate = CLOSED_FOR("B"), .deleted = "2001-09-09T01:46:40Z" }, ROLLOUT_ABANDON, NULL, NULL },
+        { "handed back", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_HAND_BACK, NULL, NULL },
+        { "partition raised", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_WAIT, "{\\\"app\\\":\\\"A\\\"}", "1" },
+        { "above the partition", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_WAIT, NULL, "0" },
 };
 /* clang-format on */
 
-/* Before a workload is abandoned: its agent opens the gate of a pod that will not get the images. */
+/* The agent opens the gate of a pod that will not get the images. */
 TEST_ROWS(test_return, return_rows, name, const struct ReturnRow *row) {
-        cleanup(view_done) TestView made =
-                make_view(&(TestState){ DEPLOYMENT, .pods = { row->pod } });
+        cleanup(view_done) TestView made = make_view(
+                &(TestState){ .kind = row->held ? WORKLOAD_STATEFUL_SET : WORKLOAD_DEPLOYMENT,
+                              .record = "forward",
+                              .is_begun_held = row->held,
+                              .held = row->held,
+                              .pods = { row->pod } });
         cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
 
         step.action = row->action;
