@@ -52,7 +52,8 @@ static void set_strategy(const Scenario *scenario, json_object **workload) {
                 SET_NUMBER(workload, scenario->max_unavailable == 0, "spec", "strategy",
                            "rollingUpdate", "maxSurge");
         if (scenario->kind == WORKLOAD_STATEFUL_SET)
-                SET_NUMBER(workload, 0, "spec", "updateStrategy", "rollingUpdate", "partition");
+                SET_NUMBER(workload, scenario->partition, "spec", "updateStrategy", "rollingUpdate",
+                           "partition");
 }
 
 static json_object *make_workload(const Scenario *scenario, const char *image) {
@@ -143,13 +144,13 @@ static struct Made {
 static size_t n_made;
 
 static uint64_t key_of(const Scenario *scenario) {
-        const int parts[] = { (int) scenario->kind,    scenario->n_pods,
-                              scenario->n_containers,  scenario->max_unavailable,
-                              scenario->min_ready_sec, scenario->has_gate,
-                              scenario->has_budget,    scenario->has_older,
-                              scenario->is_declared,   scenario->is_kept,
-                              scenario->is_only,       scenario->history_limit,
-                              scenario->start,         scenario->is_parallel };
+        const int parts[] = {
+                (int) scenario->kind,      scenario->n_pods,        scenario->n_containers,
+                scenario->max_unavailable, scenario->min_ready_sec, scenario->has_gate,
+                scenario->has_budget,      scenario->has_older,     scenario->is_declared,
+                scenario->is_kept,         scenario->is_only,       scenario->history_limit,
+                scenario->start,           scenario->is_parallel,   scenario->partition
+        };
         uint64_t key = 1;
 
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

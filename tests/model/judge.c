@@ -36,8 +36,13 @@ void judge_pod_ended(World *world) {
                 fail(world, "an update in place has made a controller delete a pod");
 }
 
+/* With a partition the next pod may be of the revision before, until its controller sees that the workload is handed back: it
+ * is replaced then. */
 void judge_pod_lost(World *world) {
-        world->judge.n_creates++;
+        bool has_partition = world->judge.partition > 0;
+
+        world->judge.n_creates += 1 + has_partition;
+        world->judge.n_deletes += has_partition;
 }
 
 /* An update may end without a pod that is lost for long. A successor that is made before the workload is handed back is of
@@ -84,6 +89,15 @@ void judge_quiet(World *world) {
 }
 
 /* Pods that are unavailable */
+
+static int64_t ordinal_of(const World *world, json_object *pod) {
+        return pod_ordinal(pod) - world->scenario.start;
+}
+
+static bool is_kept_below(const World *world, json_object *pod) {
+        return world->scenario.kind == WORKLOAD_STATEFUL_SET &&
+               ordinal_of(world, pod) < world->judge.partition;
+}
 
 static bool is_up(World *world, json_object *pod) {
         int64_t min_ready_sec = object_integer(api_workload(world), "spec.minReadySeconds");
@@ -228,7 +242,8 @@ void judge_impossible(World *world) {
         for (size_t i = 0; i < world->items[PODS].n; i++) {
                 const char *image = template_image(world->items[PODS].items[i], "app");
 
-                if (text_equal(image, target) || object_is_deleted(world->items[PODS].items[i]))
+                if (text_equal(image, target) || object_is_deleted(world->items[PODS].items[i]) ||
+                    is_kept_below(world, world->items[PODS].items[i]))
                         continue;
                 if (first && !text_equal(image, first))
                         world->judge.is_excused = true;
@@ -297,8 +312,13 @@ void judge_write(World *world, Author author, Resource resource, json_object *ol
         strange = strange_part(old, new);
         if (strange)
                 fail(world, "an update has written over \"%s\" of %s", strange, object_name(new));
-        if (resource == PODS)
-                judge_availability(world, old, new);
+        if (resource != PODS)
+                return;
+        if (world->scenario.kind == WORKLOAD_STATEFUL_SET &&
+            ordinal_of(world, new) < world->judge.least_partition && takes_down(old, new))
+                fail(world, "an update has changed pod %s, which is below the partition",
+                     object_name(new));
+        judge_availability(world, old, new);
 }
 
 /* The end */
@@ -306,10 +326,13 @@ void judge_write(World *world, Author author, Resource resource, json_object *ol
 /* Users' strategy, as they see it: not that of an update. */
 void judge_intent(World *world, json_object *workload) {
         Judge *judge = &world->judge;
-        int64_t partition = object_integer(workload, "spec.updateStrategy.rollingUpdate.partition");
+        int64_t partition = workload_partition(workload);
 
-        if (partition != INT32_MAX)
-                judge->partition = partition;
+        if (partition == INT32_MAX)
+                return;
+        judge->partition = partition;
+        if (partition < judge->least_partition)
+                judge->least_partition = partition;
 }
 
 void judge_begin(World *world) {
@@ -319,6 +342,7 @@ void judge_begin(World *world) {
         judge->is_kept = world->scenario.is_kept;
         judge->max_unavailable = world->scenario.max_unavailable ?: 1;
         judge->partition = object_integer(workload, "spec.updateStrategy.rollingUpdate.partition");
+        judge->least_partition = judge->partition;
         judge->own_unavailable =
                 object_integer(workload, world->scenario.kind == WORKLOAD_DEPLOYMENT
                                                  ? "spec.strategy.rollingUpdate.maxUnavailable"
@@ -389,7 +413,7 @@ static void judge_pods(World *world, json_object *record) {
 
                 if (object_is_deleted(pod) || pod_has_ended(pod) || !is_of_workload(world, pod))
                         continue;
-                if (!text_equal(template_image(pod, "app"), image) &&
+                if (!text_equal(template_image(pod, "app"), image) && !is_kept_below(world, pod) &&
                     !may_keep_image(world, record))
                         fail(world, "pod %s is left with %s, the template has %s", object_name(pod),
                              template_image(pod, "app"), image);

@@ -71,6 +71,8 @@ static Scenario choose_scenario(World *world) {
         scenario.n_refusals = (int) choose(world, 3);
         scenario.start = scenario.kind == WORKLOAD_STATEFUL_SET && happens(world, 25) ? 2 : 0;
         scenario.is_parallel = scenario.kind == WORKLOAD_STATEFUL_SET && happens(world, 25);
+        if (scenario.kind == WORKLOAD_STATEFUL_SET && !scenario.is_kept && happens(world, 30))
+                scenario.partition = 1 + (int) choose(world, 2);
         return scenario;
 }
 
@@ -78,11 +80,11 @@ static void show_scenario(World *world) {
         const Scenario *scenario = &world->scenario;
 
         note(world,
-             "%s of %d pods with %d containers, maxUnavailable %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s%s%s, to %s",
+             "%s of %d pods with %d containers, maxUnavailable %d, partition %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s%s%s, to %s",
              workload_kind_to_string(scenario->kind), scenario->n_pods, scenario->n_containers,
-             scenario->max_unavailable, scenario->min_ready_sec, scenario->history_limit,
-             scenario->has_gate ? ", gate" : "", scenario->has_budget ? ", budget" : "",
-             scenario->has_older ? ", history" : "",
+             scenario->max_unavailable, scenario->partition, scenario->min_ready_sec,
+             scenario->history_limit, scenario->has_gate ? ", gate" : "",
+             scenario->has_budget ? ", budget" : "", scenario->has_older ? ", history" : "",
              scenario->is_only       ? ", declared only in place"
              : scenario->is_declared ? ", declared"
                                      : "",

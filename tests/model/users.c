@@ -69,6 +69,10 @@ static void scale(World *world, int64_t replicas) {
                 world->judge.n_creates += (int) (replicas - before);
         else
                 world->judge.n_deletes += (int) (before - replicas);
+        /* The controller makes them of the revision before, and replaces them where the workload is handed back meanwhile. */
+        if (world->judge.partition > 0 && workload_held(api_workload(world)))
+                for (int64_t i = before; i < replicas; i++)
+                        judge_pod_replaced(world);
         SET_NUMBER(&body, replicas, "spec", "replicas");
         patch_workload(world, replicas > before ? "scales up" : "scales down", body, false);
 }
@@ -99,6 +103,39 @@ static void edit_limit(World *world) {
         patch_workload(world, "sets maxUnavailable", body, false);
         judge_intent(world, api_workload(world));
         world->judge.own_unavailable = n;
+}
+
+/* Lowered while nothing holds it, it lets the controller replace pods that it has kept, also by such that do not start. */
+static void judge_lowered(World *world, int64_t partition) {
+        const char *image = template_image(GET(api_workload(world), "spec", "template"), "app");
+
+        for (int64_t i = partition; i < world->judge.partition; i++) {
+                world->judge.n_creates++;
+                world->judge.n_deletes++;
+                world->judge.is_excused = world->judge.is_excused || !image_is_good(image);
+        }
+}
+
+/* Admission keeps it for the end of its hold. Under an update of a person it would let the controller go, as let_go() does. */
+static void edit_partition(World *world) {
+        json_object *workload = api_workload(world), *body;
+        bool is_held = workload_is_held(world->scenario.kind, workload);
+        int64_t partition = choose(world, PODS_MAX);
+
+        if (world->scenario.kind != WORKLOAD_STATEFUL_SET || world->scenario.is_kept ||
+            (is_held && !(workload_held(workload) && workload_is_declared(workload)))) {
+                edit_annotation(world);
+                return;
+        }
+        body = json_object_new_object();
+        SET_NUMBER(&body, partition, "spec", "updateStrategy", "rollingUpdate", "partition");
+        if (!is_held)
+                judge_lowered(world, partition);
+        patch_workload(world,
+                       partition > world->judge.partition ? "raises the partition"
+                                                          : "lowers the partition",
+                       body, false);
+        judge_intent(world, api_workload(world));
 }
 
 static void edit_history(World *world) {
@@ -386,10 +423,10 @@ void user_keep(World *world) {
 }
 
 void user_edit(World *world) {
-        static void (*const friendly[])(World *) = {
-                edit_annotation, edit_scale, edit_limit,         edit_pod,     edit_declared_image,
-                apply_again,     replace,    roll_back_declared, edit_history, edit_mode
-        };
+        static void (*const friendly[])(
+                World *) = { edit_annotation,     edit_scale,  edit_limit,    edit_pod,
+                             edit_declared_image, apply_again, replace,       roll_back_declared,
+                             edit_history,        edit_mode,   edit_partition };
         static void (*const hostile[])(
                 World *) = { edit_environment, edit_image,         let_go,
                              forget_record,    declare_no_more,    roll_back,

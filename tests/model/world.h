@@ -120,6 +120,7 @@ typedef struct Scenario {
         int min_ready_sec;
         int history_limit; /* how many old revisions are kept */
         int start;         /* the first ordinal of a StatefulSet */
+        int partition;     /* of a StatefulSet */
         bool is_parallel;  /* pods need not come in order */
         bool has_gate, has_budget, has_older, is_declared;
         bool is_only;           /* declared, and never by an ordinary update */
@@ -140,7 +141,8 @@ typedef struct Judge {
         int64_t max_unavailable; /* the greatest that was in force */
         int64_t partition;       /* the strategy as users have it */
         int64_t own_unavailable;
-        bool is_kept;      /* users hold the workload themselves */
+        int64_t least_partition; /* that users have set */
+        bool is_kept;            /* users hold the workload themselves */
         bool has_returned; /* a pod was given back to the workload, perhaps after its update */
         bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing can */
         bool is_partly_done; /* the run that ended the last update has named pods that it left */
