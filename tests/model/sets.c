@@ -155,13 +155,14 @@ typedef struct SetSync {
         json_object *set;
         json_object *update, *current;   /* revisions */
         json_object *pods[2 * PODS_MAX]; /* by ordinal, from the start on; NULL: there is none */
-        int64_t start, replicas, partition;
+        int64_t start, replicas, partition, max_unavailable, min_ready_sec;
         bool is_on_delete;
         bool is_parallel; /* pods are made and deleted without waiting for others */
 } SetSync;
 
 static bool is_healthy(const SetSync *turn, json_object *pod) {
-        return pod && !object_is_deleted(pod) && pod_is_available(turn->world, pod, 0);
+        return pod && !object_is_deleted(pod) &&
+               pod_is_available(turn->world, pod, turn->min_ready_sec);
 }
 
 /* Returns whether the next ordinals have to wait. */
@@ -196,18 +197,28 @@ static bool scale_down(const SetSync *turn) {
         return false;
 }
 
-static void replace_pods(const SetSync *turn) {
-        for (int64_t i = turn->replicas - 1; i >= turn->partition; i--) {
+/* From the highest ordinal on, `n` pods at most that are older than the template, and as healthy as asked for. */
+static void delete_old(const SetSync *turn, int64_t n, bool with_healthy, bool with_others) {
+        for (int64_t i = turn->replicas - 1; i >= turn->partition && n > 0; i--) {
                 json_object *pod = turn->pods[i];
 
-                if (pod && !has_revision(pod, object_name(turn->update)) &&
-                    !object_is_deleted(pod)) {
-                        (void) manager_delete_pod(turn->world, pod);
-                        return;
-                }
-                if (!is_healthy(turn, pod))
-                        return;
+                if (!pod || has_revision(pod, object_name(turn->update)) ||
+                    object_is_deleted(pod) || !(is_healthy(turn, pod) ? with_healthy : with_others))
+                        continue;
+                (void) manager_delete_pod(turn->world, pod);
+                n--;
         }
+}
+
+/* As Kubernetes 1.37 does: in parallel, old pods that are not available anyway come before, whatever the limit. */
+static void replace_pods(const SetSync *turn) {
+        int64_t n = turn->max_unavailable;
+
+        for (int64_t i = 0; i < turn->replicas; i++)
+                n -= !is_healthy(turn, turn->pods[i]);
+        if (turn->is_parallel)
+                delete_old(turn, turn->replicas, false, true);
+        delete_old(turn, n, true, !turn->is_parallel);
 }
 
 static void act_on_set(const SetSync *turn) {
@@ -280,10 +291,15 @@ void stateful_set_sync(World *world, json_object *set) {
                 .start = object_integer(set, "spec.ordinals.start"),
                 .replicas = object_integer(set, "spec.replicas"),
                 .partition = object_integer(set, "spec.updateStrategy.rollingUpdate.partition"),
+                .max_unavailable =
+                        object_integer(set, "spec.updateStrategy.rollingUpdate.maxUnavailable"),
+                .min_ready_sec = object_integer(set, "spec.minReadySeconds"),
                 .is_on_delete = !workload_is_rolling(set),
                 .is_parallel = text_equal(object_text(set, "spec.podManagementPolicy"), "Parallel")
         };
 
+        if (turn.max_unavailable < 1)
+                turn.max_unavailable = 1;
         manager_claim_pods(world, set, "StatefulSet");
         turn.update = sync_revision(world, STATEFUL_SETS, set);
         if (!turn.update)
