@@ -100,9 +100,8 @@ static bool is_kept_below(const World *world, json_object *pod) {
 }
 
 static bool is_up(World *world, json_object *pod) {
-        int64_t min_ready_sec = object_integer(api_workload(world), "spec.minReadySeconds");
-
-        return object_is_observed(pod) && pod_is_available(world, pod, min_ready_sec);
+        return object_is_observed(pod) &&
+               pod_is_available(world, pod, world->judge.least_ready_sec);
 }
 
 static bool takes_down(json_object *old, json_object *new) {
@@ -327,7 +326,10 @@ void judge_write(World *world, Author author, Resource resource, json_object *ol
 void judge_intent(World *world, json_object *workload) {
         Judge *judge = &world->judge;
         int64_t partition = workload_partition(workload);
+        int64_t min_ready_sec = object_integer(workload, "spec.minReadySeconds");
 
+        if (min_ready_sec < judge->least_ready_sec)
+                judge->least_ready_sec = min_ready_sec;
         if (partition == INT32_MAX)
                 return;
         judge->partition = partition;
@@ -343,6 +345,7 @@ void judge_begin(World *world) {
         judge->max_unavailable = world->scenario.max_unavailable ?: 1;
         judge->partition = object_integer(workload, "spec.updateStrategy.rollingUpdate.partition");
         judge->least_partition = judge->partition;
+        judge->least_ready_sec = object_integer(workload, "spec.minReadySeconds");
         judge->own_unavailable =
                 object_integer(workload, world->scenario.kind == WORKLOAD_DEPLOYMENT
                                                  ? "spec.strategy.rollingUpdate.maxUnavailable"

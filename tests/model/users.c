@@ -87,22 +87,30 @@ static void edit_limit(World *world) {
         int64_t n = 1 + choose(world, 2);
         json_object *body;
 
-        if (world->scenario.is_kept) {
+        if (world->scenario.is_kept || world->scenario.kind == WORKLOAD_REPLICA_SET) {
                 edit_annotation(world);
                 return;
         }
         body = json_object_new_object();
-        if (world->scenario.kind == WORKLOAD_REPLICA_SET)
-                SET_NUMBER(&body, 0, "spec", "minReadySeconds");
-        else {
-                SET_NUMBER(&body, n, "spec", is_deployment ? "strategy" : "updateStrategy",
-                           "rollingUpdate", "maxUnavailable");
-                if (n > world->judge.max_unavailable)
-                        world->judge.max_unavailable = n;
-        }
+        SET_NUMBER(&body, n, "spec", is_deployment ? "strategy" : "updateStrategy", "rollingUpdate",
+                   "maxUnavailable");
+        if (n > world->judge.max_unavailable)
+                world->judge.max_unavailable = n;
         patch_workload(world, "sets maxUnavailable", body, false);
         judge_intent(world, api_workload(world));
         world->judge.own_unavailable = n;
+}
+
+static void edit_min_ready(World *world) {
+        static const int seconds[] = { 0, 5, 30 };
+        json_object *body = json_object_new_object();
+        int sec = seconds[choose(world, 3)];
+
+        if (sec > 0)
+                world->scenario.min_ready_sec = sec;
+        SET_NUMBER(&body, sec, "spec", "minReadySeconds");
+        patch_workload(world, "sets minReadySeconds", body, false);
+        judge_intent(world, api_workload(world));
 }
 
 /* Lowered while nothing holds it, it lets the controller replace pods that it has kept, also by such that do not start. */
@@ -424,9 +432,9 @@ void user_keep(World *world) {
 
 void user_edit(World *world) {
         static void (*const friendly[])(
-                World *) = { edit_annotation,     edit_scale,  edit_limit,    edit_pod,
-                             edit_declared_image, apply_again, replace,       roll_back_declared,
-                             edit_history,        edit_mode,   edit_partition };
+                World *) = { edit_annotation,     edit_scale,  edit_limit,     edit_pod,
+                             edit_declared_image, apply_again, replace,        roll_back_declared,
+                             edit_history,        edit_mode,   edit_partition, edit_min_ready };
         static void (*const hostile[])(
                 World *) = { edit_environment, edit_image,         let_go,
                              forget_record,    declare_no_more,    roll_back,

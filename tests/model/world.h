@@ -142,6 +142,7 @@ typedef struct Judge {
         int64_t partition;       /* the strategy as users have it */
         int64_t own_unavailable;
         int64_t least_partition; /* that users have set */
+        int64_t least_ready_sec; /* that was in force */
         bool is_kept;            /* users hold the workload themselves */
         bool has_returned; /* a pod was given back to the workload, perhaps after its update */
         bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing can */
