@@ -298,7 +298,7 @@ static int limit_by_budgets(const RolloutView *view, json_object *pod, int64_t *
         if (!view->budgets)
                 return 0;
         json_object_object_foreach(view->budgets, name, budget) {
-                int64_t n = object_integer(budget, "status.disruptionsAllowed");
+                int64_t n = budget_allowed(budget);
 
                 if (n >= *allowed || !selector_matches(object_at(budget, "spec.selector"),
                                                        object_at(pod, "metadata.labels")))

@@ -275,7 +275,7 @@ static bool budget_covers(json_object *budget, json_object *pod) {
 /* How many more of its pods may be disrupted. The controller of budgets may not have counted yet what has just
  * become unready: where the budget is about this workload alone, its pods are counted here as well. */
 static int64_t count_allowed(const RolloutView *view, const Census *census, json_object *budget) {
-        int64_t allowed = object_integer(budget, "status.disruptionsAllowed");
+        int64_t allowed = budget_allowed(budget);
         int64_t spare = -object_integer(budget, "status.desiredHealthy");
 
         for (size_t i = 0; i < census->n_pods; i++) {
@@ -778,7 +778,7 @@ static const char *find_spent_budget(const Turn *turn) {
                 return NULL;
         name = find_budget(view, census, turn->next_well->pod);
         budget = name ? json_object_object_get(view->budgets, name) : NULL;
-        for (size_t i = 0; budget && i < census->n_pods; i++)
+        for (size_t i = 0; budget && object_is_observed(budget) && i < census->n_pods; i++)
                 if (census->pods[i].is_given_up && budget_covers(budget, census->pods[i].pod))
                         return name;
 

@@ -202,6 +202,10 @@ bool object_is_observed(json_object *object) {
                object_integer(object, "metadata.generation");
 }
 
+int64_t budget_allowed(json_object *budget) {
+        return object_is_observed(budget) ? object_integer(budget, "status.disruptionsAllowed") : 0;
+}
+
 json_object *object_controller(json_object *object) {
         json_object *owners =
                 json_get(object_at(object, "metadata"), "ownerReferences", json_type_array);

@@ -59,6 +59,8 @@ const char *object_name(json_object *object);
 
 /* The controller has seen the object as it is. */
 bool object_is_observed(json_object *object);
+/* How many pods a PodDisruptionBudget lets go. As the API server evicts none then: 0 until its last change is counted. */
+int64_t budget_allowed(json_object *budget);
 /* The OwnerReference of the controller; NULL: there is none. */
 json_object *object_controller(json_object *object);
 /* The kind that an OwnerReference names, by its group as well; false: it is none of these. */

@@ -263,6 +263,8 @@ static const struct AllowanceRow {
         { "{'b':{'spec':{'selector':{}},'status':{'disruptionsAllowed':1}}}", NULL, 2, 1, NULL },
         { "{'b':{'spec':{'selector':{}},'status':{'disruptionsAllowed':0}}}", NULL, 2, 0,
           "until the PodDisruptionBudget \"b\" allows another pod" },
+        { "{'b':{'metadata':{'generation':1},'spec':{'selector':{}},'status':{'disruptionsAllowed':1}}}",
+          NULL, 2, 0, "until the PodDisruptionBudget \"b\" allows another pod" },
         { "{'b':{'spec':{'selector':{'matchLabels':{'app':'other'}}}}}", NULL, 2, 2, NULL },
         { "{}", "{'p':" READY_POD ",'q':" READY_POD "}", 1, 1, NULL },
         { "{}", "{'p':" READY_POD ",'q':{}}", 2, 1, NULL },

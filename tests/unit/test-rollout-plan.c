@@ -62,6 +62,7 @@ typedef struct TestState {
         TestPod pods[3];
         int budget;    /* disruptions that are allowed, and one; 0: there is no budget */
         int budget_of; /* so many pods */
+        bool is_budget_behind;
         int grace_sec;
         const char *max_unavailable;
         int noted_sec;  /* how long its pods have been as they are, as far as this run has seen */
@@ -332,9 +333,10 @@ static TestView make_view(const TestState *state) {
         if (state->budget > 0)
                 json_object_object_add(
                         made.view.budgets, "pdb",
-                        parse("{'spec': {'selector': {'matchLabels': {'app': 'web'}}}, 'status': "
-                              "{'disruptionsAllowed': %d, 'expectedPods': %d, 'desiredHealthy': %d}}",
-                              state->budget - 1, state->budget_of,
+                        parse("{'metadata': {'generation': 2}, 'spec': {'selector': {'matchLabels': "
+                              "{'app': 'web'}}}, 'status': {'observedGeneration': %d, "
+                              "'disruptionsAllowed': %d, 'expectedPods': %d, 'desiredHealthy': %d}}",
+                              state->is_budget_behind ? 1 : 2, state->budget - 1, state->budget_of,
                               count_pods(state) - state->budget + 1));
         return made;
 }
@@ -512,6 +514,8 @@ static const PlanCase plan_rows[] = {
         /* Not while its status may lack what has just become ready, and not where others than those keep it spent. */
         { { DEPLOYMENT, .source = "B", .budget = 1, .budget_of = 3, .noted_sec = 99, .is_fresh = true,
             .pods = { OLD, NEW, STILL_ILL } }, ROLLOUT_WAIT, "PodDisruptionBudget", NULL },
+        { { DEPLOYMENT, .source = "B", .budget = 1, .budget_of = 3, .noted_sec = 99, .is_budget_behind = true,
+            .pods = { OLD, NEW, STILL_ILL } }, ROLLOUT_WAIT, "PodDisruptionBudget", NULL },
         { { DEPLOYMENT, .source = "B", .budget = 1, .budget_of = 3, .noted_sec = 99, .n_missing = 1,
             .pods = { OLD, STILL_ILL } }, ROLLOUT_WAIT, "missing pod", NULL },
         { { DEPLOYMENT, .budget = 1, .budget_of = 2, .noted_sec = 99, .pods = { OLD, STILL_ILL } }, ROLLOUT_ABANDON,
@@ -640,6 +644,7 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .max_unavailable = "0" }, ROLLOUT_PATCH_POD, "web-0", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .budget = 1 }, ROLLOUT_WAIT, "\"pdb\"", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .budget = 2 }, ROLLOUT_PATCH_POD, NULL, NULL },
+        { { DEPLOYMENT, .source = "B", .pods = { OLD, OLD }, .budget = 2, .is_budget_behind = true }, ROLLOUT_WAIT, "\"pdb\"", NULL },
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A }, OLD }, .budget = 2,
             .max_unavailable = "100%" }, ROLLOUT_WAIT, "web-0", NULL },
         /* the controller has not yet counted that a pod is not ready; pods of another workload are unknown */
