@@ -765,16 +765,16 @@ static bool has_fresh_pod(const RolloutView *view) {
 }
 
 /* The budget that keeps the other pods back only because of pods that were given up, which will not return by
- * this update; NULL: none. */
+ * this update, or do not end; NULL: none. */
 static const char *find_spent_budget(const Turn *turn) {
         const RolloutView *view = turn->view;
         const Census *census = turn->census;
         const char *name;
         json_object *budget;
 
-        if (census->n_given_up == 0 || census->n_unavailable > 0 || !turn->next_well ||
-            census->n_members < view_desired_pods(view) || record_first(turn->record) > 0 ||
-            has_fresh_pod(view))
+        if (census->n_given_up + census->n_stuck == 0 || census->n_unavailable > 0 ||
+            !turn->next_well || census->n_members + census->n_stuck < view_desired_pods(view) ||
+            record_first(turn->record) > 0 || has_fresh_pod(view))
                 return NULL;
         name = find_budget(view, census, turn->next_well->pod);
         budget = name ? json_object_object_get(view->budgets, name) : NULL;

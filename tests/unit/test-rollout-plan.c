@@ -511,6 +511,10 @@ static const PlanCase plan_rows[] = {
           ROLLOUT_STOP, "pod \"web-2\"", NULL },
         { { DECLARED, .kind = WORKLOAD_DEPLOYMENT, .template = "B", .n_updated = 1, .budget = 1, .budget_of = 3,
             .noted_sec = 99, .pods = { OLD, NEW, STILL_ILL } }, ROLLOUT_STOP, "pod \"web-0\"", NULL },
+        /* No other pod is made in place of one that does not end. */
+        { { STATEFUL, TURNED, .n_updated = 1, .budget = 1, .budget_of = 3, .noted_sec = 99,
+            .pods = { OLD, NEW, { .image = "A", .deleted = "2001-09-09T00:00:00Z" } } }, ROLLOUT_STOP,
+          "pod \"web-2\": it is deleted, and its node \"\" does not end it", NULL },
         /* Not while its status may lack what has just become ready, and not where others than those keep it spent. */
         { { DEPLOYMENT, .source = "B", .budget = 1, .budget_of = 3, .noted_sec = 99, .is_fresh = true,
             .pods = { OLD, NEW, STILL_ILL } }, ROLLOUT_WAIT, "PodDisruptionBudget", NULL },
