@@ -86,11 +86,11 @@ void cluster_make_workload(World *world, const char *image) {
         (void) api_create(world, AUTHOR_USER, workload_resource(world), workload, false, NULL);
 }
 
-static void make_budget(World *world) {
+void cluster_make_budget(World *world, const char *limit, int64_t n) {
         cleanup(json_object_put_p) json_object *budget = json_object_new_object();
 
         SET_TEXT(&budget, WORKLOAD, "metadata", "name");
-        SET_NUMBER(&budget, 1, "spec", "maxUnavailable");
+        SET_NUMBER(&budget, n, "spec", limit);
         SET_TEXT(&budget, "web", "spec", "selector", "matchLabels", "app");
         (void) api_create(world, AUTHOR_USER, BUDGETS, budget, false, NULL);
 }
@@ -123,7 +123,7 @@ static void create(World *world) {
                 world->nodes[i] = (Node){ .lost_sec = NEVER };
         cluster_make_workload(world, scenario->has_older ? "r/app:2" : "r/app:1");
         if (scenario->has_budget)
-                make_budget(world);
+                cluster_make_budget(world, "maxUnavailable", 1);
         cluster_settle(world);
         if (scenario->has_older && !is_declared) {
                 user_set_image(world, "r/app:1");

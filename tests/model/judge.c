@@ -45,6 +45,13 @@ void judge_pod_lost(World *world) {
         world->judge.n_deletes += has_partition;
 }
 
+/* Pods in excess may be unavailable as well, until the controller of budgets has counted. */
+void judge_scaled_down(World *world, int64_t n) {
+        world->judge.n_deletes += (int) n;
+        if (world->judge.budget != INT64_MAX)
+                world->judge.budget += n;
+}
+
 /* An update may end without a pod that is lost for long. A successor that is made before the workload is handed back is of
  * the revision before, and is replaced. */
 void judge_pod_replaced(World *world) {
@@ -143,6 +150,10 @@ static void judge_availability(World *world, json_object *old, json_object *new)
                 fail(world,
                      "%" PRId64 " pods are unavailable by the update, %" PRId64 " are allowed", n,
                      world->judge.max_unavailable);
+        if (n > world->judge.budget)
+                fail(world,
+                     "%" PRId64 " pods are unavailable by the update, the budget allows %" PRId64,
+                     n, world->judge.budget);
 }
 
 /* Writes of tools */
@@ -337,11 +348,22 @@ void judge_intent(World *world, json_object *workload) {
                 judge->least_partition = partition;
 }
 
+/* With minAvailable as many may be unavailable as the workload has pods more than that, which changes. */
+void judge_budget(World *world) {
+        json_object *budget = api_get(world, BUDGETS, WORKLOAD);
+        json_object *limit = GET(budget, "spec", "maxUnavailable");
+        int64_t n = limit ? json_object_get_int64(limit) : INT64_MAX;
+
+        if (n > world->judge.budget)
+                world->judge.budget = n;
+}
+
 void judge_begin(World *world) {
         json_object *workload = api_workload(world);
         Judge *judge = &world->judge;
 
         judge->is_kept = world->scenario.is_kept;
+        judge_budget(world);
         judge->max_unavailable = world->scenario.max_unavailable ?: 1;
         judge->partition = object_integer(workload, "spec.updateStrategy.rollingUpdate.partition");
         judge->least_partition = judge->partition;

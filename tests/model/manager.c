@@ -665,16 +665,20 @@ void budget_sync(World *world, json_object *budget) {
                                             "desiredHealthy",     "disruptionsAllowed",
                                             "observedGeneration", NULL };
         const Items *pods = &world->manager.items[PODS];
+        json_object *least = GET(budget, "spec", "minAvailable");
         int64_t n_max = object_integer(budget, "spec.maxUnavailable");
         int64_t n = 0, n_healthy = 0, n_wanted, n_allowed;
 
-        for (size_t i = 0; i < pods->n; i++)
+        for (size_t i = 0; i < pods->n; i++) {
+                n += is_selected(pods->items[i], budget);
                 n_healthy += !object_is_deleted(pods->items[i]) &&
                              is_selected(pods->items[i], budget) &&
                              pod_is_available(world, pods->items[i], 0);
-        n = object_integer(api_workload(world), "spec.replicas");
-        n_wanted = n > n_max ? n - n_max : 0;
-        n_allowed = n_healthy > n_wanted ? n_healthy - n_wanted : 0;
+        }
+        if (!least && n > 0)
+                n = object_integer(api_workload(world), "spec.replicas");
+        n_wanted = least ? json_object_get_int64(least) : n > n_max ? n - n_max : 0;
+        n_allowed = n > 0 && n_healthy > n_wanted ? n_healthy - n_wanted : 0;
         write_status(world, BUDGETS, budget, keys,
                      (const int64_t[]){ n, n_healthy, n_wanted, n_allowed,
                                         object_integer(budget, "metadata.generation") });

@@ -386,6 +386,7 @@ static void finish(Run *run) {
         for (int i = 0; i < NODES_MAX; i++)
                 node_return(world, i);
         user_free_pods(world);
+        user_free_budget(world);
         if (!api_workload(world))
                 user_make_anew(world);
         if (run->controller &&
@@ -395,6 +396,7 @@ static void finish(Run *run) {
         if (world->scenario.has_person)
                 finish_by_hand(run);
         if (run->controller && is_held_or_open(run)) {
+                user_free_partition(world);
                 user_set_image(world, "r/app:1");
                 calm_down(run);
         }

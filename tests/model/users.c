@@ -68,7 +68,7 @@ static void scale(World *world, int64_t replicas) {
         if (replicas > before)
                 world->judge.n_creates += (int) (replicas - before);
         else
-                world->judge.n_deletes += (int) (before - replicas);
+                judge_scaled_down(world, before - replicas);
         /* The controller makes them of the revision before, and replaces them where the workload is handed back meanwhile. */
         if (world->judge.partition > 0 && workload_held(api_workload(world)))
                 for (int64_t i = before; i < replicas; i++)
@@ -124,9 +124,20 @@ static void judge_lowered(World *world, int64_t partition) {
         }
 }
 
+static void set_partition(World *world, int64_t partition) {
+        json_object *body = json_object_new_object();
+
+        SET_NUMBER(&body, partition, "spec", "updateStrategy", "rollingUpdate", "partition");
+        patch_workload(world,
+                       partition > world->judge.partition ? "raises the partition"
+                                                          : "lowers the partition",
+                       body, false);
+        judge_intent(world, api_workload(world));
+}
+
 /* Admission keeps it for the end of its hold. Under an update of a person it would let the controller go, as let_go() does. */
 static void edit_partition(World *world) {
-        json_object *workload = api_workload(world), *body;
+        json_object *workload = api_workload(world);
         bool is_held = workload_is_held(world->scenario.kind, workload);
         int64_t partition = choose(world, PODS_MAX);
 
@@ -135,15 +146,65 @@ static void edit_partition(World *world) {
                 edit_annotation(world);
                 return;
         }
-        body = json_object_new_object();
-        SET_NUMBER(&body, partition, "spec", "updateStrategy", "rollingUpdate", "partition");
         if (!is_held)
                 judge_lowered(world, partition);
-        patch_workload(world,
-                       partition > world->judge.partition ? "raises the partition"
-                                                          : "lowers the partition",
-                       body, false);
-        judge_intent(world, api_workload(world));
+        set_partition(world, partition);
+}
+
+/* Pods that have got an image that does not start, before the partition was raised, would keep it. */
+void user_free_partition(World *world) {
+        json_object *workload = api_workload(world);
+
+        if (world->scenario.kind == WORKLOAD_STATEFUL_SET && workload_held(workload) &&
+            workload_is_declared(workload))
+                set_partition(world, 0);
+}
+
+/* The other limit is removed. */
+static void set_budget(World *world, const char *limit, int64_t n) {
+        cleanup(json_object_put_p) json_object *body = json_object_new_object();
+        json_object *spec = json_object_new_object();
+
+        json_object_object_add(spec, "maxUnavailable", NULL);
+        json_object_object_add(spec, "minAvailable", NULL);
+        json_object_object_add(spec, limit, json_object_new_int64(n));
+        json_object_object_add(body, "spec", spec);
+        note(world, "user: sets %s of the budget to %" PRId64, limit, n);
+        (void) api_patch(world,
+                         &(Patch){ .author = AUTHOR_USER,
+                                   .resource = BUDGETS,
+                                   .name = WORKLOAD,
+                                   .body = body },
+                         NULL);
+}
+
+/* A DaemonSet has no scale, without which the controller of budgets counts no maxUnavailable. */
+static void edit_budget(World *world) {
+        bool is_least = world->scenario.kind == WORKLOAD_DAEMON_SET || happens(world, 50);
+        const char *limit = is_least ? "minAvailable" : "maxUnavailable";
+        int64_t n = choose(world, PODS_MAX);
+
+        world->scenario.has_budget = true;
+        if (!api_get(world, BUDGETS, WORKLOAD)) {
+                note(world, "user: makes a budget with %s %" PRId64, limit, n);
+                cluster_make_budget(world, limit, n);
+        } else if (happens(world, 70))
+                set_budget(world, limit, n);
+        else {
+                note(world, "user: deletes the budget");
+                (void) api_delete(world, AUTHOR_USER, BUDGETS, WORKLOAD);
+        }
+        judge_budget(world);
+}
+
+void user_free_budget(World *world) {
+        bool is_daemon_set = world->scenario.kind == WORKLOAD_DAEMON_SET;
+
+        if (!api_get(world, BUDGETS, WORKLOAD))
+                return;
+        set_budget(world, is_daemon_set ? "minAvailable" : "maxUnavailable",
+                   is_daemon_set ? NODES_MAX - 1 : 1);
+        judge_budget(world);
 }
 
 static void edit_history(World *world) {
@@ -434,7 +495,8 @@ void user_edit(World *world) {
         static void (*const friendly[])(
                 World *) = { edit_annotation,     edit_scale,  edit_limit,     edit_pod,
                              edit_declared_image, apply_again, replace,        roll_back_declared,
-                             edit_history,        edit_mode,   edit_partition, edit_min_ready };
+                             edit_history,        edit_mode,   edit_partition, edit_min_ready,
+                             edit_budget };
         static void (*const hostile[])(
                 World *) = { edit_environment, edit_image,         let_go,
                              forget_record,    declare_no_more,    roll_back,

@@ -120,7 +120,7 @@ typedef struct Scenario {
         int min_ready_sec;
         int history_limit; /* how many old revisions are kept */
         int start;         /* the first ordinal of a StatefulSet */
-        int partition;     /* of a StatefulSet */
+        int partition;     /* a StatefulSet's */
         bool is_parallel;  /* pods need not come in order */
         bool has_gate, has_budget, has_older, is_declared;
         bool is_only;           /* declared, and never by an ordinary update */
@@ -141,8 +141,9 @@ typedef struct Judge {
         int64_t max_unavailable; /* the greatest that was in force */
         int64_t partition;       /* the strategy as users have it */
         int64_t own_unavailable;
-        int64_t least_partition; /* that users have set */
-        int64_t least_ready_sec; /* that was in force */
+        int64_t least_partition; /* no lower one was set */
+        int64_t least_ready_sec; /* no lower one was in force */
+        int64_t budget;          /* the greatest that was in force; INT64_MAX: none was */
         bool is_kept;            /* users hold the workload themselves */
         bool has_returned; /* a pod was given back to the workload, perhaps after its update */
         bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing can */
@@ -239,6 +240,7 @@ void api_done(World *world);
 
 void cluster_make(World *world); /* a workload whose pods all are ready */
 void cluster_make_workload(World *world, const char *image);
+void cluster_make_budget(World *world, const char *limit, int64_t n);
 void cluster_settle(World *world); /* controllers and kubelets act until nothing is left */
 /* Whether the model does what the real controllers have done. Writes to `out` what differs. */
 bool replay_recording(const char *path, FILE *out);
@@ -282,6 +284,8 @@ void user_make_anew(World *world);      /* the workload, which was deleted */
 void user_keep(World *world);           /* holds the workload */
 void user_restart_lost(World *world);   /* restarts the pods whose revision is gone */
 void user_free_pods(World *world);      /* returns pods that were taken, or deletes them */
+void user_free_budget(World *world);    /* lets a pod be unavailable */
+void user_free_partition(World *world); /* lets an update that is under way get to all pods */
 
 /* The properties */
 
@@ -298,5 +302,7 @@ void judge_idle(World *world);         /* no program has anything to do now */
 void judge_kept_only(World *world);    /* a workload that waits for updates in place shows why */
 void judge_end(World *world);
 void judge_intent(World *world, json_object *workload); /* a user has written its strategy */
+void judge_scaled_down(World *world, int64_t n);        /* by so many pods */
+void judge_budget(World *world);                        /* a user has written it */
 bool workload_record(World *world, json_object **ret);  /* an update is open */
 bool has_open_record(json_object *workload);
