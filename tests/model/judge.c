@@ -86,6 +86,11 @@ void judge_quiet(World *world) {
                         return;
                 if (!is_of_workload(world, world->items[PODS].items[i]))
                         continue;
+                /* Time alone brings it to be available, and its controller goes on then. */
+                if (pod_is_available(world, world->items[PODS].items[i], 0) &&
+                    !pod_is_available(world, world->items[PODS].items[i],
+                                      object_integer(api_workload(world), "spec.minReadySeconds")))
+                        return;
                 n_pods++;
                 n_ended += pod_has_ended(world->items[PODS].items[i]);
         }
