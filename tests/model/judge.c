@@ -133,10 +133,10 @@ static void judge_return(World *world, json_object *old) {
                 runtime->is_down = false;
 }
 
-/* Counts the pods that tools have made unavailable, and that still are. */
+/* Counts the pods that tools have made unavailable, and that still are; a budget minds no minReadySeconds. */
 static void judge_availability(World *world, json_object *old, json_object *new) {
         Runtime *runtime = runtime_find(world, new);
-        int64_t n = 0;
+        int64_t n = 0, n_unready = 0;
 
         if (!runtime || runtime->is_down || !takes_down(old, new) || !is_up(world, old))
                 return;
@@ -150,15 +150,17 @@ static void judge_availability(World *world, json_object *old, json_object *new)
                      !is_of_workload(world, pod) || world->nodes[other->node].lost_sec != NEVER))
                         other->is_down = false;
                 n += other->is_down;
+                n_unready += other->is_down && (other == runtime || !object_is_observed(pod) ||
+                                                !pod_is_available(world, pod, 0));
         }
         if (n > world->judge.max_unavailable)
                 fail(world,
                      "%" PRId64 " pods are unavailable by the update, %" PRId64 " are allowed", n,
                      world->judge.max_unavailable);
-        if (n > world->judge.budget)
+        if (n_unready > world->judge.budget)
                 fail(world,
-                     "%" PRId64 " pods are unavailable by the update, the budget allows %" PRId64,
-                     n, world->judge.budget);
+                     "%" PRId64 " pods are unready by the update, the budget allows %" PRId64,
+                     n_unready, world->judge.budget);
 }
 
 /* Writes of tools */
