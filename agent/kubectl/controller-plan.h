@@ -36,7 +36,8 @@ typedef struct UpdateFacts {
         bool has_others_record;  /* the same, by another user */
         bool has_status;         /* it has UPDATE_STATUS_ANNOTATION */
         bool has_late_condition; /* the status says that the progress deadline is exceeded */
-        uint64_t template_hash;  /* and of the partition, below which the pods stay as they are */
+        uint64_t
+                template_hash; /* hash of the template, and of the partition below which pods stay */
 } UpdateFacts;
 
 /* Whether update_give_back_patch() has to remove the hold's annotation, which is empty. */
