@@ -160,6 +160,19 @@ static bool was_silent(const Subject *subject) {
         return false;
 }
 
+/* Time for which this run has seen it being updated. */
+static int64_t updating_sec(const Subject *subject) {
+        return json_is(subject->noted, "phase", rollout_phase_to_string(ROLLOUT_UPDATING))
+                       ? subject->view->now_sec - json_get_integer(subject->noted, "since")
+                       : 0;
+}
+
+/* A kubelet would have ended the old container long ago. */
+static bool is_overdue(const Subject *subject) {
+        return updating_sec(subject) >
+               GIVE_UP_SEC + object_integer(subject->pod, "spec.terminationGracePeriodSeconds");
+}
+
 /* The container was started for this image. Where that follows from its ID alone, the kubelet has to have
  * seen the pod as it is; one that says so has a status.observedGeneration. */
 static bool runs_image(const Subject *subject, const char *container, const char *image) {
@@ -169,8 +182,11 @@ static bool runs_image(const Subject *subject, const char *container, const char
                 return true;
         if (!object_at(container_status(subject->pod, container), "state.running"))
                 return false;
-        return !json_is(entry, "id", id_of(subject->pod, container)) ||
-               json_is(entry, "image", image);
+        if (!json_is(entry, "id", id_of(subject->pod, container)) || json_is(entry, "image", image))
+                return true;
+        /* The kubelet started it before it saw the other image, which the way back has taken away again. */
+        return is_overdue(subject) && object_is_observed(subject->pod) &&
+               json_is(container_status(subject->pod, container), "image", image);
 }
 
 static int64_t count_restarts(const Subject *subject) {
@@ -183,23 +199,13 @@ static int64_t count_restarts(const Subject *subject) {
         return sum;
 }
 
-/* Time for which this run has seen it being updated. */
-static int64_t updating_sec(const Subject *subject) {
-        return json_is(subject->noted, "phase", rollout_phase_to_string(ROLLOUT_UPDATING))
-                       ? subject->view->now_sec - json_get_integer(subject->noted, "since")
-                       : 0;
-}
-
-/* The closed gate hides that the node is lost; but a kubelet would have ended the old container long ago. */
+/* The closed gate hides that the node is lost. */
 static bool is_silent(const Subject *subject) {
         json_object *pod = subject->pod;
-        int64_t patience_sec =
-                GIVE_UP_SEC + object_integer(pod, "spec.terminationGracePeriodSeconds");
         bool is_noted =
                 json_object_get_boolean(object_at(subject->noted, "silent")) || was_silent(subject);
 
-        if (!subject->former || !pod_gate_is_closed(pod) ||
-            (!is_noted && updating_sec(subject) <= patience_sec))
+        if (!subject->former || !pod_gate_is_closed(pod) || (!is_noted && !is_overdue(subject)))
                 return false;
         json_object_object_foreach(subject->former, container, entry) {
                 /* On the way back, the pod has the image of the old container again. */

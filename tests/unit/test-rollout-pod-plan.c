@@ -37,6 +37,7 @@
 #define CRASHED "}, 'lastState': {'terminated': {'exitCode': 7, 'reason': 'Error'}"
 #define UNREADY_A "{'app': {'image': 'A', 'id': '1', 'unready': true}}"
 #define RUNNING "'running': {}"
+#define RUNS(image) RUNNING "}, 'image': '" image "', 'lastState': {"
 #define STARTED(time) "}, 'lastState': {'terminated': {'startedAt': '" time "'}"
 #define BY_KRUISE(time)                                                                     \
         ", 'annotations': {'apps.kruise.io/inplace-update-state': '{\\'updateTimestamp\\':" \
@@ -535,6 +536,37 @@ TEST(test_former) {
 
                 if (!json_object_equal(former, expected))
                         fail_msg("row %zu: %s", i, json_object_to_json_string(former));
+        }
+}
+
+/* The kubelet has started A before it saw B, and has gone back to A since: the ID alone does not tell what the container runs. */
+TEST(test_left_alone) {
+        static const struct {
+                const char *state;
+                int updating_sec;
+                RolloutPhase phase;
+        } rows[] = {
+                { RUNS("A"), 61, ROLLOUT_UPDATED },
+                { RUNS("A"), 60, ROLLOUT_UPDATING },
+                { RUNS("B"), 61, ROLLOUT_UPDATING },
+        };
+        cleanup(json_object_put_p) json_object *record = make_record(/* is_undo= */ true, 0);
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(json_object_put_p) json_object *pod =
+                        make_pod(&(TestPod){ .image = "A",
+                                             .former = "{'app': {'image': 'B', 'id': '1'}}",
+                                             .state = rows[i].state });
+                cleanup(json_object_put_p) json_object *noted =
+                        parse("{'web-1': {'phase': 'updating', 'since': %d}}",
+                              NOW_SEC - rows[i].updating_sec);
+                const RolloutView view = { .kind = WORKLOAD_POD,
+                                           .now_sec = NOW_SEC,
+                                           .noted = noted };
+                cleanup(pod_state_done) PodState state;
+
+                assert_true(pod_state_read(&view, record, pod, &state) >= 0);
+                assert_int_equal(state.phase, rows[i].phase);
         }
 }
 
