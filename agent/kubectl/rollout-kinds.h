@@ -54,6 +54,8 @@ typedef struct RolloutKind {
         bool (*is_held)(json_object *workload);
         /* The part of the spec that holds the controller, and the one that lets it go on as before. */
         int (*hold)(json_object *workload, json_object **ret_hold, json_object **ret_former);
+        /* HELD_ANNOTATION as admission writes it; NULL: the partition before. */
+        const char *held;
         /* The part of the spec that lets the controller of a declared update go on: text is that of HELD_ANNOTATION. */
         json_object *(*give_back)(const char *text);
         /* Refuses a workload that cannot be taken over for a reason of this kind; NULL: there is none. */

@@ -453,6 +453,20 @@ static int retarget(const RolloutView *view, json_object *record) {
                        : patch_add(record, "after", take_ptr(after));
 }
 
+/* The template leads from now on, and the way back leaves it: the hold becomes that of admission, which outlasts the way back.
+ * *ret: its annotation; NULL: it stays as it is. */
+static int hold_for_template(const RolloutView *view, json_object *record, char **ret) {
+        const char *held = view_kind(view)->held;
+        int64_t former = record_former_partition(record), partition = record_partition(record);
+
+        if (!json_get(record, "former", json_type_object) || workload_held(view->workload))
+                return 0;
+        json_object_object_del(record, "former");
+        if (partition > 0 && patch_add(record, "partition", json_object_new_int64(partition)) < 0)
+                return -ENOMEM;
+        return held ? text_copy(held, ret) : text_format(ret, "%lld", (long long) former);
+}
+
 /* Changes the record as the request wants it, but for the user. With other images it undoes nothing any more. */
 static int turn(const RolloutView *view, const RolloutRequest *request, json_object *record) {
         cleanup(json_object_put_p) json_object *target = json_copy(record_target(record));
@@ -475,6 +489,7 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
         cleanup(json_object_put_p) json_object *patch = NULL;
         cleanup(json_object_put_p) json_object *held = NULL;
         cleanup(free_p) char *difference = NULL;
+        cleanup(free_p) char *annotation = NULL;
         TemplateChange change;
         bool is_resumed = false;
         int r = rollout_record_read(view->workload, &record, reterr);
@@ -502,7 +517,8 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
         changed = json_copy(record);
         if (patch_add_text(changed, "by", request->by) < 0 ||
             (change == TEMPLATE_RETARGETED &&
-             (retarget(view, changed) < 0 || set_first(view, request, changed) < 0)) ||
+             (retarget(view, changed) < 0 || set_first(view, request, changed) < 0 ||
+              hold_for_template(view, changed, &annotation) < 0)) ||
             (is_resumed && hold(view, changed, &held) < 0) ||
             (change == TEMPLATE_UNCHANGED && turn(view, request, changed) < 0))
                 return -ENOMEM;
@@ -512,6 +528,8 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
         }
         patch = takeover_patch(view->workload, changed);
         if (!patch || (held && patch_add(patch, "spec", take_ptr(held)) < 0) ||
+            (annotation && patch_add_text(object_at(patch, "metadata.annotations"), HELD_ANNOTATION,
+                                          annotation) < 0) ||
             (change == TEMPLATE_UNCHANGED && (add_template(view, request, changed, patch) < 0 ||
                                               reset_template(view, record, changed, patch) < 0)))
                 return -ENOMEM;

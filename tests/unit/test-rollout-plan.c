@@ -1366,25 +1366,52 @@ TEST(test_resume) {
 
 /* A workload that declares its updates has other images by now: the update goes on to those, in all pods, and writes no others. */
 TEST(test_resume_to_template) {
-        static const TestState rows[] = {
-                { .is_declared = true,
-                  .kind = WORKLOAD_DEPLOYMENT,
-                  .record = "forward set-image after",
-                  .source = "B",
-                  .template = "C",
-                  .first = 1,
-                  .pods = { NEW, OLD } },
-                { .is_declared = true,
-                  .kind = WORKLOAD_DEPLOYMENT,
-                  .record = "undo set-image before",
-                  .template = "C",
-                  .pods = { OLD } },
-                { .is_declared = true, STATEFUL, .template = "C", .pods = { OLD, NEW } },
-                { .is_declared = true, DAEMON, .template = "C", .pods = { OLD, NEW } },
+        static const struct {
+                TestState state;
+                const char *held; /* annotation that the hold gets; NULL: it stays as it is */
+                int partition;    /* the record's */
+        } rows[] = {
+                { { .is_declared = true,
+                    .kind = WORKLOAD_DEPLOYMENT,
+                    .record = "forward set-image after",
+                    .source = "B",
+                    .template = "C",
+                    .first = 1,
+                    .pods = { NEW, OLD } },
+                  "paused",
+                  0 },
+                { { .is_declared = true,
+                    .kind = WORKLOAD_DEPLOYMENT,
+                    .record = "undo set-image before",
+                    .template = "C",
+                    .pods = { OLD } },
+                  "paused",
+                  0 },
+                { { .is_declared = true, STATEFUL, .template = "C", .pods = { OLD, NEW } },
+                  "0",
+                  0 },
+                { { .is_declared = true,
+                    STATEFUL,
+                    .template = "C",
+                    .partition = 1,
+                    .pods = { OLD, NEW } },
+                  "1",
+                  1 },
+                { { .is_declared = true,
+                    STATEFUL,
+                    .is_begun_held = true,
+                    .held = "0",
+                    .template = "C",
+                    .pods = { OLD, NEW } },
+                  NULL,
+                  0 },
+                { { .is_declared = true, DAEMON, .template = "C", .pods = { OLD, NEW } },
+                  "RollingUpdate",
+                  0 },
         };
 
         for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
-                cleanup(view_done) TestView made = make_view(&rows[i]);
+                cleanup(view_done) TestView made = make_view(&rows[i].state);
                 cleanup(json_object_put_p) json_object *patch = NULL;
                 cleanup(json_object_put_p) json_object *record = NULL;
                 const RolloutRequest request = { .by = "alice", .partition = -1 };
@@ -1397,6 +1424,10 @@ TEST(test_resume_to_template) {
                 assert_true(record_first(record) == 0);
                 assert_true(json_is(record_images(record, true), "app", "A"));
                 assert_true(json_is(record_images(record, false), "app", "C"));
+                assert_null(object_at(record, "former"));
+                assert_int_equal(record_partition(record), rows[i].partition);
+                if (!text_equal(workload_held(patch), rows[i].held))
+                        fail_msg("row %zu: %s", i, json_to_text(patch));
         }
 }
 
