@@ -807,6 +807,16 @@ static int step_current(const Turn *turn, RolloutStep *ret) {
                                 "for its controller to make its newest revision the current one");
 }
 
+/* A run that has not seen yet that another one has turned the update may still write a pod or a template. */
+static bool is_unsettled(const RolloutView *view, const RolloutLimits *limits) {
+        return view->now_sec < limits->settled_sec;
+}
+
+static int step_settle(RolloutStep *step) {
+        return rollout_step_set(step, ROLLOUT_WAIT,
+                                "for other runs to see that this one goes on with the update");
+}
+
 /* No pod has to change any more, or the budget allows none to. budget: its name, or NULL. */
 static int step_end(const Turn *turn, json_object *replica_set, const char *budget,
                     RolloutStep *ret) {
@@ -833,6 +843,8 @@ static int step_end(const Turn *turn, json_object *replica_set, const char *budg
         r = step_current(turn, ret);
         if (r < 0 || ret->message)
                 return r;
+        if (is_unsettled(turn->view, turn->limits))
+                return step_settle(ret);
         r = step_hand_back(ret, turn->view, turn->record, turn->limits);
         return r < 0 ? r : name_rest(turn->census, budget, &ret->message);
 }
@@ -994,6 +1006,8 @@ int rollout_plan_release(const RolloutView *view, json_object *record, const Rol
                 if (r < 0 || ret->action != ROLLOUT_WAIT)
                         return r;
         }
+        if (is_held && is_unsettled(view, limits))
+                return step_settle(ret);
         r = step_abandon(ret, view, record, is_held);
         if (r >= 0)
                 r = add_end_of_hold(ret, view, record, limits);

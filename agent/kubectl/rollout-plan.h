@@ -24,6 +24,7 @@ typedef struct RolloutLimits {
         const char *
                 max_unavailable; /* "1", "25%"; NULL: as the workload's own strategy has it, or 1 */
         int64_t grace_sec;       /* between the gate and the update */
+        int64_t settled_sec;     /* until then a run that was replaced may still write */
         bool keeps_no_history;   /* the template before cannot be kept for kubectl rollout undo */
         bool leaves_hold;        /* the controller of declared updates ends the hold of admission */
 } RolloutLimits;

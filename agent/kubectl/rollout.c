@@ -40,6 +40,7 @@
 #define CONFLICT_PAUSE_USEC (USEC_PER_SEC / 5)
 #define PAUSE_MAX_USEC (16 * USEC_PER_SEC)
 #define ATTEMPTS_MAX 10
+#define SETTLE_SEC 2 /* a request of another run arrives, and its watch shows the record */
 
 typedef struct Rollout {
         Session *session;
@@ -781,6 +782,7 @@ static int start(Rollout *rollout) {
                 return -ENOMEM;
         if (text)
                 rollout_explain(&rollout->watch, "%s", text);
+        rollout->limits.settled_sec = session_server_sec(rollout->session) + SETTLE_SEC;
         return session_is_dry_run(rollout->session) ? end_dry_run(rollout) : go_on(rollout);
 }
 

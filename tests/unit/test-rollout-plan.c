@@ -64,6 +64,7 @@ typedef struct TestState {
         int budget_of; /* so many pods */
         bool is_budget_behind;
         int grace_sec;
+        int unsettled_sec; /* how long a run that was replaced may still write */
         const char *max_unavailable;
         int noted_sec;  /* how long its pods have been as they are, as far as this run has seen */
         bool is_fresh;  /* but web-1, which it has just seen updated */
@@ -410,7 +411,8 @@ static void check_plan(size_t i, const PlanCase *row) {
         cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
         cleanup(error_done) Error error = ERROR_INIT;
         const RolloutLimits limits = { .max_unavailable = row->state.max_unavailable,
-                                       .grace_sec = row->state.grace_sec };
+                                       .grace_sec = row->state.grace_sec,
+                                       .settled_sec = NOW_SEC + row->state.unsettled_sec };
         cleanup(census_done) Census census = CENSUS_INIT;
         int r;
 
@@ -460,6 +462,9 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .source = "B", .pods = { NEW, NEW } }, ROLLOUT_HAND_BACK, NULL, "\"resourceVersion\":\"7\"" },
         { { DEPLOYMENT, .source = "B", .template = "B", .n_updated = 2, .pods = { NEW, NEW } },
           ROLLOUT_HAND_BACK, NULL, "\\\"done\\\"" },
+        /* A run that was replaced may write a pod even now. */
+        { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .unsettled_sec = 1, .n_updated = 1, .pods = { OLD } },
+          ROLLOUT_WAIT, "for other runs", NULL },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "abandoned", FREE }, ROLLOUT_STOP, NULL, NULL },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "done", .source = "B", .template = "B", .is_behind = true,
             .pods = { NEW, NEW } }, ROLLOUT_WAIT, NULL, NULL },
@@ -1077,6 +1082,7 @@ TEST(test_held_again) {
 static const PlanCase release_rows[] = {
         { { DEPLOYMENT, .source = "B", .pods = { NEW, OLD } }, ROLLOUT_ABANDON, NULL, "\"image\":\"B\"" },
         { { DEPLOYMENT, .source = "B", .pods = { NEW, OLD } }, ROLLOUT_ABANDON, NULL, "\"paused\":false" },
+        { { DEPLOYMENT, .source = "B", .unsettled_sec = 1, .pods = { NEW, OLD } }, ROLLOUT_WAIT, "for other runs", NULL },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .source = "A", .template = "B", .pods = { OLD } },
           ROLLOUT_ABANDON, NULL, "\"image\":\"A\"" },
         { { DEPLOYMENT, .source = "B", .is_source_behind = true, .pods = { NEW, OLD } }, ROLLOUT_WAIT,
@@ -1100,7 +1106,7 @@ TEST(test_release) {
                 const PlanCase *row = &release_rows[i];
                 cleanup(view_done) TestView made = make_view(&row->state);
                 cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
-                const RolloutLimits limits = { .grace_sec = 0 };
+                const RolloutLimits limits = { .settled_sec = NOW_SEC + row->state.unsettled_sec };
 
                 assert_ok(rollout_plan_release(&made.view, made.record, &limits, &step));
                 check_step(i, row, &step);
