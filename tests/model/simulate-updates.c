@@ -104,9 +104,9 @@ typedef struct Run {
         Tool *controller; /* NULL: none runs */
 } Run;
 
-/* The controllers of revisions replace pods after a release. */
+/* The controllers of revisions replace pods after a release, and so does one that admission has held. */
 static void excuse_release(World *world) {
-        world->judge.is_excused = world->judge.is_excused ||
+        world->judge.is_excused = world->judge.is_excused || world->scenario.is_declared ||
                                   world->scenario.kind == WORKLOAD_STATEFUL_SET ||
                                   world->scenario.kind == WORKLOAD_DAEMON_SET;
 }
@@ -151,6 +151,15 @@ static void start_first(Run *run) {
                 start(run, &command);
 }
 
+static size_t count_alive(const Run *run) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < run->world.n_tools; i++)
+                n += !tool_has_ended(run->world.tools[i]) &&
+                     !tool_is_controller(run->world.tools[i]);
+        return n;
+}
+
 /* Another person, or the same, goes on in some way. */
 static void start_next(Run *run) {
         World *world = &run->world;
@@ -168,16 +177,10 @@ static void start_next(Run *run) {
                 break;
         default: break;
         }
+        /* A user who releases an update runs nothing else for it. */
+        if (command.release && count_alive(run) > 0)
+                command.user = "dave", command.take_over = true;
         start(run, &command);
-}
-
-static size_t count_alive(const Run *run) {
-        size_t n = 0;
-
-        for (size_t i = 0; i < run->world.n_tools; i++)
-                n += !tool_has_ended(run->world.tools[i]) &&
-                     !tool_is_controller(run->world.tools[i]);
-        return n;
 }
 
 /* Steps */
@@ -264,6 +267,9 @@ static void storm(Run *run) {
 
         for (int n = 0; n < STORM_STEPS && n_idle < 6 && !world->judge.failure[0]; n++) {
                 step_outside(run);
+                if (world->scenario.has_rival && happens(world, 1) &&
+                    (!world->scenario.is_declared || world->scenario.has_person))
+                        start_next(run);
                 if (!world->scenario.is_declared && count_alive(run) == 0) {
                         if (run->n_persons > 3 || happens(world, 40))
                                 break;
