@@ -958,8 +958,11 @@ int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimi
 }
 
 int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep *ret) {
+        /* The annotation of admission shows a hold of its own, for an update that comes after this one. */
+        bool is_ours = view_is_held(view) && !workload_held(view->workload);
+
         *ret = ROLLOUT_STEP_INIT;
-        return step_abandon_because(ret, view, record, view_is_held(view),
+        return step_abandon_because(ret, view, record, is_ours,
                                     "another client has removed the annotation " ROLLOUT_ANNOTATION
                                     "; %s",
                                     after_abandon(view, record));

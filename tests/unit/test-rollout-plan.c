@@ -1019,6 +1019,7 @@ static const LostCase lost_rows[] = {
         { { DEPLOYMENT, FREE, .pods = { OLD } }, "abandoned", false, NULL },
         { { STATEFUL, .partition = 1, .pods = { OLD } }, "\"partition\":1", true, NULL },
         { { DAEMON, FREE, .pods = { OLD } }, "abandoned", false, "brings its pods" },
+        { { .is_declared = true, .held = "paused", DEPLOYMENT, .pods = { OLD } }, "abandoned", false, NULL },
         { { DAEMON, .is_begun_held = true, .pods = { OLD } }, "abandoned", false, "its pods stay as they are" },
 };
 /* clang-format on */
