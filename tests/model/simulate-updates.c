@@ -102,6 +102,7 @@ typedef struct Run {
         Tool *persons[16]; /* runs of people */
         size_t n_persons;
         Tool *controller; /* NULL: none runs */
+        bool has_second;  /* a second controller has taken over from one that does not end */
 } Run;
 
 /* The controllers of revisions replace pods after a release, and so does one that admission has held. */
@@ -127,6 +128,16 @@ static void start_controller(Run *run) {
         note(&run->world, "a controller begins");
         run->controller = tool_start(&run->world, &(Command){ .verb = COMMAND_OF_CONTROLLER,
                                                               .user = CONTROLLER });
+}
+
+/* The node of the controller hangs, another controller leads, and the first one goes on where it was. */
+static void freeze_controller(Run *run) {
+        World *world = &run->world;
+
+        note(world, "the controller and its runs freeze");
+        tool_freeze(run->controller, world->now_sec + 30 + choose(world, 60));
+        run->has_second = true;
+        start_controller(run);
 }
 
 static void start_first(Run *run) {
@@ -254,6 +265,8 @@ static void step_outside(Run *run) {
                 scenario->n_crashes--;
                 tool_kill(run->controller);
         }
+        if (scenario->is_declared && scenario->has_rival && !run->has_second && happens(world, 1))
+                freeze_controller(run);
         if (run->controller && tool_has_ended(run->controller) && happens(world, 20))
                 start_controller(run);
         if (happens(world, 3))

@@ -62,6 +62,7 @@ struct Tool {
         bool has_closed; /* it has ended an update */
         int status;
         int64_t wake_sec;            /* NEVER: it waits for a change */
+        int64_t frozen_sec;          /* until then it does nothing */
         const SessionFollow *follow; /* it waits for a change of these; NULL: it does not */
 };
 
@@ -185,6 +186,13 @@ void tool_kill(Tool *tool) {
         for (size_t i = 0; i < tool->session.n_programs; i++)
                 if (tool->session.programs[i]->child)
                         tool_kill(tool->session.programs[i]->child);
+}
+
+void tool_freeze(Tool *tool, int64_t until_sec) {
+        tool->frozen_sec = until_sec;
+        for (size_t i = 0; i < tool->session.n_programs; i++)
+                if (tool->session.programs[i]->child)
+                        tool_freeze(tool->session.programs[i]->child, until_sec);
 }
 
 bool tool_has_ended(const Tool *tool) {
@@ -697,7 +705,7 @@ static bool has_ended_program(const Session *session) {
 }
 
 bool tool_is_due(const Tool *tool) {
-        if (tool->has_ended)
+        if (tool->has_ended || tool->world->now_sec < tool->frozen_sec)
                 return false;
         return tool->session.is_ended || tool->wake_sec <= tool->world->now_sec ||
                (tool->follow &&

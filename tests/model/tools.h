@@ -37,6 +37,8 @@ bool tool_is_due(const Tool *tool);
 void tool_step(Tool *tool);
 /* Kills it: it sends nothing more. */
 void tool_kill(Tool *tool);
+/* Lets it, and the runs that it has begun, do nothing until that time. */
+void tool_freeze(Tool *tool, int64_t until_sec);
 bool tool_has_ended(const Tool *tool);
 bool tool_is_controller(const Tool *tool);
 /* A run that a controller has begun, not a person. */
