@@ -43,6 +43,10 @@ static void set_strategy(const Scenario *scenario, json_object **workload) {
 
         if (scenario->kind == WORKLOAD_REPLICA_SET)
                 return;
+        if (scenario->is_recreate) {
+                SET_TEXT(workload, "Recreate", "spec", "strategy", "type");
+                return;
+        }
         SET_TEXT(workload, "RollingUpdate", "spec", is_deployment ? "strategy" : "updateStrategy",
                  "type");
         SET_NUMBER(workload, scenario->max_unavailable, "spec",
@@ -144,13 +148,14 @@ static struct Made {
 static size_t n_made;
 
 static uint64_t key_of(const Scenario *scenario) {
-        const int parts[] = {
-                (int) scenario->kind,      scenario->n_pods,        scenario->n_containers,
-                scenario->max_unavailable, scenario->min_ready_sec, scenario->has_gate,
-                scenario->has_budget,      scenario->has_older,     scenario->is_declared,
-                scenario->is_kept,         scenario->is_only,       scenario->history_limit,
-                scenario->start,           scenario->is_parallel,   scenario->partition
-        };
+        const int parts[] = { (int) scenario->kind,    scenario->n_pods,
+                              scenario->n_containers,  scenario->max_unavailable,
+                              scenario->min_ready_sec, scenario->has_gate,
+                              scenario->has_budget,    scenario->has_older,
+                              scenario->is_declared,   scenario->is_kept,
+                              scenario->is_only,       scenario->history_limit,
+                              scenario->start,         scenario->is_parallel,
+                              scenario->partition,     scenario->is_recreate };
         uint64_t key = 1;
 
         for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

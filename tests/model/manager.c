@@ -474,6 +474,10 @@ static int64_t share_of(const DeploymentSync *turn, const char *path, ShareRound
         return number;
 }
 
+static bool is_recreate(const DeploymentSync *turn) {
+        return text_equal(object_text(turn->deployment, "spec.strategy.type"), "Recreate");
+}
+
 static int64_t max_surge(const DeploymentSync *turn) {
         return share_of(turn, "spec.strategy.rollingUpdate.maxSurge", SHARE_ROUNDED_UP);
 }
@@ -540,21 +544,81 @@ static json_object *find_active(const DeploymentSync *turn) {
         return active ? active : turn->new;
 }
 
+static int64_t desired_of(json_object *set) {
+        const char *desired = annotation_of(set, DESIRED);
+
+        return desired ? strtoll(desired, NULL, 10) : 0;
+}
+
+static bool is_saturated(const DeploymentSync *turn) {
+        int64_t n = replicas_of(turn->deployment);
+
+        return turn->new &&replicas_of(turn->new) == n &&desired_of(turn->new) ==
+               n &&object_integer(turn->new, "status.availableReplicas") == n;
+}
+
+/* The largest first, and of the same size the newest where pods are added. */
+static size_t find_by_size(const DeploymentSync *turn, bool is_newest_first, json_object **ret) {
+        size_t n = 0;
+
+        for (size_t i = 0; i < turn->n; i++) {
+                json_object *set = turn->sets[is_newest_first ? turn->n - 1 - i : i];
+                size_t at = n;
+
+                if (replicas_of(set) == 0)
+                        continue;
+                for (; at > 0 && replicas_of(ret[at - 1]) < replicas_of(set); at--)
+                        ret[at] = ret[at - 1];
+                ret[at] = set;
+                n++;
+        }
+        return n;
+}
+
+/* How many of the pods to add, or fewer than 0 to remove, are this one's. */
+static int64_t proportion_of(const DeploymentSync *turn, json_object *set, int64_t rest) {
+        int64_t before = desired_of(set) + max_surge(turn), n = replicas_of(set), share = -n;
+
+        if (replicas_of(turn->deployment) > 0)
+                share = before > 0 ? (2 * n * (replicas_of(turn->deployment) + max_surge(turn)) +
+                                      before) / (2 * before) -
+                                             n
+                                   : 0;
+        return rest > 0 ? (share < rest ? share : rest) : (share > rest ? share : rest);
+}
+
+static void scale_in_proportion(const DeploymentSync *turn) {
+        int64_t wanted = replicas_of(turn->deployment);
+        int64_t rest = (wanted > 0 ? wanted + max_surge(turn) : 0) - count_replicas(turn);
+        int64_t sizes[16];
+        json_object *sets[16];
+        size_t n = find_by_size(turn, rest > 0, sets);
+
+        for (size_t i = 0; i < n; i++) {
+                int64_t share = rest != 0 ? proportion_of(turn, sets[i], rest) : 0;
+
+                sizes[i] = replicas_of(sets[i]) + share;
+                rest -= share;
+        }
+        for (size_t i = 0; i < n; i++) {
+                int64_t size = i == 0 ? sizes[i] + rest : sizes[i];
+
+                (void) scale(turn, sets[i], size > 0 ? size : 0);
+        }
+}
+
 static void scale_all(const DeploymentSync *turn) {
         json_object *active = find_active(turn);
 
         if (active && replicas_of(active) != replicas_of(turn->deployment))
                 (void) scale(turn, active, replicas_of(turn->deployment));
-        /* Several are scaled in proportion; here the newest takes all of it. */
-        for (size_t i = turn->n; !active && i > 0; i--) {
-                int64_t n = replicas_of(turn->sets[i - 1]) + replicas_of(turn->deployment) +
-                            max_surge(turn) - count_replicas(turn);
-
-                if (replicas_of(turn->sets[i - 1]) == 0)
-                        continue;
-                if (scale(turn, turn->sets[i - 1], n > 0 ? n : 0))
-                        return;
-        }
+        if (active)
+                return;
+        for (size_t i = 0; i < turn->n && is_saturated(turn); i++)
+                if (turn->sets[i] != turn->new &&replicas_of(turn->sets[i]) > 0)
+                        (void) scale(turn, turn->sets[i], 0);
+        if (!is_saturated(turn) && !is_recreate(turn))
+                scale_in_proportion(turn);
 }
 
 static bool is_scaling(const DeploymentSync *turn) {
@@ -588,6 +652,30 @@ static bool roll(const DeploymentSync *turn) {
                         return scale(turn, old, replicas_of(old) - n_down);
         }
         return false;
+}
+
+static bool has_old_pods(const DeploymentSync *turn) {
+        const Items *pods = &turn->world->manager.items[PODS];
+
+        for (size_t i = 0; i < turn->n; i++)
+                for (size_t k = 0; k < pods->n && turn->sets[i] != turn->new; k++)
+                        if (pod_is_owned(pods->items[k], turn->sets[i]) &&
+                            !pod_has_ended(pods->items[k]))
+                                return true;
+        return false;
+}
+
+/* All old pods end before the first new one is made. */
+static bool recreate(DeploymentSync *turn) {
+        bool is_scaled = false;
+
+        for (size_t i = 0; i < turn->n; i++)
+                if (turn->sets[i] != turn->new &&replicas_of(turn->sets[i]) > 0)
+                        is_scaled = scale(turn, turn->sets[i], 0) || is_scaled;
+        if (is_scaled || has_old_pods(turn))
+                return is_scaled;
+        return !turn->new ? create_new(turn)
+                          : scale(turn, turn->new, replicas_of(turn->deployment));
 }
 
 static int compare_revisions(const void *a, const void *b) {
@@ -651,7 +739,9 @@ void deployment_sync(World *world, json_object *deployment) {
                 scale_all(&turn);
                 if (is_paused)
                         clean_up(&turn);
-        } else if (!turn.new ? create_new(&turn) : roll(&turn))
+        } else if (is_recreate(&turn) ? recreate(&turn)
+                   : !turn.new        ? create_new(&turn)
+                                      : roll(&turn))
                 return;
         else if (is_complete(deployment))
                 clean_up(&turn);

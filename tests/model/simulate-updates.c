@@ -73,6 +73,7 @@ static Scenario choose_scenario(World *world) {
         scenario.is_parallel = scenario.kind == WORKLOAD_STATEFUL_SET && happens(world, 25);
         if (scenario.kind == WORKLOAD_STATEFUL_SET && !scenario.is_kept && happens(world, 30))
                 scenario.partition = 1 + (int) choose(world, 2);
+        scenario.is_recreate = scenario.kind == WORKLOAD_DEPLOYMENT && happens(world, 15);
         return scenario;
 }
 
@@ -80,7 +81,7 @@ static void show_scenario(World *world) {
         const Scenario *scenario = &world->scenario;
 
         note(world,
-             "%s of %d pods with %d containers, maxUnavailable %d, partition %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s%s%s, to %s",
+             "%s of %d pods with %d containers, maxUnavailable %d, partition %d, minReadySeconds %d, %d revisions%s%s%s%s%s%s%s%s%s%s, to %s",
              workload_kind_to_string(scenario->kind), scenario->n_pods, scenario->n_containers,
              scenario->max_unavailable, scenario->partition, scenario->min_ready_sec,
              scenario->history_limit, scenario->has_gate ? ", gate" : "",
@@ -91,8 +92,8 @@ static void show_scenario(World *world) {
              scenario->is_kept ? ", kept" : "",
              scenario->has_hostile_users ? ", hostile users" : "",
              scenario->start > 0 ? ", ordinals from 2" : "",
-             scenario->is_parallel ? ", parallel" : "", scenario->has_rival ? ", two runs" : "",
-             scenario->target);
+             scenario->is_parallel ? ", parallel" : "", scenario->is_recreate ? ", Recreate" : "",
+             scenario->has_rival ? ", two runs" : "", scenario->target);
 }
 
 /* Commands of people */

@@ -82,12 +82,36 @@ static void edit_scale(World *world) {
                 scale(world, choose(world, PODS_MAX + 1));
 }
 
+static bool is_recreate(World *world) {
+        return text_equal(object_text(api_workload(world), "spec.strategy.type"), "Recreate");
+}
+
+/* The API server refuses limits beside Recreate. */
+static void edit_strategy(World *world) {
+        static const char rolling[] =
+                "{\"spec\":{\"strategy\":{\"type\":\"RollingUpdate\",\"rollingUpdate\":"
+                "{\"maxUnavailable\":1,\"maxSurge\":0}}}}";
+        static const char recreate[] =
+                "{\"spec\":{\"strategy\":{\"type\":\"Recreate\",\"rollingUpdate\":null}}}";
+
+        if (world->scenario.kind != WORKLOAD_DEPLOYMENT) {
+                edit_annotation(world);
+                return;
+        }
+        patch_workload(world, "changes the strategy",
+                       json_tokener_parse(is_recreate(world) ? rolling : recreate), false);
+        judge_intent(world, api_workload(world));
+        world->judge.own_unavailable =
+                object_integer(api_workload(world), "spec.strategy.rollingUpdate.maxUnavailable");
+}
+
 static void edit_limit(World *world) {
         bool is_deployment = world->scenario.kind == WORKLOAD_DEPLOYMENT;
         int64_t n = 1 + choose(world, 2);
         json_object *body;
 
-        if (world->scenario.is_kept || world->scenario.kind == WORKLOAD_REPLICA_SET) {
+        if (world->scenario.is_kept || world->scenario.kind == WORKLOAD_REPLICA_SET ||
+            is_recreate(world)) {
                 edit_annotation(world);
                 return;
         }
@@ -493,10 +517,10 @@ void user_keep(World *world) {
 
 void user_edit(World *world) {
         static void (*const friendly[])(
-                World *) = { edit_annotation,     edit_scale,  edit_limit,     edit_pod,
-                             edit_declared_image, apply_again, replace,        roll_back_declared,
-                             edit_history,        edit_mode,   edit_partition, edit_min_ready,
-                             edit_budget };
+                World *) = { edit_annotation,     edit_scale,   edit_limit,     edit_pod,
+                             edit_declared_image, apply_again,  replace,        roll_back_declared,
+                             edit_history,        edit_mode,    edit_partition, edit_min_ready,
+                             edit_budget,         edit_strategy };
         static void (*const hostile[])(
                 World *) = { edit_environment, edit_image,         let_go,
                              forget_record,    declare_no_more,    roll_back,

@@ -122,6 +122,7 @@ typedef struct Scenario {
         int start;         /* the first ordinal of a StatefulSet */
         int partition;     /* a StatefulSet's */
         bool is_parallel;  /* pods need not come in order */
+        bool is_recreate;  /* the strategy of a Deployment */
         bool has_gate, has_budget, has_older, is_declared;
         bool is_only;           /* declared, and never by an ordinary update */
         bool has_person;        /* a command begins the update, though it is declared */
