@@ -782,7 +782,6 @@ static int start(Rollout *rollout) {
                 return -ENOMEM;
         if (text)
                 rollout_explain(&rollout->watch, "%s", text);
-        rollout->limits.settled_sec = session_server_sec(rollout->session) + SETTLE_SEC;
         return session_is_dry_run(rollout->session) ? end_dry_run(rollout) : go_on(rollout);
 }
 
@@ -823,6 +822,7 @@ static int resume(Rollout *rollout, const RolloutRequest *request, TemplateChang
                 return refuse(rollout, r, &error);
         if (is_turned)
                 rollout_explain(&rollout->watch, "%s: the update goes on to those", turned);
+        rollout->limits.settled_sec = session_server_sec(rollout->session) + SETTLE_SEC;
         r = start(rollout);
         if (!is_turned || rollout->is_carried_out || r != EXIT_STATUS_DONE)
                 return r;
