@@ -123,7 +123,7 @@ static int add_containers(struct json_object *spec, struct json_object *old, con
 }
 
 int recreate_controller_adopt(struct json_object *old, const char *version, const Pod *pod,
-                              const char *node_name, struct json_object **ret) {
+                              const char *node_name, bool has_begun, struct json_object **ret) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         struct json_object *containers = json_get(old, "containers", json_type_array);
         struct json_object *metadata, *spec = json_object_new_object();
@@ -136,7 +136,8 @@ int recreate_controller_adopt(struct json_object *old, const char *version, cons
         r = add_labels(metadata, pod, node_name);
         if (r >= 0)
                 r = add_strategy(spec, json_get(old, "strategy", json_type_object), pod);
-        if (r >= 0 && containers && json_object_array_length(containers) <= RECREATE_CONTAINERS_MAX)
+        if (r >= 0 && !has_begun && containers &&
+            json_object_array_length(containers) <= RECREATE_CONTAINERS_MAX)
                 r = add_containers(spec, containers, pod);
         if (r < 0)
                 return r;

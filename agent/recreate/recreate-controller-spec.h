@@ -12,9 +12,11 @@
 #include "agent/recreate/recreate-spec.h"
 
 /* Prepares an unassigned request: labels, defaults, and the containers' current state. old: the
- * request's spec in this version, whose containers keep all their members. The caller owns *ret. */
+ * request's spec in this version, whose containers keep all their members. A request that has begun was
+ * prepared before; its containers stay as they are, because it would stop a successor that they name.
+ * The caller owns *ret. */
 int recreate_controller_adopt(struct json_object *old, const char *version, const Pod *pod,
-                              const char *node_name, struct json_object **ret);
+                              const char *node_name, bool has_begun, struct json_object **ret);
 
 /* Records that the pod is unready from now on. The annotation belongs to the request's metadata, the
  * condition to its status. */

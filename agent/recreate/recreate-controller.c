@@ -398,7 +398,8 @@ struct RecreateUnassigned {
         char *pod_name;
         char *text; /* text of its spec */
         size_t size;
-        bool is_gone; /* the watch no longer shows it, but its assignment is pending */
+        bool has_begun; /* it has lost its node since */
+        bool is_gone;   /* the watch no longer shows it, but its assignment is pending */
         KubePatch write;
         Timer retry;
         LIST_LINKS(struct RecreateUnassigned);
@@ -500,7 +501,7 @@ static int unassigned_reconcile(RecreateUnassigned *unassigned) {
         if (r < 0)
                 return ignored.kind == ERROR_NONE ? r : 0;
         r = recreate_controller_adopt(spec, unassigned->version, pod, recreate->context->node_name,
-                                      &patch);
+                                      unassigned->has_begun, &patch);
         return r < 0 ? r : adopt(unassigned, patch);
 }
 
@@ -571,6 +572,7 @@ static int add_unassigned(Recreate *recreate, const RecreateSpec *spec,
         *unassigned = (RecreateUnassigned){
                 .recreate = recreate,
                 .write = { .client = recreate->context->client, .userdata = unassigned },
+                .has_begun = spec->status.phase != RECREATE_NONE,
                 .namespace = strdup(spec->namespace),
                 .name = strdup(spec->name),
                 .uid = strdup(spec->uid),

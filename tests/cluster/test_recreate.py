@@ -513,6 +513,22 @@ def test_another_writer_changes_it_back(node_agent, pair, ask, spoil):
     assert pair.restarts() == {"one": 0, "two": 0}
 
 
+def test_a_label_is_taken_away_after_the_restart(node_agent, make_pod, tools, ask):
+    """The container that the kubelet has started meanwhile is not restarted as well."""
+    pod = make_pod(container("main", tools, readinessProbe=_READY_BY_FILE), owner=False, must_wait=False)
+    make_ready(pod, "main")
+    pod.file("ready").unlink()
+    request = ask(pod, "main")
+    pod.wait_restarted("main")
+    request.wait_state("main", "Recreating")
+    pod.kube.patch(request.path, {"metadata": {"labels": {f"{PREFIX}/node-name": None}}})
+    pod.kube.wait_for(request.path, lambda found: find_label("node-name", found), 10 * SLOWLY)
+    pod.file("ready").touch()
+    request.wait_phase("Completed", 60)
+    assert request.state("main")["phase"] == "Succeeded"
+    assert pod.restarts() == {"main": 1}
+
+
 def test_a_clock_that_runs_ahead(start_node_agent, make_gated, ask):
     """A request is neither completed before it is served nor deleted before its time."""
     pod = make_gated()

@@ -119,7 +119,8 @@ static void check_dialect(json_object *object, RecreateDialect dialect, size_t c
                 check(recreate_plan_drained_usec(spec, 1769904000000000, UINT64_MAX) <=
                       (uint64_t) spec->unready_sec * 1000000);
         check(recreate_controller_adopt(json_get(object, "spec", json_type_object), spec->version,
-                                        &pod, "node-1", &adoption) >= 0 &&
+                                        &pod, "node-1", spec->status.phase != RECREATE_NONE,
+                                        &adoption) >= 0 &&
               adoption);
         check(recreate_controller_drain(spec, dialect, 1769904000, &drain) >= 0 && drain);
 

@@ -112,6 +112,12 @@ static void check(json_object *made, const char *text) {
                 fail_msg("%s\nis not\n%s", json_to_text(made), json_to_text(expected));
 }
 
+#define ADOPTED                                                                           \
+        "{'metadata':{'resourceVersion':'7','labels':{'crr.apps.kruise.io/node-name':"    \
+        "'node-1','crr.apps.kruise.io/active':'true','crr.apps.kruise.io/pod-uid':'p-1'," \
+        "'inplaced.io/managed':'true'}},'spec':{'strategy':{'failurePolicy':'Fail',"      \
+        "'terminationGracePeriodSeconds':25}"
+
 TEST(test_adopt) {
         PodContainer containers[] = {
                 { .name = (char *) "app",
@@ -126,16 +132,15 @@ TEST(test_adopt) {
                 parse("{'podName':'web','strategy':"
                       "{'orderedRecreate':true},'containers':[{'name':'app','preStop':{'exec':"
                       "{'command':['x']}},'ports':[1]},{'name':'new'},{'name':'ghost'}]}");
-        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(json_object_put_p) json_object *patch = NULL, *again = NULL;
 
-        assert_ok(recreate_controller_adopt(spec, "7", &pod, "node-1", &patch));
-        check(patch,
-              "{'metadata':{'resourceVersion':'7','labels':{'crr.apps.kruise.io/node-name':"
-              "'node-1','crr.apps.kruise.io/active':'true','crr.apps.kruise.io/pod-uid':'p-1',"
-              "'inplaced.io/managed':'true'}},'spec':{'strategy':{'failurePolicy':'Fail',"
-              "'terminationGracePeriodSeconds':25},'containers':[{'name':'app','preStop':{'exec':"
+        assert_ok(recreate_controller_adopt(spec, "7", &pod, "node-1", false, &patch));
+        check(patch, ADOPTED
+              ",'containers':[{'name':'app','preStop':{'exec':"
               "{'command':['x']}},'ports':[1],'statusContext':{'containerID':'containerd://a1',"
               "'restartCount':3}},{'name':'new'},{'name':'ghost'}]}}");
+        assert_ok(recreate_controller_adopt(spec, "7", &pod, "node-1", true, &again));
+        check(again, ADOPTED "}}");
 }
 
 TEST(test_drain) {

@@ -1152,6 +1152,27 @@ TEST_ROWS_F(test_labels_overwritten, spoiled, name, const struct Spoiled *row, v
         }
 }
 
+/* … and the successor, which is not ready yet, is not stopped: the agent has it in no context. */
+TEST_SET_UP(test_label_taken_away_after_the_stop) {
+        create(REQUEST("r", "", "", "{'name':'app'}"));
+        stop_end(STOP_STOPPED, NULL);
+        add_container("app", "a2");
+        name_container(0, "a2");
+        node.pod.containers[0].is_ready = false;
+        show_pod();
+
+        patch_by_others(0, spoiled[0].spoil);
+        let_repeat();
+        retry();
+        assert_int_equal(count_calls(spoiled[0].written), 2);
+        assert_string_equal(states(0), "Recreating!");
+        assert_int_equal(n_stops(), 0);
+        node.pod.containers[0].is_ready = true;
+        show_pod();
+        assert_string_equal(phase(0), "Completed");
+        assert_string_equal(states(0), "Succeeded!");
+}
+
 /* … and is seen to do so before the answer is: what is shown is not forgotten. */
 TEST_SET_UP(test_label_given_back_early) {
         node.spoilt = "\"crr.apps.kruise.io/active\":null";
