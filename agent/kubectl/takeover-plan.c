@@ -457,14 +457,12 @@ static int retarget(const RolloutView *view, json_object *record) {
  * *ret: its annotation; NULL: it stays as it is. */
 static int hold_for_template(const RolloutView *view, json_object *record, char **ret) {
         const char *held = view_kind(view)->held;
-        int64_t former = record_former_partition(record), partition = record_partition(record);
+        int64_t partition = record_former_partition(record);
 
         if (!json_get(record, "former", json_type_object) || workload_held(view->workload))
                 return 0;
         json_object_object_del(record, "former");
-        if (partition > 0 && patch_add(record, "partition", json_object_new_int64(partition)) < 0)
-                return -ENOMEM;
-        return held ? text_copy(held, ret) : text_format(ret, "%lld", (long long) former);
+        return held ? text_copy(held, ret) : text_format(ret, "%lld", (long long) partition);
 }
 
 /* Changes the record as the request wants it, but for the user. With other images it undoes nothing any more. */
