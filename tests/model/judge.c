@@ -424,9 +424,8 @@ static bool may_keep_image(World *world, json_object *record) {
         return json_is(record, "state", "abandoned") ||
                (world->scenario.kind == WORKLOAD_REPLICA_SET &&
                 json_is(record, "state", "undone") && json_is(record, "mode", "rollout")) ||
-               ((world->judge.is_kept || world->judge.is_partly_done) &&
-                !image_is_good(
-                        template_image(GET(api_workload(world), "spec", "template"), "app"))) ||
+               !image_is_good(
+                       template_image(GET(api_workload(world), "spec", "template"), "app")) ||
                (world->judge.is_partly_done && world->scenario.has_budget && !has_revisions &&
                 !workload_is_declared(api_workload(world)));
 }
