@@ -159,6 +159,23 @@ TEST(test_unsorted_metadata) {
         assert_int_equal(pod->containers[0].env_hash, hash);
 }
 
+TEST(test_two_unsorted_labels) {
+        cleanup(pod_free_p) Pod *pod = NULL;
+        const EnvValue values[] = { { "A", "1" }, { "B", "2" } };
+        ContainerMessage *container;
+        uint32_t hash;
+
+        begin();
+        pod_message_add_label(&message, "b", "2");
+        pod_message_add_label(&message, "a", "1");
+        container = pod_message_add_container(&message, false, "app", "i");
+        container_message_add_env(container, "A", "", "metadata.labels['a']");
+        container_message_add_env(container, "B", "", "metadata.labels['b']");
+        pod = parse();
+        assert_ok(env_hash(values, 2, &hash));
+        assert_int_equal(pod->containers[0].env_hash, hash);
+}
+
 TEST(test_too_much_environment) {
         enum { N_ENV = 30000, SIZE = 250 << 10 };
         cleanup(pod_free_p) Pod *pod = NULL;
@@ -365,6 +382,18 @@ TEST(test_restarts) {
                 assert_int_equal(pod->containers[0].rules_decide, restarts[i].rules_decide);
                 assert_int_equal(pod->containers[0].kind, restarts[i].kind);
         }
+}
+
+TEST(test_second_rule) {
+        cleanup(pod_free_p) Pod *pod = NULL;
+        ContainerMessage *container;
+
+        begin();
+        container = pod_message_add_container(&message, false, "app", "i");
+        container_message_add_rule(container, "Restart");
+        container_message_add_rule(container, "RestartAllContainers");
+        pod = parse();
+        assert_true(pod->containers[0].rules_decide);
 }
 
 TEST(test_grace) {

@@ -1350,7 +1350,9 @@ TEST(test_resume) {
                     .pods = { NEW, OLD } },
                   NULL,
                   NULL },
-                { { .kind = WORKLOAD_POD, .record = "forward", .pods = { NEW } }, "C", NULL },
+                { { .kind = WORKLOAD_POD, .record = "forward set-image after", .pods = { NEW } },
+                  "C",
+                  NULL },
                 { { STATEFUL, TURNED, .pods = { OLD, NEW } }, "C", "C" },
         };
         for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
@@ -1366,7 +1368,8 @@ TEST(test_resume) {
                 assert_ok(rollout_resume(&made.view, &request, &patch, NULL));
                 containers = object_list(patch, "spec.template.spec.containers");
                 if (!text_equal(json_get_text(json_find(containers, "name", "app"), "image"),
-                                rows[i].images))
+                                rows[i].images) ||
+                    (images && strstr(json_to_text(patch), "written")))
                         fail_msg("row %zu: %s", i, json_to_text(patch));
         }
 }
@@ -1577,11 +1580,11 @@ TEST(test_lower_partition) {
                 const char *state, *before;
                 int64_t ended;  /* partition of the update that has ended */
                 int64_t former; /* partition before */
+                int now;        /* partition of the workload */
         } rows[] = {
-                { "done", "A", 2, 0 },
-                { "undone", "A", 2, 2 },
-                { "done", "X", 2, 2 },
-                { "done", "A", 1, 2 }, /* another client has changed it since */
+                { "done", "A", 2, 0, 2 }, { "undone", "A", 2, 2, 2 }, { "done", "X", 2, 2, 2 },
+                { "done", "A", 1, 2, 2 }, /* another client has changed it since */
+                { "done", "A", 1, 1, 1 }, /* the same partition is no lower one */
         };
 
         for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
@@ -1589,7 +1592,7 @@ TEST(test_lower_partition) {
                                           .record = rows[i].state,
                                           FREE,
                                           TURNED,
-                                          .partition = 2,
+                                          .partition = rows[i].now,
                                           .pods = { OLD, OLD, NEW } };
                 cleanup(view_done) TestView made = make_view(&state);
                 cleanup(json_object_put_p) json_object *images = parse("{'app': 'B'}");

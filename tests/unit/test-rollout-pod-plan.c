@@ -543,12 +543,15 @@ TEST(test_former) {
 TEST(test_left_alone) {
         static const struct {
                 const char *state;
+                const char *spec;
                 int updating_sec;
                 RolloutPhase phase;
         } rows[] = {
-                { RUNS("A"), 61, ROLLOUT_UPDATED },
-                { RUNS("A"), 60, ROLLOUT_UPDATING },
-                { RUNS("B"), 61, ROLLOUT_UPDATING },
+                { RUNS("A"), NULL, 61, ROLLOUT_UPDATED },
+                { RUNS("A"), NULL, 60, ROLLOUT_UPDATING },
+                { RUNS("A"), ", 'terminationGracePeriodSeconds': 30", 91, ROLLOUT_UPDATED },
+                { RUNS("A"), ", 'terminationGracePeriodSeconds': 30", 90, ROLLOUT_UPDATING },
+                { RUNS("B"), NULL, 61, ROLLOUT_UPDATING },
         };
         cleanup(json_object_put_p) json_object *record = make_record(/* is_undo= */ true, 0);
 
@@ -556,7 +559,8 @@ TEST(test_left_alone) {
                 cleanup(json_object_put_p) json_object *pod =
                         make_pod(&(TestPod){ .image = "A",
                                              .former = "{'app': {'image': 'B', 'id': '1'}}",
-                                             .state = rows[i].state });
+                                             .state = rows[i].state,
+                                             .spec = rows[i].spec });
                 cleanup(json_object_put_p) json_object *noted =
                         parse("{'web-1': {'phase': 'updating', 'since': %d}}",
                               NOW_SEC - rows[i].updating_sec);
