@@ -785,6 +785,11 @@ static int start(Rollout *rollout) {
         return session_is_dry_run(rollout->session) ? end_dry_run(rollout) : go_on(rollout);
 }
 
+/* A run of the update that this one turns, or undoes, may not have seen that yet. */
+static void await_others(Rollout *rollout) {
+        rollout->limits.settled_sec = session_server_sec(rollout->session) + SETTLE_SEC;
+}
+
 static int begin(Rollout *rollout, const RolloutRequest *request) {
         cleanup(error_done) Error error = ERROR_INIT;
         cleanup(json_object_put_p) json_object *patch = NULL;
@@ -799,6 +804,8 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
         if (r < 0)
                 return refuse_begun(rollout, r, &error);
         rollout_explain_init_containers(&rollout->watch, rollout->record);
+        if (request->undone)
+                await_others(rollout);
         return start(rollout);
 }
 
@@ -822,7 +829,7 @@ static int resume(Rollout *rollout, const RolloutRequest *request, TemplateChang
                 return refuse(rollout, r, &error);
         if (is_turned)
                 rollout_explain(&rollout->watch, "%s: the update goes on to those", turned);
-        rollout->limits.settled_sec = session_server_sec(rollout->session) + SETTLE_SEC;
+        await_others(rollout);
         r = start(rollout);
         if (!is_turned || rollout->is_carried_out || r != EXIT_STATUS_DONE)
                 return r;
