@@ -150,13 +150,13 @@ void update_run_begin(UpdateRun *run, const UpdateFacts *facts) {
 }
 
 void update_run_end(UpdateRun *run, UpdateOutcome outcome, int64_t now_sec) {
-        bool is_again = run->outcome == UPDATE_FAILED && run->template_hash == run->begun_hash;
+        bool is_again = run->outcome == outcome && run->template_hash == run->begun_hash;
 
         *run = (UpdateRun){ .outcome = outcome,
                             .template_hash = run->begun_hash,
-                            .n_failures = outcome != UPDATE_FAILED ? 0
-                                          : is_again               ? run->n_failures + 1
-                                                                   : 1,
+                            .n_failures = outcome == UPDATE_DONE ? 0
+                                          : is_again             ? run->n_failures + 1
+                                                                 : 1,
                             .ended_sec = now_sec };
 }
 

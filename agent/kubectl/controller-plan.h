@@ -62,7 +62,7 @@ typedef struct UpdateRun {
         UpdateOutcome outcome;
         uint64_t template_hash; /* hash of its template; 0: that changed meanwhile */
         uint64_t begun_hash;    /* the same of the run that is under way; 0 without one as well */
-        unsigned n_failures;    /* in a row, for that template */
+        unsigned n_failures;    /* runs in a row with this outcome, for that template; 0: done */
         int64_t ended_sec;
 } UpdateRun;
 

@@ -258,22 +258,25 @@ static int patch(const Declared *declared, const char *subresource, const char *
                              reterr);
 }
 
-/* Shows on the workload why its update does not go on, or, without a reason, that it does. Best effort: the event says it, too.
- * The facts are those of the workload after these writes, which the watch may show later. */
+/* Shows on the workload why its update does not go on, or, without a reason, that it does. Where that is refused, the event has
+ * said it, and the next run says it again. The facts are those of the workload after these writes, which the watch may show
+ * later. */
 static int show(Declared *declared, const char *reason) {
         Session *session = declared->controller->session;
         cleanup(json_object_put_p) json_object *status = NULL;
         cleanup(json_object_put_p) json_object *condition = NULL;
+        bool is_shown = true;
 
         if (update_status_patch(reason, &status) < 0 ||
             update_condition_patch(reason, session_server_sec(session), &condition) < 0)
                 return -ENOMEM;
-        if (reason || declared->facts.has_status)
-                (void) patch(declared, NULL, KUBE_MERGE_PATCH, status, /* reterr= */ NULL);
+        if ((reason || declared->facts.has_status) &&
+            patch(declared, NULL, KUBE_MERGE_PATCH, status, /* reterr= */ NULL) < 0)
+                is_shown = false;
         if (declared->kind == WORKLOAD_DEPLOYMENT && (reason || declared->facts.has_late_condition))
                 (void) patch(declared, "status", KUBE_STRATEGIC_MERGE_PATCH, condition,
                              /* reterr= */ NULL);
-        declared->facts.has_status = reason;
+        declared->facts.has_status = reason && is_shown;
         declared->facts.has_late_condition = reason && declared->kind == WORKLOAD_DEPLOYMENT;
         return 0;
 }

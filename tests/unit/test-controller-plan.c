@@ -198,6 +198,20 @@ TEST(test_another_template_during_a_run) {
         assert_int_equal(update_plan(&facts, &last, NOW), UPDATE_DO_RUN);
 }
 
+/* Where the reason cannot be written, runs that find the same are ever farther apart. */
+TEST(test_impossible_again) {
+        const UpdateFacts facts = FACTS(ONLY, HELD);
+        UpdateRun last = { 0 };
+
+        for (int pause_sec = 10; pause_sec <= 40; pause_sec *= 2) {
+                update_run_begin(&last, &facts);
+                update_run_end(&last, UPDATE_IMPOSSIBLE, NOW);
+                assert_int_equal(update_plan(&facts, &last, NOW + pause_sec - 1),
+                                 UPDATE_DO_NOTHING);
+                assert_int_equal(update_plan(&facts, &last, NOW + pause_sec), UPDATE_DO_RUN);
+        }
+}
+
 TEST_ROWS(test_give_back, given_back, name, const struct GivenBackRow *row) {
         char annotation[64] = "";
         cleanup(json_object_put_p) json_object *workload = NULL;
