@@ -976,8 +976,7 @@ static int add_source_images(RolloutStep *step, const RolloutView *view, json_ob
 
         if (!replica_set || !record_sets_images(record) ||
             (!template_has_images(template, record_images(record, true)) &&
-             !(record_is_undo(record) &&
-               template_has_images(template, record_images(record, false)))))
+             !template_has_images(template, record_images(record, false))))
                 return 0;
         images = template_images(object_template(replica_set), record_target(record));
         return images ? takeover_add_images(step->patch, view->workload, images) : -ENOMEM;

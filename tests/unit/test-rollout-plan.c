@@ -1086,6 +1086,7 @@ static const PlanCase release_rows[] = {
         { { DEPLOYMENT, .source = "B", .unsettled_sec = 1, .pods = { NEW, OLD } }, ROLLOUT_WAIT, "for other runs", NULL },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo", .source = "A", .template = "B", .pods = { OLD } },
           ROLLOUT_ABANDON, NULL, "\"image\":\"A\"" },
+        { { DEPLOYMENT, .source = "C", .template = "B", .pods = { OLD } }, ROLLOUT_ABANDON, NULL, "\"image\":\"C\"" },
         { { DEPLOYMENT, .source = "B", .is_source_behind = true, .pods = { NEW, OLD } }, ROLLOUT_WAIT,
           "for the controllers to see the last change", NULL },
         { { DEPLOYMENT, .source = "B", .is_behind = true, .pods = { NEW, OLD } }, ROLLOUT_WAIT,
