@@ -810,11 +810,13 @@ def test_deleted_meanwhile(make, by_proxy, proxy, images, kind):
 
 
 def delete_unseen(workload, proxy) -> None:
-    """Deletes it when no watch shows anything any more."""
+    """Deletes it, and its pods, when no watch shows anything any more: a write of a pod that is there would be waited for."""
     for watch in proxy.watches():
         watch.silence()
     workload.delete()
     workload.kube.wait_gone(workload.path, 30 * SLOWLY)
+    pods = lambda: workload.kube.list(PODS, labelSelector=f"app={workload.app}")  # noqa: E731
+    wait_until(lambda: not pods(), 60 * SLOWLY, "the end of its pods")
 
 
 def test_deleted_unseen(make, by_proxy, proxy, images):

@@ -80,6 +80,8 @@ def test_each_image_ends_by_itself(agent, absent, push):
     assert "; --attempts 0 tries for ever" in errors.splitlines()[-1]
     others = [absent.replace(":none", tag) for tag in (":neither", ":nor")]
     with agent.start_ctl("pull", "-q", *others) as child:
+        # The first attempt of the haste would be the last one of its own request.
+        wait_until(lambda: all(agent.tag_status(one) for one in others), 30, "the request")
         for one in others:
             hurry(agent, one)
         output, errors = child.communicate(timeout=stretch(60))
