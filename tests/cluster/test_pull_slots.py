@@ -301,6 +301,8 @@ def test_without_the_right(join, pool, traffic, folder, proxy):
     missing = "the right to list leases.coordination.k8s.io is missing"
     (line,) = [one["message"] for one in member.agent.logs() if missing in one["message"]]
     assert line.startswith("Cannot use the Leases for which pulls of image sets wait: ")
+    # A request under way would time out by the jump.
+    wait_until(lambda: all(one.code for one in proxy.requests("leases")), SOON, "the answer")
     jump.touch()
     traffic.let()
     wait_awake(member, lambda: is_there(member, traffic))
