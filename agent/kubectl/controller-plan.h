@@ -37,7 +37,7 @@ typedef struct UpdateFacts {
         bool has_status;         /* it has UPDATE_STATUS_ANNOTATION */
         bool has_late_condition; /* the status says that the progress deadline is exceeded */
         uint64_t
-                template_hash; /* hash of the template, and of the partition below which pods stay */
+                template_hash; /* hash of the template and the partition, which an outcome is for */
 } UpdateFacts;
 
 /* Whether update_give_back_patch() has to remove the hold's annotation, which is empty. */

@@ -265,7 +265,7 @@ static int show(Declared *declared, const char *reason) {
         Session *session = declared->controller->session;
         cleanup(json_object_put_p) json_object *status = NULL;
         cleanup(json_object_put_p) json_object *condition = NULL;
-        bool is_shown = true;
+        bool is_shown = reason;
 
         if (update_status_patch(reason, &status) < 0 ||
             update_condition_patch(reason, session_server_sec(session), &condition) < 0)
@@ -276,7 +276,7 @@ static int show(Declared *declared, const char *reason) {
         if (declared->kind == WORKLOAD_DEPLOYMENT && (reason || declared->facts.has_late_condition))
                 (void) patch(declared, "status", KUBE_STRATEGIC_MERGE_PATCH, condition,
                              /* reterr= */ NULL);
-        declared->facts.has_status = reason && is_shown;
+        declared->facts.has_status = is_shown;
         declared->facts.has_late_condition = reason && declared->kind == WORKLOAD_DEPLOYMENT;
         return 0;
 }

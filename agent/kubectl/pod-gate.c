@@ -70,3 +70,7 @@ bool pod_gate_must_close(json_object *pod, json_object *images) {
                !pod_gate_is_closed_for(pod, images) &&
                (pod_gate_is_closed(pod) || !json_is(gate, "status", "False"));
 }
+
+bool pod_gate_awaits_others(json_object *pod, json_object *images) {
+        return pod_gate_is_closed(pod) && pod_gate_must_close(pod, images);
+}

@@ -13,6 +13,8 @@ bool pod_gate_is_closed(json_object *pod);
 bool pod_gate_is_closed_for(json_object *pod, json_object *images);
 /* Whether it has to be closed, or closed again, before the pod gets these images, so that the agent opens it when they run. */
 bool pod_gate_must_close(json_object *pod, json_object *images);
+/* Whether it is closed for other images than these, and so does not open when these run. */
+bool pod_gate_awaits_others(json_object *pod, json_object *images);
 int64_t pod_gate_closed_sec(json_object *pod);
 /* The images of these for whose containers it is closed: not of init containers that have ended. NULL: no memory. */
 json_object *pod_gate_images(json_object *pod, json_object *images);

@@ -383,8 +383,7 @@ static void choose(Turn *turn, const PodState *state) {
         case ROLLOUT_UPDATING:
                 if (!state->is_given_up)
                         turn->awaited = state;
-                if (pod_gate_is_closed(state->pod) &&
-                    pod_gate_must_close(state->pod, record_target(turn->record)))
+                if (pod_gate_awaits_others(state->pod, record_target(turn->record)))
                         turn->turned = state;
                 break;
         case ROLLOUT_FAILED: *(state->is_given_up ? &turn->spoiled : &turn->failed) = state; break;
@@ -1016,13 +1015,6 @@ int rollout_plan_release(const RolloutView *view, json_object *record, const Rol
         return r < 0 || !is_held ? r : add_source_images(ret, view, record, replica_set);
 }
 
-/* The gate was closed for images that the pod did not get. */
-static bool is_left_closed(const RolloutView *view, json_object *record, json_object *pod,
-                           json_object *own_images) {
-        return !object_is_deleted(pod) && view_has_pod(view, record, pod) &&
-               pod_gate_is_closed(pod) && pod_gate_must_close(pod, own_images);
-}
-
 int rollout_plan_return(const RolloutView *view, json_object *record, RolloutStep *step) {
         bool is_abandoned = step->action == ROLLOUT_ABANDON;
         int64_t partition = rollout_record_is_open(record) ? view_partition(view, record) : 0;
@@ -1030,14 +1022,16 @@ int rollout_plan_return(const RolloutView *view, json_object *record, RolloutSte
         if (!is_abandoned && partition == 0)
                 return 0;
         json_object_object_foreach(view->pods, name, pod) {
-                cleanup(json_object_put_p) json_object *images =
-                        template_images(pod, record_target(record));
+                cleanup(json_object_put_p) json_object *images = NULL;
 
                 (void) name;
+                if ((!is_abandoned && pod_ordinal(pod) >= partition) || !pod_gate_is_closed(pod) ||
+                    object_is_deleted(pod) || !view_has_pod(view, record, pod))
+                        continue;
+                images = template_images(pod, record_target(record));
                 if (!images)
                         return -ENOMEM;
-                if ((!is_abandoned && pod_ordinal(pod) >= partition) ||
-                    !is_left_closed(view, record, pod, images))
+                if (!pod_gate_must_close(pod, images))
                         continue;
                 rollout_step_done(step);
                 return step_gate_for(step, view, record, pod, ROLLOUT_RETURN_POD, images);

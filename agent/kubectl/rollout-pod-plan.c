@@ -13,7 +13,6 @@
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
-#include "agent/pod/gate-spec.h"
 #include "agent/pod/pod.h"
 
 /* After that a pod that was not ready before need not be any more. */
@@ -167,10 +166,13 @@ static int64_t updating_sec(const Subject *subject) {
                        : 0;
 }
 
-/* A kubelet would have ended the old container long ago. */
+/* A kubelet has ended the old container by then. */
+static int64_t patience_sec(const Subject *subject) {
+        return GIVE_UP_SEC + object_integer(subject->pod, "spec.terminationGracePeriodSeconds");
+}
+
 static bool is_overdue(const Subject *subject) {
-        return updating_sec(subject) >
-               GIVE_UP_SEC + object_integer(subject->pod, "spec.terminationGracePeriodSeconds");
+        return updating_sec(subject) > patience_sec(subject);
 }
 
 /* The container was started for this image. Where that follows from its ID alone, the kubelet has to have
@@ -586,9 +588,8 @@ static int explain(const Subject *subject, RolloutPhase phase, char **ret) {
 
 static bool is_given_up(const Subject *subject, RolloutPhase phase) {
         json_object *pod = subject->pod;
-        int64_t patience_sec = GIVE_UP_SEC +
-                               object_integer(pod, "spec.terminationGracePeriodSeconds") +
-                               object_integer(subject->view->workload, "spec.minReadySeconds");
+        int64_t wait_sec = patience_sec(subject) +
+                           object_integer(subject->view->workload, "spec.minReadySeconds");
 
         if (is_silent(subject))
                 return phase == ROLLOUT_UPDATING && has_target(subject);
@@ -602,10 +603,9 @@ static bool is_given_up(const Subject *subject, RolloutPhase phase) {
                 if (text_equal(object_text(container_status(pod, container),
                                            "state.waiting.reason"),
                                "CrashLoopBackOff"))
-                        patience_sec += BACKOFF_MAX_SEC;
+                        wait_sec += BACKOFF_MAX_SEC;
         }
-        return phase == ROLLOUT_UPDATING && has_target(subject) &&
-               updating_sec(subject) > patience_sec;
+        return phase == ROLLOUT_UPDATING && has_target(subject) && updating_sec(subject) > wait_sec;
 }
 
 /* A StatefulSet's or DaemonSet's controller makes none in its place before its kubelet has ended it. That of a StatefulSet

@@ -575,8 +575,8 @@ static int check_can_begin(const RolloutView *view, const RolloutRequest *reques
         return 0;
 }
 
-/* Pods that do not have the template's images, although that has not changed, or whose gates wait for others. *ret_before: the images of all
- * pods, if these agree, otherwise those of the template. NULL: there are no such pods. */
+/* Pods that do not have the template's images, although that has not changed, or whose gates wait for others. *ret_before: the
+ * images of all pods, if these agree, otherwise those of the template. NULL: there are no such pods. */
 static int find_lagging(const RolloutView *view, int64_t partition, json_object *base,
                         json_object *after, json_object **ret_before) {
         cleanup(json_object_put_p) json_object *owner =
@@ -596,7 +596,7 @@ static int find_lagging(const RolloutView *view, int64_t partition, json_object 
                 if (!images)
                         return -ENOMEM;
                 is_lagging = is_lagging || !json_object_equal(images, after) ||
-                             (pod_gate_is_closed(pod) && pod_gate_must_close(pod, after));
+                             pod_gate_awaits_others(pod, after);
                 if (!before)
                         before = take_ptr(images);
                 else if (!json_object_equal(before, images)) {
