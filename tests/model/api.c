@@ -71,6 +71,11 @@ Resource workload_resource(const World *world) {
         }
 }
 
+bool has_revisions(const World *world) {
+        return world->scenario.kind == WORKLOAD_STATEFUL_SET ||
+               world->scenario.kind == WORKLOAD_DAEMON_SET;
+}
+
 json_object *api_workload(World *world) {
         return api_get(world, workload_resource(world), WORKLOAD);
 }

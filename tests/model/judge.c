@@ -418,16 +418,15 @@ static void judge_strategy(World *world) {
  * controller waits for those with an image that does not run, and where a ReplicaSet's pods went back from a template that
  * is not the update's. */
 static bool may_keep_image(World *world, json_object *record) {
-        bool has_revisions = world->scenario.kind == WORKLOAD_STATEFUL_SET ||
-                             world->scenario.kind == WORKLOAD_DAEMON_SET;
-
         return json_is(record, "state", "abandoned") ||
                (world->scenario.kind == WORKLOAD_REPLICA_SET &&
                 json_is(record, "state", "undone") && json_is(record, "mode", "rollout")) ||
-               !image_is_good(
-                       template_image(GET(api_workload(world), "spec", "template"), "app")) ||
-               (world->judge.is_partly_done && world->scenario.has_budget && !has_revisions &&
-                !workload_is_declared(api_workload(world)));
+               ((world->judge.is_kept || world->judge.is_partly_done ||
+                 world->scenario.partition > 0) &&
+                !image_is_good(
+                        template_image(GET(api_workload(world), "spec", "template"), "app"))) ||
+               (world->judge.is_partly_done && world->scenario.has_budget &&
+                !has_revisions(world) && !workload_is_declared(api_workload(world)));
 }
 
 /* Whether every pod runs the image of its template, and is ready. */

@@ -552,9 +552,10 @@ static int64_t desired_of(json_object *set) {
 
 static bool is_saturated(const DeploymentSync *turn) {
         int64_t n = replicas_of(turn->deployment);
+        json_object *newest = turn->new;
 
-        return turn->new &&replicas_of(turn->new) == n &&desired_of(turn->new) ==
-               n &&object_integer(turn->new, "status.availableReplicas") == n;
+        return newest && replicas_of(newest) == n && desired_of(newest) == n &&
+               object_integer(newest, "status.availableReplicas") == n;
 }
 
 /* The largest first, and of the same size the newest where pods are added. */
@@ -609,15 +610,16 @@ static void scale_in_proportion(const DeploymentSync *turn) {
 
 static void scale_all(const DeploymentSync *turn) {
         json_object *active = find_active(turn);
+        bool is_full = is_saturated(turn);
 
         if (active && replicas_of(active) != replicas_of(turn->deployment))
                 (void) scale(turn, active, replicas_of(turn->deployment));
         if (active)
                 return;
-        for (size_t i = 0; i < turn->n && is_saturated(turn); i++)
+        for (size_t i = 0; i < turn->n && is_full; i++)
                 if (turn->sets[i] != turn->new &&replicas_of(turn->sets[i]) > 0)
                         (void) scale(turn, turn->sets[i], 0);
-        if (!is_saturated(turn) && !is_recreate(turn))
+        if (!is_full && !is_recreate(turn))
                 scale_in_proportion(turn);
 }
 

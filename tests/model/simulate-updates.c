@@ -108,9 +108,8 @@ typedef struct Run {
 
 /* The controllers of revisions replace pods after a release, and so does one that admission has held. */
 static void excuse_release(World *world) {
-        world->judge.is_excused = world->judge.is_excused || world->scenario.is_declared ||
-                                  world->scenario.kind == WORKLOAD_STATEFUL_SET ||
-                                  world->scenario.kind == WORKLOAD_DAEMON_SET;
+        world->judge.is_excused =
+                world->judge.is_excused || world->scenario.is_declared || has_revisions(world);
 }
 
 static void start(Run *run, const Command *command) {
@@ -190,8 +189,10 @@ static void start_next(Run *run) {
         default: break;
         }
         /* A user who releases an update runs nothing else for it. */
-        if (command.release && count_alive(run) > 0)
-                command.user = "dave", command.take_over = true;
+        if (command.release && count_alive(run) > 0) {
+                command.user = "dave";
+                command.take_over = true;
+        }
         start(run, &command);
 }
 
@@ -425,8 +426,7 @@ static void finish(Run *run) {
         if (!run->controller || !workload_is_declared(api_workload(world)))
                 finish_by_hand(run);
         update_returned(run);
-        if (world->scenario.kind != WORKLOAD_DEPLOYMENT &&
-            world->scenario.kind != WORKLOAD_REPLICA_SET && is_behind(run)) {
+        if (has_revisions(world) && is_behind(run)) {
                 user_restart_lost(world);
                 calm_down(run);
         }

@@ -662,10 +662,12 @@ void user_free_pods(World *world) {
 void user_restart_lost(World *world) {
         for (size_t i = world->items[PODS].n; i > 0; i--) {
                 json_object *pod = world->items[PODS].items[i - 1];
+                const char *revision = object_revision(pod) ?: "";
                 char name[64];
 
-                (void) snprintf(name, sizeof(name), WORKLOAD "-%s", object_revision(pod) ?: "");
-                if (api_get(world, REVISIONS, name))
+                /* The label of a StatefulSet's pod has the whole name. */
+                (void) snprintf(name, sizeof(name), WORKLOAD "-%s", revision);
+                if (api_get(world, REVISIONS, name) || api_get(world, REVISIONS, revision))
                         continue;
                 note(world, "user: restarts pod %s", object_name(pod));
                 judge_pod_lost(world);

@@ -213,6 +213,7 @@ json_object *items_find(const Items *items, const char *name);
 json_object *api_get(World *world, Resource resource, const char *name);
 json_object *api_workload(World *world);
 Resource workload_resource(const World *world);
+bool has_revisions(const World *world); /* the workload, whose pods name them */
 
 typedef struct Patch {
         Author author;
