@@ -29,6 +29,7 @@ from lab.wait import wait_until
 SLOWLY = sanitizers.SLOWNESS
 RECORD = "inplaced.io/rollout"
 PODS = "/api/v1/namespaces/default/pods"
+GATE = "inplaced.io/Ready"
 KINDS = {
     "deployment": ("Deployment", "deployments"),
     "statefulset": ("StatefulSet", "statefulsets"),

@@ -5,7 +5,6 @@ changes.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import re
@@ -27,8 +26,6 @@ from lab.kube import KubeError, Object
 from lab.kubelet import is_ready
 from lab.pod import until_term
 from lab.wait import wait_until
-
-GATE = "inplaced.io/Ready"
 
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
 
@@ -676,20 +673,8 @@ def test_pod_is_seen_before_its_revision(cluster, make, by_proxy, proxy, images)
     """The server shows a pod earlier than the revision that it was made of: the command waits for that."""
     workload = make("daemonset", updateStrategy={"type": "OnDelete"})
     are_listed, may_list, may_show = threading.Event(), threading.Event(), threading.Event()
-
-    async def hold_back(exchange: Exchange) -> None:
-        """Shows the revisions of the beginning, and those that follow only when it may."""
-        reply = await exchange.ask()
-        exchange.send_head(reply.code, reply.headers, reply.reason)
-        async for piece in reply.pieces:
-            exchange.send(piece)
-            await exchange.flush()
-            if b"initial-events-end" in piece:
-                are_listed.set()
-                await asyncio.to_thread(may_show.wait)
-
     proxy.on("^GET .*/pods[?]", api_faults.when(may_list, api_faults.behave_well))
-    proxy.on("^GET .*/controllerrevisions[?]", hold_back)
+    proxy.on("^GET .*/controllerrevisions[?]", api_faults.hold_behind(rb"initial-events-end", may_show, are_listed))
     try:
         with by_proxy.running("rollout", workload.name) as child:
             wait_until(are_listed.is_set, 60 * SLOWLY, "the revisions")
@@ -728,18 +713,7 @@ def test_evicted_while_scaled_down(cluster, make, by_proxy, proxy, images):
     """
     workload = make("statefulset")
     strategy, may_show = workload.strategy(), threading.Event()
-
-    async def hold_back(exchange: Exchange) -> None:
-        """Shows what follows the end of a pod only when it may."""
-        reply = await exchange.ask()
-        exchange.send_head(reply.code, reply.headers, reply.reason)
-        async for piece in reply.pieces:
-            exchange.send(piece)
-            await exchange.flush()
-            while piece.startswith(b'{"type":"DELETED"') and not may_show.is_set():
-                await asyncio.sleep(0.005)
-
-    proxy.on("^GET .*/pods[?].*watch=true", hold_back)
+    proxy.on("^GET .*/pods[?].*watch=true", api_faults.hold_behind(rb'^{"type":"DELETED"', may_show))
     first, node = f"{PODS}/{workload.app}-0", cluster.node.name
     with in_the_middle(by_proxy, proxy, "set", "image", workload.name, f"main={images[1]}", n=2) as middle:
         cluster.admin.wait_for(

@@ -30,7 +30,6 @@ from lab.wait import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
 
 
-GATE = "inplaced.io/Ready"
 RBAC = "rbac.authorization.k8s.io"
 
 

@@ -54,7 +54,7 @@ def test_beside_a_tag_that_has_moved(cluster, agent, make, inplace, registry, im
     named = [{"name": name, "image": image, "command": until_term()} for name, image in
              (("main", images[0]), ("proxy", proxy.reference))]
     cluster.node.runtime.pull(proxy.reference)
-    gates = {"readinessGates": [{"conditionType": "inplaced.io/Ready"}]} if has_gate else {}
+    gates = {"readinessGates": [{"conditionType": GATE}]} if has_gate else {}
     workload = make("deployment", 2, pod={"containers": named, **gates})
     moved = registry.push_image(f"t/moving-{has_gate}".lower(), "1", [1102], busybox=True)
     assert proxy.reference == moved.reference and proxy.image_id != moved.image_id

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 import threading
 from collections.abc import Callable
 
@@ -232,6 +233,27 @@ def answer_when(released: threading.Event) -> Behaviour:
         while not released.is_set():
             await asyncio.sleep(0.005)
         await exchange.send_whole(reply.code, body, reply.headers)
+
+    return behave
+
+
+def hold_behind(pattern: bytes, released: threading.Event, reached: threading.Event | None = None) -> Behaviour:
+    """Passes a watch on, but holds what follows a piece like the pattern until the test sets the first event; the second
+    one says that the piece has come.
+    """
+
+    async def behave(exchange: Exchange) -> None:
+        reply = await exchange.ask()
+        exchange.send_head(reply.code, reply.headers, reply.reason)
+        async for piece in reply.pieces:
+            exchange.send(piece)
+            await exchange.flush()
+            if not re.search(pattern, piece):
+                continue
+            if reached is not None:
+                reached.set()
+            while not released.is_set():
+                await asyncio.sleep(0.005)
 
     return behave
 

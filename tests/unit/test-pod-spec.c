@@ -137,12 +137,19 @@ TEST(test_env_names) {
         assert_null(pod->containers[0].env_names[4]);
 }
 
+/* The first container has these variables. */
+static void check_environment(const EnvValue *values, size_t n_values) {
+        cleanup(pod_free_p) Pod *pod = parse();
+        uint32_t hash;
+
+        assert_ok(env_hash(values, n_values, &hash));
+        assert_int_equal(pod->containers[0].env_hash, hash);
+}
+
 /* Labels may come in any order. */
 TEST(test_unsorted_metadata) {
-        cleanup(pod_free_p) Pod *pod = NULL;
         const EnvValue values[] = { { "A", "1" }, { "B", "2" }, { "C", "3" }, { "D", "" } };
         ContainerMessage *container;
-        uint32_t hash;
 
         begin();
         pod_message_add_label(&message, "b", "2");
@@ -154,16 +161,12 @@ TEST(test_unsorted_metadata) {
         container_message_add_env(container, "B", "", "metadata.labels['b']");
         container_message_add_env(container, "C", "", "metadata.labels['ab']");
         container_message_add_env(container, "D", "", "metadata.labels['abc']");
-        pod = parse();
-        assert_ok(env_hash(values, 4, &hash));
-        assert_int_equal(pod->containers[0].env_hash, hash);
+        check_environment(values, N_ELEMENTS(values));
 }
 
 TEST(test_two_unsorted_labels) {
-        cleanup(pod_free_p) Pod *pod = NULL;
         const EnvValue values[] = { { "A", "1" }, { "B", "2" } };
         ContainerMessage *container;
-        uint32_t hash;
 
         begin();
         pod_message_add_label(&message, "b", "2");
@@ -171,9 +174,7 @@ TEST(test_two_unsorted_labels) {
         container = pod_message_add_container(&message, false, "app", "i");
         container_message_add_env(container, "A", "", "metadata.labels['a']");
         container_message_add_env(container, "B", "", "metadata.labels['b']");
-        pod = parse();
-        assert_ok(env_hash(values, 2, &hash));
-        assert_int_equal(pod->containers[0].env_hash, hash);
+        check_environment(values, N_ELEMENTS(values));
 }
 
 TEST(test_too_much_environment) {
