@@ -685,7 +685,7 @@ static int pause_after_conflict(Rollout *rollout, int n_attempts, const Error *e
                        : error_copy(reterr, error);
 }
 
-/* The patch may be NULL. */
+/* The patch may be NULL. 1: it is written; 0: there is nothing to write, or no more. */
 static int take_over(Rollout *rollout, const RolloutRequest *request, json_object *patch,
                      MakePatch make, Error *reterr) {
         int r = 0;
@@ -697,8 +697,10 @@ static int take_over(Rollout *rollout, const RolloutRequest *request, json_objec
                 r = write_record(rollout, patch, &error);
                 json_object_put(patch);
                 patch = NULL;
-                if (r >= 0 || error.kind == ERROR_NONE)
-                        break;
+                if (r >= 0)
+                        return 1;
+                if (error.kind == ERROR_NONE)
+                        return r;
                 r = pause_after_conflict(rollout, i, &error, reterr);
                 if (r >= 0)
                         r = make(&rollout->watch.view, request, &patch, reterr);
@@ -803,6 +805,8 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
         r = take_over(rollout, request, patch, rollout_begin, &error);
         if (r < 0)
                 return refuse_begun(rollout, r, &error);
+        if (r == 0)
+                return end_before(rollout, request->images);
         rollout_explain_init_containers(&rollout->watch, rollout->record);
         if (request->undone)
                 await_others(rollout);
