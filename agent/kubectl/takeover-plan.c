@@ -428,6 +428,26 @@ static int aim(json_object *template, json_object *images, json_object *record) 
         return 0;
 }
 
+/* The template is the one before again: the way back leads to the images that the update was to bring, and to their revision. */
+static int lead_back_to(const RolloutView *view, json_object *record, json_object *images) {
+        if (!view_kind(view)->has_revisions)
+                return 0;
+        json_object_object_foreach(view->owned, name, revision) {
+                cleanup(free_p) char *difference = NULL;
+                const char *its =
+                        view_kind(view)->names_revisions ? object_revision(revision) : name;
+
+                if (!template_has_images(object_template(revision), images))
+                        continue;
+                if (template_compare(object_template(revision), object_template(view->workload),
+                                     &difference) < 0)
+                        return -ENOMEM;
+                if (!difference && patch_add_text(record, "revision", its) < 0)
+                        return -ENOMEM;
+        }
+        return 0;
+}
+
 /* Leads to the images of the template, which another client has written: the update writes no others from then on. On the
  * way back, pods have the images that the update was to bring. */
 static int retarget(const RolloutView *view, json_object *record) {
@@ -442,7 +462,8 @@ static int retarget(const RolloutView *view, json_object *record) {
                 return -ENOMEM;
         before = template_images(from, after);
         if (!before || add_all(before, record_images(record, true)) < 0 ||
-            (json_object_equal(before, after) && add_all(before, old_after) < 0))
+            (json_object_equal(before, after) &&
+             (add_all(before, old_after) < 0 || lead_back_to(view, record, old_after) < 0)))
                 return -ENOMEM;
         json_object_object_del(record, "undoes");
         json_object_object_del(record, "written");

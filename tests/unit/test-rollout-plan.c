@@ -1436,6 +1436,37 @@ TEST(test_resume_to_template) {
         }
 }
 
+/* The template is the one before again: the way back leads to the update's images, by the revision that has them. */
+TEST(test_resume_to_template_before) {
+        static const struct {
+                TestState state;
+                const char *env;      /* variables of the revision with these images */
+                const char *revision; /* revision of the record */
+        } rows[] = {
+                { { .is_declared = true, STATEFUL, .pods = { OLD, NEW } }, NULL, "newer" },
+                { { .is_declared = true, DAEMON, .pods = { OLD, NEW } }, NULL, "newer" },
+                { { .is_declared = true, DAEMON, .pods = { OLD, NEW } }, "x", "old" },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(view_done) TestView made = make_view(&rows[i].state);
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(json_object_put_p) json_object *record = NULL;
+                json_object *newer = make_revision("newer", 2, "B");
+                const RolloutRequest request = { .by = "alice", .partition = -1 };
+
+                json_object_object_add(object_at(newer, "data.spec"), "template",
+                                       make_template("B", rows[i].env));
+                json_object_object_add(made.view.owned, "newer", newer);
+                assert_ok(rollout_resume(&made.view, &request, &patch, NULL));
+                assert_ok(rollout_record_read(patch, &record, NULL));
+                assert_true(json_is(record_images(record, true), "app", "B"));
+                assert_true(json_is(record_images(record, false), "app", "A"));
+                if (!json_is(record, "revision", rows[i].revision))
+                        fail_msg("row %zu: %s", i, json_to_text(patch));
+        }
+}
+
 /* A Deployment that another client has resumed is held again, where its controller replaces no pod. */
 TEST(test_resume_held) {
         static const struct {
