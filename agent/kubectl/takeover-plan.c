@@ -534,6 +534,9 @@ int rollout_resume(const RolloutView *view, const RolloutRequest *request, json_
         if (r < 0)
                 return r;
         changed = json_copy(record);
+        /* Where its users have let its controller go on, the strategy that it has now is theirs. */
+        if (!is_resumed && !view_is_held(view))
+                json_object_object_del(changed, "former");
         if (patch_add_text(changed, "by", request->by) < 0 ||
             (change == TEMPLATE_RETARGETED &&
              (retarget(view, changed) < 0 || set_first(view, request, changed) < 0 ||

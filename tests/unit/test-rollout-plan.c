@@ -1467,6 +1467,33 @@ TEST(test_resume_to_template_before) {
         }
 }
 
+/* What its users have set to let its controller go on outlasts the way back. */
+TEST(test_resume_let_go) {
+        static const struct {
+                TestState state;
+                bool has_former;
+        } rows[] = {
+                { { STATEFUL, TURNED, .is_released = true, .pods = { OLD, NEW } }, false },
+                { { DAEMON, TURNED, .is_released = true, .pods = { OLD, NEW } }, false },
+                { { STATEFUL, TURNED, .pods = { OLD, NEW } }, true },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(view_done) TestView made = make_view(&rows[i].state);
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                cleanup(json_object_put_p) json_object *record = NULL;
+                const RolloutRequest request = { .by = "alice",
+                                                 .goes_back = true,
+                                                 .partition = -1 };
+
+                assert_ok(rollout_resume(&made.view, &request, &patch, NULL));
+                assert_ok(rollout_record_read(patch, &record, NULL));
+                assert_true(record_is_undo(record));
+                if (!object_at(record, "former") == rows[i].has_former)
+                        fail_msg("row %zu: %s", i, json_to_text(patch));
+        }
+}
+
 /* A Deployment that another client has resumed is held again, where its controller replaces no pod. */
 TEST(test_resume_held) {
         static const struct {
