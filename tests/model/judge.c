@@ -62,13 +62,22 @@ void judge_pod_replaced(World *world) {
         }
 }
 
+/* A Deployment that keeps no history loses a ReplicaSet that its controller has just scaled up again, and its pods. */
+void judge_cleaned_up(World *world, const char *replica_set) {
+        if (object_integer(api_get(world, REPLICA_SETS, replica_set), "spec.replicas") > 0)
+                world->judge.is_excused = true;
+}
+
+/* A pod that a user has taken away by its labels is none of it any more. */
 static bool is_of_workload(World *world, json_object *pod) {
         json_object *workload = api_workload(world);
 
+        if (!object_owner(pod))
+                return false;
         for (size_t i = 0; i < world->items[REPLICA_SETS].n; i++)
-                if (pod_is_owned(pod, world->items[REPLICA_SETS].items[i]))
+                if (pod_is_claimed(pod, world->items[REPLICA_SETS].items[i]))
                         return true;
-        return workload && pod_is_owned(pod, workload);
+        return workload && pod_is_claimed(pod, workload);
 }
 
 void judge_quiet(World *world) {
@@ -289,6 +298,18 @@ static void judge_template(World *world, Author author, json_object *old, json_o
                      after, before);
 }
 
+/* Only an update that has begun can be abandoned. */
+static void judge_record(World *world, Author author, json_object *new) {
+        cleanup(json_object_put_p) json_object *record = NULL;
+
+        if (rollout_record_read(new, &record, NULL) < 0 || !record)
+                return;
+        if (author == AUTHOR_TOOL && !world->judge.has_begun && !rollout_record_is_open(record))
+                fail(world, "an update that has not begun is \"%s\"",
+                     json_get_text(record, "state"));
+        world->judge.has_begun = true;
+}
+
 /* Notes for which image a failure is shown. */
 static void judge_status(World *world, Author author, json_object *old, json_object *new) {
         const char *status = annotation_of(new, UPDATE_STATUS_ANNOTATION);
@@ -321,6 +342,7 @@ void judge_write(World *world, Author author, Resource resource, json_object *ol
 
         if (resource == workload_resource(world) && text_equal(object_name(new), WORKLOAD)) {
                 judge_template(world, author, old, new);
+                judge_record(world, author, new);
                 judge_status(world, author, old, new);
         }
         if (resource == PODS)

@@ -142,9 +142,15 @@ bool pod_is_claimed(json_object *pod, json_object *owner) {
                (object_owner(pod) ? pod_is_owned(pod, owner) : !object_is_deleted(pod));
 }
 
+/* By a patch that minds the uid alone */
 static void set_owners(World *world, json_object *pod, json_object *owners) {
-        json_object *changed = json_object_get(pod);
+        json_object *now = api_get(world, PODS, object_name(pod)), *changed;
 
+        if (!text_equal(object_text(now, "metadata.uid"), object_text(pod, "metadata.uid"))) {
+                json_object_put(owners);
+                return;
+        }
+        changed = json_object_get(now);
         note(world, "manager: %s pod %s", owners ? "adopts" : "releases", object_name(pod));
         SET(&changed, owners, "metadata", "ownerReferences");
         (void) api_update(world, AUTHOR_MANAGER, PODS, false, changed);
@@ -697,9 +703,11 @@ static void clean_up(const DeploymentSync *turn) {
         qsort(old, n, sizeof(old[0]), compare_revisions);
         for (size_t i = 0; (int64_t) i < (int64_t) n - history_limit(turn->deployment); i++)
                 if (replicas_of(old[i]) == 0 && object_integer(old[i], "status.replicas") == 0 &&
-                    object_is_observed(old[i]))
+                    object_is_observed(old[i])) {
+                        judge_cleaned_up(turn->world, object_name(old[i]));
                         (void) api_delete(turn->world, AUTHOR_MANAGER, REPLICA_SETS,
                                           object_name(old[i]));
+                }
 }
 
 static bool is_complete(json_object *deployment) {

@@ -137,6 +137,7 @@ typedef struct Scenario {
 /* Facts that the properties need. */
 typedef struct Judge {
         bool is_excused; /* another user lets the controller replace pods */
+        bool has_begun;  /* the workload has got the record of an update */
         int n_creates,
                 n_deletes; /* pods that controllers may still make and delete for other reasons */
         int64_t max_unavailable; /* the greatest that was in force */
@@ -305,6 +306,8 @@ void judge_kept_only(World *world);    /* a workload that waits for updates in p
 void judge_end(World *world);
 void judge_intent(World *world, json_object *workload); /* a user has written its strategy */
 void judge_scaled_down(World *world, int64_t n);        /* by so many pods */
-void judge_budget(World *world);                        /* a user has written it */
-bool workload_record(World *world, json_object **ret);  /* an update is open */
+void judge_cleaned_up(World *world,
+                      const char *replica_set);        /* by the controller of its Deployment */
+void judge_budget(World *world);                       /* a user has written it */
+bool workload_record(World *world, json_object **ret); /* an update is open */
 bool has_open_record(json_object *workload);
