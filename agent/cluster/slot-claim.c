@@ -145,10 +145,13 @@ static int claim_write(SlotClaim *claim, SlotsAct act, const char *version,
         return kube_patch_send(&claim->patch, &request);
 }
 
-/* Returns whether the answer is of use: also a conflict is one. */
+/* Returns whether the answer is of use: also a conflict is one. Without their namespace, Leases can be listed, but not
+ * created. */
 static bool claim_note(SlotClaim *claim, const KubePatchAnswer *answer) {
-        bool is_failure =
-                answer->outcome == KUBE_PATCH_REFUSED || answer->outcome == KUBE_PATCH_UNKNOWN;
+        bool lacks_namespace =
+                answer->outcome == KUBE_PATCH_GONE && claim->patch.verb == KUBE_PATCH_CREATE;
+        bool is_failure = answer->outcome == KUBE_PATCH_REFUSED ||
+                          answer->outcome == KUBE_PATCH_UNKNOWN || lacks_namespace;
 
         if (is_failure)
                 note_failure(claim->node, answer->error);

@@ -164,6 +164,19 @@ TEST_F(test_failures_in_a_row, Fixture *fixture) {
         take(fixture);
 }
 
+/* The list of a namespace that does not exist is empty, and no Lease can be created there. */
+TEST_F(test_namespace_is_missing, Fixture *fixture) {
+        uint64_t began_usec = fake_clock.now_usec;
+
+        begin(fixture);
+        while (!lets_pull(fixture)) {
+                answer(fixture, "GET", 200, NONE);
+                answer(fixture, "POST", 404, "");
+        }
+        assert_in_range(fake_clock.now_usec - began_usec, PULL_SLOTS_FAILURE_USEC,
+                        PULL_SLOTS_FAILURE_USEC + 60 * SEC);
+}
+
 static void hold(Fixture *fixture) {
         begin(fixture);
         take(fixture);
