@@ -33,8 +33,9 @@
 #define UNACKNOWLEDGED_MSEC 30000
 
 /* With HTTP/1.1 each request needs a connection, and a watch keeps one as long as it lasts. There
- * are a handful of watches. */
-#define CONNECTIONS_MAX 8L
+ * are a dozen watches at most, as where an update waits until a few nodes have pulled its images; the
+ * others are for requests. */
+#define CONNECTIONS_MAX 16L
 #define ACTIONS_MAX 4
 #define READY_MAX 64
 
