@@ -324,7 +324,8 @@ static int on_pulled(const void *reply, const Error *error, void *userdata) {
         pull->call = rpc_call_unref(pull->call);
         if (!error || pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS)
                 pull_note_answer(pull);
-        if (error && error->kind == ERROR_TIMEOUT)
+        /* containerd gives the same status to a connection to the registry that timed out. */
+        if (error && error->kind == ERROR_TIMEOUT && reason == PULL_REASON_DEADLINE)
                 return pull_refused(pull, PULL_REASON_DEADLINE,
                                     "the attempt took longer than its timeoutSeconds");
         if (pull_reason_remedy(reason) == PULL_REMEDY_CREDENTIALS &&

@@ -647,6 +647,23 @@ TEST_F(test_is_refused, Fixture *fixture) {
         assert_int_equal(fake_runtime_n_asked("PullImage"), 2);
 }
 
+#define TIMED_OUT "Head \"https://reg.example/v2/\": dial tcp 10.0.0.1:443: i/o timeout"
+
+/* containerd's status of a registry that does not answer is that of an attempt whose time is over. */
+TEST_F(test_connection_times_out, Fixture *fixture) {
+        begin(fixture, PULL_POLICY_ALWAYS);
+        fake_runtime_refuse("PullImage", ERROR_TIMEOUT, TIMED_OUT);
+        assert_status(fixture, IMAGE_BACKING_OFF, IMAGE_STEP_BACKING_OFF);
+        assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_REGISTRY_UNREACHABLE);
+        assert_contains(pull_status(fixture->pull)->message, "i/o timeout");
+
+        kick(fixture);
+        fake_runtime_refuse("PullImage", ERROR_TIMEOUT, "Deadline Exceeded");
+        assert_status(fixture, IMAGE_FAILED, IMAGE_STEP_NONE);
+        assert_int_equal(pull_status(fixture->pull)->reason, PULL_REASON_DEADLINE);
+        assert_contains(pull_status(fixture->pull)->message, "longer than its timeoutSeconds");
+}
+
 /* A runtime that does not have an image that it has pulled has failed. */
 TEST_F(test_is_not_shown, Fixture *fixture) {
         begin(fixture, PULL_POLICY_ALWAYS);
