@@ -370,13 +370,22 @@ static size_t count_image_requests(const Api *api) {
         return n;
 }
 
+/* A pin lasts until it is taken back; a request that has failed pins nothing. */
+static bool is_over(const Image *image, const ImageRequest *request) {
+        const ImageStatus *outcome =
+                image_status_for(image, request->owner, request->desired.name);
+
+        return request->is_done &&
+               (!request->desired.is_pinned || (outcome && outcome->phase == IMAGE_FAILED));
+}
+
 static void list_image_requests(const Image *image, RequestList *list) {
         for (const ImageRequest *request = image_requests(image); request; request = request->next)
                 if (owner_is_request(request->owner))
                         list->items[list->n_items++] = (RequestEntry){
                                 .owner = request->owner,
                                 .n_images = 1,
-                                .is_finished = request->is_done && !request->desired.is_pinned,
+                                .is_finished = is_over(image, request),
                                 .ended_at = image_status(image)->completed_at,
                         };
 }

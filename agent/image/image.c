@@ -15,8 +15,6 @@
 #include "agent/image/desired-image.h"
 #include "agent/image/presence-plan.h"
 
-#define UNPINNED_TTL_SEC 600 /* as other local requests */
-
 struct Image {
         ImageDirty on_dirty;
         void *userdata;
@@ -461,14 +459,15 @@ int image_expire(Image *image, const RequestClock *now, int64_t *ret_next) {
 
         *ret_next = INT64_MAX;
         for (ImageRequest *request = image->requests.first; request; request = next) {
+                const ImageStatus *outcome = outcome_of(image, request);
                 int64_t end;
 
                 next = request->next;
                 if (!request->is_done || request->is_expired ||
-                    request->desired.ttl_sec == DESIRED_IMAGE_NO_LIMIT)
+                    request_ttl_sec(request, outcome) == DESIRED_IMAGE_NO_LIMIT)
                         continue;
 
-                end = request_end_sec(request, outcome_of(image, request), now);
+                end = request_end_sec(request, outcome, now);
                 if (end > now->monotonic_sec) {
                         *ret_next = end < *ret_next ? end : *ret_next;
                         continue;

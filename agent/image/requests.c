@@ -79,6 +79,14 @@ int request_set_done(ImageRequest *request, const ImageStatus *outcome) {
         return 0;
 }
 
+int64_t request_ttl_sec(const ImageRequest *request, const ImageStatus *outcome) {
+        bool is_for_pin = request->kind == REQUEST_EPHEMERAL &&
+                          request->desired.ttl_sec == DESIRED_IMAGE_NO_LIMIT;
+
+        return is_for_pin && outcome->phase == IMAGE_FAILED ? UNPINNED_TTL_SEC
+                                                            : request->desired.ttl_sec;
+}
+
 /* An outcome of the future is one of a clock that was set back since: it counts as one of now. */
 int64_t request_end_sec(ImageRequest *request, const ImageStatus *outcome,
                         const RequestClock *now) {
@@ -91,7 +99,7 @@ int64_t request_end_sec(ImageRequest *request, const ImageStatus *outcome,
                         .completed_at = outcome->completed_at,
                         .monotonic_sec = now->monotonic_sec - (passed_sec > 0 ? passed_sec : 0),
                 };
-        return age->monotonic_sec + request->desired.ttl_sec;
+        return age->monotonic_sec + request_ttl_sec(request, outcome);
 }
 
 void request_renew(ImageRequest *request) {

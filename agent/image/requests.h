@@ -81,6 +81,12 @@ bool request_is_urgent(const ImageRequest *request); /* it has not had the image
 /* Marks the request as done, with a copy of this outcome; NULL: it is the image's status. */
 int request_set_done(ImageRequest *request, const ImageStatus *outcome);
 
+#define UNPINNED_TTL_SEC 600 /* of a local request without a pin */
+
+/* Returns how long a request stays that is done with this outcome, or DESIRED_IMAGE_NO_LIMIT. A caller's request stays
+ * without a limit for its pin alone, and one that has failed pins nothing. */
+int64_t request_ttl_sec(const ImageRequest *request, const ImageStatus *outcome);
+
 /* Returns when the time to live of a request ends that is done with this outcome, on the monotonic clock. */
 int64_t request_end_sec(ImageRequest *request, const ImageStatus *outcome, const RequestClock *now);
 

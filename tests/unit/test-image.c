@@ -1055,6 +1055,31 @@ TEST_F(test_expire, Fixture *fixture) {
         assert_true(image_is_desired(fixture->image));
 }
 
+/* A pin of a caller has no time to live; without its image it ends as other requests of callers do. */
+TEST_F(test_pin_of_a_failure_expires, Fixture *fixture) {
+        cleanup(desired_image_done) DesiredImage desired;
+        int64_t now;
+
+        assert_ok(desired_image_init(&desired, "nginx", "1.25"));
+        desired.is_pinned = true;
+        desired.backoff_limit = 0;
+        assert_ok(image_set_request(fixture->image, "a", &desired, REQUEST_EPHEMERAL));
+        reconcile(fixture);
+        finish(fixture, IMAGE_FAILED);
+        now = image_status(fixture->image)->completed_at;
+        assert_expires(fixture, now, now + 600);
+        assert_requests(fixture, "a:done ");
+        assert_expires(fixture, now + 600, INT64_MAX);
+        assert_requests(fixture, "");
+        assert_false(image_wants_pin(fixture->image));
+
+        assert_ok(image_set_request(fixture->image, "a", &desired, REQUEST_EPHEMERAL));
+        reconcile(fixture);
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_expires(fixture, now + 3600, INT64_MAX);
+        assert_true(image_wants_pin(fixture->image));
+}
+
 /* A time to live is as long as it says, however the clock is set meanwhile. */
 TEST_F(test_expire_beside_the_clock, Fixture *fixture) {
         int64_t now;
