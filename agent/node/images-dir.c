@@ -130,6 +130,65 @@ static int add_desired_images(DesiredImages *all, struct json_object *document, 
         return r;
 }
 
+/* Sorts by image; those of the same one keep the order of their documents. */
+static int compare_images(const void *a, const void *b) {
+        const DesiredImage *x = *(DesiredImage *const *) a, *y = *(DesiredImage *const *) b;
+
+        return strcmp(x->name, y->name) ?: strcmp(x->tag, y->tag) ?: (x > y) - (x < y);
+}
+
+static bool is_same_image(const DesiredImage *a, const DesiredImage *b) {
+        return strcmp(a->name, b->name) == 0 && strcmp(a->tag, b->tag) == 0;
+}
+
+/* Leaves the merged one in the place of the first, and nothing in those of the others. */
+static int merge_run(DesiredImage **run, size_t n) {
+        DesiredImage merged;
+        int r;
+
+        if (n < 2)
+                return 0;
+
+        r = desired_image_merge((const DesiredImage *const *) run, n, &merged);
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < n; i++)
+                desired_image_done(run[i]);
+        *run[0] = merged;
+        return 0;
+}
+
+/* Documents of a file may desire the same image, as those of several files do: none of them takes the place of
+ * another. */
+static int merge_documents(DesiredImages *all) {
+        size_t n = all->n_items, n_left = 0, next;
+        cleanup(free_p) DesiredImage **sorted = calloc(n + 1, sizeof(sorted[0]));
+        int r = 0;
+
+        if (!sorted)
+                return -ENOMEM;
+
+        for (size_t i = 0; i < n; i++)
+                sorted[i] = &all->items[i];
+        qsort(sorted, n, sizeof(sorted[0]), compare_images);
+
+        for (size_t i = 0; r >= 0 && i < n; i = next) {
+                next = i + 1;
+                while (next < n && is_same_image(sorted[i], sorted[next]))
+                        next++;
+                r = merge_run(&sorted[i], next - i);
+        }
+        if (r < 0)
+                return r;
+
+        for (size_t i = 0; i < n; i++)
+                if (all->items[i].name)
+                        all->items[n_left++] = all->items[i];
+        all->n_items = n_left;
+        return 0;
+}
+
 static int parse_desired_images(const Documents *documents, DesiredImages *ret, Error *reterr) {
         cleanup(desired_images_done) DesiredImages all = DESIRED_IMAGES_INIT;
         int r;
@@ -146,6 +205,10 @@ static int parse_desired_images(const Documents *documents, DesiredImages *ret, 
                 if (r < 0)
                         return r;
         }
+
+        r = documents->n_items > 1 ? merge_documents(&all) : 0;
+        if (r < 0)
+                return r;
 
         *ret = all;
         all = DESIRED_IMAGES_INIT;

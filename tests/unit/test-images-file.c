@@ -87,6 +87,24 @@ TEST_WITH(test_documents, setup, teardown, Fixture *fixture) {
         assert_int_equal(fixture->file->n_documents, 0);
 }
 
+#define NGINX(secret, tag) \
+        HEAD "spec: {images: {nginx: {pullSecrets: [{name: " secret "}], tags: [" tag "]}}}\n"
+
+/* What one document desires of an image is not lost because a later one desires that image as well. */
+TEST_WITH(test_documents_of_one_image, setup, teardown, Fixture *fixture) {
+        const DesiredImage *desired;
+
+        write_file("a.yaml", NGINX("a", "{tag: \"1\", version: 2, pin: true}") "---\n" DESIRED("2")
+                             "---\n" NGINX("b", "{tag: \"1\", version: 1}"));
+        assert_true(read_all(fixture));
+        assert_file(fixture, "1 2", "none");
+        assert_int_equal(fixture->file->n_documents, 3);
+        desired = &fixture->file->desired_images.items[0];
+        assert_int_equal(desired->version, 2);
+        assert_int_equal(desired->n_secrets, 2);
+        assert_true(desired->is_pinned);
+}
+
 /* Each row is content that is refused as a whole, whatever is good in it. */
 TEST_WITH(test_last_good_content_stays, setup, teardown, Fixture *fixture) {
         static const struct {
