@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/node/folder.h"
+#include "agent/node/node-image.h"
 #include "tests/unit/idle-images.h"
 #include "tests/unit/stderr-capture.h"
 #include "tests/unit/unit.h"
@@ -189,4 +190,42 @@ TEST_SET_UP(test_files_that_lack) {
         delete ("a.yaml");
         delete ("b.yaml");
         delete ("c.yaml");
+}
+
+/* A document with one image; more: further members of its tag, or of the image. */
+#define ONE(tag, more) HEAD "spec: {images: {one: {tags: [{tag: \"1\"" tag "}]" more "}}}\n"
+
+/* The status file and those who follow the status learn of each change of a document. */
+TEST_SET_UP(test_changed_members) {
+        static const char *const documents[] = {
+                ONE(", pullPolicy: {timeoutSeconds: 60}", ""),
+                ONE(", pullPolicy: {backoffLimit: 2}", ""),
+                ONE(", pullPolicy: {ttlSecondsAfterFinished: 60}", ""),
+                ONE(", complete: true", ""),
+                ONE("", ", pullSecrets: [{name: a}]"),
+                ONE("", ", pullSecrets: [{name: b}]"),
+                ONE("", ", sandboxConfig: {labels: {a: b}}"),
+                ONE("", ", sandboxConfig: {annotations: {a: b}}"),
+                ONE(", ownerReferences: [{name: a}]", ""),
+        };
+        const Image *image;
+
+        put("a.yaml", ONE("", ""));
+        start();
+        image = images_get(f.images, 0);
+        while (!image_is_syncing(image))
+                assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
+
+        for (size_t i = 0; i < N_ELEMENTS(documents); i++) {
+                cleanup(desired_image_done) DesiredImage before = { .name = NULL };
+                uint64_t shown = node_image_fingerprint(image);
+
+                assert_ok(desired_image_copy(&image_requests(image)->desired, &before));
+                put("a.yaml", documents[i]);
+                while (desired_image_equal(&image_requests(image)->desired, &before))
+                        assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
+                if (node_image_fingerprint(image) == shown)
+                        fail_msg("%s", documents[i]);
+        }
+        delete ("a.yaml");
 }
