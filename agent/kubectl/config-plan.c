@@ -667,6 +667,25 @@ static bool is_overridden(json_object *uses, size_t i, json_object *ledger, cons
         return has_later(uses, i + 1, ledger, name);
 }
 
+/* It is gone, and the container would not start again without it. */
+static bool is_lacking(json_object *use, json_object *ledger) {
+        json_object *entry = json_get(ledger, json_get_text(use, "of"), json_type_object);
+        const char *wanted = json_get_text(use, "key");
+
+        if (is_true(use, "optional"))
+                return false;
+        return is_true(json_get(entry, "", json_type_object), "gone") ||
+               (wanted && is_true(json_get(entry, wanted, json_type_object), "gone"));
+}
+
+/* All that it needs is there: a restart for a change of something else would be the end of it as well. */
+static bool can_start(json_object *uses, json_object *ledger) {
+        for (size_t i = 0; i < list_size(uses); i++)
+                if (is_lacking(json_object_array_get_idx(uses, i), ledger))
+                        return false;
+        return true;
+}
+
 /* Without what it needs, a container would not start again. */
 static void find_use_change(json_object *uses, size_t i, json_object *ledger, int64_t started_sec,
                             int64_t delay_sec, Change *change) {
@@ -833,7 +852,8 @@ static int plan_pod(const ConfigPod *pod, json_object *ledger, int64_t delay_sec
                         r = mark_waiting(plan->groups, pod);
                 if (r >= 0 && is_stale(pod, container, &change, delay_sec)) {
                         r = mark_pending(plan->pending, uses);
-                        if (r >= 0 && now_sec > change.sec + delay_sec + CLOCK_SEC) {
+                        if (r >= 0 && now_sec > change.sec + delay_sec + CLOCK_SEC &&
+                            can_start(uses, ledger)) {
                                 r = append_name(&names, container);
                                 take_later(&newest, change.sec, change.of, change.key);
                         }

@@ -133,6 +133,10 @@ static void note(json_object *ledger, const char *of, const char *members, int64
 }
 
 #define KEY ",'env':[{'name':'V'," CONFIG_KEY("c", "K") "}]"
+#define TWO_KEYS \
+        ",'env':[{'name':'V'," CONFIG_KEY("c", "K") "},{'name':'W'," CONFIG_KEY("c", "L") "}]"
+#define TWO_MAPS \
+        ",'env':[{'name':'V'," CONFIG_KEY("c", "K") "},{'name':'W'," CONFIG_KEY("never", "K") "}]"
 #define OPTIONAL \
         ",'env':[{'name':'V','valueFrom':{'configMapKeyRef':{'name':'c','key':'K','optional':true}}}]"
 #define ALL ",'envFrom':[" FROM_MAP("c") "]"
@@ -171,6 +175,9 @@ static const struct StaleRow {
         { "its object is back with another value", KEY, { OLD, "-", NEW }, 900, "key \"K\" of ConfigMap \"c\"" },
         { "its object has changed and is gone", KEY, { OLD, NEW, "-" }, 900, NULL },
         { "its key has changed and is gone", KEY, { OLD, NEW, WITHOUT }, 900, NULL },
+        { "its key has changed and another one is gone", TWO_KEYS, { OLD, "'data':{'K':'2'}" }, 900, NULL },
+        { "its key has changed and another one is back", TWO_KEYS, { OLD, "'data':{'K':'2'}", NEW }, 900, "key \"K\" of ConfigMap \"c\"" },
+        { "its key has changed and another object is gone", TWO_MAPS, { OLD, NEW }, 900, NULL },
         { "one of all keys is gone", ALL, { OLD, WITHOUT }, 900, "key \"K\" of ConfigMap \"c\"" },
         { "one more of all keys", ALL, { WITHOUT, OLD }, 900, "key \"K\" of ConfigMap \"c\"" },
         { "all keys are gone", ALL, { OLD, "-" }, 900, NULL },
@@ -216,6 +223,7 @@ TEST_ROWS(test_stale, stale_rows, name, const struct StaleRow *row) {
         if (row->started)
                 set_status(pod, status);
         note(ledger, "configmap/shop/later", "'data':{'K':'9'}", FIRST);
+        note(ledger, "configmap/shop/never", "-", FIRST);
         for (int i = 0; i < 3; i++)
                 note(ledger, "configmap/shop/c", row->objects[i], FIRST * (i + 1));
         /* The next controller reads it. */
@@ -343,6 +351,27 @@ TEST(test_settle) {
         note(ledger, "configmap/shop/c", NEW, SECOND);
         assert_int_equal(config_settle(ledger, &plan, DELAY, NOW), 1);
         assert_false(config_has_changes(ledger));
+        config_plan_done(&plan);
+        config_pod_free(pod);
+}
+
+/* A change that waits until the container can start again is not forgotten meanwhile. */
+TEST(test_change_that_waits_for_a_key) {
+        cleanup(json_object_put_p) json_object *ledger = json_object_new_object();
+        ConfigPod *pod = read_pod(TWO_KEYS, "");
+        ConfigPlan plan;
+
+        set_status(pod, "{'started':900,'ready':true}");
+        note(ledger, "configmap/shop/c", OLD, FIRST);
+        note(ledger, "configmap/shop/c", "'data':{'K':'2'}", SECOND);
+        plan = plan_of(pod, ledger, NOW);
+        assert_null(group_of(&plan));
+        assert_int_equal(config_settle(ledger, &plan, DELAY, NOW), 0);
+        config_plan_done(&plan);
+        note(ledger, "configmap/shop/c", NEW, NOW);
+        plan = plan_of(pod, ledger, NOW);
+        assert_string_equal(json_get_text(group_of(&plan), "cause"),
+                            "key \"K\" of ConfigMap \"c\"");
         config_plan_done(&plan);
         config_pod_free(pod);
 }
