@@ -544,7 +544,20 @@ static void say(const ConfigRun *run, bool is_warning, const char *reason, const
                                        reason, message);
 }
 
-/* The containers have the change, even if the clock of their node says otherwise. */
+/* names: separated by commas. */
+static bool has_name(const char *names, const char *name) {
+        size_t size = strlen(name);
+
+        for (const char *at = names; at; at = strchr(at, ',')) {
+                at += *at == ',';
+                if (strncmp(at, name, size) == 0 && (at[size] == ',' || at[size] == '\0'))
+                        return true;
+        }
+        return false;
+}
+
+/* The containers have the change, even if the clock of their node says otherwise. The others of the pod, which may wait
+ * for a key that is gone, were not restarted. */
 static int note_served(const ConfigRun *run) {
         json_object *names = object_list(run->group, "pods");
         int64_t changed_sec = json_get_integer(run->group, "changed");
@@ -560,7 +573,8 @@ static int note_served(const ConfigRun *run) {
                         continue;
                 json_object_object_foreach(run->restarts->pods[at]->uses, container, unused) {
                         (void) unused;
-                        if (patch_add_nonzero(run->restarts->pods[at]->served, container,
+                        if (has_name(json_get_text(run->group, "containers"), container) &&
+                            patch_add_nonzero(run->restarts->pods[at]->served, container,
                                               changed_sec) < 0)
                                 return -ENOMEM;
                 }
