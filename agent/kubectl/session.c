@@ -449,7 +449,8 @@ static int session_write(Session *session, KubeRequest *request, const KubePath 
 }
 
 int session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
-        KubeRequest request = { .verb = "get", .method = "GET" };
+        /* A ConfigMap of 1 MiB may take six times as much in JSON. */
+        KubeRequest request = { .verb = "get", .method = "GET", .reply_max = KUBE_PAGE_BYTES_MAX };
         cleanup(free_p) char *text = NULL;
         int r;
 

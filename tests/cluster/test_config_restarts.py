@@ -317,6 +317,15 @@ def test_object_with_too_many_keys(cluster, restarter, make_user):
     assert said_by_it.count("no room for the keys of configmap/default/huge:") == 1, said_by_it
 
 
+def test_object_that_is_large_in_json(cluster, restarter, make_user):
+    """The API server escapes "<" by six bytes: such an object is read as well, and keeps no other one from its restart."""
+    large = make_config(cluster, "large", VALUE="<" * 1_000_000)
+    with idle_pod(cluster, {"envFrom": [{"configMapRef": {"name": "large"}}]}, nodeName="none"):
+        assert_restarts(cluster, make_user, "plain")
+        assert "configmap/default/large" in ledger(cluster)
+    cluster.admin.delete(large)
+
+
 def test_keys_that_come_and_go(cluster, restarter, make_user):
     """The ledger forgets a key when all containers run without it."""
     path = make_config(cluster, "rotated", VALUE="1", key0="")
