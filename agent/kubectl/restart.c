@@ -310,10 +310,12 @@ static int find_gone(const Restarts *restarts, PodRestart *restart, Error *reter
         int r = pod_choice_of_name(restarts->session, restart->pod, &choice, reterr);
 
         restart->is_gone = true;
-        return r < 0 ? r
-                     : pod_choice_list(restarts->session, &choice,
-                                       session_namespace(restarts->session), on_same_name, restart,
-                                       &n, reterr);
+        if (r >= 0)
+                r = pod_choice_list(restarts->session, &choice,
+                                    session_namespace(restarts->session), on_same_name, restart, &n,
+                                    reterr);
+        restart->is_gone = restart->is_gone && r >= 0;
+        return r;
 }
 
 static int create_request(Restarts *restarts, PodRestart *restart, Error *reterr) {
@@ -693,6 +695,13 @@ static int get_batch(Restarts *restarts, PodRestart *items, size_t n_items, size
         return r;
 }
 
+/* A request fails as well because its pod goes, which needs no restart then. */
+static int read_failed(const Restarts *restarts, PodRestart *restart, Error *reterr) {
+        return restart->request && restart->end == RESTART_FAILED
+                       ? find_gone(restarts, restart, reterr)
+                       : 0;
+}
+
 static int run_batch(Restarts *restarts, PodRestart *batch, size_t n, Error *reterr) {
         bool is_dry_run = session_is_dry_run(restarts->session);
         int r = 0;
@@ -702,6 +711,9 @@ static int run_batch(Restarts *restarts, PodRestart *batch, size_t n, Error *ret
         if (r >= 0 && !is_dry_run)
                 r = wait_requests(restarts, reterr);
         for (size_t i = 0; r >= 0 && i < n; i++) {
+                r = read_failed(restarts, &batch[i], reterr);
+                if (r < 0)
+                        break;
                 if (is_dry_run || batch[i].is_needless || batch[i].is_gone)
                         batch[i].end = RESTART_SUCCEEDED;
                 else if (batch[i].end != RESTART_FAILED)

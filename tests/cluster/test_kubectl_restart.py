@@ -107,6 +107,19 @@ def test_gone_before_its_request(inplace, web, kube):
     assert [one["spec"]["podName"] for one in kube.list(_REQUESTS)] == [first.name]
 
 
+def test_gone_with_its_request(inplace, web, kube, node_agent):
+    """A pod that goes before its containers restart needs no restart, though its request fails."""
+    node_agent.terminate()
+    with inplace.start("restart", web[0].name, "--request") as child:
+        (request,) = wait_until(lambda: kube.list(_REQUESTS), 30, "request")
+        web[0].delete()
+        status = {"phase": "Completed", "message": "pod has gone"}
+        kube.patch(f"{_REQUESTS}/{request['metadata']['name']}/status", {"status": status})
+        output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, output + errors
+    assert output.endswith(f"pod/{web[0].name} gone\n")
+
+
 def test_same_pod_twice(inplace, web):
     """Several arguments for one pod are one request."""
     name = web[0].name
