@@ -336,6 +336,8 @@ static int create_request(Restarts *restarts, PodRestart *restart, Error *reterr
         if (r < 0)
                 return r;
         r = session_create(restarts->session, &path, body, &made, reterr);
+        /* It may be there though its answer was lost, and goes on then. */
+        restart->has_begun = r < 0 && session_is_lost(restarts->session, reterr);
         if (r < 0)
                 return r;
 
