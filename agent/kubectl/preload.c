@@ -795,6 +795,22 @@ static int conclude_all(const Preload *preload, PreloadResult *ret) {
         return r < 0 ? r : preload_reasons_format(&reasons, &ret->reasons);
 }
 
+/* No job was stored: all that can be said of a node is whether it has a NodeImage. */
+static int on_rehearsed(json_object *object, void *userdata) {
+        Target *target = find_target(userdata, object_name(object));
+
+        if (target)
+                target->node.is_written = true;
+        return 0;
+}
+
+static int rehearse_jobs(Preload *preload, Error *reterr) {
+        KubePath path = path_of(preload, "nodeimages", NULL);
+
+        path.labels = preload->request->labels;
+        return session_list_metadata(preload->session, &path, on_rehearsed, preload, reterr);
+}
+
 static int run(Preload *preload, PreloadResult *result, Error *reterr) {
         bool has_jobs = preload->job_version;
         int r = 0;
@@ -807,8 +823,10 @@ static int run(Preload *preload, PreloadResult *result, Error *reterr) {
                 return withdraw_jobs(preload, result, reterr);
         if (has_jobs && preload->request->mode == PRELOAD_PULL)
                 r = create_jobs(preload, reterr);
-        if (r < 0 || (has_jobs && preload->task.is_dry_run))
+        if (r < 0)
                 return r;
+        if (has_jobs && preload->task.is_dry_run)
+                return preload->jobs ? rehearse_jobs(preload, reterr) : 0;
 
         r = wait_for_nodes(preload, reterr);
         if (r >= 0 && preload->jobs && count_nodes(preload).n_failed > preload->limits.max_failures)

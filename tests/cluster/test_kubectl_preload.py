@@ -514,6 +514,16 @@ def test_an_image_pull_job(inplace, hollow, jobs, kube):
     assert jobs() == []
 
 
+def test_a_dry_run_of_a_job(inplace, hollow, jobs):
+    """Nothing is requested, and only a node without a NodeImage has failed."""
+    nodes = hollow(2)
+    ran = inplace.run("preload", "r.io/app:2", "-l", nodes.selector, "--dry-run=server")
+    assert ran.code == 0, ran.stdout + ran.stderr
+    ran = inplace.run("preload", "r.io/app:2", "--nodes", f"{nodes.names[0]},none", "--dry-run=server")
+    assert ran.code == 3 and "NoNodeImage on node none" in ran.stdout, ran.stdout + ran.stderr
+    assert jobs() == [] and nodes.tags("r.io/app") == []
+
+
 def test_too_many_failures_of_a_job(inplace, hollow, jobs):
     nodes = hollow(3)
     nodes.outcome = lambda node, tag: "NotFound: x"
