@@ -473,7 +473,9 @@ static PreloadNodeState state_of_pulls(const PreloadNode *node) {
 static PreloadNodeState state_of_withdrawal(const PreloadNode *node) {
         for (size_t i = 0; i < node->task->n_images; i++)
                 if (node->pulls[i].phase != PRELOAD_ABSENT)
-                        return node->has_begun ? PRELOAD_NODE_RUNNING : PRELOAD_NODE_IDLE;
+                        return !node->has_begun         ? PRELOAD_NODE_IDLE
+                               : node->task->is_stalled ? PRELOAD_NODE_FAILED
+                                                        : PRELOAD_NODE_RUNNING;
 
         return node->has_begun ? PRELOAD_NODE_DONE : PRELOAD_NODE_UNCONCERNED;
 }
@@ -521,6 +523,8 @@ const char *preload_node_message(const PreloadNode *node) {
         }
         if (state == PRELOAD_NODE_SILENT)
                 return "no agent answers";
+        if (state == PRELOAD_NODE_FAILED && node->task->mode == PRELOAD_WITHDRAW)
+                return "NoProgress: the request is still there after ten minutes";
         for (size_t i = 0; i < node->task->n_images; i++)
                 if (node->pulls[i].message)
                         return node->pulls[i].message;

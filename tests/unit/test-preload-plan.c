@@ -331,6 +331,8 @@ static const struct {
         { PRELOAD_WITHDRAW, { { PRELOAD_PULLING, 0, GONE } }, .state = PRELOAD_NODE_IDLE },
         { PRELOAD_WITHDRAW, { { GONE, 0, GONE }, { PRELOAD_PULLING, 0, GONE } }, .has_begun = true,
           .state = PRELOAD_NODE_RUNNING },
+        { PRELOAD_WITHDRAW, { { PRELOAD_PULLING, 0, GONE } }, .has_begun = true, .is_stalled = true,
+          .state = PRELOAD_NODE_FAILED, .message = "NoProgress: the request is still there after ten minutes" },
 };
 /* clang-format on */
 
