@@ -372,8 +372,7 @@ static size_t count_image_requests(const Api *api) {
 
 /* A pin lasts until it is taken back; a request that has failed pins nothing. */
 static bool is_over(const Image *image, const ImageRequest *request) {
-        const ImageStatus *outcome =
-                image_status_for(image, request->owner, request->desired.name);
+        const ImageStatus *outcome = image_status_for(image, request->owner, request->desired.name);
 
         return request->is_done &&
                (!request->desired.is_pinned || (outcome && outcome->phase == IMAGE_FAILED));

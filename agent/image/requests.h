@@ -81,7 +81,7 @@ bool request_is_urgent(const ImageRequest *request); /* it has not had the image
 /* Marks the request as done, with a copy of this outcome; NULL: it is the image's status. */
 int request_set_done(ImageRequest *request, const ImageStatus *outcome);
 
-#define UNPINNED_TTL_SEC 600 /* of a local request without a pin */
+#define UNPINNED_TTL_SEC 600 /* time to live of a local request without a pin */
 
 /* Returns how long a request stays that is done with this outcome, or DESIRED_IMAGE_NO_LIMIT. A caller's request stays
  * without a limit for its pin alone, and one that has failed pins nothing. */

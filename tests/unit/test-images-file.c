@@ -90,12 +90,12 @@ TEST_WITH(test_documents, setup, teardown, Fixture *fixture) {
 #define NGINX(secret, tag) \
         HEAD "spec: {images: {nginx: {pullSecrets: [{name: " secret "}], tags: [" tag "]}}}\n"
 
-/* What one document desires of an image is not lost because a later one desires that image as well. */
+/* A document loses no pin or secret of an image because a later one desires that image as well. */
 TEST_WITH(test_documents_of_one_image, setup, teardown, Fixture *fixture) {
         const DesiredImage *desired;
 
-        write_file("a.yaml", NGINX("a", "{tag: \"1\", version: 2, pin: true}") "---\n" DESIRED("2")
-                             "---\n" NGINX("b", "{tag: \"1\", version: 1}"));
+        write_file("a.yaml", NGINX("a", "{tag: \"1\", version: 2, pin: true}") "---\n" DESIRED(
+                                     "2") "---\n" NGINX("b", "{tag: \"1\", version: 1}"));
         assert_true(read_all(fixture));
         assert_file(fixture, "1 2", "none");
         assert_int_equal(fixture->file->n_documents, 3);

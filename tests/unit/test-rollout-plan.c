@@ -1467,7 +1467,7 @@ TEST(test_resume_to_template_before) {
         }
 }
 
-/* What its users have set to let its controller go on outlasts the way back. */
+/* A strategy by which users have let its controller go on outlasts the way back. */
 TEST(test_resume_let_go) {
         static const struct {
                 TestState state;
