@@ -325,10 +325,14 @@ static int probe_begin(Probe *probe) {
 
 /* Lists */
 
-static int probe_on_gone(Probe *probe) {
-        probe_forget_runs(probe);
+static void probe_forget_container(Probe *probe) {
         probe->container_id = (free(probe->container_id), NULL);
         probe->is_running = false;
+}
+
+static int probe_on_gone(Probe *probe) {
+        probe_forget_runs(probe);
+        probe_forget_container(probe);
         return probe->has_result && probe->result.state != PROBE_UNKNOWN
                        ? probe_record_text(probe, PROBE_UNKNOWN, "the container is gone")
                        : 0;
@@ -451,6 +455,7 @@ Probe *probe_free(Probe *probe) {
 
 int probe_set_spec(Probe *probe, ProbeSpec *spec) {
         bool is_same = probe_spec_runs_the_same(&probe->spec, spec);
+        bool is_of_another = !text_equal(probe->spec.container, spec->container);
         bool is_paced_the_same = probe->spec.period_sec == spec->period_sec &&
                                  probe->spec.initial_delay_sec == spec->initial_delay_sec;
         int r;
@@ -463,6 +468,8 @@ int probe_set_spec(Probe *probe, ProbeSpec *spec) {
 
         if (!is_same) {
                 probe_forget_runs(probe);
+                if (is_of_another) /* which only a list finds */
+                        probe_forget_container(probe);
                 r = probe_set_problem(probe, NULL);
                 if (r >= 0 && probe->has_result)
                         r = probe_record_text(probe, PROBE_UNKNOWN, "");

@@ -329,6 +329,27 @@ static void run_for_a_while(void) {
                 assert_true(sd_event_run(f.event, 20000) >= 0);
 }
 
+/* The command of another container is not run in the former one: a list has to show the other first. */
+TEST_SET_UP(test_other_container_of_the_pod) {
+        ProbeSpec other = make_spec("check");
+
+        free(other.container);
+        other.container = strdup("sidecar");
+        start(make_spec("check"), NULL);
+        list_running("a");
+        answer(0, "fine");
+        list("a", 'r');
+        assert_result(PROBE_SUCCEEDED, "fine");
+        assert_ok(probe_set_spec(f.probe, &other));
+        assert_result(PROBE_UNKNOWN, "");
+        assert_null(probe_container_id(f.probe));
+        run_for_a_while();
+        assert_null(fake_runtime_find("ExecSync"));
+        list_running("b");
+        await_exec();
+        assert_string_equal(fake_runtime_find("ExecSync")->target, "b");
+}
+
 /* A probe that connects waits while too many do, and is not run if it is not wanted any more. */
 TEST_SET_UP(test_waits) {
         Place held[2] = { { .owner = NULL }, { .owner = NULL } };
