@@ -125,15 +125,16 @@ static void probe_forget_runs(Probe *probe) {
         probe_result_done(&probe->candidate);
 }
 
-/* An unknown result keeps its first reason. */
+/* An unknown result keeps its first reason. A time to come is of a clock that was set back since. */
 static bool is_worth_recording(const Probe *probe, const ProbeResult *candidate) {
         bool is_still_unknown = probe->has_result && candidate->state == PROBE_UNKNOWN &&
                                 probe->result.state == PROBE_UNKNOWN && probe->result.message[0];
+        int64_t age_sec = now_sec() - probe->result.probe_sec;
 
         if (!is_still_unknown && !is_known(probe, candidate->state, candidate->message))
                 return true;
 
-        return now_sec() - probe->result.probe_sec >= PROBE_REFRESH_SEC;
+        return age_sec < 0 || age_sec >= PROBE_REFRESH_SEC;
 }
 
 static int64_t threshold(const Probe *probe, ProbeState state) {

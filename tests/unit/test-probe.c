@@ -280,6 +280,24 @@ TEST_SET_UP(test_known) {
         }
 }
 
+/* The clock was set back since: the next result corrects the time, rather than the one after that time has come
+ * again. */
+TEST_SET_UP(test_known_and_clock_set_back) {
+        ProbeResult known = {
+                .state = PROBE_SUCCEEDED,
+                .message = strdup("fine"),
+                .probe_sec = time(NULL) + 3600,
+        };
+
+        start(make_spec("check"), &known);
+        list_running("a");
+        assert_result(PROBE_SUCCEEDED, "fine");
+        answer(0, "fine");
+        assert_int_equal(f.n_candidates, 1);
+        list("a", 'r');
+        assert_true(probe_result(f.probe)->probe_sec <= time(NULL));
+}
+
 TEST_SET_UP(test_refused) {
         ProbeSpec spec = make_spec("check");
 
