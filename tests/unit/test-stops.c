@@ -826,6 +826,8 @@ TEST_F(test_runtime_restarts, Fixture *f) {
         find_runtime(f);
         answer_status(RUNNING, 0);
         assert_int_equal(wait_for_call("StopContainer")->timeout_sec, 9);
+        assert_string_equal(strrchr(owner.steps, ':'),
+                            ":the container runtime does not answer stopping ");
         lose_runtime(&owner);
         find_runtime(f);
         answer_status(EXITED, clock_nsec(CLOCK_REALTIME));
