@@ -851,7 +851,7 @@ static int stop_stop(Stop *stop, StopEvent *ret_event) {
                 return stop_miss_runtime(stop, ret_event);
 
         if (stop->n_refusals == 0)
-                free(take_ptr(stop->message)); /* of a runtime that was away */
+                free(take_ptr(stop->message)); /* the runtime is there again */
         r = stop_begin(stop, STOP_PHASE_STOPPING);
         if (r < 0)
                 return r;
