@@ -134,8 +134,10 @@ def test_a_runtime_that_does_not_start_the_container(make, inplace, folder, imag
     volume = {"name": "folder", "hostPath": {"path": str(shared)}}
 
     def provide() -> None:
-        program.write_text(f"#!/bin/sh\n{until_term()[-1]}\n")
-        program.chmod(0o755)
+        whole = shared / "whole"
+        whole.write_text(f"#!/bin/sh\n{until_term()[-1]}\n")
+        whole.chmod(0o755)
+        whole.rename(program)  # the kubelet may start it at any moment
 
     def is_refused(pod: dict) -> bool:
         waiting = pod["status"]["containerStatuses"][0]["state"].get("waiting", {})
