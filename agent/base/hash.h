@@ -39,3 +39,12 @@ static inline uint64_t hash64_text(uint64_t hash, const char *text) {
 
         return hash;
 }
+
+/* NULL differs from each text. */
+static inline uint64_t hash64_text_or_null(uint64_t hash, const char *text) {
+        return hash64_text(hash64_byte(hash, text != NULL), text ? text : "");
+}
+
+static inline uint64_t hash64_number(uint64_t hash, int64_t number) {
+        return hash64_bytes(hash, &number, sizeof(number));
+}

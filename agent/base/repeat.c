@@ -7,7 +7,7 @@
 uint64_t repeat_digest(uint64_t start, const char *text) {
         uint64_t digest = start != 0 ? start : HASH64_START;
 
-        return hash64_text(hash64_byte(digest, text != NULL), text ?: "");
+        return hash64_text_or_null(digest, text);
 }
 
 uint64_t repeat_when_usec(const Repeat *repeat, uint64_t digest) {

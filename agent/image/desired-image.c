@@ -9,6 +9,7 @@
 
 #include "agent/base/array.h"
 #include "agent/base/cleanup.h"
+#include "agent/base/hash.h"
 #include "agent/base/text.h"
 
 /* All strings of an OwnerRef, for loops over them. */
@@ -265,6 +266,64 @@ bool desired_image_equal(const DesiredImage *a, const DesiredImage *b) {
                         return false;
 
         return desired_image_equal_sandbox(a, b);
+}
+
+static uint64_t hash_numbers(uint64_t hash, const DesiredImage *desired) {
+        const int64_t numbers[] = {
+                desired->is_hub,
+                desired->version,
+                desired->created_at,
+                desired->policy,
+                desired->is_complete,
+                desired->is_resolved,
+                desired->is_pinned,
+                desired->timeout_sec,
+                desired->backoff_limit,
+                desired->refusal_limit,
+                desired->active_deadline_sec,
+                desired->ttl_sec,
+                (int64_t) desired->n_secrets,
+                (int64_t) desired->n_owners,
+                (int64_t) desired->n_labels,
+                (int64_t) desired->n_annotations,
+        };
+
+        return hash64_bytes(hash, numbers, sizeof(numbers));
+}
+
+static uint64_t hash_owner(uint64_t hash, const OwnerRef *owner) {
+        for (size_t i = 0; i < N_OWNER_STRINGS; i++)
+                if (owner_strings[i] != offsetof(OwnerRef, resource_version))
+                        hash = hash64_text_or_null(hash, *owner_string(owner, i));
+
+        return hash;
+}
+
+static uint64_t hash_key_values(uint64_t hash, const KeyValue *items, size_t n_items) {
+        for (size_t i = 0; i < n_items; i++) {
+                hash = hash64_text_or_null(hash, items[i].key);
+                hash = hash64_text_or_null(hash, items[i].value);
+        }
+
+        return hash;
+}
+
+uint64_t desired_image_hash(uint64_t hash, const DesiredImage *desired) {
+        hash = hash_numbers(hash, desired);
+        hash = hash64_text_or_null(hash, desired->name);
+        hash = hash64_text_or_null(hash, desired->tag);
+        hash = hash64_text_or_null(hash, desired->fault);
+
+        for (size_t i = 0; i < desired->n_secrets; i++) {
+                hash = hash64_text_or_null(hash, desired->secrets[i].namespace);
+                hash = hash64_text_or_null(hash, desired->secrets[i].name);
+        }
+
+        for (size_t i = 0; i < desired->n_owners; i++)
+                hash = hash_owner(hash, &desired->owners[i]);
+
+        hash = hash_key_values(hash, desired->labels, desired->n_labels);
+        return hash_key_values(hash, desired->annotations, desired->n_annotations);
 }
 
 int desired_images_take(DesiredImages *list, DesiredImage *desired) {

@@ -92,6 +92,8 @@ void desired_image_clear_owners(DesiredImage *desired);
 
 /* Compares everything but the owners' resource versions. */
 bool desired_image_equal(const DesiredImage *a, const DesiredImage *b);
+/* Adds to a hash (agent/base/hash.h) all that desired_image_equal() compares. */
+uint64_t desired_image_hash(uint64_t hash, const DesiredImage *desired);
 /* Compares the labels and annotations for the runtime alone. */
 bool desired_image_equal_sandbox(const DesiredImage *a, const DesiredImage *b);
 

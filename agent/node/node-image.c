@@ -410,76 +410,27 @@ static void print_counts(const Images *images, FILE *file) {
                        counts[IMAGE_MISSING]);
 }
 
-static uint64_t hash_text(uint64_t so_far, const char *text) {
-        return text ? hash64_text(so_far, text) : hash64_byte(so_far, 1);
-}
-
-static uint64_t hash_number(uint64_t so_far, int64_t number) {
-        return hash64_bytes(so_far, &number, sizeof(number));
-}
-
-static uint64_t hash_pairs(uint64_t so_far, const KeyValue *items, size_t n_items) {
-        so_far = hash_number(so_far, (int64_t) n_items);
-        for (size_t i = 0; i < n_items; i++)
-                so_far = hash_text(hash_text(so_far, items[i].key), items[i].value);
-        return so_far;
-}
-
-/* References to other objects, which request the image through this one. */
-static uint64_t hash_owners(uint64_t so_far, const DesiredImage *desired) {
-        so_far = hash_number(so_far, (int64_t) desired->n_owners);
-        for (size_t i = 0; i < desired->n_owners; i++) {
-                so_far = hash_text(so_far, desired->owners[i].kind);
-                so_far = hash_text(so_far, desired->owners[i].namespace);
-                so_far = hash_text(so_far, desired->owners[i].name);
-                so_far = hash_text(so_far, desired->owners[i].uid);
-        }
-        return so_far;
-}
-
-static uint64_t hash_desired(uint64_t so_far, const DesiredImage *desired) {
-        so_far = hash_text(so_far, desired->name);
-        so_far = hash_number(so_far, desired->version);
-        so_far = hash_number(so_far, desired->created_at);
-        so_far = hash_number(so_far, desired->policy);
-        so_far = hash_number(so_far, desired->is_complete);
-        so_far = hash_number(so_far, desired->is_pinned);
-        so_far = hash_number(so_far, desired->timeout_sec);
-        so_far = hash_number(so_far, desired->backoff_limit);
-        so_far = hash_number(so_far, desired->refusal_limit);
-        so_far = hash_number(so_far, desired->active_deadline_sec);
-        so_far = hash_number(so_far, desired->ttl_sec);
-        so_far = hash_number(so_far, (int64_t) desired->n_secrets);
-        for (size_t i = 0; i < desired->n_secrets; i++) {
-                so_far = hash_text(so_far, desired->secrets[i].namespace);
-                so_far = hash_text(so_far, desired->secrets[i].name);
-        }
-        so_far = hash_pairs(so_far, desired->labels, desired->n_labels);
-        so_far = hash_pairs(so_far, desired->annotations, desired->n_annotations);
-        return hash_owners(so_far, desired);
-}
-
 uint64_t node_image_fingerprint(const Image *image) {
         const ImageStatus *status = image_status(image);
         uint64_t sum = HASH64_START;
 
-        sum = hash_number(sum, status->phase);
-        sum = hash_number(sum, image_status_progress(status));
-        sum = hash_number(sum, status->waiting_at);
-        sum = hash_number(sum, status->started_at);
-        sum = hash_number(sum, status->completed_at);
-        sum = hash_number(sum, status->version);
-        sum = hash_number(sum, status->attempt);
-        sum = hash_number(sum, status->next_attempt_at);
-        sum = hash_text(sum, image_status_message(status));
-        sum = hash_text(sum, status->image_id);
+        sum = hash64_number(sum, status->phase);
+        sum = hash64_number(sum, image_status_progress(status));
+        sum = hash64_number(sum, status->waiting_at);
+        sum = hash64_number(sum, status->started_at);
+        sum = hash64_number(sum, status->completed_at);
+        sum = hash64_number(sum, status->version);
+        sum = hash64_number(sum, status->attempt);
+        sum = hash64_number(sum, status->next_attempt_at);
+        sum = hash64_text_or_null(sum, image_status_message(status));
+        sum = hash64_text_or_null(sum, status->image_id);
         for (const ImageRequest *request = image_requests(image); request;
              request = request->next) {
-                sum = hash_text(sum, request->owner);
-                sum = hash_desired(sum, &request->desired);
-                sum = hash_number(sum, request->is_expired);
-                sum = hash_number(sum, request->is_done);
-                sum = hash_number(sum, request->outcome ? request->outcome->completed_at : 0);
+                sum = hash64_text_or_null(sum, request->owner);
+                sum = desired_image_hash(sum, &request->desired);
+                sum = hash64_number(sum, request->is_expired);
+                sum = hash64_number(sum, request->is_done);
+                sum = hash64_number(sum, request->outcome ? request->outcome->completed_at : 0);
         }
 
         return sum > 0 ? sum : 1;
