@@ -644,10 +644,17 @@ static int create_job(Preload *preload, size_t i, Error *reterr) {
         return preload->jobs[i].name && preload->jobs[i].uid ? 0 : -ENOMEM;
 }
 
-static int add_listed(json_object *object, void *userdata) {
-        const char *name = json_get_text(json_get(object, "metadata", json_type_object), "name");
+/* A dry run stores no job: all that it can say of a node is whether it has a NodeImage. */
+static int on_listed(json_object *object, void *userdata) {
+        Preload *preload = userdata;
+        const char *name = object_name(object);
+        Target *target;
+        int r = preload->request->labels && !set_is_set(object) ? add_node(preload, name) : 0;
 
-        return name && !set_is_set(object) ? add_node(userdata, name) : 0;
+        target = r >= 0 ? find_target(preload, name) : NULL;
+        if (target)
+                target->node.is_written = preload->task.is_dry_run;
+        return r;
 }
 
 /* A job names its nodes, so that no other node counts. */
@@ -655,8 +662,8 @@ static int list_nodes(Preload *preload, Error *reterr) {
         KubePath path = path_of(preload, "nodeimages", NULL);
 
         path.labels = preload->request->labels;
-        return path.labels
-                       ? session_list_metadata(preload->session, &path, add_listed, preload, reterr)
+        return path.labels || preload->task.is_dry_run
+                       ? session_list_metadata(preload->session, &path, on_listed, preload, reterr)
                        : 0;
 }
 
@@ -795,22 +802,6 @@ static int conclude_all(const Preload *preload, PreloadResult *ret) {
         return r < 0 ? r : preload_reasons_format(&reasons, &ret->reasons);
 }
 
-/* No job was stored: all that can be said of a node is whether it has a NodeImage. */
-static int on_rehearsed(json_object *object, void *userdata) {
-        Target *target = find_target(userdata, object_name(object));
-
-        if (target)
-                target->node.is_written = true;
-        return 0;
-}
-
-static int rehearse_jobs(Preload *preload, Error *reterr) {
-        KubePath path = path_of(preload, "nodeimages", NULL);
-
-        path.labels = preload->request->labels;
-        return session_list_metadata(preload->session, &path, on_rehearsed, preload, reterr);
-}
-
 static int run(Preload *preload, PreloadResult *result, Error *reterr) {
         bool has_jobs = preload->job_version;
         int r = 0;
@@ -823,10 +814,8 @@ static int run(Preload *preload, PreloadResult *result, Error *reterr) {
                 return withdraw_jobs(preload, result, reterr);
         if (has_jobs && preload->request->mode == PRELOAD_PULL)
                 r = create_jobs(preload, reterr);
-        if (r < 0)
+        if (r < 0 || (has_jobs && preload->task.is_dry_run))
                 return r;
-        if (has_jobs && preload->task.is_dry_run)
-                return preload->jobs ? rehearse_jobs(preload, reterr) : 0;
 
         r = wait_for_nodes(preload, reterr);
         if (r >= 0 && preload->jobs && count_nodes(preload).n_failed > preload->limits.max_failures)
