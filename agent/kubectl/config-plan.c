@@ -695,13 +695,12 @@ static void find_use_change(json_object *uses, size_t i, json_object *ledger, in
         json_object *whole = json_get(entry, "", json_type_object);
         bool is_optional = is_true(use, "optional");
 
-        if (!entry || (is_true(whole, "gone") && !is_optional))
+        if (!entry || is_lacking(use, ledger))
                 return;
         if (is_optional)
                 take_later(change, object_integer(whole, "toggled"), of, "");
         json_object_object_foreach(entry, key, item) {
                 if (!key[0] || latest(item) == 0 || (wanted && !text_equal(key, wanted)) ||
-                    (wanted && !is_optional && is_true(item, "gone")) ||
                     is_overridden(uses, i, ledger, key))
                         continue;
                 take_later(change, value_changed(item, started_sec, delay_sec), of, key);

@@ -544,16 +544,18 @@ static void say(const ConfigRun *run, bool is_warning, const char *reason, const
                                        reason, message);
 }
 
-/* names: separated by commas. */
-static bool has_name(const char *names, const char *name) {
-        size_t size = strlen(name);
+/* containers: separated by commas. */
+static int add_served(ConfigPod *pod, const char *containers, int64_t changed_sec) {
+        cleanup(free_p) char *copy = NULL;
+        char *rest;
 
-        for (const char *at = names; at; at = strchr(at, ',')) {
-                at += *at == ',';
-                if (strncmp(at, name, size) == 0 && (at[size] == ',' || at[size] == '\0'))
-                        return true;
-        }
-        return false;
+        if (text_copy(containers, &copy) < 0)
+                return -ENOMEM;
+        rest = copy;
+        for (const char *name; (name = strsep(&rest, ","));)
+                if (patch_add_nonzero(pod->served, name, changed_sec) < 0)
+                        return -ENOMEM;
+        return 0;
 }
 
 /* The containers have the change, even if the clock of their node says otherwise. The others of the pod, which may wait
@@ -571,13 +573,9 @@ static int note_served(const ConfigRun *run) {
                         return -ENOMEM;
                 if (!sorted_find(run->restarts->pods, run->restarts->n_pods, compare_pod, key, &at))
                         continue;
-                json_object_object_foreach(run->restarts->pods[at]->uses, container, unused) {
-                        (void) unused;
-                        if (has_name(json_get_text(run->group, "containers"), container) &&
-                            patch_add_nonzero(run->restarts->pods[at]->served, container,
-                                              changed_sec) < 0)
-                                return -ENOMEM;
-                }
+                if (add_served(run->restarts->pods[at], json_get_text(run->group, "containers"),
+                               changed_sec) < 0)
+                        return -ENOMEM;
         }
         return 0;
 }
