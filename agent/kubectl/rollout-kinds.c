@@ -257,6 +257,10 @@ json_object *template_images(json_object *template, json_object *containers) {
         return take_ptr(images);
 }
 
+const char *view_name_revision(const RolloutView *view, json_object *owned) {
+        return view_kind(view)->names_revisions ? object_revision(owned) : object_name(owned);
+}
+
 json_object *view_find_revision(const RolloutView *view, const char *revision) {
         bool by_label = view_kind(view)->names_revisions;
 

@@ -95,6 +95,8 @@ json_object *template_images(json_object *template, json_object *containers);
 
 /* The revision that pods name as theirs; NULL: none. */
 const char *object_revision(json_object *object);
+/* The name by which records and pods know a ReplicaSet or ControllerRevision; NULL: none. */
+const char *view_name_revision(const RolloutView *view, json_object *owned);
 /* Finds the ReplicaSet or ControllerRevision of that name, with the template of those pods. NULL: it is gone. */
 json_object *view_find_revision(const RolloutView *view, const char *revision);
 json_object *view_newest_revision(const RolloutView *view);

@@ -280,8 +280,7 @@ static int make_record(const RolloutView *view, const RolloutRequest *request, j
                        json_object *before, json_object *after, json_object **ret) {
         cleanup(json_object_put_p) json_object *record = json_object_new_object();
         const char *mode = request->mode == ROLLOUT_SET_IMAGE ? "set-image" : "rollout";
-        const char *revision =
-                view_kind(view)->names_revisions ? object_revision(base) : object_name(base);
+        const char *revision = view_name_revision(view, base);
         char since[RFC3339_SIZE];
 
         if (patch_add_text(record, "state", "forward") < 0 ||
@@ -430,19 +429,20 @@ static int aim(json_object *template, json_object *images, json_object *record) 
 
 /* The template is the one before again: the way back leads to the images that the update was to bring, and to their revision. */
 static int lead_back_to(const RolloutView *view, json_object *record, json_object *images) {
+        json_object *template = object_template(view->workload);
+
         if (!view_kind(view)->has_revisions)
                 return 0;
         json_object_object_foreach(view->owned, name, revision) {
-                cleanup(free_p) char *difference = NULL;
-                const char *its =
-                        view_kind(view)->names_revisions ? object_revision(revision) : name;
+                bool is_like, has_images;
+                int r = compare_templates(object_template(revision), template, &is_like,
+                                          &has_images);
 
-                if (!template_has_images(object_template(revision), images))
-                        continue;
-                if (template_compare(object_template(revision), object_template(view->workload),
-                                     &difference) < 0)
-                        return -ENOMEM;
-                if (!difference && patch_add_text(record, "revision", its) < 0)
+                (void) name;
+                if (r < 0)
+                        return r;
+                if (is_like && template_has_images(object_template(revision), images) &&
+                    patch_add_text(record, "revision", view_name_revision(view, revision)) < 0)
                         return -ENOMEM;
         }
         return 0;

@@ -196,14 +196,14 @@ static json_object *make_replica_set(const char *name, const char *image, int n_
         return made;
 }
 
-static json_object *make_revision(const char *name, int number, const char *image) {
+static json_object *make_revision(const char *name, int number, const char *image,
+                                  const char *env) {
         json_object *made =
                 parse("{'metadata': {'name': '%s', 'labels': {'controller-revision-hash': '%s'}}, "
                       "'revision': %d, 'data': {'spec': {}}}",
                       name, name, number);
 
-        json_object_object_add(object_at(made, "data.spec"), "template",
-                               make_template(image, NULL));
+        json_object_object_add(object_at(made, "data.spec"), "template", make_template(image, env));
         return made;
 }
 
@@ -228,18 +228,14 @@ static json_object *make_owned(const TestState *state) {
                                                           json_object_new_string(FORWARD_COPY)));
                 return owned;
         }
-        json_object_object_add(owned, "old", make_revision("old", 1, "A"));
-        if (state->older_env) {
-                json_object *older = make_revision("older", 0, "A");
-
-                json_object_object_add(object_at(older, "data.spec"), "template",
-                                       make_template("A", state->older_env));
-                json_object_object_add(owned, "older", older);
-        }
+        json_object_object_add(owned, "old", make_revision("old", 1, "A", NULL));
+        if (state->older_env)
+                json_object_object_add(owned, "older",
+                                       make_revision("older", 0, "A", state->older_env));
         if (state->revision)
                 json_object_object_add(owned, state->revision,
                                        make_revision(state->revision, 2,
-                                                     or_else(state->template, "A")));
+                                                     or_else(state->template, "A"), NULL));
         return owned;
 }
 
@@ -1452,12 +1448,10 @@ TEST(test_resume_to_template_before) {
                 cleanup(view_done) TestView made = make_view(&rows[i].state);
                 cleanup(json_object_put_p) json_object *patch = NULL;
                 cleanup(json_object_put_p) json_object *record = NULL;
-                json_object *newer = make_revision("newer", 2, "B");
                 const RolloutRequest request = { .by = "alice", .partition = -1 };
 
-                json_object_object_add(object_at(newer, "data.spec"), "template",
-                                       make_template("B", rows[i].env));
-                json_object_object_add(made.view.owned, "newer", newer);
+                json_object_object_add(made.view.owned, "newer",
+                                       make_revision("newer", 2, "B", rows[i].env));
                 assert_ok(rollout_resume(&made.view, &request, &patch, NULL));
                 assert_ok(rollout_record_read(patch, &record, NULL));
                 assert_true(json_is(record_images(record, true), "app", "B"));
