@@ -30,7 +30,7 @@ from cluster import has_succeeded
 from node import Node
 from table import Row
 
-_SIZES = [500, 1000, 2000, 3500, 5000]
+_SIZES = [500, 1000, 2000, 5000]
 _SPARE_MEBIBYTES = 3000
 _MEBIBYTES_EACH = 6  # until its pages are merged, and what the API server keeps for it
 _STEP_SECONDS = 900
