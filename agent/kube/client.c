@@ -267,14 +267,22 @@ static void kube_call_note_trouble(KubeCall *call, const Error *error) {
                 kube_client_note_trouble(call->client, error);
 }
 
+/* Time without a byte after which the call ends; 0: no limit. */
+static uint64_t kube_call_silence_usec(const KubeCall *call) {
+        if (call->state != KUBE_CALL_SENT)
+                return 0;
+
+        return call->code == 0 ? call->request.accept_usec : call->request.silence_usec;
+}
+
 static void describe_lateness(const KubeCall *call, bool is_silent, Error *ret) {
         double seconds =
-                (double) (is_silent ? call->request.silence_usec : call->request.timeout_usec) /
+                (double) (is_silent ? kube_call_silence_usec(call) : call->request.timeout_usec) /
                 1000000;
 
         if (call->state == KUBE_CALL_WAITING)
                 (void) error_set(ret, ERROR_TIMEOUT, "could not be sent within %g s", seconds);
-        else if (is_silent)
+        else if (is_silent && call->code != 0)
                 (void) error_set(ret, ERROR_TIMEOUT, "%s was silent for %g s",
                                  http_peer_server(call->peer), seconds);
         else
@@ -305,10 +313,9 @@ static int kube_call_time_out(KubeCall *call, bool is_silent) {
 }
 
 static uint64_t kube_call_silence_ends(const KubeCall *call) {
-        if (call->code == 0 || call->request.silence_usec == 0)
-                return UINT64_MAX;
+        uint64_t usec = kube_call_silence_usec(call);
 
-        return call->heard_usec + call->request.silence_usec;
+        return usec == 0 ? UINT64_MAX : call->heard_usec + usec;
 }
 
 static int kube_call_arm(KubeCall *call);
@@ -452,6 +459,7 @@ static int kube_call_send(KubeCall *call, const KubeCredentials *credentials) {
                 .on_end = on_end,
                 .userdata = call,
         };
+        int r;
 
         call->peer = client->peer;
         call->state = KUBE_CALL_SENT;
@@ -459,6 +467,10 @@ static int kube_call_send(KubeCall *call, const KubeCredentials *credentials) {
         call->n_refused = client->n_refused;
         call->sent_usec = call->heard_usec = kube_client_now(client);
         client->n_sent++;
+        r = kube_call_arm(call);
+        if (r < 0)
+                return r;
+
         return http_send(client->peer, &request, &call->transfer, /* reterr= */ NULL);
 }
 

@@ -103,6 +103,7 @@ typedef struct KubeRequest {
         const char *body; /* NULL: none; ends with a NUL */
         size_t reply_max; /* bytes; a larger body is ERROR_INVALID. 0: 4 MiB. Not for on_data */
         uint64_t timeout_usec;    /* timeout of the whole exchange; 0: 30 s, UINT64_MAX: none */
+        uint64_t accept_usec;     /* timeout of the answer's begin; 0: as timeout_usec */
         uint64_t silence_usec;    /* without a byte, once the answer began; 0: no limit */
         KubeAccepted on_accepted; /* once at most, before on_data; may be NULL */
         KubeData on_data;         /* NULL: the body comes with the reply */

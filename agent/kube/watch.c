@@ -118,11 +118,10 @@ struct KubeWatch {
 
         KubeCall *call;
         Timer pause;
-        Timer guard;          /* limit for the next sign of the server */
+        Timer guard;          /* limit for the end of a streamed list */
         uint64_t began_usec;  /* start of the call */
         uint64_t asked_usec;  /* requested duration, if it is a watch */
         uint64_t broken_usec; /* time at which the watch broke; 0: something has come since */
-        bool is_accepted;     /* the call */
         bool has_worked;      /* the watch has shown something */
 
         /* Decision on the end of a stream, kept until the stream has ended. */
@@ -385,8 +384,7 @@ static int on_guard(void *userdata) {
         watch->call = kube_call_unref(watch->call);
         (void) error_set(&error, ERROR_TIMEOUT, "GET %s: the server does not answer",
                          watch->resource);
-        r = watch_handle(watch, watch->is_accepted ? WATCH_ON_SILENCE : WATCH_ON_REFUSED, NULL,
-                         &error);
+        r = watch_handle(watch, WATCH_ON_SILENCE, NULL, &error);
         watch_unref(watch);
         return r;
 }
@@ -524,11 +522,9 @@ static int watch_on_accepted(void *userdata) {
         KubeWatch *watch = watch_ref(userdata);
         int r;
 
-        watch->is_accepted = true;
         if (watch->plan.step == WATCH_STREAMING)
                 return leave_stream(watch, watch_guard_list_end(watch));
 
-        timer_stop(&watch->guard);
         r = watch_set_state(watch, KUBE_WATCH_SYNCED, NULL);
         return leave_stream(watch, r);
 }
@@ -741,23 +737,18 @@ static int call_stream(KubeWatch *watch, const char *query, unsigned seconds,
                           : watch->options.is_metadata ? KUBE_METADATA_ONLY
                                                        : KUBE_JSON,
                 .timeout_usec = seconds * USEC_PER_SEC + END_SLACK_USEC,
+                .accept_usec = ACCEPT_USEC,
                 .silence_usec = silence_usec,
                 .on_accepted = watch_on_accepted,
                 .on_data = watch_on_data,
                 .on_replied = watch_on_stream_ended,
         };
-        int r;
 
         frames_done(&watch->frames);
         watch->frames = FRAMES_INIT(watch->options.is_protobuf ? FRAME_LENGTH : FRAME_LINE,
                                     watch->options.object_max + FRAME_SLACK);
         watch->asked_usec = seconds * USEC_PER_SEC;
-        watch->is_accepted = false;
         watch->has_worked = false;
-
-        r = timer_start(&watch->guard, ACCEPT_USEC);
-        if (r < 0)
-                return r;
 
         return watch_call(watch, &request, query);
 }

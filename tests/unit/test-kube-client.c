@@ -154,7 +154,6 @@ TEST_F(test_large_reply, Fixture *f) {
         RUN_UNTIL(f, next.n_replied);
         assert_string_equal(next.body, "1234");
         ask_done(&ask);
-        ask_done(&next);
 }
 
 /* A large refusal is cut, but its reason stays known. */
@@ -264,6 +263,21 @@ TEST_F(test_time_out, Fixture *f) {
         assert_contains(ask.message, expected);
         assert_string_equal(f->trouble, expected);
         assert_int_equal(n_counted(f, "get", "none"), 1);
+        RUN_UNTIL(f, !connection_is_open(connection));
+        ask_done(&ask);
+}
+
+TEST_F(test_answer_does_not_begin, Fixture *f) {
+        Connection *connection;
+        Ask ask = {};
+
+        ask_send(f, &ask,
+                 &(KubeRequest){
+                         .on_data = on_piece, .timeout_usec = UINT64_MAX, .accept_usec = 500000 });
+        connection = await_request(f);
+        RUN_UNTIL(f, ask.n_replied);
+        assert_int_equal(ask.kind, ERROR_TIMEOUT);
+        assert_contains(ask.message, "did not answer within 0.5 s");
         RUN_UNTIL(f, !connection_is_open(connection));
         ask_done(&ask);
 }
