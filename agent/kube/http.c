@@ -996,10 +996,13 @@ static int http_peer_copy_credentials(HttpPeer *peer, const KubeCredentials *cre
         return is_copied ? http_peer_copy_headers(peer, credentials->impersonation) : -ENOMEM;
 }
 
-static int http_peer_add_sockets(HttpPeer *peer) {
+/* A lack of descriptors passes: it ends the request, not the agent. */
+static int http_peer_add_sockets(HttpPeer *peer, Error *reterr) {
         int r;
 
         peer->sockets = epoll_create1(EPOLL_CLOEXEC);
+        if (peer->sockets < 0 && (errno == EMFILE || errno == ENFILE))
+                return error_set(reterr, ERROR_UNAVAILABLE, "no file descriptor is free");
         if (peer->sockets < 0)
                 return -errno;
 
@@ -1010,11 +1013,11 @@ static int http_peer_add_sockets(HttpPeer *peer) {
 }
 
 /* Initializes curl once per peer: curl counts the calls, under its own lock. */
-static int http_peer_start_library(HttpPeer *peer) {
+static int http_peer_start_library(HttpPeer *peer, Error *reterr) {
         const HttpLibrary *curl = &peer->curl;
         int r;
 
-        r = http_peer_add_sockets(peer);
+        r = http_peer_add_sockets(peer, reterr);
         if (r < 0)
                 return r;
 
@@ -1053,7 +1056,7 @@ int http_peer_new(sd_event *event, const KubeCredentials *credentials, HttpPeer 
                     ?: http_target_read(&peer->curl, credentials->server,
                                         credentials->tls_server_name, &peer->target, reterr)
                     ?: http_peer_copy_credentials(peer, credentials)
-                    ?: http_peer_start_library(peer);
+                    ?: http_peer_start_library(peer, reterr);
         if (r < 0)
                 return r;
 
@@ -1082,7 +1085,7 @@ int http_send(HttpPeer *peer, const HttpRequest *request, HttpTransfer **ret, Er
         if (!peer->multi) {
                 r = http_library_load(HTTP_LIBRARY_NAME, &peer->curl, reterr);
                 if (r >= 0)
-                        r = http_peer_start_library(peer);
+                        r = http_peer_start_library(peer, reterr);
                 if (r < 0)
                         return r;
         }

@@ -5,6 +5,8 @@
  * server
  */
 
+#include <sys/resource.h>
+
 #include "agent/pod/hook.h"
 #include "tests/unit/fake-runtime.h"
 #include "tests/unit/plain-server.h"
@@ -197,4 +199,17 @@ TEST_F(test_dropped, Fixture *f) {
                         ;
                 assert_int_equal(f->n_done, 0);
         }
+}
+
+/* The agent goes on, and the container is stopped without its hook, as after any failure of it. */
+TEST_F(test_lack_of_descriptors, Fixture *f) {
+        struct rlimit limit, none;
+
+        assert_ok(getrlimit(RLIMIT_NOFILE, &limit));
+        none = limit;
+        none.rlim_cur = 0;
+        assert_ok(setrlimit(RLIMIT_NOFILE, &none));
+        start(f, HTTP, 80, 1000000);
+        assert_ok(setrlimit(RLIMIT_NOFILE, &limit));
+        finish(f, ERROR_UNAVAILABLE, "no file descriptor is free");
 }
