@@ -47,6 +47,11 @@ const PodContainer *pod_find(const Pod *pod, const char *container) {
         return NULL;
 }
 
+bool pod_may_restart(const PodContainer *container) {
+        return container->comes_back || container->rules_decide ||
+               strcmp(container->restart_policy, "Never") != 0;
+}
+
 bool pod_split_container_id(const char *id, char *scheme, size_t scheme_size, const char **ret_id) {
         const char *separator = strstr(id, "://");
         size_t size;

@@ -36,7 +36,8 @@ typedef struct PodContainer {
         char *restart_policy; /* the container's, or the pod's: "Always" */
         char **env_names;  /* variables made from labels or annotations, in order; ends with NULL */
         uint32_t env_hash; /* hash of the values that they would have now */
-        bool is_env_overridden;    /* a later variable overrides one of the same name */
+        bool is_env_overridden; /* a later variable overrides one of the same name */
+        bool is_env_own;        /* a variable is made from the annotation that the agent writes */
         bool restarts_on_metadata; /* the pod's annotation is "true", or a list with its name */
         uint32_t plain_hash;       /* see env-hash.h */
 
@@ -107,6 +108,9 @@ Pod *pod_free(Pod *pod);
 
 /* NULL if it has none of that name. */
 const PodContainer *pod_find(const Pod *pod, const char *container);
+
+/* Whether the kubelet starts it again, at least with some exit statuses. */
+bool pod_may_restart(const PodContainer *container);
 
 /* "containerd://0123" → "containerd" and "0123"; false if it is not of that form. The scheme is
  * written into the buffer; the ID is borrowed. */

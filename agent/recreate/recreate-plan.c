@@ -139,8 +139,8 @@ static bool plan_pending(const RecreateSpec *spec, const RecreateFact *facts, si
                 return true;
         if (!facts[i].is_here)
                 return spec->is_ordered;
-        /* Only the pod says whether restart rules decide. */
-        if (!facts[i].is_pod_known && !spec->is_forced)
+        /* Only the pod says whether the container runs once, and whether restart rules decide. */
+        if (!facts[i].is_pod_known)
                 return true;
         if (facts[i].rest_usec > 0) {
                 wait_at_most(step, facts[i].rest_usec);
@@ -329,7 +329,7 @@ RecreateActionPlan recreate_controller_plan(const RecreateSpec *spec, const Recr
                 return plan_complete("recreating has exceeded the activeDeadlineSeconds");
         if (view->are_pods_known && (!view->has_pod || view->is_pod_deleted))
                 return plan_complete("pod has gone");
-        if (view->has_pod && view->is_pod_finished && !has_begun)
+        if (view->has_pod && view->is_pod_finished && !(has_begun && view->is_stopping))
                 return plan_complete("pod has finished");
         if (!view->has_turn || !has_begun || spec->unready_sec < 0 || spec->is_drained ||
             is_pod_unknown(view))

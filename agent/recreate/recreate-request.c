@@ -758,7 +758,7 @@ static int add_stop(RecreateRequest *request, const char *name) {
                 .pod_address = pod && pod->ip[0] ? pod->ip : NULL,
                 .grace_sec = request->spec->grace_sec >= 0 ? request->spec->grace_sec
                                                            : STOP_GRACE_OF_POD,
-                .needs_kubelet = in_pod && in_pod->comes_back,
+                .needs_kubelet = in_pod && pod_may_restart(in_pod),
                 .is_init = in_pod && in_pod->kind != POD_CONTAINER_MAIN,
                 .on_check = on_check,
                 .on_done = on_stop_done,

@@ -213,6 +213,8 @@ int restart_stays_down(const Pod *known, const char *container, char **ret) {
 
         if (known && known->is_deleted)
                 return text_copy("nothing starts it again: the pod is being deleted", ret);
+        if (known && known->is_finished)
+                return text_copy("nothing starts it again: the pod has finished", ret);
         if (known && !spec)
                 return text_copy("nothing starts it again: it is not in the pod's spec, as debug "
                                  "containers are not",

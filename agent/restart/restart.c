@@ -33,7 +33,7 @@ typedef struct RestartItem {
         unsigned restart_count; /* restart count of the old container */
         PodContainerKind kind;  /* MAIN if unknown */
         size_t index;           /* place in the pod's spec, if the pod is known */
-        bool comes_back;        /* the kubelet starts the container again, as far as is known */
+        bool may_return;        /* the kubelet may start the container again, as far as is known */
         bool was_added;         /* the stop was added */
         bool is_refused;        /* restart rules forbid the stop */
         char *stays_down;       /* why the kubelet will not start it again; NULL: it will */
@@ -172,9 +172,11 @@ static int item_inspect_pod(RestartItem *item, const Pod *pod) {
         if (id &&
             (item->kind == POD_CONTAINER_INIT || (container->is_running && container->is_ready)))
                 return item_runs(item, id);
-        if (pod->is_deleted)
+        if (pod->is_deleted || pod->is_finished)
                 return restart_report(item, RESTART_FAILED, true,
-                                      "nothing starts it again: the pod is being deleted");
+                                      pod->is_deleted
+                                              ? "nothing starts it again: the pod is being deleted"
+                                              : "nothing starts it again: the pod has finished");
 
         item->is_unready = id && container->is_running;
         return 0;
@@ -448,8 +450,8 @@ static int item_stop(RestartItem *item) {
                                  .cause = cause,
                                  .pod_address = restart->address,
                                  .grace_sec = restart->grace_sec,
-                                 .needs_kubelet = !item->stays_down &&
-                                                  (restart->must_wait || item->comes_back),
+                                 .needs_kubelet = item->may_return ||
+                                                  (restart->must_wait && !item->stays_down),
                                  .is_init = item->kind != POD_CONTAINER_MAIN,
                                  .on_step = on_step,
                                  .on_done = on_stopped,
@@ -469,7 +471,7 @@ static int item_init(RestartItem *item, Restart *restart, const RuntimeContainer
                 .restart_count = container->restart_count,
                 .kind = spec ? spec->kind : POD_CONTAINER_MAIN,
                 .index = spec ? (size_t) (spec - known->containers) : 0,
-                .comes_back = spec && spec->comes_back,
+                .may_return = spec && !known->is_deleted && pod_may_restart(spec),
                 .is_refused = spec && spec->rules_decide,
         };
         if (!item->name || !item->old_id)

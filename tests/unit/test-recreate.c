@@ -747,7 +747,7 @@ TEST_SET_UP(test_failure_ignored) {
 #define FORCED "'strategy':{'forceRecreate':true},"
 
 /* Users who make a request write its label and may write a pod: only the runtime's labels say which
- * pod a container is of. By force, so that an unknown pod is not waited for. */
+ * pod a container is of. */
 static const struct PodOfAnotherRow {
         const char *name; /* name of the pod in the request */
         bool has_pod, are_pods_unknown;
@@ -756,14 +756,14 @@ static const struct PodOfAnotherRow {
         bool is_served;
 } others[] = {
         { "web", true, false, "p-1", "d", "web", true },
-        { "web", false, true, "p-1", "d", "web", true },
+        { "web", false, true, "p-1", "d", "web", false }, /* it may run once */
         { "else", true, false, "p-1", "d", "web", false },
         { "else", false, true, "p-1", "d", "web", false },
         { "web", false, true, "p-1", "kube-system", "web", false },
         { "web", false, true, "p-1", "d", "etcd-0", false },
         { "web", true, false, "p-1", "kube-system", "web", false },
         { "web", true, false, "p-1", "d", "etcd-0", false },
-        { "web", true, false, "p-0", "d", "web", true }, /* the former pod of that name */
+        { "web", true, false, "p-0", "d", "web", false }, /* the former pod of that name */
 };
 
 TEST_ROWS_F(test_pod_of_another, others, name, const struct PodOfAnotherRow *row, void *state) {
