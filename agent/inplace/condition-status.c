@@ -24,8 +24,8 @@ static ConditionReason reason_of(const ConditionContainer *container) {
         if (!container->is_known)
                 return CONDITION_UNKNOWN;
         if (container->is_environment_stale)
-                return container->comes_back ? CONDITION_ENVIRONMENT_STALE
-                                             : CONDITION_CANNOT_RESTART;
+                return container->may_restart ? CONDITION_ENVIRONMENT_STALE
+                                              : CONDITION_CANNOT_RESTART;
         if (verdict == VERDICT_STALE)
                 return CONDITION_IMAGE_STALE;
         if (verdict == VERDICT_UNKNOWN ||
@@ -64,7 +64,9 @@ static void describe_environment(FILE *to, const ConditionContainer *container) 
                 container->name);
         if (container->is_static)
                 (void) fputs(", and a file on the node decides on it, since the pod is static", to);
-        else if (!container->comes_back)
+        else if (container->is_environment_own)
+                (void) fputs(", and has an annotation that changes with each restart", to);
+        else if (!container->may_restart)
                 (void) fputs(", and nothing would start it again", to);
         else if (container->has_failed)
                 (void) fputs(", and a restart did not help", to);

@@ -38,9 +38,10 @@ typedef struct ConditionContainer {
         bool has_environment; /* labels or annotations make part of it */
         bool knows_environment;
         bool is_environment_stale;
-        bool comes_back; /* the kubelet starts it again, with the new environment */
-        bool is_static;  /* a file of the node decides on its environment, not its metadata */
-        bool has_failed; /* a restart did not help */
+        bool may_restart; /* the kubelet starts it again, with the new environment */
+        bool is_static;   /* a file of the node decides on its environment, not its metadata */
+        bool is_environment_own; /* each restart changes it */
+        bool has_failed;         /* a restart did not help */
 } ConditionContainer;
 
 typedef struct Condition {

@@ -34,6 +34,12 @@ bool inplace_pod_is_static(const InPlacePod *pod) {
         return strcmp(pod->pod->runtime_uid, pod->pod->uid) != 0;
 }
 
+bool inplace_container_may_restart(const InPlaceContainer *container) {
+        const PodContainer *state = inplace_container_state(container);
+
+        return state->comes_back && !state->is_env_own && !inplace_pod_is_static(container->pod);
+}
+
 const PodContainer *inplace_container_state(const InPlaceContainer *container) {
         return &container->pod->pod->containers[container->index];
 }

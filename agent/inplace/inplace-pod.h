@@ -229,6 +229,9 @@ bool inplace_pod_is_over(const InPlacePod *pod);
 bool inplace_pod_takes_part(const InPlacePod *pod);
 /* The kubelet made the pod from a file of the node; the API server has a mirror of it. */
 bool inplace_pod_is_static(const InPlacePod *pod);
+
+/* Whether the kubelet starts the container again, whatever its exit status, and its environment is current then. */
+bool inplace_container_may_restart(const InPlaceContainer *container);
 bool inplace_pod_is_inspecting(const InPlacePod *pod);
 /* The last write, while it is newer than the pod's state; else NULL. */
 const InPlaceText *inplace_pod_written(const InPlacePod *pod);

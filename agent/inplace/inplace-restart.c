@@ -557,6 +557,13 @@ static int explain_plan(const InPlaceContainer *container, RestartPlan plan, cha
                         "have changed: the pod is static, so its file on the node decides on "
                         "its environment",
                         state->name);
+        if (state->is_env_own)
+                return text_format(
+                        ret,
+                        "Container %s is not restarted although its labels or annotations "
+                        "have changed: its environment has the annotation " POD_META_ANNOTATION
+                        ", which changes with each restart",
+                        state->name);
         if (state->rules_decide)
                 return text_format(ret,
                                    "Container %s is not restarted although its labels or "
@@ -632,7 +639,7 @@ static RestartPlan container_plan(InPlaceContainer *container, uint64_t now) {
                 .target = container_target(container),
                 .hold = container_hold(container, now),
                 .is_requested = container_is_asked(container->pod->pod, state),
-                .comes_back = state->comes_back && !inplace_pod_is_static(container->pod),
+                .may_restart = inplace_container_may_restart(container),
                 .has_failed = container->attempts.has_failed,
                 .expected_hash = container->expected_hash,
                 .running_hash = container->fact.env_hash,

@@ -180,8 +180,9 @@ static ConditionContainer condition_container(const InPlaceContainer *container)
                 .knows_environment = fact->knows_env,
                 .is_environment_stale =
                         fact->knows_env && fact->env_hash != container->expected_hash,
-                .comes_back = state->comes_back && !inplace_pod_is_static(container->pod),
+                .may_restart = inplace_container_may_restart(container),
                 .is_static = inplace_pod_is_static(container->pod),
+                .is_environment_own = state->is_env_own,
                 .has_failed = container->attempts.has_failed,
         };
 }

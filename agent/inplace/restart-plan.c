@@ -16,7 +16,7 @@ RestartPlan restart_plan(const RestartFacts *facts) {
                 return RESTART_PLAN_GIVE_UP;
         if (facts->hold == RESTART_HOLD_KUBELET)
                 return RESTART_PLAN_FOR_KUBELET;
-        if (!facts->comes_back)
+        if (!facts->may_restart)
                 return RESTART_PLAN_SKIP;
         if (facts->hold == RESTART_HOLD_SYNC)
                 return RESTART_PLAN_FOR_SYNC;

@@ -46,7 +46,7 @@ typedef struct RestartFacts {
         RestartTarget target;
         RestartHold hold;
         bool is_requested; /* the pod asks for restarts, at this moment */
-        bool comes_back;   /* the kubelet starts it again, whatever its exit status */
+        bool may_restart;  /* the kubelet starts it again, and its environment is current then */
         bool has_failed;   /* a restart for this expected hash did not help */
         uint32_t expected_hash;
         uint32_t running_hash; /* 0: unknown */

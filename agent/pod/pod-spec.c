@@ -136,6 +136,14 @@ static bool read_variable(const Kubernetes__V1__EnvVar *variable, const KubeObje
         return true;
 }
 
+static bool is_own_annotation(const Kubernetes__V1__EnvVar *variable) {
+        bool is_label;
+        Slice key;
+
+        return env_hash_parse_field(variable->valuefrom->fieldref->fieldpath, &is_label, &key) &&
+               !is_label && compare_key(POD_META_ANNOTATION, key) == 0;
+}
+
 static int copy_env_names(PodContainer *container, const EnvValue *values, size_t n_values) {
         container->env_names = calloc(n_values + 1, sizeof(*container->env_names));
         if (!container->env_names)
@@ -211,8 +219,11 @@ static int read_env(const KubeContainer *message, const KubeObjectMeta *meta, si
         }
 
         for (size_t i = 0; has_room && i < message->n_env; i++)
-                if (read_variable(message->env[i], meta, &values[n_values]))
+                if (read_variable(message->env[i], meta, &values[n_values])) {
                         has_room = take_room(values[n_values++].value, room);
+                        container->is_env_own =
+                                container->is_env_own || is_own_annotation(message->env[i]);
+                }
         if (!has_room)
                 n_values = 0;
 

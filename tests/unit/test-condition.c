@@ -13,7 +13,7 @@
 #define ID_B "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 #define RUNS                                                                            \
         .name = "app", .reference = "nginx:1.25", .is_running = true, .is_known = true, \
-        .comes_back = true
+        .may_restart = true
 
 TEST(test_verdict) {
         assert_int_equal(verdict_of(ID_A, ID_A), VERDICT_CURRENT);

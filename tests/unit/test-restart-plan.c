@@ -11,7 +11,7 @@
 
 #define STALE .expected_hash = 1, .running_hash = 2
 #define REQUESTED STALE, .is_requested = true
-#define RUNNING .target = RESTART_TARGET_RUNNING, .comes_back = true
+#define RUNNING .target = RESTART_TARGET_RUNNING, .may_restart = true
 
 TEST(test_plan) {
         static const struct {
@@ -20,7 +20,7 @@ TEST(test_plan) {
         } cases[] = {
                 { { RUNNING, REQUESTED }, RESTART_PLAN_STOP },
                 { { RUNNING, STALE }, RESTART_PLAN_NOTHING },
-                { { REQUESTED, .comes_back = true }, RESTART_PLAN_NOTHING },
+                { { REQUESTED, .may_restart = true }, RESTART_PLAN_NOTHING },
                 { { RUNNING, .is_requested = true, .expected_hash = 1 }, RESTART_PLAN_NOTHING },
                 { { RUNNING, .is_requested = true, .expected_hash = 2, .running_hash = 2 },
                   RESTART_PLAN_NOTHING },
