@@ -49,6 +49,7 @@ struct Runtime {
         RpcCall *asking;
 
         char *name;
+        char *last_name; /* name of the connection before */
         char *version;
         char *api_version;
         char *image_path;
@@ -137,7 +138,10 @@ static void runtime_disconnect(Runtime *runtime) {
         runtime->asking = rpc_call_unref(runtime->asking);
         runtime->call = rpc_call_unref(runtime->call);
         runtime->client = rpc_client_free(runtime->client);
-        free(take_ptr(runtime->name));
+        if (runtime->name) {
+                free(runtime->last_name);
+                runtime->last_name = take_ptr(runtime->name);
+        }
         free(take_ptr(runtime->version));
         free(take_ptr(runtime->api_version));
         free(take_ptr(runtime->image_path));
@@ -385,6 +389,7 @@ static Runtime *runtime_free(Runtime *runtime) {
         timer_done(&runtime->retry);
         timer_done(&runtime->question);
         deferred_done(&runtime->news);
+        free(runtime->last_name);
         free(runtime->sentence);
         free(runtime->path);
         free(runtime);
@@ -528,6 +533,20 @@ void runtimes_measure(Runtimes *runtimes) {
 
 Runtime *runtimes_chosen(const Runtimes *runtimes) {
         return runtimes->chosen;
+}
+
+/* The same name means nothing: a distribution's containerd may run beside that of k3s. */
+Runtime *runtimes_find(const Runtimes *runtimes, const char *name) {
+        Runtime *chosen = runtimes->chosen;
+
+        if (chosen && strcmp(chosen->name ?: chosen->last_name ?: "", name) == 0)
+                return chosen;
+
+        for (size_t i = 0; i < runtimes->n_items; i++)
+                if (runtime_client(runtimes->items[i]) &&
+                    strcmp(runtime_name(runtimes->items[i]), name) == 0)
+                        return runtimes->items[i];
+        return NULL;
 }
 
 RpcClient *runtimes_client(const Runtimes *runtimes) {

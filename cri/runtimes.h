@@ -52,6 +52,10 @@ void runtimes_measure(Runtimes *runtimes);
 /* NULL until one was ready; it need not be ready now. */
 Runtime *runtimes_chosen(const Runtimes *runtimes);
 
+/* Returns the runtime of that name: the chosen one if it has that name, or had it before it went away; else any that
+ * is ready; NULL: there is none. */
+Runtime *runtimes_find(const Runtimes *runtimes, const char *name);
+
 /* Returns the client of the chosen runtime, or NULL while it is away. False is never late, see
  * runtime_is_alive(). */
 RpcClient *runtimes_client(const Runtimes *runtimes);

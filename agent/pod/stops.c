@@ -307,20 +307,10 @@ static int on_timer(void *userdata) {
 
 /* The container's runtime */
 
-static bool is_named(const Stop *stop, Runtime *runtime) {
-        return strcmp(runtime_name(runtime), stop->runtime) == 0;
-}
-
 static Runtime *find_runtime(const Stop *stop) {
         const Runtimes *runtimes = stop->stops->runtimes;
 
-        if (!stop->runtime)
-                return runtimes_chosen(runtimes);
-
-        for (size_t i = 0; i < runtimes_count(runtimes); i++)
-                if (is_named(stop, runtimes_get(runtimes, i)))
-                        return runtimes_get(runtimes, i);
-        return NULL;
+        return stop->runtime ? runtimes_find(runtimes, stop->runtime) : runtimes_chosen(runtimes);
 }
 
 static const char *stop_runtime_name(const Stop *stop) {

@@ -53,26 +53,20 @@ int recreate_note_runtimes(Recreate *recreate) {
 }
 
 Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, bool *ret_may_come) {
-        Runtime *chosen = runtimes_chosen(recreate->context->runtimes);
+        const Runtimes *runtimes = recreate->context->runtimes;
+        Runtime *runtime = scheme[0] ? runtimes_find(runtimes, scheme) : runtimes_chosen(runtimes);
         bool is_any_ready = false;
 
-        *ret_may_come = true;
-        if (!scheme[0])
-                return chosen && runtime_client(chosen) ? chosen : NULL;
-
-        for (size_t i = 0; i < runtimes_count(recreate->context->runtimes); i++) {
-                Runtime *runtime = runtimes_get(recreate->context->runtimes, i);
-
-                if (!runtime_client(runtime))
-                        continue;
-                if (strcmp(runtime_name(runtime), scheme) == 0)
-                        return runtime;
-                is_any_ready = true;
+        if (!runtime && scheme[0]) {
+                for (size_t i = 0; i < runtimes_count(runtimes); i++)
+                        is_any_ready = is_any_ready || runtime_client(runtimes_get(runtimes, i));
+                *ret_may_come = is_known_scheme(recreate, scheme) || !is_any_ready ||
+                                !runtimes_are_settled(runtimes);
+                return NULL;
         }
 
-        *ret_may_come = is_known_scheme(recreate, scheme) || !is_any_ready ||
-                        !runtimes_are_settled(recreate->context->runtimes);
-        return NULL;
+        *ret_may_come = true;
+        return runtime && runtime_client(runtime) ? runtime : NULL;
 }
 
 static void warn(const Recreate *recreate, const char *what, const Error *reason) {
