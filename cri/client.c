@@ -74,6 +74,10 @@ const char *const cri_method_names[] = {
         "Info",
         "Stat",
         "Subscribe",
+        "Create",
+        "Delete",
+        "ListResources",
+        "Update",
         NULL,
 };
 
