@@ -271,9 +271,11 @@ int image_set_request(Image *image, const char *owner, const DesiredImage *desir
         int r;
 
         if (request && desired_image_equal(&request->desired, desired)) {
+                bool is_other = request->kind != kind;
+
                 request->kind = kind;
                 request->is_seen = true;
-                return 0;
+                return is_other;
         }
 
         r = desired_image_copy(desired, &copy);
@@ -596,9 +598,32 @@ static RequestOutcome request_outcome(const ImageRequest *request, const Pull *p
                                    : REQUEST_PENDING;
 }
 
+/* Whether an owner still has the image by a success. */
+static bool image_has_success(const Image *image) {
+        for (const ImageRequest *request = image->requests.first; request; request = request->next)
+                if (request->is_done && !request->is_expired &&
+                    outcome_of(image, request)->phase == IMAGE_SUCCEEDED)
+                        return true;
+
+        return false;
+}
+
+/* Takes over the outcome of a pull. A failure is that of its requests alone, and 1 is returned, while an owner still has
+ * the image: that success remains, to be verified, since presence watches over nothing else. */
+static int image_take_end(Image *image, ImageStatus *status) {
+        if (status->phase != IMAGE_FAILED || image->status.phase != IMAGE_SUCCEEDED ||
+            !image_has_success(image))
+                return image_set_status(image, status);
+
+        image->marks.is_unverified = true;
+        image->on_dirty(image, image->userdata);
+        return 1;
+}
+
 /* Ends the requests to which the end of the pull applies; the others get their own sync. */
 static int image_end_sync(Image *image) {
         cleanup(image_status_done) ImageStatus status = { 0 };
+        bool is_own;
         RequestOutcome outcome = pull_status(image->pull)->phase == IMAGE_SUCCEEDED
                                          ? REQUEST_SUCCEEDED
                                          : REQUEST_FAILED;
@@ -608,11 +633,12 @@ static int image_end_sync(Image *image) {
         if (r < 0)
                 return r;
 
-        r = image_set_status(image, &status);
+        r = image_take_end(image, &status);
         if (r < 0)
                 return r;
 
-        image->marks.has_outcome = true;
+        is_own = r > 0;
+        image->marks.has_outcome = !is_own;
         for (ImageRequest *request = image->requests.first; request; request = request->next) {
                 if (request_outcome(request, image->pull) != outcome)
                         continue;
@@ -621,10 +647,11 @@ static int image_end_sync(Image *image) {
                 if (request->is_done) /* the request had its outcome before */
                         continue;
 
-                r = request_set_done(request, NULL);
+                r = request_set_done(request, is_own ? &status : NULL);
                 if (r < 0)
                         return r;
                 request->is_unreported = true;
+                request->has_own_outcome = is_own;
         }
         image_stop_sync(image);
         return 0;
@@ -664,42 +691,44 @@ static int image_narrow_sync(Image *image) {
 }
 
 /* Takes over the status of a pull that has ended for some requests but goes on for others. */
-static int image_take_outcome(Image *image, ImagePhase phase) {
-        cleanup(image_status_done) ImageStatus status = { 0 };
+static int image_take_outcome(Image *image, ImagePhase phase, ImageStatus *status) {
         int r;
 
-        r = image_status_copy(pull_status(image->pull), &status);
+        r = image_status_copy(pull_status(image->pull), status);
         if (r < 0)
                 return r;
 
-        status.phase = phase;
-        status.step = IMAGE_STEP_NONE;
-        status.completed_at = time(NULL);
-        status.next_attempt_at = 0;
+        status->phase = phase;
+        status->step = IMAGE_STEP_NONE;
+        status->completed_at = time(NULL);
+        status->next_attempt_at = 0;
         if (phase == IMAGE_SUCCEEDED)
-                r = image_status_set_success(&status);
-        return r < 0 ? r : image_set_status(image, &status);
+                r = image_status_set_success(status);
+        return r < 0 ? r : image_take_end(image, status);
 }
 
 /* Ends the requests that have this outcome now, while the pull goes on for others or ends otherwise. */
 static int image_end_some(Image *image, RequestOutcome outcome) {
-        bool is_taken = false;
+        ImagePhase phase = outcome == REQUEST_SUCCEEDED ? IMAGE_SUCCEEDED : IMAGE_FAILED;
+        cleanup(image_status_done) ImageStatus status = { 0 };
+        bool is_taken = false, is_own = false;
         int r;
 
         for (ImageRequest *request = image->requests.first; request; request = request->next) {
                 if (request->is_done || request_outcome(request, image->pull) != outcome)
                         continue;
 
-                r = is_taken ? 0
-                             : image_take_outcome(image, outcome == REQUEST_SUCCEEDED
-                                                                 ? IMAGE_SUCCEEDED
-                                                                 : IMAGE_FAILED);
-                if (r >= 0)
-                        r = request_set_done(request, NULL);
+                if (!is_taken) {
+                        r = image_take_outcome(image, phase, &status);
+                        if (r < 0)
+                                return r;
+                        is_taken = true;
+                        is_own = r > 0;
+                }
+                r = request_set_done(request, is_own ? &status : NULL);
                 if (r < 0)
                         return r;
 
-                is_taken = true;
                 request->is_unreported = request->has_own_outcome = true;
         }
 

@@ -518,6 +518,8 @@ int images_set_desired(Images *images, const char *owner, const DesiredImages *d
                         return r;
 
                 r = image_set_request(image, owner, desired, kind);
+                if (r > 0)
+                        r = image_pull_again(image, images->keeps_served);
                 if (r < 0)
                         return r;
         }

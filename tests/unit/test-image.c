@@ -121,7 +121,7 @@ static void set_request(Fixture *fixture, const char *owner, const char *name, i
         desired.version = version;
         desired.ttl_sec = ttl_sec;
         desired.backoff_limit = 0;
-        assert_ok(image_set_request(fixture->image, owner, &desired, kind));
+        assert_true(image_set_request(fixture->image, owner, &desired, kind) >= 0);
 }
 
 /* Difference of a request: one more second or attempt, a secret, or a pin. */
@@ -470,6 +470,40 @@ TEST_F(test_removed_and_kept_later, Fixture *fixture) {
         }
 }
 
+/* A failure of one owner does not take the image from another that has it. */
+TEST_F(test_failure_beside_a_success, Fixture *fixture) {
+        set_request(fixture, "a", "nginx", 1, DESIRED_IMAGE_NO_LIMIT, REQUEST_DESIRED);
+        reconcile(fixture);
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_results(fixture, "a ");
+
+        ask(fixture, "b", 2);
+        finish(fixture, IMAGE_FAILED);
+        assert_results(fixture, "b ");
+        assert_outcome(fixture, "a", "nginx", "Succeeded");
+        assert_outcome(fixture, "b", "nginx", "Failed");
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_SUCCEEDED);
+        assert_true(image_marks(fixture->image)->is_unverified);
+        remove_image(fixture, false);
+        assert_true(image_is_syncing(fixture->image));
+}
+
+/* The same while the pull goes on for another owner. */
+TEST_F(test_failure_during_a_pull_beside_a_success, Fixture *fixture) {
+        ask(fixture, "a", 1);
+        finish(fixture, IMAGE_SUCCEEDED);
+        set_limit(fixture, "ever", DESIRED_IMAGE_NO_LIMIT);
+        set_limit(fixture, "once", 0);
+        reconcile(fixture);
+        refuse_pull(fixture);
+        assert_outcome(fixture, "a", "nginx", "Succeeded");
+        assert_outcome(fixture, "once", "nginx", "Failed");
+        assert_int_equal(image_withdraw(fixture->image, "ever"), 1);
+        reconcile(fixture);
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_SUCCEEDED);
+        assert_true(image_is_verifiable(fixture->image));
+}
+
 /* An image that is being pulled, has failed or is requested by none is not verified. */
 TEST_F(test_is_verifiable, Fixture *fixture) {
         assert_false(image_is_verifiable(fixture->image));
@@ -816,7 +850,7 @@ TEST_F(test_outcomes_are_kept, Fixture *fixture) {
         assert_results(fixture, "b ");
         assert_outcome(fixture, "a", "nginx", "Succeeded");
         assert_outcome(fixture, "b", "nginx", "Failed");
-        assert_int_equal(image_status(fixture->image)->phase, IMAGE_FAILED);
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_SUCCEEDED);
 
         ask(fixture, "a", 2);
         finish(fixture, IMAGE_SUCCEEDED);
