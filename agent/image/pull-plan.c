@@ -42,7 +42,8 @@ static const struct Rule {
 
         /* Other nodes have their turn. It leaves the queue, as others need not wait. */
         { PULL_AUTHENTICATING,      PULL_ON_GATE_SHUT,        PULL_DO_HOLD,             PULL_HELD                },
-        { PULL_HELD,                PULL_ON_GATE_OPEN,        PULL_DO_WAIT,             PULL_WAITING             },
+        /* A pod may have brought the image meanwhile. */
+        { PULL_HELD,                PULL_ON_GATE_OPEN,        PULL_DO_QUEUE,            PULL_QUEUED              },
 
         /* The kubelet pulls a pod's image first. This is no attempt, and keeps what was fetched. */
         { PULL_WAITING,             PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },

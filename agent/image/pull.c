@@ -578,7 +578,6 @@ static int pull_pause(Pull *pull) {
 /* A pull that was paused has its place in the queue. */
 static int pull_wait(Pull *pull, PullState left, PullEvent *ret_event) {
         pull_end_pause(pull, PULL_REASON_POD_WAITS);
-        pull_end_pause(pull, PULL_REASON_NODES_FIRST);
         if (left == PULL_PAUSED)
                 return 0;
         if (pull->context->pause)
@@ -808,7 +807,9 @@ static int pull_act(Pull *pull, PullAction action, PullState left, PullEvent *re
 
         switch (action) {
         case PULL_DO_NOTHING: return 0;
-        case PULL_DO_QUEUE: return queue_enter(context->inspections, &pull->ticket, pull->owner);
+        case PULL_DO_QUEUE:
+                pull_end_pause(pull, PULL_REASON_NODES_FIRST);
+                return queue_enter(context->inspections, &pull->ticket, pull->owner);
         case PULL_DO_INSPECT: return pull_inspect(pull, ret_event);
         case PULL_DO_WAIT: return pull_wait(pull, left, ret_event);
         case PULL_DO_PAUSE: return pull_pause(pull);
@@ -998,12 +999,12 @@ int pull_start_later(Pull *pull, const ImageStatus *missing, uint64_t pause_usec
 static Queue *pull_queue(const Pull *pull) {
         switch (pull->state) {
         case PULL_QUEUED:
+        case PULL_HELD:
         case PULL_WAITING_FOR_DISK:
         case PULL_BACKING_OFF:
         case PULL_WAITING_FOR_RUNTIME: return pull->context->inspections;
         case PULL_INSPECTING:
         case PULL_WAITING:
-        case PULL_HELD:
         case PULL_PAUSED: return pull->context->pulls;
         default: return NULL;
         }
