@@ -58,11 +58,12 @@ typedef struct ProgressFind {
         char *manifest_digest; /* NULL until it is found */
         char *sources; /* repositories that it came from, "REGISTRY=REPOSITORY,...", one registry a line */
         char *digests; /* blobs of the lease when it was found: the manifest and its index, one a line */
-        unsigned n_tries; /* searches that brought nothing */
-        bool has_ingests; /* the lease refers to an ingest: something arrives */
-        bool had_ingests; /* an ingest was seen before the manifest was found */
-        bool is_checked;  /* the blobs were checked at least once */
-        char *text;       /* text of the manifest, as far as it was read */
+        unsigned n_tries;   /* searches that brought nothing */
+        bool has_ingests;   /* the lease refers to an ingest: something arrives */
+        bool had_ingests;   /* an ingest was seen before the manifest was found */
+        bool is_checked;    /* the blobs were checked at least once */
+        bool is_unreadable; /* the manifest is none that can be counted: it is not read again */
+        char *text;         /* text of the manifest, as far as it was read */
         size_t text_size;
         Manifest manifest;
         BlobState *blobs; /* states of the manifest's blobs */
@@ -261,8 +262,10 @@ static int on_read(const void *reply, const Error *error, void *userdata) {
         find->text_size = 0;
         if (r == -ENOMEM)
                 return r;
-        if (r < 0)
+        if (r < 0) {
+                find->is_unreadable = !error;
                 return progress_find_fail(find);
+        }
 
         find->blobs = calloc(find->manifest.n_blobs + 1, sizeof(find->blobs[0]));
         if (!find->blobs)
@@ -378,7 +381,7 @@ static int on_leased(const void *reply, const Error *error, void *userdata) {
 static int progress_find_step(ProgressFind *find) {
         RpcClient *client = runtimes_client(find->progress->tracker->runtimes);
 
-        if (!client || !find->progress->lease_id)
+        if (!client || !find->progress->lease_id || find->is_unreadable)
                 return progress_find_fail(find);
         if (find->call)
                 return 0;
