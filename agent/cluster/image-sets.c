@@ -3,6 +3,7 @@
 #include "agent/cluster/image-sets.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <json-c/json.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,18 @@ static int read_limit(json_object *annotations, const char *key, unsigned *ret, 
                          IMAGE_SET_LIMIT_MAX);
 }
 
+/* A new version asks for the image again, and so for the first nodes. */
+static uint64_t digest_of(const DesiredImage *image) {
+        uint64_t digest = repeat_digest(repeat_digest(0, image->name), image->tag);
+        char version[24];
+
+        if (image->version == 0)
+                return digest;
+
+        (void) snprintf(version, sizeof(version), "%" PRId64, image->version);
+        return repeat_digest(digest, version);
+}
+
 /* A spec that cannot be read leaves the last good one in force. */
 static int image_set_read(ImageSet *set, ImageSets *sets, json_object *object) {
         cleanup(error_done) Error error = ERROR_INIT, skipped = ERROR_INIT, limit = ERROR_INIT;
@@ -135,8 +148,7 @@ static int image_set_read(ImageSet *set, ImageSets *sets, json_object *object) {
         for (size_t i = 0; i < desired_images.n_items; i++) {
                 desired_images.items[i].ttl_sec = DESIRED_IMAGE_NO_LIMIT;
                 desired_images.items[i].is_hub = true;
-                digest += repeat_digest(repeat_digest(0, desired_images.items[i].name),
-                                        desired_images.items[i].tag);
+                digest += digest_of(&desired_images.items[i]);
         }
         desired_images_done(&set->desired_images);
         set->desired_images = desired_images;
