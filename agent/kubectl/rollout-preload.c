@@ -113,8 +113,8 @@ static int judge(const PreloadResult *result, const RolloutPreload *preload, Err
 }
 
 /* Has the images pulled before the first container ends. */
-static int preload_on(const RolloutWatch *watch, json_object *record, json_object *nodes,
-                      const RolloutPreload *preload, Error *reterr) {
+static int preload_on(const RolloutWatch *watch, json_object *record, const Census *census,
+                      json_object *nodes, const RolloutPreload *preload, Error *reterr) {
         json_object *spec = object_at(object_template(watch->view.workload), "spec");
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *names = json_object_new_object();
@@ -123,6 +123,10 @@ static int preload_on(const RolloutWatch *watch, json_object *record, json_objec
 
         if (!images || !names || pod_spec_add_secrets(spec, names) < 0)
                 return -ENOMEM;
+        for (size_t i = 0; i < census->n_pods; i++)
+                if (census->pods[i].phase == ROLLOUT_OLD &&
+                    pod_spec_add_secrets(object_at(census->pods[i].pod, "spec"), names) < 0)
+                        return -ENOMEM;
 
         json_object_object_foreach(record_images(record, false), container, image) {
                 (void) container;
@@ -152,7 +156,7 @@ int rollout_preload(const RolloutWatch *watch, json_object *record, const Census
 
         *ret_is_done = r >= 0 && json_object_object_length(places.registered) > 0;
         if (*ret_is_done)
-                r = preload_on(watch, record, places.registered, preload, &error);
+                r = preload_on(watch, record, census, places.registered, preload, &error);
         if (r >= 0 || error.kind == ERROR_NONE)
                 return r;
         if (error.kind != ERROR_DENIED || preload->is_required)

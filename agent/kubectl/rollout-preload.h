@@ -5,7 +5,7 @@
  * Having the images of an update pulled before it begins
  *
  * On the nodes of the pods that it will change, as far as these have an agent that pulls images, with the pull
- * secrets of the template.
+ * secrets of the template, and those that admission has added to the pods.
  */
 
 #include <stdbool.h>
