@@ -302,8 +302,7 @@ static const char *choose(const Spelling *spelling, json_object *starts, const c
         return chosen;
 }
 
-/* The kubelet starts it again after any exit status, and it alone. */
-static bool comes_back(json_object *pod, const char *container) {
+bool restart_image_comes_back(json_object *pod, const char *container) {
         json_object *spec = template_find_container(pod, container);
         json_object *rules = object_list(spec, "restartPolicyRules");
         const char *policy =
@@ -315,10 +314,21 @@ static bool comes_back(json_object *pod, const char *container) {
         return !policy || strcmp(policy, "Always") == 0;
 }
 
-/* While the kubelet delays a start, it follows the container's restart policy and rules. */
-static int check_delay(json_object *pod, const char *container, int64_t delay_sec, Error *reterr) {
-        if (delay_sec == 0 || comes_back(pod, container))
+/* While the kubelet delays a start, or cannot pull, it follows the container's restart policy and rules. */
+static int check_start(json_object *pod, const char *container, int64_t delay_sec, Error *reterr) {
+        json_object *spec = template_find_container(pod, container);
+
+        if (restart_image_comes_back(pod, container))
                 return 0;
+        if (delay_sec == 0)
+                return json_is(spec, "imagePullPolicy", "Always")
+                               ? error_set(reterr, ERROR_INVALID,
+                                           "pod/%s: container %s would not come back if its "
+                                           "registry did not answer: the kubelet asks there "
+                                           "before each start (imagePullPolicy Always), and its "
+                                           "restart policy or rules count meanwhile",
+                                           object_name(pod), container)
+                               : 0;
 
         return error_set(
                 reterr, ERROR_INVALID,
@@ -377,7 +387,7 @@ static int respell(json_object *pod, const char *container, int64_t now_sec, jso
                 return r;
 
         chosen = choose(&spelling, starts, current, now_sec, &n_starts);
-        r = check_delay(pod, container, delay_after(n_starts), reterr);
+        r = check_start(pod, container, delay_after(n_starts), reterr);
         if (r < 0)
                 return r;
         if (delay_after(n_starts) > *delay_sec)

@@ -27,9 +27,12 @@ int restart_changes_check(json_object *changes, json_object *pod, json_object *s
 /* Refused if an update has changed the image of the container, and the container from before is still there. */
 int restart_image_check(json_object *pod, const char *container, Error *reterr);
 
+/* Whether the kubelet starts the container again after any exit status, and it alone. */
+bool restart_image_comes_back(json_object *pod, const char *container);
+
 /* The strategic merge patch that restarts these containers, a list of names; refused where no digest of an image is known,
  * or where what runs may be another image than that of the spec, or where the kubelet would delay the start of a
- * container that its restart policy or rules may end meanwhile.
+ * container, or might not be able to pull, while its restart policy or rules may end it.
  * *ret_delay_sec: how long the kubelet will delay a start, as far as the annotation shows. The caller owns *ret. */
 int restart_image_patch(json_object *pod, json_object *containers, json_object *changes,
                         int64_t now_sec, json_object **ret, int64_t *ret_delay_sec, Error *reterr);

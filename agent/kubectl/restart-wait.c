@@ -8,6 +8,7 @@
 
 #include "agent/base/text.h"
 #include "agent/document/json-patch.h"
+#include "agent/kubectl/restart-image-plan.h"
 #include "agent/kubectl/rollout-pod-plan.h"
 #include "agent/view/terminal.h"
 
@@ -169,11 +170,36 @@ static int on_pod_gone(const KubeObject *object, void *userdata) {
         return 0;
 }
 
+/* Whether the pod has ended by the restart; where all containers come back, its node has evicted it, and its controller
+ * makes another. */
+static bool has_ended(const Awaited *awaited) {
+        bool come_back = true;
+
+        if (!awaited->pod || !pod_has_ended(awaited->pod) || object_is_deleted(awaited->pod) ||
+            !text_equal(object_text(awaited->before, "metadata.uid"),
+                        object_text(awaited->pod, "metadata.uid")))
+                return false;
+        for (size_t i = 0; i < json_object_array_length(awaited->containers); i++)
+                come_back =
+                        come_back &&
+                        restart_image_comes_back(awaited->before,
+                                                 json_object_get_string(json_object_array_get_idx(
+                                                         awaited->containers, i)));
+        return !come_back;
+}
+
 static int is_restarted(void *userdata) {
         Awaited *awaited = userdata;
         cleanup(free_p) char *why = NULL;
         int r;
 
+        if (has_ended(awaited)) {
+                awaited->end = RESTART_FAILED;
+                return text_copy("the pod has ended: its containers are not started again",
+                                 &awaited->why) < 0
+                               ? -ENOMEM
+                               : 1;
+        }
         if (awaited->is_gone || !awaited->was_seen) {
                 awaited->end = RESTART_GONE;
                 return 1;

@@ -406,6 +406,7 @@ static void pod_write_done(PodWrite *write) {
 
 /* Writes a patch, unless the pod has the one of the last write, whose answer was lost: the restart is then that one's. */
 static int write_pod(Restarts *restarts, PodRestart *restart, PodWrite *write, Error *reterr) {
+        cleanup(json_object_put_p) json_object *answer = NULL;
         const KubePath path = pod_path(restarts, restart);
         bool is_first = !write->patch;
         int64_t delay_sec;
@@ -431,9 +432,9 @@ static int write_pod(Restarts *restarts, PodRestart *restart, PodWrite *write, E
         if (delay_sec > 0 && is_first)
                 announce_delay(restarts, restart, delay_sec);
         r = session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, write->patch,
-                          /* ret= */ NULL, reterr);
+                          &answer, reterr);
         restart->has_begun = restart->has_begun || session_is_lost(restarts->session, reterr);
-        return r;
+        return r < 0 ? r : rollout_check_answer(write->patch, answer, reterr);
 }
 
 /* The patch is for the pod as it was read: what another client writes meanwhile is read again. */
@@ -822,6 +823,17 @@ static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
         return 0;
 }
 
+/* A controller of an unknown kind may find the pod by any label that it has. */
+static int check_labels(const Restarts *restarts, const PodRestart *restart, Error *reterr) {
+        json_object *labels = object_at(restart->before, "metadata.labels");
+        cleanup(json_object_put_p) json_object *selector =
+                patch_wrap("matchLabels", json_object_get(labels));
+
+        return selector
+                       ? restart_changes_check(restarts->changes, restart->before, selector, reterr)
+                       : -ENOMEM;
+}
+
 /* The selector of the controller that would replace a pod which it does not find any more. */
 static int check_owner(Restarts *restarts, const PodRestart *restart, Error *reterr) {
         json_object *found = object_controller(restart->before);
@@ -830,8 +842,10 @@ static int check_owner(Restarts *restarts, const PodRestart *restart, Error *ret
         KubePath path;
         int r;
 
-        if (!workload_kind_of_owner(found, &kind))
+        if (!found)
                 return 0;
+        if (!workload_kind_of_owner(found, &kind))
+                return check_labels(restarts, restart, reterr);
 
         r = workload_find(restarts->session, kind, json_get_text(found, "name") ?: "", &path,
                           &owner, reterr);
