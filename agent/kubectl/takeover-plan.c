@@ -632,6 +632,28 @@ static int find_lagging(const RolloutView *view, int64_t partition, json_object 
         return 0;
 }
 
+/* A bare ReplicaSet replaces no pods: those of another template may lack containers, which no update brings. */
+static int check_pods(const RolloutView *view, json_object *base, json_object *after,
+                      Error *reterr) {
+        cleanup(json_object_put_p) json_object *owner =
+                patch_wrap("revision", json_object_new_string(object_name(base)));
+
+        json_object_object_foreach(view->pods, name, pod) {
+                if (object_is_deleted(pod) || !view_has_pod(view, owner, pod))
+                        continue;
+                json_object_object_foreach(after, container, image) {
+                        (void) image;
+                        if (!template_image(pod, container))
+                                return error_set(reterr, ERROR_INVALID,
+                                                 "pod \"%s\" has no container \"%s\", unlike its "
+                                                 "template: only images of containers change in "
+                                                 "place; delete that pod first",
+                                                 name, container);
+                }
+        }
+        return 0;
+}
+
 static int64_t partition_at_begin(const RolloutView *view, const RolloutRequest *request) {
         if (request->partition >= 0)
                 return request->partition + object_integer(view->workload, "spec.ordinals.start");
@@ -678,6 +700,9 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
         before = after ? template_images(object_template(base), after) : NULL;
         if (!before)
                 return -ENOMEM;
+        r = check_pods(view, base, after, reterr);
+        if (r < 0)
+                return r;
         /* The controller of a Deployment that is not held brings its pods to those after already, by another ReplicaSet, which
          * may not have been seen yet. */
         if (request->mode == ROLLOUT_SET_IMAGE && !template_has_images(template, before) &&
