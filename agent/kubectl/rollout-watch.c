@@ -98,7 +98,8 @@ static void remove_others(json_object *object, const char *const *kept, size_t n
 }
 
 static void shrink_containers(json_object *list) {
-        static const char *const kept[] = { "name", "image", "restartPolicy" };
+        static const char *const kept[] = { "name", "image", "imagePullPolicy", "restartPolicy",
+                                            "restartPolicyRules" };
 
         for (size_t i = 0; list && i < json_object_array_length(list); i++)
                 remove_others(json_object_array_get_idx(list, i), kept,

@@ -24,6 +24,7 @@
 #include "agent/kubectl/controller-plan.h"
 #include "agent/kubectl/kruise-plan.h"
 #include "agent/kubectl/refresh.h"
+#include "agent/kubectl/restart-image-plan.h"
 #include "agent/kubectl/rights.h"
 #include "agent/kubectl/rollout-advice.h"
 #include "agent/kubectl/rollout-plan.h"
@@ -592,6 +593,33 @@ static int read_record(const Rollout *rollout, json_object *patch, json_object *
         return *ret ? 0 : rollout_record_read(patch, ret, reterr);
 }
 
+/* If its image cannot be pulled at once, a container ends whose restart policy or rules do not start it again, and
+ * perhaps its pod. */
+static int check_returns(const Census *census, json_object *record, bool has_preloaded,
+                         Error *reterr) {
+        for (size_t i = 0; i < census->n_pods; i++) {
+                json_object *pod = census->pods[i].pod;
+
+                if (census->pods[i].phase != ROLLOUT_OLD)
+                        continue;
+                json_object_object_foreach(record_images(record, false), name, image) {
+                        json_object *spec = template_find_container(pod, name);
+
+                        (void) image;
+                        if (!spec || template_ends(pod, name) ||
+                            restart_image_comes_back(pod, name) ||
+                            (has_preloaded && !json_is(spec, "imagePullPolicy", "Always")))
+                                continue;
+                        return error_set(reterr, ERROR_UNSUPPORTED,
+                                         "pod \"%s\" would be lost if the image of container %s "
+                                         "could not be pulled at once: its restart policy or rules "
+                                         "do not start it again; create it anew",
+                                         object_name(pod), name);
+                }
+        }
+        return 0;
+}
+
 /* Checks everything that can be checked, and has the images pulled. */
 static int check_patch(Rollout *rollout, const RolloutRequest *request, json_object *patch,
                        bool *ret_has_preloaded, Error *reterr) {
@@ -612,10 +640,14 @@ static int check_patch(Rollout *rollout, const RolloutRequest *request, json_obj
                 r = check_view(rollout, request, record, &census, reterr);
         if (r >= 0)
                 r = rollout_write_rehearse(&rollout->writer, patch, record, &census, reterr);
-        if (r < 0 || flags->no_preload || session_is_dry_run(rollout->session))
+        if (r < 0 || session_is_dry_run(rollout->session))
                 return r;
-        return rollout_preload(&rollout->watch, record, &census, &preload, ret_has_preloaded,
-                               reterr);
+        if (!flags->no_preload)
+                r = rollout_preload(&rollout->watch, record, &census, &preload, ret_has_preloaded,
+                                    reterr);
+        return r < 0 || request->undone || rollout_record_is_open(rollout->record)
+                       ? r
+                       : check_returns(&census, record, *ret_has_preloaded, reterr);
 }
 
 static int prepare(Rollout *rollout, const RolloutRequest *request, MakePatch make,
@@ -1171,6 +1203,7 @@ static int run(Rollout *rollout, json_object *images) {
                 r = find_images(rollout, images, &expanded, &before, &error);
         if (r < 0) {
                 (void) text_set(&rollout->reason, error_message(&error));
+                rollout->refused = error.kind;
                 return session_fail(rollout->session, r, &error);
         }
         request.images = expanded;
@@ -1262,7 +1295,8 @@ static bool is_for_its_controller(const Rollout *rollout, json_object *record) {
                        UPDATE_IF_POSSIBLE);
 }
 
-/* The template differs from the pods in more than images, or a rollout of its controller is under way. */
+/* The template differs from the pods in more than images, or a rollout of its controller is under way. Without the lists of a
+ * server that refuses or does not answer, nothing says so. */
 static bool is_impossible(const Rollout *rollout) {
         const RolloutView *view = &rollout->watch.view;
         const RolloutRequest request = { .mode = ROLLOUT_FOLLOW, .by = "", .partition = -1 };
@@ -1270,7 +1304,9 @@ static bool is_impossible(const Rollout *rollout) {
         cleanup(json_object_put_p) json_object *patch = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
 
-        if (!view->workload || rollout_record_read(view->workload, &record, NULL) < 0)
+        if (!view->workload || rollout->refused == ERROR_TIMEOUT ||
+            rollout->refused == ERROR_UNAVAILABLE || rollout->refused == ERROR_DENIED ||
+            rollout_record_read(view->workload, &record, NULL) < 0)
                 return false;
         return is_for_its_controller(rollout, record) ||
                (rollout_begin(view, &request, &patch, &error) < 0 && error.kind == ERROR_INVALID);
