@@ -496,6 +496,17 @@ static int step_any_next(const Turn *turn, RolloutStep *step, Error *reterr) {
         return step_next(turn, turn->next_ill, step, reterr);
 }
 
+/* A pod that is out of service, and will not get the images while another one fails, serves again. */
+static int step_return(const Turn *turn, RolloutStep *step) {
+        json_object *pod = turn->draining->pod;
+        cleanup(json_object_put_p) json_object *images =
+                template_images(pod, record_target(turn->record));
+
+        return images ? step_gate_for(step, turn->view, turn->record, pod, ROLLOUT_RETURN_POD,
+                                      images)
+                      : -ENOMEM;
+}
+
 static int step_pods(const Turn *turn, RolloutStep *step, Error *reterr) {
         const RolloutView *view = turn->view;
         const Census *census = turn->census;
@@ -505,7 +516,9 @@ static int step_pods(const Turn *turn, RolloutStep *step, Error *reterr) {
                 return step_gate(step, view, turn->record, turn->turned->pod);
         /* Going back is the way out of a failure: pods that failed have the old images already. */
         if (turn->failed && !(is_undo && count_old(turn) > 0))
-                return rollout_step_set_pod(step, ROLLOUT_STOP, turn->failed);
+                return turn->draining && !is_undo
+                               ? step_return(turn, step)
+                               : rollout_step_set_pod(step, ROLLOUT_STOP, turn->failed);
         if (turn->spoiled && !is_undo && count_updated(turn) == 0 && !turn->next_well &&
             census->n_in_flight == 0)
                 return rollout_step_set_pod(step, ROLLOUT_STOP, turn->spoiled);
