@@ -415,5 +415,9 @@ int flags_check_kruise(const Flags *flags, Error *reterr) {
                 return error_set(reterr, ERROR_INVALID,
                                  "there is no record of what its images were: set them with \"set "
                                  "image\" instead");
+        if (flags->release)
+                return error_set(reterr, ERROR_INVALID,
+                                 "--release has no effect on OpenKruise's controller, which goes "
+                                 "on by itself");
         return 0;
 }

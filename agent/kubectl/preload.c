@@ -738,7 +738,8 @@ static int withdraw_jobs(const Preload *preload, PreloadResult *result, Error *r
 
                 r = delete_job(preload, name, reterr);
                 if (r >= 0 && preload->request->is_shown)
-                        r = print_safe("imagepulljob.apps.kruise.io/%s deleted", name);
+                        r = print_safe("imagepulljob.apps.kruise.io/%s deleted%s", name,
+                                       preload->task.is_dry_run ? " (server dry run)" : "");
                 result->n_done += r >= 0;
         }
 
