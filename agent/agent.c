@@ -48,6 +48,7 @@
 #define TRIM_USEC ((uint64_t) 3 * 1000 * 1000)
 
 #define DEFAULT_GROUP "inplaced"
+#define LOCK_FILE "lock" /* in the state folder */
 #define RIGHTS "give the agent the rights of packaging/kubernetes/base/rbac.yaml"
 
 /* The rights of a group at the socket. */
@@ -67,7 +68,7 @@ struct Agent {
         DiagnosisSubject subject;
         const char *pull_reasons[_PULL_REASON_MAX]; /* the first is left out; ended by NULL */
         Metrics *metrics;
-        int state_fd; /* descriptor of the state folder, which it locks; -1: not open */
+        int lock_fd; /* descriptor of the locked file in the state folder; -1: not open */
 
         CompletionQueue *completions;
         Runtimes *runtimes;
@@ -557,16 +558,22 @@ static int lacks(const char *owner, void *userdata) {
 }
 
 /* Two agents with one journal would stop a container twice. The kernel ends the lock with the
- * process. A folder that cannot be locked is no reason not to start. */
+ * process. Other users cannot open the file, and so cannot lock it, as they could the folder. A file that cannot be locked
+ * is no reason not to start. */
 static int agent_lock_state(Agent *agent, const Options *options, Error *reterr) {
+        cleanup(free_p) char *path = NULL;
         int r;
 
         r = file_make_folders(options->state_dir); /* not every node has systemd, which makes it */
         if (r < 0)
                 return r;
 
-        agent->state_fd = open(options->state_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (agent->state_fd >= 0 && flock(agent->state_fd, LOCK_EX | LOCK_NB) < 0 &&
+        r = text_format(&path, "%s/" LOCK_FILE, options->state_dir);
+        if (r < 0)
+                return r;
+
+        agent->lock_fd = open(path, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (agent->lock_fd >= 0 && flock(agent->lock_fd, LOCK_EX | LOCK_NB) < 0 &&
             errno == EWOULDBLOCK)
                 return error_set(reterr, ERROR_UNAVAILABLE,
                                  "cannot use the state folder %s: another agent does; run one "
@@ -1028,7 +1035,7 @@ int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_r
 
         agent->event = event;
         agent->log = log;
-        agent->state_fd = -1;
+        agent->lock_fd = -1;
         timer_init(&agent->notify, event, /* accuracy_usec= */ 0, on_notify, agent);
         timer_init(&agent->trim, event, /* accuracy_usec= */ 0, on_trim, agent);
         timer_init(&agent->settle, event, /* accuracy_usec= */ 1, on_settle, agent);
@@ -1087,7 +1094,7 @@ Agent *agent_free(Agent *agent) {
                 free(agent->missing_groups[right]);
         free(agent->images_path);
         free(agent->node_name);
-        close_p(&agent->state_fd);
+        close_p(&agent->lock_fd);
         free(agent);
         return NULL;
 }

@@ -5,11 +5,13 @@ what to do, or costs one line and nothing else.
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 from pathlib import Path
 
@@ -204,6 +206,15 @@ def test_state_folder_of_another_agent(agent, is_there):
     agent.kill9()
     agent.argv.append(other)
     agent.start()
+
+
+def test_state_folder_that_a_user_locks(agent):
+    """A user who can only read the folder cannot pretend to be another agent."""
+    descriptor = os.open(agent.state_dir, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    agent.start()
+    os.close(descriptor)
+    assert stat.S_IMODE((agent.state_dir / "lock").stat().st_mode) == 0o600
 
 
 def test_images_folder_is_a_file(agent):

@@ -479,11 +479,12 @@ def test_remove(node):
 
 
 def test_purge_beside_another_agent(node):
-    """The agent of a DaemonSet has the folder of the state mounted, and locks it: its state stays."""
+    """The agent of a DaemonSet has the folder of the state mounted, and locks a file there: its state stays."""
     state = "/var/lib/inplaced"
     node.run("systemctl", "stop", SOCKET, AGENT)
-    node.run("systemd-run", "--unit=another-agent", "flock", state, "sleep", "infinity")
-    wait_until(lambda: node.run("sh", "-c", f"flock -n {state} true || echo held", check=False) == "held\n", 20, "lock")
+    lock = f"{state}/lock"
+    node.run("systemd-run", "--unit=another-agent", "flock", lock, "sleep", "infinity")
+    wait_until(lambda: node.run("sh", "-c", f"flock -n {lock} true || echo held", check=False) == "held\n", 20, "lock")
     said = node.run("apt-get", "purge", "--yes", "inplaced")
     node.read(f"{state}/nodeimage.json")
     assert f"{state} stays: " in said
