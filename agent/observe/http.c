@@ -24,6 +24,9 @@
 
 #define MAX_CONNECTIONS 32
 
+/* The limit of one address: a pod that connects again and again keeps no probe out. */
+#define MAX_FROM_ADDRESS 8
+
 /* Time of a connection from accept() to its end. With the shorter one, a waiting probe gets its
  * answer within the kubelet's time limit. */
 #define LIFETIME_USEC ((uint64_t) 10 * 1000000)
@@ -328,7 +331,8 @@ int http_server_new(sd_event *event, const char *address, HttpServer **ret, Erro
         server->daemon =
                 MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, server,
                                  MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                 (unsigned) MAX_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                                 (unsigned) MAX_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                                 (unsigned) MAX_FROM_ADDRESS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
                                  CONNECTION_MEMORY, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
                                  server, MHD_OPTION_END);
         if (!server->daemon)

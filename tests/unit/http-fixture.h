@@ -28,7 +28,8 @@ typedef struct Fixture {
         sd_event *event;
         HttpServer *server;
         unsigned n_asked;
-        int result; /* return value of the handler */
+        int result;           /* return value of the handler */
+        unsigned n_connected; /* clients so far */
 } Fixture;
 
 static inline int on_hello(HttpReply *reply, void *userdata) {
@@ -104,7 +105,10 @@ static inline int on_readable(sd_event_source *source, int fd, uint32_t events, 
         return 0;
 }
 
-static inline void client_connect(Client *client, Fixture *f) {
+/* From the address 127.0.0.NUMBER. */
+static inline void client_connect_from(Client *client, Fixture *f, unsigned number) {
+        struct sockaddr_in source = { .sin_family = AF_INET,
+                                      .sin_addr.s_addr = htonl((127u << 24) + number) };
         struct sockaddr_in address = {
                 .sin_family = AF_INET,
                 .sin_port = htons(http_server_get_port(f->server)),
@@ -112,10 +116,16 @@ static inline void client_connect(Client *client, Fixture *f) {
         };
 
         *client = (Client){ .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) };
+        assert_ok(bind(client->fd, (struct sockaddr *) &source, sizeof(source)));
         assert_ok(connect(client->fd, (struct sockaddr *) &address, sizeof(address)));
         assert_ok(fcntl(client->fd, F_SETFL, O_NONBLOCK));
         assert_true(sd_event_add_io(f->event, &client->source, client->fd, EPOLLIN, on_readable,
                                     client) >= 0);
+}
+
+/* No more than eight from one address, which are as many as the server takes. */
+static inline void client_connect(Client *client, Fixture *f) {
+        client_connect_from(client, f, 1 + f->n_connected++ / 8 % 250);
 }
 
 static inline void client_send(Client *client, const char *text) {

@@ -131,6 +131,25 @@ static void assert_place_for_another(Fixture *f, const char *begin, bool is_read
                 client_close(&peers[i]);
 }
 
+/* An address that holds all that it gets, and tries to get more, leaves places for others. */
+TEST_F(test_peers_of_one_address, Fixture *f) {
+        static Client peers[2 * MAX_CONNECTIONS];
+        Client probe;
+
+        for (size_t i = 0; i < N_ELEMENTS(peers); i++) {
+                client_connect_from(&peers[i], f, 1);
+                client_send(&peers[i], "GET /hel");
+        }
+        client_connect_from(&probe, f, 2);
+        client_send(&probe, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_in_range(drip_until_closed(f, &probe, peers, 0), 0, 400);
+        assert_contains(probe.text, "hello\n");
+
+        client_close(&probe);
+        for (size_t i = 0; i < N_ELEMENTS(peers); i++)
+                client_close(&peers[i]);
+}
+
 TEST_F(test_peers_that_drip, Fixture *f) {
         assert_place_for_another(f, "GET /hello HTTP/1.1\r\nA: ", true);
 }
