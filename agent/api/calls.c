@@ -175,6 +175,20 @@ int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason
         return rpc_request_refuse(request, &error);
 }
 
+void api_count_follower(RoomUse *use, const RpcRequest *follower, const RpcRequest *request) {
+        const Peer *peer = rpc_request_peer(follower);
+
+        room_count(use, peer_is_root(peer), peer->uid == rpc_request_peer(request)->uid, 1);
+}
+
+int api_check_followers(const RoomUse *use, const char *what, const RpcRequest *request,
+                        Error *reterr) {
+        const RoomLimits limits = { .what = what, .for_user = 16, .for_others = 48, .for_all = 64 };
+        const Peer *peer = rpc_request_peer(request);
+
+        return room_check(&limits, use, peer_is_root(peer), peer->uid, 1, reterr);
+}
+
 int api_log_change(Api *api, const RpcRequest *request, const char *request_id, const char *format,
                    ...) {
         cleanup(caller_done) Caller caller = { .user = NULL };

@@ -18,6 +18,7 @@
 #include "agent/pod/stops.h"
 #include "agent/probe/probes.h"
 #include "agent/rpc/listener.h"
+#include "agent/rpc/room.h"
 #include "agent/rpc/server.h"
 #include "cri/client.h"
 #include "proto/inplaced/v1/node.pb-c.h"
@@ -63,7 +64,6 @@ struct Api {
         Verification *verifications;
         size_t n_verifications;
         Watch *watches;
-        size_t n_watches;
         Pulls *pulls; /* NULL while no caller follows the pulls */
 };
 
@@ -73,6 +73,12 @@ void api_count(Api *api, const char *method, ErrorKind result);
 /* Answer the call and count it. */
 int api_reply(Api *api, RpcRequest *request, const ProtobufCMessage *reply);
 int api_refuse(Api *api, RpcRequest *request, ErrorKind kind, const char *reason);
+
+/* Adds a caller whose call stays open to the use, for the one who requests the same. */
+void api_count_follower(RoomUse *use, const RpcRequest *follower, const RpcRequest *request);
+/* Fails if one more of these has no room, with the reason for the caller. */
+int api_check_followers(const RoomUse *use, const char *what, const RpcRequest *request,
+                        Error *reterr);
 
 /* Logs a call that changes something: "Preload 3 images for jo (uid 1000, pid 4242)". */
 int api_log_change(Api *api, const RpcRequest *request, const char *request_id, const char *format,

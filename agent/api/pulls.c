@@ -14,8 +14,7 @@
 #include "agent/image/other-pulls.h"
 #include "agent/image/pull-join-plan.h"
 
-#define WATCHES_MAX 16 /* root may have twice as many */
-#define PODS_MAX 32    /* pods shown per pull */
+#define PODS_MAX 32 /* pods shown per pull */
 
 /* Time that the first event waits for pulls that may be under way or not. */
 #define SETTLE_USEC USEC_PER_SEC
@@ -503,14 +502,16 @@ static int on_gone(RpcRequest *request, void *userdata) {
 }
 
 int api_watch_pulls(RpcRequest *request, const void *message, void *userdata) {
-        bool is_root = peer_is_root(rpc_request_peer(request));
+        cleanup(error_done) Error refusal = ERROR_INIT;
+        RoomUse use = { .by_all = 0 };
         Api *api = userdata;
         PullsWatch *watch;
         int r;
 
-        if (api->pulls && api->pulls->n_watches >= (is_root ? 2 * WATCHES_MAX : WATCHES_MAX))
-                return api_refuse(api, request, ERROR_UNAVAILABLE,
-                                  "too many callers follow the pulls; try again later");
+        for (watch = api->pulls ? api->pulls->watches : NULL; watch; watch = watch->next)
+                api_count_follower(&use, watch->request, request);
+        if (api_check_followers(&use, "callers that follow the pulls", request, &refusal) < 0)
+                return api_refuse(api, request, refusal.kind, error_message(&refusal));
 
         watch = calloc(1, sizeof(*watch));
         r = !watch ? -ENOMEM : api->pulls ? 0 : pulls_new(api, &api->pulls);

@@ -11,8 +11,7 @@
 #include "agent/base/array.h"
 #include "agent/node/node-image.h"
 
-#define WATCHES_MAX 16 /* root may have twice as many */
-#define IMAGES_MAX 64  /* images in an event, so that an unread one takes little memory */
+#define IMAGES_MAX 64 /* images in an event, so that an unread one takes little memory */
 
 /* The state of an image at the caller. */
 typedef struct Entry {
@@ -47,7 +46,6 @@ void watch_drop(Watch *watch) {
         free(watch->entries);
         clear_removed(watch);
         list_remove(&watch->api->watches, watch);
-        watch->api->n_watches--;
         rpc_request_unref(watch->request);
         free(watch);
 }
@@ -221,14 +219,16 @@ int watches_on_runtime(Api *api) {
 }
 
 int api_watch(RpcRequest *request, const void *message, void *userdata) {
-        bool is_root = peer_is_root(rpc_request_peer(request));
+        cleanup(error_done) Error refusal = ERROR_INIT;
+        RoomUse use = { .by_all = 0 };
         Api *api = userdata;
         Watch *watch;
         int r = 0;
 
-        if (api->n_watches >= (is_root ? 2 * WATCHES_MAX : WATCHES_MAX))
-                return api_refuse(api, request, ERROR_UNAVAILABLE,
-                                  "too many callers follow the status; try again later");
+        for (const Watch *other = api->watches; other; other = other->next)
+                api_count_follower(&use, other->request, request);
+        if (api_check_followers(&use, "callers that follow the status", request, &refusal) < 0)
+                return api_refuse(api, request, refusal.kind, error_message(&refusal));
 
         watch = calloc(1, sizeof(*watch));
         if (!watch)
@@ -239,7 +239,6 @@ int api_watch(RpcRequest *request, const void *message, void *userdata) {
         watch->is_dirty =
                 true; /* an event without images also tells the caller that there are none */
         list_prepend(&api->watches, watch);
-        api->n_watches++;
         rpc_request_open_stream(request, on_ready, on_gone, watch);
         for (size_t i = 0; r >= 0 && i < images_count(api->images); i++)
                 r = watch_note(watch, images_get(api->images, i));

@@ -223,11 +223,11 @@ def test_too_many_lists_of_images(start_agent, fake_runtime):
 def test_too_many_watches(start_agent, fake_runtime):
     """The number of followers is limited, so that callers cannot take all memory; a follower that leaves makes room."""
     agent = start_agent(fake_runtime.endpoint)
-    calls = [agent.node.Watch(agent.messages.WatchRequest(), timeout=60) for _ in range(32)]
+    calls = [agent.node.Watch(agent.messages.WatchRequest(), timeout=60) for _ in range(64)]
     for call in calls:
         next(call)
     ran = agent.ctl("status", "--watch")
-    assert ran.returncode == 1 and "too many callers follow the status" in ran.stderr
+    assert ran.returncode == 1 and "too many callers that follow the status" in ran.stderr
     calls.pop().cancel()
 
     def may_follow() -> bool:
