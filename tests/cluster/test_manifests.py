@@ -448,7 +448,7 @@ def test_values_of_updates():
     job = found["Job", "inplaced", "inplaced-release-all"]
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
     (last,) = job["spec"]["template"]["spec"]["containers"]
-    assert last == main | {"args": [*main["args"], "--release-all"]}
+    assert last == main | {"args": [*main["args"], "--policy", "inplaced-hold", "--release-all"]}
     # The Deployment does not take its pod for one of its own.
     labels = job["spec"]["template"]["metadata"]["labels"]
     assert labels == {"app.kubernetes.io/part-of": "inplaced"}
