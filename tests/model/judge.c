@@ -83,7 +83,7 @@ static bool is_of_workload(World *world, json_object *pod) {
 void judge_quiet(World *world) {
         int64_t n_pods = 0, n_ended = 0;
         int64_t wanted = world->scenario.kind == WORKLOAD_DAEMON_SET
-                                 ? world->scenario.n_pods
+                                 ? daemons_wanted(world)
                                  : object_integer(api_workload(world), "spec.replicas");
 
         /* The controller may replace a pod when it is given back: one that was made by the revision before. */
@@ -167,7 +167,7 @@ static void judge_availability(World *world, json_object *old, json_object *new)
                 fail(world,
                      "%" PRId64 " pods are unavailable by the update, %" PRId64 " are allowed", n,
                      world->judge.max_unavailable);
-        if (n_unready > world->judge.budget)
+        if (n_unready - world->scenario.has_rival > world->judge.budget)
                 fail(world,
                      "%" PRId64 " pods are unready by the update, the budget allows %" PRId64,
                      n_unready, world->judge.budget);
@@ -261,7 +261,7 @@ static bool is_of_update(const World *world, json_object *workload, const char *
 }
 
 /* As the manual page says: an ordinary update follows where pods that the update would begin with run two images, which
- * no record could name. */
+ * no record could name, or where their revision is gone. */
 void judge_impossible(World *world) {
         const char *target = template_image(GET(api_workload(world), "spec", "template"), "app");
         const char *first = NULL;
@@ -272,7 +272,8 @@ void judge_impossible(World *world) {
                 if (text_equal(image, target) || object_is_deleted(world->items[PODS].items[i]) ||
                     is_kept_below(world, world->items[PODS].items[i]))
                         continue;
-                if (first && !text_equal(image, first))
+                if ((first && !text_equal(image, first)) ||
+                    pod_has_lost_revision(world, world->items[PODS].items[i]))
                         world->judge.is_excused = true;
                 first = image;
         }

@@ -74,9 +74,13 @@ Runtime *runtime_find(World *world, json_object *pod) {
         return NULL;
 }
 
+static int n_containers(const Runtime *runtime) {
+        return (int) json_object_array_length(GET(runtime->seen, "spec", "containers"));
+}
+
 void runtime_fail(World *world, Runtime *runtime) {
         runtime->has_failed = runtime->has_news = true;
-        for (int i = 0; i < world->scenario.n_containers; i++) {
+        for (int i = 0; i < n_containers(runtime); i++) {
                 runtime->containers[i].state = RUNTIME_DEAD;
                 runtime->containers[i].is_ready = false;
         }
@@ -231,7 +235,7 @@ static json_object *conditions_of(World *world, const Runtime *runtime, json_obj
         json_object *list = json_object_new_array();
         bool is_ready = true;
 
-        for (int i = 0; i < world->scenario.n_containers; i++)
+        for (int i = 0; i < n_containers(runtime); i++)
                 is_ready = is_ready && runtime->containers[i].is_ready;
         json_object_array_add(list, json_object_get(condition_of(pod, "PodScheduled")));
         if (condition_of(pod, GATE_CONDITION))
@@ -247,7 +251,7 @@ static void report(World *world, Runtime *runtime, json_object *pod) {
         json_object *statuses = json_object_new_array(), *changed = json_object_get(pod);
         json_object *status = json_object_new_object();
 
-        for (int i = 0; i < world->scenario.n_containers; i++)
+        for (int i = 0; i < n_containers(runtime); i++)
                 json_object_array_add(statuses, status_of(&runtime->containers[i], names[i]));
         json_object_object_add(status, "phase",
                                json_object_new_string(runtime->has_failed ? "Failed" : "Running"));
@@ -267,7 +271,7 @@ static void report(World *world, Runtime *runtime, json_object *pod) {
 
 static bool runs(const World *world, const Runtime *runtime, json_object *pod,
                  json_object *images) {
-        for (int i = 0; i < world->scenario.n_containers; i++) {
+        for (int i = 0; i < n_containers(runtime); i++) {
                 const char *wanted = images ? json_get_text(images, i == 0 ? "app" : "side") : NULL;
                 const RuntimeContainer *container = &runtime->containers[i];
 
@@ -369,7 +373,7 @@ static uint32_t pick(World *world, Runtime *runtime, uint32_t n) {
                         end(world, runtime, pod);
                 return found;
         }
-        for (int i = 0; i < world->scenario.n_containers && !runtime->has_failed; i++) {
+        for (int i = 0; i < n_containers(runtime) && !runtime->has_failed; i++) {
                 RuntimeContainer *container = &runtime->containers[i];
                 const char *image = image_of(runtime->seen, (size_t) i);
 
@@ -407,7 +411,7 @@ int64_t kubelet_next_sec(const World *world) {
         int64_t next = NEVER;
 
         for (size_t i = 0; i < world->n_runtimes; i++)
-                for (int k = 0; k < world->scenario.n_containers; k++) {
+                for (int k = 0; k < n_containers(&world->runtimes[i]); k++) {
                         const RuntimeContainer *container = &world->runtimes[i].containers[k];
 
                         if (container->state == RUNTIME_BACKOFF && container->retry_sec < next)
@@ -470,7 +474,8 @@ void node_return(World *world, int number) {
         if (world->nodes[number].lost_sec == NEVER)
                 return;
         note(world, "node-%d is back", number);
-        world->nodes[number] = (Node){ .lost_sec = NEVER };
+        world->nodes[number].lost_sec = NEVER;
+        world->nodes[number].is_marked = false;
         for (size_t i = 0; i < world->n_runtimes; i++)
                 if (world->runtimes[i].node == number) {
                         world->runtimes[i].has_news = true;

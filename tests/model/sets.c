@@ -320,6 +320,14 @@ void stateful_set_sync(World *world, json_object *set) {
 
 /* DaemonSets */
 
+int daemons_wanted(const World *world) {
+        int n = 0;
+
+        for (int i = 0; i < world->scenario.n_pods; i++)
+                n += !world->nodes[i].is_barred;
+        return n;
+}
+
 /* NULL: none, or it has ended and is being deleted, which the controller does not wait for. */
 static json_object *pod_on(World *world, json_object *set, int node) {
         const Items *pods = &world->manager.items[PODS];
@@ -371,6 +379,8 @@ static void replace_daemons(World *world, json_object *set, const char *hash) {
         for (int i = 0; i < world->scenario.n_pods; i++) {
                 json_object *pod = pod_on(world, set, i);
 
+                if (!pod && world->nodes[i].is_barred)
+                        continue;
                 if (!pod || object_is_deleted(pod) || find_surplus(world, set, i) ||
                     !pod_is_available(world, pod, min_ready_sec))
                         spare--;
@@ -404,13 +414,14 @@ static void clean_history(World *world, json_object *set, json_object *revision)
 static void act_on_daemons(World *world, json_object *set, json_object *revision) {
         for (int i = 0; i < world->scenario.n_pods; i++) {
                 json_object *pod = pod_on(world, set, i), *surplus = find_surplus(world, set, i);
+                bool is_barred = world->nodes[i].is_barred;
                 char name[32];
 
-                if (pod && pod_has_ended(pod) && !object_is_deleted(pod))
+                if (pod && (pod_has_ended(pod) || is_barred) && !object_is_deleted(pod))
                         (void) manager_delete_pod(world, pod);
                 if (surplus)
                         (void) manager_delete_pod(world, surplus);
-                if (pod)
+                if (pod || is_barred)
                         continue;
                 (void) snprintf(name, sizeof(name), "%s-%u", WORKLOAD, ++world->n_ids);
                 create_pod(world, set, revision, "DaemonSet", name, i);
@@ -434,7 +445,7 @@ void daemon_set_sync(World *world, json_object *set) {
         if (world->manager.seen[PODS] >= world->awaited_pods)
                 act_on_daemons(world, set, revision);
         for (int i = 0; i < world->scenario.n_pods; i++) {
-                json_object *pod = pod_on(world, set, i);
+                json_object *pod = world->nodes[i].is_barred ? NULL : pod_on(world, set, i);
 
                 n += pod != NULL;
                 n_available += pod && pod_is_available(world, pod,
@@ -444,7 +455,7 @@ void daemon_set_sync(World *world, json_object *set) {
         json_object_object_add(
                 body, "status",
                 with_numbers(NULL, keys,
-                             (const int64_t[]){ world->scenario.n_pods, n, n_available, n_updated,
+                             (const int64_t[]){ daemons_wanted(world), n, n_available, n_updated,
                                                 object_integer(set, "metadata.generation") }));
         (void) api_patch(world,
                          &(Patch){ .author = AUTHOR_MANAGER,

@@ -227,7 +227,7 @@ void user_free_budget(World *world) {
         if (!api_get(world, BUDGETS, WORKLOAD))
                 return;
         set_budget(world, is_daemon_set ? "minAvailable" : "maxUnavailable",
-                   is_daemon_set ? NODES_MAX - 1 : 1);
+                   is_daemon_set ? daemons_wanted(world) / 2 : 1);
         judge_budget(world);
 }
 
@@ -424,6 +424,26 @@ static void edit_environment(World *world) {
         patch_workload(world, "changes the template", body, true);
 }
 
+/* Adds the container "side", or removes it, together with another image. */
+static void edit_containers(World *world) {
+        json_object *workload = json_object_get(api_workload(world));
+        json_object *list = json_object_new_array();
+        json_object *old = GET(workload, "spec", "template", "spec", "containers");
+        json_object *app = json_object_get(json_object_array_get_idx(old, 0));
+        json_object *side = NULL;
+
+        SET_TEXT(&app, any_image(world), "image");
+        json_object_array_add(list, app);
+        if (json_object_array_length(old) < CONTAINERS_MAX) {
+                SET_TEXT(&side, "side", "name");
+                SET_TEXT(&side, "r/side:1", "image");
+                json_object_array_add(list, side);
+        }
+        note(world, "user: %s a container", side ? "adds" : "removes");
+        SET(&workload, list, "spec", "template", "spec", "containers");
+        (void) api_update(world, AUTHOR_USER, workload_resource(world), false, workload);
+}
+
 /* As "kubectl rollout restart" does, which refuses a Deployment that is paused. */
 static void restart(World *world) {
         json_object *body;
@@ -522,9 +542,9 @@ void user_edit(World *world) {
                              edit_history,        edit_mode,    edit_partition, edit_min_ready,
                              edit_budget,         edit_strategy };
         static void (*const hostile[])(
-                World *) = { edit_environment, edit_image,         let_go,
-                             forget_record,    declare_no_more,    roll_back,
-                             restart,          delete_replica_set, delete_workload };
+                World *) = { edit_environment,   edit_containers, edit_image, let_go,
+                             forget_record,      declare_no_more, roll_back,  restart,
+                             delete_replica_set, delete_workload };
 
         if (!api_workload(world))
                 user_make_anew(world);
@@ -553,7 +573,22 @@ static void lose_node(World *world) {
         if (node->lost_sec != NEVER)
                 return;
         note(world, "node-%d is lost", (int) (node - world->nodes));
-        *node = (Node){ .lost_sec = world->now_sec };
+        node->lost_sec = world->now_sec;
+        node->is_marked = false;
+}
+
+/* A label or a taint of the node decides whether a DaemonSet has a pod there. Also a node that joins. */
+static void bar_node(World *world) {
+        Node *node = &world->nodes[choose(world, NODES_MAX)];
+
+        if (world->scenario.kind != WORKLOAD_DAEMON_SET)
+                return;
+        node->is_barred = !node->is_barred;
+        note(world, "node-%d %s", (int) (node - world->nodes),
+             node->is_barred ? "leaves" : "joins");
+        world->judge.n_deletes += node->is_barred;
+        world->judge.n_creates += !node->is_barred;
+        manager_touch(world);
 }
 
 static void restart_container(World *world) {
@@ -658,16 +693,22 @@ void user_free_pods(World *world) {
         }
 }
 
+bool pod_has_lost_revision(World *world, json_object *pod) {
+        const char *revision = object_revision(pod) ?: "";
+        char name[64];
+
+        /* The label of a StatefulSet's pod has the whole name. */
+        (void) snprintf(name, sizeof(name), WORKLOAD "-%s", revision);
+        return has_revisions(world) && !api_get(world, REVISIONS, name) &&
+               !api_get(world, REVISIONS, revision);
+}
+
 /* As the command says of pods whose revision its controller has deleted. */
 void user_restart_lost(World *world) {
         for (size_t i = world->items[PODS].n; i > 0; i--) {
                 json_object *pod = world->items[PODS].items[i - 1];
-                const char *revision = object_revision(pod) ?: "";
-                char name[64];
 
-                /* The label of a StatefulSet's pod has the whole name. */
-                (void) snprintf(name, sizeof(name), WORKLOAD "-%s", revision);
-                if (api_get(world, REVISIONS, name) || api_get(world, REVISIONS, revision))
+                if (!pod_has_lost_revision(world, pod))
                         continue;
                 note(world, "user: restarts pod %s", object_name(pod));
                 judge_pod_lost(world);
@@ -677,7 +718,8 @@ void user_restart_lost(World *world) {
 
 void user_disturb(World *world) {
         static void (*const disturbances[])(World *) = { evict,    lose_node,   restart_container,
-                                                         fail_pod, relabel_any, delete_finalized };
+                                                         fail_pod, relabel_any, delete_finalized,
+                                                         bar_node };
 
         if (world->n_runtimes > 0)
                 disturbances[choose(world, sizeof(disturbances) / sizeof(disturbances[0]))](world);

@@ -111,6 +111,7 @@ typedef struct Runtime {
 typedef struct Node {
         int64_t lost_sec; /* NEVER: it is there */
         bool is_marked;   /* the pods are shown as not ready */
+        bool is_barred;   /* a DaemonSet has no pod there */
 } Node;
 
 typedef struct Scenario {
@@ -254,6 +255,7 @@ void deployment_sync(World *world, json_object *deployment);
 void replica_set_sync(World *world, json_object *replica_set);
 void stateful_set_sync(World *world, json_object *set);
 void daemon_set_sync(World *world, json_object *set);
+int daemons_wanted(const World *world);
 void budget_sync(World *world, json_object *budget);
 /* A pod of this owner and template, as controllers make it. */
 json_object *make_pod(World *world, json_object *owner, json_object *template, const char *kind,
@@ -282,9 +284,10 @@ bool image_is_good(const char *image); /* containers of it start, run on and bec
 void user_edit(World *world);
 void user_disturb(World *world);
 void user_set_image(World *world, const char *image);
-void user_allow_ordinary(World *world); /* updates of a declared workload */
-void user_make_anew(World *world);      /* the workload, which was deleted */
-void user_keep(World *world);           /* holds the workload */
+void user_allow_ordinary(World *world);                     /* updates of a declared workload */
+void user_make_anew(World *world);                          /* the workload, which was deleted */
+void user_keep(World *world);                               /* holds the workload */
+bool pod_has_lost_revision(World *world, json_object *pod); /* which its controller has deleted */
 void user_restart_lost(World *world);   /* restarts the pods whose revision is gone */
 void user_free_pods(World *world);      /* returns pods that were taken, or deletes them */
 void user_free_budget(World *world);    /* lets a pod be unavailable */
