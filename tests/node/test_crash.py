@@ -192,7 +192,7 @@ def test_agent_dies_often(start_agent, fake_runtime):
     again = {name: len(fake_runtime.calls("PullImage", name)) for name in counts}
     assert again == counts
     assert complaints(agent) == []
-    assert os.listdir(agent.state_dir) == ["nodeimage.json"]
+    assert sorted(os.listdir(agent.state_dir)) == ["lock", "nodeimage.json"]
 
 
 def test_desired_image_withdrawn_while_dead(start_agent, fake_runtime):

@@ -154,6 +154,7 @@ TEST_F(test_large_reply, Fixture *f) {
         RUN_UNTIL(f, next.n_replied);
         assert_string_equal(next.body, "1234");
         ask_done(&ask);
+        ask_done(&next);
 }
 
 /* A large refusal is cut, but its reason stays known. */
