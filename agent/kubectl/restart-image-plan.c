@@ -314,6 +314,14 @@ bool restart_image_comes_back(json_object *pod, const char *container) {
         return !policy || strcmp(policy, "Always") == 0;
 }
 
+bool restart_image_all_come_back(json_object *pod, json_object *containers) {
+        for (size_t i = 0; i < json_object_array_length(containers); i++)
+                if (!restart_image_comes_back(
+                            pod, json_object_get_string(json_object_array_get_idx(containers, i))))
+                        return false;
+        return true;
+}
+
 /* While the kubelet delays a start, or cannot pull, it follows the container's restart policy and rules. */
 static int check_start(json_object *pod, const char *container, int64_t delay_sec, Error *reterr) {
         json_object *spec = template_find_container(pod, container);

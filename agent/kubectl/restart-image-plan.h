@@ -30,6 +30,9 @@ int restart_image_check(json_object *pod, const char *container, Error *reterr);
 /* Whether the kubelet starts the container again after any exit status, and it alone. */
 bool restart_image_comes_back(json_object *pod, const char *container);
 
+/* The same of these containers, a list of names. */
+bool restart_image_all_come_back(json_object *pod, json_object *containers);
+
 /* The strategic merge patch that restarts these containers, a list of names; refused where no digest of an image is known,
  * or where what runs may be another image than that of the spec, or where the kubelet would delay the start of a
  * container, or might not be able to pull, while its restart policy or rules may end it.

@@ -173,19 +173,10 @@ static int on_pod_gone(const KubeObject *object, void *userdata) {
 /* Whether the pod has ended by the restart; where all containers come back, its node has evicted it, and its controller
  * makes another. */
 static bool has_ended(const Awaited *awaited) {
-        bool come_back = true;
-
-        if (!awaited->pod || !pod_has_ended(awaited->pod) || object_is_deleted(awaited->pod) ||
-            !text_equal(object_text(awaited->before, "metadata.uid"),
-                        object_text(awaited->pod, "metadata.uid")))
-                return false;
-        for (size_t i = 0; i < json_object_array_length(awaited->containers); i++)
-                come_back =
-                        come_back &&
-                        restart_image_comes_back(awaited->before,
-                                                 json_object_get_string(json_object_array_get_idx(
-                                                         awaited->containers, i)));
-        return !come_back;
+        return awaited->pod && pod_has_ended(awaited->pod) && !object_is_deleted(awaited->pod) &&
+               text_equal(object_text(awaited->before, "metadata.uid"),
+                          object_text(awaited->pod, "metadata.uid")) &&
+               !restart_image_all_come_back(awaited->before, awaited->containers);
 }
 
 static int is_restarted(void *userdata) {

@@ -800,7 +800,8 @@ static bool is_of_kruise(json_object *pod) {
         return version && strncmp(version, "apps.kruise.io/", 15) == 0;
 }
 
-/* By the kubelet alone where the digest of each image is known; else by a request, which changes no metadata. */
+/* By the kubelet alone where the digest of each image is known; else by a request, which changes no metadata, and stops
+ * containers whether they come back or not. */
 static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT, missing = ERROR_INIT;
         cleanup(json_object_put_p) json_object *patch = NULL;
@@ -816,7 +817,9 @@ static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
                                 session_server_sec(restarts->session), &patch, &delay_sec, &error);
         if (error.kind == ERROR_NONE)
                 return r;
-        if (restarts->has_changes || find_requests(restarts, &missing) < 0)
+        if (restarts->has_changes ||
+            !restart_image_all_come_back(restart->before, restart->containers) ||
+            find_requests(restarts, &missing) < 0)
                 return error_copy(reterr, &error);
 
         restart->is_by_request = true;

@@ -130,6 +130,17 @@ def test_same_pod_twice(inplace, web):
     assert web[0].restarts() == {"main": 1, "side": 1}
 
 
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_pull_that_would_end_it_here(inplace, node_agent, make_pod, tools, kube, policy):
+    """No request takes its place: nothing would start the container again."""
+    pod = make_pod(container("main", tools, imagePullPolicy="Always"), owner=False, restartPolicy=policy)
+    ran = inplace.run("restart", pod.name)
+    assert ran.code == 1
+    assert "container main would not come back if its registry did not answer" in ran.stderr
+    assert kube.list(_REQUESTS) == []
+    assert pod.restarts() == {"main": 0} and is_ready(pod.get())
+
+
 @pytest.mark.parametrize("flags", [(), ("--request",)], ids=["kubelet", "request"])
 def test_dry_run(inplace, web, kube, flags):
     ran = inplace.run("restart", web[0].name, "--dry-run=server", *flags)
