@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rollouts import Workload, image_of, none_replaced
+from rollouts import Workload, admission, image_of, none_replaced
 from fake import api_faults
 from fake.api_proxy import ApiProxy
 from lab import clock
@@ -678,6 +678,79 @@ def test_delay_that_would_end_it(person, start_pod, images):
     ran = person.run("restart", pod.name)
     assert ran.code == 1 and "container main would not come back alone: the kubelet delays its start" in ran.stderr
     assert pod.restarts() == {"main": 3} and is_ready(pod.get())
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_pull_that_would_end_it(person, start_pod, images, policy):
+    """If the registry did not answer, the kubelet would end such a pod."""
+    pod = start_pod(container("main", images[0].reference, imagePullPolicy="Always"), restartPolicy=policy)
+    ran = person.run("restart", pod.name)
+    assert ran.code == 1
+    assert "container main would not come back if its registry did not answer" in ran.stderr
+    assert (_image(pod), pod.restarts()) == (images[0].reference, {"main": 0}) and is_ready(pod.get())
+
+
+def test_pod_that_has_ended(folder, bare, person, start_pod):
+    """The image was removed from the node: the kubelet cannot pull it, and starts the container no more."""
+    with Registry(folder / "away") as away:
+        image = away.push_image("t/ended", "1", [4444], busybox=True)
+        pod = start_pod(container("main", image.reference), restartPolicy="Never")
+        for name in image.reference, image.digest_reference, image.image_id:
+            bare.node.runtime.untag(name)
+        away.stop()
+        ran = person.run("restart", pod.name, timeout=90)
+    assert (ran.code, ran.stdout) == (1, f"pod/{pod.name} restarting\n")
+    assert "was not restarted: the pod has ended: its containers are not started again" in ran.stderr
+    assert pod.get()["status"]["phase"] == "Failed"
+
+
+def test_admission_of_the_image(bare, person, start_pod, registry):
+    """Admission that writes the image as it was is named at once: nothing would restart."""
+    image = registry.push_image("t/restart-admission", "1", [5555], busybox=True)
+    tag, spelled = image.reference, f"{image.reference}@{image.manifest_digest}"
+    pod = start_pod(container("main", tag))
+    patch = {"spec": {"containers": [{"name": "main", "image": spelled}]}}
+    with admission(bare, "pods", spelled, tag):
+        wait_until(
+            lambda: image_of(bare.admin.patch(pod.path, patch, "strategic", dryRun="All")) == tag,
+            60,
+            "the admission policy",
+            0.2,
+        )
+        ran = person.run("restart", pod.name, timeout=60)
+    assert ran.code == 1, ran.stdout
+    assert f'admission makes "{tag}" of the image "{spelled}" of container "main"' in ran.stderr
+    assert (_image(pod), pod.restarts()) == (tag, {"main": 0})
+
+
+def test_label_of_an_unknown_controller(bare, person, images):
+    """A controller whose selector is unknown may find the pod by any label that it has, but by no new one."""
+    labels = {"app": "unknown", "tier": "web"}
+    main = {"name": "main", "image": images[0].reference, "command": until_term()}
+    template = {"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [main]}}
+    controller = bare.admin.create({
+        "apiVersion": "v1",
+        "kind": "ReplicationController",
+        "metadata": {"name": "unknown"},
+        "spec": {"replicas": 1, "selector": labels, "template": template},
+    })
+
+    def find() -> list[Object]:
+        return [pod for pod in bare.admin.list(_PODS, labelSelector="app=unknown") if is_ready(pod)]
+
+    try:
+        (before,) = wait_until(find, 60, "the pod")
+        name = before["metadata"]["name"]
+        for change in "tier=other", "tier-":
+            ran = person.run("restart", name, f"--label={change}")
+            assert ran.code == 1, ran.stdout
+            assert "--label changes a label by which its controller finds the pod" in ran.stderr
+        _restart(person, name, "--label=colour=blue")
+        (after,) = find()
+    finally:
+        bare.admin.delete(bare.admin.path_of(controller), propagationPolicy="Background")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"] and _restarts(after) == 1
+    assert after["metadata"]["labels"] == {**labels, "colour": "blue"}
 
 
 def _waits_for(pod: Object, reason: str) -> bool:
