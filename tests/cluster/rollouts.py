@@ -24,6 +24,7 @@ from lab.kube import Object
 from lab.kubeconfig import write_kubeconfig
 from lab.kubelet import is_ready
 from lab.pod import until_term
+from lab.registry import Registry
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -342,6 +343,28 @@ def admission(
     finally:
         for one in made:
             cluster.admin.delete(cluster.admin.path_of(one))
+
+
+@contextmanager
+def pull_secret(cluster: Cluster, registry: Registry) -> Iterator[str]:
+    """Makes a secret that the registry accepts, and lets agents read secrets; yields the secret's name."""
+    assert registry.credentials is not None
+    login = dict(zip(("username", "password"), registry.credentials, strict=True))
+    secret = cluster.admin.create({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "login"},
+        "stringData": {".dockerconfigjson": json.dumps({"auths": {registry.host: login}})},
+    })
+    cluster.kubectl(
+        *("create", "rolebinding", "inplaced-secrets", "--clusterrole=inplaced-secrets"),
+        "--serviceaccount=inplaced:inplaced",
+    )
+    try:
+        yield secret["metadata"]["name"]
+    finally:
+        cluster.kubectl("delete", "rolebinding/inplaced-secrets", "secret/login")
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from lab.kube import Object
 from lab.kubeconfig import write_kubeconfig
 from lab.kubelet import Kubelet, is_ready
 from lab.node_image import NodeImage
-from lab.pod import VERIFIED
+from lab.pod import VERIFIED, until_term
 from lab.wait import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
@@ -332,6 +332,30 @@ def test_preload(cluster, agent, make, inplace, registry, images):
     said = [one["message"] for one in events if one["involvedObject"].get("name") in names]
     assert any(f'"{fresh}" already present' in text for text in said)
     assert not any(f'Pulling image "{fresh}"' in text for text in said)
+    node_image.delete()
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_pull_secret_of_a_service_account(cluster, agent, make, inplace, auth_registry, image_name, kind):
+    """Admission puts it into the pods, and the template is without it: the nodes pull the new image with it as well."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    first, second = (
+        auth_registry.push_image(image_name, tag, [1 << 20], busybox=True, env={"N": image_name + tag}).reference
+        for tag in ("1", "2")
+    )
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": f"private-{kind}"}}
+    main = {"name": "main", "image": first, "command": until_term()}
+    with pull_secret(cluster, auth_registry) as secret:
+        account = cluster.admin.create({**account, "imagePullSecrets": [{"name": secret}]})
+        workload = make(kind, pod={"serviceAccountName": account["metadata"]["name"], "containers": [main]})
+        assert "imagePullSecrets" not in workload.get()["spec"]["template"]["spec"]
+        assert {pod["spec"]["imagePullSecrets"][0]["name"] for pod in workload.pods()} == {secret}
+        update = ("set", "image", workload.name, f"main={second}", "--require-preload")
+        with none_replaced(workload):
+            assert_done(inplace.run(*update, timeout=90 * SLOWLY))
+        workload.assert_runs(second)
+        node_image.wait_status(second, "Succeeded")
     node_image.delete()
 
 

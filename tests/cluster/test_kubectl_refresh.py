@@ -191,25 +191,11 @@ def test_an_interrupted_update(make, inplace, by_proxy, proxy, node_image, push,
 
 def test_a_private_image(cluster, make, inplace, node_image, auth_registry, push):
     """The template's pull secret is the nodes' as well."""
-    assert auth_registry.credentials is not None
-    login = dict(zip(("username", "password"), auth_registry.credentials, strict=True))
-    config = json.dumps({"auths": {auth_registry.host: login}})
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": "login"},
-        "stringData": {".dockerconfigjson": config},
-    }
-    cluster.admin.create(secret)
-    cluster.kubectl(
-        *("create", "rolebinding", "inplaced-secrets", "--clusterrole=inplaced-secrets"),
-        "--serviceaccount=inplaced:inplaced",
-    )
     first = push("first", to=auth_registry)
-    workload = make("deployment", pod={**of(first.reference), "imagePullSecrets": [{"name": "login"}]})
-    second = push("second", to=auth_registry)
-    assert_done(inplace.run("refresh", workload.name))
+    with pull_secret(cluster, auth_registry) as secret:
+        workload = make("deployment", pod={**of(first.reference), "imagePullSecrets": [{"name": secret}]})
+        second = push("second", to=auth_registry)
+        assert_done(inplace.run("refresh", workload.name))
     assert running(workload) == {second.digest_reference}
 
 
