@@ -17,6 +17,7 @@ from rollouts import *  # noqa: F403
 from lab import clock
 from lab.kube import Object
 from lab.kubelet import is_ready
+from lab.node_image import NodeImage
 from lab.pod import until_term
 from lab.terminal import screen
 from lab.wait import stretch, wait_until
@@ -766,3 +767,43 @@ def test_bare_pod(cluster, make, inplace, images):
     assert (pod["metadata"]["uid"], image_of(pod)) == (before, images[0])
     assert pod["status"]["containerStatuses"][0]["image"] == images[0]
     cluster.admin.delete(f"{PODS}/bare")
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_bare_pod_that_would_not_come_back(cluster, inplace, images, policy):
+    """If its image could not be pulled at once, its container would not be started again: nothing changes without the
+    image on its node.
+    """
+    name = f"not-back-{policy.lower()}"
+    cluster.node.run_pod(name, images[0], until_term(), restartPolicy=policy)
+    path = f"{PODS}/{name}"
+    before = cluster.admin.get(path)
+    ran = inplace.run("set", "image", f"pod/{name}", f"main={images[1]}", "--no-preload")
+    assert ran.code == 1, ran.stdout
+    assert f'pod "{name}" would be lost if the image of container main could not be pulled at once' in ran.stderr
+    after = cluster.admin.get(path)
+    assert (after["spec"], after["metadata"].get("annotations")) == (before["spec"], before["metadata"].get("annotations"))
+    assert is_ready(after)
+    cluster.admin.delete(path)
+
+
+@pytest.mark.parametrize("policy", ["IfNotPresent", "Always"])
+def test_bare_pod_of_a_preloaded_image(cluster, agent, inplace, images, policy):
+    """Where the kubelet need not ask the registry, a pod that does not come back is updated, and goes back."""
+    name = f"preloaded-{policy.lower()}"
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    main = {"name": "main", "image": images[0], "imagePullPolicy": policy, "command": until_term()}
+    cluster.node.run_pod(name, images[0], restartPolicy="Never", containers=[main])
+    path = f"{PODS}/{name}"
+    ran = inplace.run("set", "image", f"pod/{name}", f"main={images[1]}", timeout=90 * SLOWLY)
+    if policy == "Always":
+        assert ran.code == 1 and f'pod "{name}" would be lost' in ran.stderr, ran.stdout
+    else:
+        assert_done(ran)
+        assert image_of(cluster.admin.get(path)) == images[1]
+        assert_done(inplace.run("rollout", f"pod/{name}", "--undo", "--no-preload"))
+    pod = cluster.admin.get(path)
+    assert image_of(pod) == images[0] and is_ready(pod)
+    cluster.admin.delete(path)
+    node_image.delete()
