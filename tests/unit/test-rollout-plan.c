@@ -43,6 +43,7 @@ typedef struct TestState {
         const char *older;    /* image of another ReplicaSet; NULL: there is none */
         int n_others;         /* pods of the other ReplicaSet, which are none of those below */
         const char *env;      /* variables in the workload's template alone */
+        bool has_sidecar;     /* in the workload's template alone */
         bool has_history;
         bool is_released;   /* the controller may act */
         bool is_begun_held; /* the controller might not act before the update, either */
@@ -171,6 +172,9 @@ static json_object *make_workload(const TestState *state, json_object *record) {
                                json_object_new_int(count_pods(state) + state->n_missing));
         json_object_object_add(spec, "template",
                                make_template(or_else(state->template, "A"), state->env));
+        if (state->has_sidecar)
+                json_object_array_add(object_at(spec, "template.spec.containers"),
+                                      parse("{'name': 'side', 'image': 'S'}"));
         json_object_object_add(workload, "spec", spec);
         if (state->is_declared)
                 json_object_object_add(object_at(workload, "metadata.annotations"),
@@ -1267,6 +1271,12 @@ static const BeginCase begin_rows[] = {
         { { .kind = WORKLOAD_REPLICA_SET, .template = "B", .pods = { OLD, NEW } }, 0, NULL, 0, NULL,
           "\\\"before\\\":{\\\"app\\\":\\\"B\\\"},\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
         { { FREE, .source = "B", .template = "B", .pods = { NEW, OLD } }, 0, NULL, 0, NULL, "\"paused\":true" },
+        /* The template has got another container since the pods were made. */
+        { { .kind = WORKLOAD_REPLICA_SET, .has_sidecar = true, .pods = { OLD } }, ROLLOUT_FOLLOW, NULL, 0,
+          "pod \"web-0\" has no container \"side\", unlike its template: only images of containers change in place; delete that pod first", NULL },
+        { { .kind = WORKLOAD_REPLICA_SET, .has_sidecar = true, .pods = { OLD } }, 0, "side", 0,
+          "pod \"web-0\" has no container \"side\"", NULL },
+        { { .kind = WORKLOAD_REPLICA_SET, .has_sidecar = true, .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
         /* the gate of a pod that was away while another update went back */
         { { FREE, .source = "B", .template = "B", .pods = { { .image = "B", .gate = CLOSED_FOR("C") } } }, 0, NULL, 0, NULL, "\"paused\":true" },
         { { FREE, .source = "B", .template = "B", .pods = { { .image = "B", .gate = CLOSED_FOR("B") } } }, 0, NULL, 0, NULL, "nothing" },
