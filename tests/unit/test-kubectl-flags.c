@@ -143,3 +143,28 @@ TEST(test_of_another_command) {
         assert_true(flags_check(&flags, COMMAND_DOCTOR, &error) < 0);
         assert_string_equal(error_message(&error), "--watch is no flag of this command");
 }
+
+static const struct KruiseRow {
+        const char *line;
+        const char *message; /* NULL: it is accepted */
+} kruise_rows[] = {
+        { "rollout x", NULL },
+        { "rollout x --first 1",
+          "--first has no effect on OpenKruise's controller, which follows the workload's "
+          "spec.updateStrategy: set it there" },
+        { "rollout x --undo",
+          "there is no record of what its images were: set them with \"set image\" instead" },
+        { "rollout x --release",
+          "--release has no effect on OpenKruise's controller, which goes on by itself" },
+};
+
+TEST_ROWS(test_of_kruise, kruise_rows, line, const struct KruiseRow *row) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        char buffer[256], *words[N_WORDS + 4];
+        Flags flags;
+
+        assert_ok(parse(row->line, buffer, words, &flags, NULL));
+        assert_int_equal(flags_check_kruise(&flags, &error) < 0, row->message != NULL);
+        if (row->message)
+                assert_string_equal(error_message(&error), row->message);
+}
