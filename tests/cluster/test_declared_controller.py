@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-import itertools
 import asyncio
+import itertools
+import json
 import signal
 import threading
 import time
@@ -121,6 +122,22 @@ def test_set_image_while_the_controller_is_away(cluster, controller, make, image
             assert_done(inplace.run("set", "image", workload.name, f"main={image}"))
             assert not is_held(workload)
             workload.assert_runs(image)
+
+
+def test_lists_that_are_refused(make, images, by_proxy, proxy):
+    """Without the lists nothing says that the update is none in place: it has failed, and is tried again."""
+    workload = make("statefulset")
+    declare(workload)
+    held = {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}
+    workload.patch({"spec": {**held, **set_template(images[1])["spec"]}})
+    wait_observed(workload)
+    proxy.on("^GET .*/controllerrevisions", api_faults.refuse(403))
+    with none_replaced(workload):
+        ran = by_proxy.run("__carry-out", workload.name)
+    assert (ran.code, json.loads(ran.stdout)["outcome"]) == (0, "failed"), ran.stdout + ran.stderr
+    proxy.behave()
+    ran = assert_done(by_proxy.run("__carry-out", workload.name, timeout=90 * SLOWLY))
+    assert json.loads(ran.stdout)["outcome"] == "updated"
 
 
 def test_release_by_a_person(cluster, controller, make, images, inplace):
