@@ -266,16 +266,14 @@ static bool must_go_on(const Image *image, const ImageRequest *request) {
 int image_set_request(Image *image, const char *owner, const DesiredImage *desired,
                       RequestKind kind) {
         ImageRequest *request = requests_find(&image->requests, owner, desired->name);
-        bool is_new = !request;
+        bool is_new = !request, is_other = request && request->kind != kind;
         DesiredImage copy;
         int r;
 
         if (request && desired_image_equal(&request->desired, desired)) {
-                bool is_other = request->kind != kind;
-
                 request->kind = kind;
                 request->is_seen = true;
-                return is_other;
+                return is_other && request->is_done;
         }
 
         r = desired_image_copy(desired, &copy);
@@ -306,7 +304,9 @@ int image_set_request(Image *image, const char *owner, const DesiredImage *desir
                 request_renew(request);
         if (r >= 0 && !request->is_done && has_fault(image, request))
                 r = image_refuse(image, request);
-        return r < 0 ? r : image_update_desired(image);
+        if (r >= 0)
+                r = image_update_desired(image);
+        return r < 0 ? r : is_other && request->is_done;
 }
 
 int image_sweep_requests(Image *image, const char *owner) {

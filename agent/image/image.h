@@ -74,7 +74,8 @@ ImageMarks *image_marks(Image *image);
 bool image_is_desired(const Image *image);
 
 /* Adds or changes the request of one owner. The desired image is copied. It fails at once if it has
- * a fault or the reference is malformed. Returns 1 if only its kind is another one now. */
+ * a fault or the reference is malformed. Returns 1 if the kind of a request with an outcome is another
+ * one now. */
 int image_set_request(Image *image, const char *owner, const DesiredImage *desired,
                       RequestKind kind);
 

@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
 import pytest
 
+from fake import api_faults
+from fake.api_proxy import ApiProxy
 from lab import sanitizers
+from lab.kubeconfig import write_kubeconfig
 from lab.node_image import NodeImage
 from lab.wait import wait_until
 
@@ -20,6 +26,15 @@ def n_removed(agent) -> float:
 
 def is_held(runtime, image) -> bool:
     return runtime.image_id(image.reference) == image.image_id
+
+
+@pytest.fixture
+def own_node_image(kube, node_name) -> Iterator[NodeImage]:
+    """The NodeImage of a node for which no controller makes one."""
+    made = NodeImage(kube, node_name)
+    made.create(labels=_OURS)
+    yield made
+    made.delete()
 
 
 @pytest.fixture
@@ -57,22 +72,38 @@ def test_images_are_kept(cluster_agent, node_image, runtime, served):
     assert len(node_image.wait_events()) == 1
 
 
-def test_own_node_image(start_agent, kube, runtime, kubeconfig, node_name, push):
+def test_own_node_image(start_agent, own_node_image, runtime, kubeconfig, node_name, push):
     """Where no controller owns the NodeImage, what it requests stays on the node."""
     image = push()
-    node_image = NodeImage(kube, node_name)
-    node_image.create(labels=_OURS)
-    try:
-        agent = start_agent(runtime.endpoint, kubeconfig=kubeconfig, node_name=node_name)
-        node_image.request(image.reference)
-        done = node_image.wait_status(image.reference, "Succeeded")
+    agent = start_agent(runtime.endpoint, kubeconfig=kubeconfig, node_name=node_name)
+    own_node_image.request(image.reference)
+    done = own_node_image.wait_status(image.reference, "Succeeded")
+    runtime.untag(image.reference)
+    status = agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
+    assert "it is pulled again" in status["message"] and "keepImages" not in status["message"]
+    wait_until(lambda: is_held(runtime, image), 60 * SLOWLY, "image")
+    assert own_node_image.tag_status(image.reference) == done
+
+
+def test_own_node_image_comes_late(control_plane, start_agent, own_node_image, runtime, folder, node_name, push):
+    """An agent that starts without the API server learns later that the NodeImage is its own: the image comes back then."""
+    image, answers = push(), threading.Event()
+    with ApiProxy(folder / "api", control_plane.url, control_plane.authority.certificate) as proxy:
+        path = write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token=control_plane.agent_token())
+        agent = start_agent(runtime.endpoint, kubeconfig=path, node_name=node_name)
+        own_node_image.request(image.reference)
+        done = own_node_image.wait_status(image.reference, "Succeeded")
+        agent.wait_status(image.reference, "Succeeded")
+        agent.terminate()
         runtime.untag(image.reference)
+        proxy.on("/nodeimages", api_faults.when(answers))
+        agent.start()
         status = agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
-        assert "it is pulled again" in status["message"] and "keepImages" not in status["message"]
+        assert "only with keepImages" in status["message"] and "nextAttemptTime" not in status
+        answers.set()
         wait_until(lambda: is_held(runtime, image), 60 * SLOWLY, "image")
-        assert node_image.tag_status(image.reference) == done
-    finally:
-        node_image.delete()
+        agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+        assert own_node_image.tag_status(image.reference) == done
 
 
 @pytest.mark.parametrize("has_state", [True, False])

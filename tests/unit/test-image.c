@@ -470,6 +470,34 @@ TEST_F(test_removed_and_kept_later, Fixture *fixture) {
         }
 }
 
+/* A request that has its outcome is noticed when its kind changes, whatever else does, but for the version. */
+TEST_F(test_kind_of_a_request, Fixture *fixture) {
+        static const struct {
+                int64_t version, ttl_sec;
+                RequestKind kind;
+                int expected;
+        } rows[] = {
+                { 1, 60, REQUEST_ONCE, 0 },    { 1, 60, REQUEST_RESTORE, 1 },
+                { 1, 60, REQUEST_RESTORE, 0 }, { 1, 90, REQUEST_ONCE, 1 },
+                { 1, 90, REQUEST_ONCE, 0 },    { 2, 60, REQUEST_RESTORE, 0 },
+                { 2, 60, REQUEST_ONCE, 0 },
+        };
+
+        set_request(fixture, "a", "nginx", 1, 60, REQUEST_ONCE);
+        reconcile(fixture);
+        finish(fixture, IMAGE_SUCCEEDED);
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                cleanup(desired_image_done) DesiredImage desired;
+
+                assert_ok(desired_image_init(&desired, "nginx", "1.25"));
+                desired.version = rows[i].version;
+                desired.ttl_sec = rows[i].ttl_sec;
+                desired.backoff_limit = 0;
+                assert_int_equal(image_set_request(fixture->image, "a", &desired, rows[i].kind),
+                                 rows[i].expected);
+        }
+}
+
 /* A failure of one owner does not take the image from another that has it. */
 TEST_F(test_failure_beside_a_success, Fixture *fixture) {
         set_request(fixture, "a", "nginx", 1, DESIRED_IMAGE_NO_LIMIT, REQUEST_DESIRED);
