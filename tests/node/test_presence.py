@@ -9,7 +9,10 @@ import re
 import pytest
 
 from fake import behaviours
+from fake import registry as fakes
 from lab import sanitizers
+from lab.image import build_image
+from lab.layers import random_layer
 from lab.trouble import complaints, the_complaint
 from lab.wait import wait_until
 
@@ -134,6 +137,25 @@ def test_local_request(agent, runtime, push):
     assert agent.ctl("pull", image.reference).returncode == 0
     agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
     assert runtime.image_id(image.reference) == image.image_id
+
+
+def test_failure_of_another_request(agent, runtime, fake_registry, image_name):
+    """A request that fails for good takes nothing from the images folder: what was pulled for that stays, and comes back."""
+    built = build_image([random_layer(1000)], labels={"test": image_name})
+    image = fake_registry.add(image_name, "1", built)
+    agent.request(image.reference)
+    done = agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    fake_registry.on("manifest", fakes.refuse(404))
+    failed = agent.ctl("pull", "--pull-policy=Always", "--attempts=1", image.reference)
+    assert failed.returncode != 0 and "NotFound" in failed.stdout, failed
+    fake_registry.behave()
+    assert agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY) == done
+    remove(agent, runtime, image.reference)
+    agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
+    hurry(agent)
+    agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    assert runtime.image_id(image.reference) == image.image_id
+    runtime.remove_image(image.reference)
 
 
 def test_comes_back_by_itself(agent, runtime, push):
