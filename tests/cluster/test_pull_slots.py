@@ -23,6 +23,7 @@ from lab.kubeconfig import write_kubeconfig
 from lab.layers import random_layer
 from lab.node_image import NodeImage
 from lab.registry import PushedImage
+from lab.runtime import Runtime
 from lab.trouble import problems
 from lab.wait import wait_until
 
@@ -52,8 +53,8 @@ def proxy(control_plane, folder) -> Iterator[ApiProxy]:
 class Member:
     """A Node without a kubelet, with an agent and a runtime of its own."""
 
-    def __init__(self, node: NodeImage, agent: Agent) -> None:
-        self.node, self.agent = node, agent
+    def __init__(self, node: NodeImage, agent: Agent, runtime: Runtime) -> None:
+        self.node, self.agent, self.runtime = node, agent, runtime
         self.name = node.name
 
     def wait(self, image: PushedImage, phase: str = "Succeeded", timeout: float = SOON) -> Object:
@@ -89,7 +90,7 @@ def join(start_agent, control_plane, kube, new_runtime, folder, proxy, node_name
         agent = start_agent(
             runtime.endpoint, kubeconfig=path, node_name=name, flags=["--register-node"], **options
         )
-        return Member(image, agent)
+        return Member(image, agent, runtime)
 
     yield make
     for path in nodes:
@@ -118,13 +119,19 @@ class Traffic:
     """The registry's view of nodes that pull the same image of one layer, which arrives when the test lets it."""
 
     def __init__(self, registry: FakeRegistry, name: str) -> None:
-        self.image = registry.add(name, "1", build_image([random_layer(20000, 1)], labels={"test": name}))
+        self.registry, self.name = registry, name
+        self.image = self.push(1)
         self.most_at_once = self.n_now = self.n_served = 0
         self.too_early: list[str] = []
         self._go = threading.Semaphore(0)
         self._lock = threading.Lock()
         registry.on("manifest", self._manifest, name)
         registry.on("layer", self._layer, name)
+
+    def push(self, number: int) -> PushedImage:
+        """Another image under the same tag."""
+        built = build_image([random_layer(20000, number)], labels={"test": self.name})
+        return self.registry.add(self.name, "1", built)
 
     def wait(self, n: int = 1) -> None:
         """Waits until so many nodes fetch the layer."""
@@ -214,6 +221,20 @@ def test_two_slots(join, pool, rights, traffic, kube):
     for member in members:
         member.wait(traffic.image)
     assert traffic.most_at_once == 2
+
+
+def test_image_comes_otherwise(join, pool, rights, traffic, kube, fake_registry):
+    """A node that waits for its turn asks its runtime again, and leaves alone what a pod has brought meanwhile."""
+    members = [join(), join()]
+    pool(traffic.image, parallelism=1)
+    _, (second,) = pulls_first(traffic, members, kube)
+    fake_registry.behave()
+    second.runtime.pull(traffic.image.reference)
+    traffic.let()
+    for member in members:
+        member.wait(traffic.image)
+    assert second.agent.metrics().total("inplaced_cri_requests_total", method="PullImage") == 0
+    assert second.agent.metrics().total("inplaced_pulls_total", result="present") == 1
 
 
 @pytest.mark.slow
@@ -428,6 +449,25 @@ def test_first(join, pool, rights, traffic, kube, image_set, proxy):
     n = len(proxy.requests("leases"))
     join().wait(traffic.image)
     assert [one.method for one in proxy.requests("leases")[n:]] == ["GET"]
+
+
+def test_first_of_a_new_version(join, pool, rights, traffic, kube, image_set):
+    """A raised version asks for the image again: one node tries it before the others, as before."""
+    members = [join(), join(), join()]
+    pool(traffic.image, first=1)
+    traffic.let(3)
+    for member in members:
+        member.wait(traffic.image)
+    changed = traffic.push(2)
+    image_set.request(changed.reference, policy="Always", version=1)
+    first, others = pulls_first(traffic, members, kube, waiting_for(image_set))
+    assert all(one.runtime.image_id(changed.reference) != changed.image_id for one in members)
+    traffic.let()
+    wait_until(lambda: first.runtime.image_id(changed.reference) == changed.image_id, SOON, "the first")
+    traffic.wait(2)
+    traffic.let(2)
+    for member in others:
+        wait_until(lambda one=member: one.runtime.image_id(changed.reference) == changed.image_id, SOON, member.name)
 
 
 def test_fewer_nodes_than_first(join, pool, rights, traffic):
