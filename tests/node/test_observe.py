@@ -90,6 +90,21 @@ def test_metrics(start_agent, fake_runtime):
     assert not re.search(r"_(ms|msec|milliseconds|kb|mb|percent)\b", text)
 
 
+def test_calls_of_a_pull_in_metrics(start_agent, runtime, gate):
+    """Each call that a pull makes of the runtime is in the metrics, with those for its lease, and nothing is dropped."""
+    agent = start_agent(runtime.endpoint)
+    count = lambda method: agent.metrics().total("inplaced_cri_requests_total", method=method)  # noqa: E731
+    preload = Preload(agent, gate.reference)
+    gate.wait_fetched()
+    wait_until(lambda: count("ListResources") > 0, 10, "question for what the lease holds")
+    gate.open()
+    assert preload.wait_end().phase == agent.messages.PHASE_SUCCEEDED
+    # An agent ends the leases that one before it has left, too.
+    wait_until(lambda: count("Delete") > 0, 10, "end of the lease")
+    assert count("Create") == count("PullImage") == 1
+    assert agent.metrics().get_value("inplaced_metrics_dropped_total") == 0
+
+
 def test_queue_in_metrics(start_agent, fake_runtime):
     """How many pulls run and how many wait is a gauge each."""
     fake_runtime.on("PullImage", behaviours.hang())
