@@ -1029,7 +1029,9 @@ int rollout_plan_release(const RolloutView *view, json_object *record, const Rol
 }
 
 int rollout_plan_return(const RolloutView *view, json_object *record, RolloutStep *step) {
-        bool is_abandoned = step->action == ROLLOUT_ABANDON;
+        /* Another run may have abandoned it while this one closed a gate. */
+        bool is_abandoned = step->action == ROLLOUT_ABANDON ||
+                            (step->action == ROLLOUT_STOP && json_is(record, "state", "abandoned"));
         int64_t partition = rollout_record_is_open(record) ? view_partition(view, record) : 0;
 
         if (!is_abandoned && partition == 0)

@@ -387,7 +387,7 @@ static bool is_settled(const Subject *subject) {
                         return false;
                 if (entry && now && !is_hopeless && !json_is(entry, "image", now) &&
                     json_is(entry, "id", id_of(pod, container)) &&
-                    !has_failed(subject, container, now))
+                    !has_failed(subject, container, now) && !runs_image(subject, container, now))
                         return false;
         }
         return true;

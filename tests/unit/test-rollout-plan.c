@@ -958,16 +958,19 @@ static const struct ReturnRow {
         RolloutAction action; /* action of the step that the plan has made */
         const char *images;   /* for which the gate is closed then; NULL: the step stays */
         const char *held;     /* the partition that a StatefulSet gets back; NULL: a Deployment */
+        const char *record;   /* NULL: "forward" */
 } return_rows[] = {
-        { "closed for others", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_ABANDON, "{\\\"app\\\":\\\"A\\\"}", NULL },
-        { "its images", { .image = "B", .gate = CLOSED_FOR("B") }, ROLLOUT_ABANDON, NULL, NULL },
-        { "its own again", { .image = "A", .gate = CLOSED_FOR("A") }, ROLLOUT_ABANDON, NULL, NULL },
-        { "open", { .image = "A", .gate = OPEN }, ROLLOUT_ABANDON, NULL, NULL },
-        { "no gate", { .image = "A" }, ROLLOUT_ABANDON, NULL, NULL },
-        { "deleted", { .image = "A", .gate = CLOSED_FOR("B"), .deleted = "2001-09-09T01:46:40Z" }, ROLLOUT_ABANDON, NULL, NULL },
-        { "handed back", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_HAND_BACK, NULL, NULL },
-        { "partition raised", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_WAIT, "{\\\"app\\\":\\\"A\\\"}", "1" },
-        { "above the partition", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_WAIT, NULL, "0" },
+        { "closed for others", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_ABANDON, "{\\\"app\\\":\\\"A\\\"}", NULL, NULL },
+        { "its images", { .image = "B", .gate = CLOSED_FOR("B") }, ROLLOUT_ABANDON, NULL, NULL, NULL },
+        { "its own again", { .image = "A", .gate = CLOSED_FOR("A") }, ROLLOUT_ABANDON, NULL, NULL, NULL },
+        { "open", { .image = "A", .gate = OPEN }, ROLLOUT_ABANDON, NULL, NULL, NULL },
+        { "no gate", { .image = "A" }, ROLLOUT_ABANDON, NULL, NULL, NULL },
+        { "deleted", { .image = "A", .gate = CLOSED_FOR("B"), .deleted = "2001-09-09T01:46:40Z" }, ROLLOUT_ABANDON, NULL, NULL, NULL },
+        { "handed back", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_HAND_BACK, NULL, NULL, NULL },
+        { "stopped", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_STOP, NULL, NULL, NULL },
+        { "abandoned by another run", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_STOP, "{\\\"app\\\":\\\"A\\\"}", NULL, "abandoned" },
+        { "partition raised", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_WAIT, "{\\\"app\\\":\\\"A\\\"}", "1", NULL },
+        { "above the partition", { .image = "A", .gate = CLOSED_FOR("B") }, ROLLOUT_WAIT, NULL, "0", NULL },
 };
 /* clang-format on */
 
@@ -975,7 +978,7 @@ static const struct ReturnRow {
 TEST_ROWS(test_return, return_rows, name, const struct ReturnRow *row) {
         cleanup(view_done) TestView made = make_view(
                 &(TestState){ .kind = row->held ? WORKLOAD_STATEFUL_SET : WORKLOAD_DEPLOYMENT,
-                              .record = "forward",
+                              .record = or_else(row->record, "forward"),
                               .is_begun_held = row->held,
                               .held = row->held,
                               .pods = { row->pod } });
