@@ -471,7 +471,8 @@ static int item_init(RestartItem *item, Restart *restart, const RuntimeContainer
                 .restart_count = container->restart_count,
                 .kind = spec ? spec->kind : POD_CONTAINER_MAIN,
                 .index = spec ? (size_t) (spec - known->containers) : 0,
-                .may_return = spec && !known->is_deleted && pod_may_restart(spec),
+                .may_return =
+                        spec && !known->is_deleted && !known->is_finished && pod_may_restart(spec),
                 .is_refused = spec && spec->rules_decide,
         };
         if (!item->name || !item->old_id)

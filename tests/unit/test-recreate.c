@@ -746,6 +746,29 @@ TEST_SET_UP(test_failure_ignored) {
 
 #define FORCED "'strategy':{'forceRecreate':true},"
 
+/* While no kubelet works, such a container would stay down. */
+static const struct KubeletRow {
+        const char *restart_policy;
+        bool is_forced;
+        unsigned n_leases;
+} kubelet_rows[] = {
+        { "OnFailure", false, 1 },
+        { "OnFailure", true, 1 },
+        { "Never", false, 0 },
+        { "Never", true, 0 },
+};
+
+TEST_ROWS_F(test_restarts_in_some_cases, kubelet_rows, restart_policy, const struct KubeletRow *row,
+            void *state) {
+        assert_ok(tear_down(state));
+        assert_ok(set_up(state));
+        node.pod.restart_policy = row->restart_policy;
+        show_pod();
+        create(row->is_forced ? PREPARED("r", FORCED) : PREPARED("r", ""));
+        assert_true(stop_begin());
+        assert_int_equal(node.n_leases, row->n_leases);
+}
+
 /* Users who make a request write its label and may write a pod: only the runtime's labels say which
  * pod a container is of. */
 static const struct PodOfAnotherRow {

@@ -774,6 +774,42 @@ TEST_F(test_what_does_not_come_back, void *state) {
         assert_true(reported.has_ended);
 }
 
+/* A container that may come back is not stopped while no kubelet works, whether or not the caller waits. */
+TEST_F(test_what_comes_back_in_some_cases, void *state) {
+        for (int must_wait = 0; must_wait < 2; must_wait++) {
+                RestartOptions options = cluster_options(must_wait);
+
+                know()->restart_policy = "OnFailure";
+                change();
+                options.container = "app";
+                start_on(&options, LIST({ "a", .name = "app", .is_running = true }));
+                reported.text[0] = '\0';
+                assert_true(end_stop("a", STOP_STOPPED));
+                assert_reported("default/web/app stopping a> \n"
+                                "default/web/app stopped! a> it is started again only in some "
+                                "cases: restartPolicy OnFailure\n");
+                assert_true(reported.has_ended);
+                assert_int_equal(stops_forget(world.stops, "request/1", "a"), 0);
+        }
+}
+
+/* An evicted pod has finished, although a container of it may still run. */
+TEST_F(test_a_finished_pod, void *state) {
+        RestartOptions options = cluster_options(true);
+
+        know();
+        world.pod.is_finished = true;
+        change();
+        options.container = "app";
+        start_on(&options, LIST({ "a", .name = "app", .is_running = true }));
+        reported.text[0] = '\0';
+        assert_false(end_stop("a", STOP_STOPPED));
+        assert_reported("default/web/app stopping a> \n"
+                        "default/web/app stopped! a> nothing starts it again: the pod has "
+                        "finished\n");
+        assert_true(reported.has_ended);
+}
+
 /* The sidecar does not wait for the container that is not stopped. */
 TEST_F(test_restart_rules, void *state) {
         RestartOptions options = cluster_options(false);
@@ -873,6 +909,14 @@ TEST_F(test_the_pod_goes_away, void *state) {
         change();
         assert_reported("default/web/app failed! 1> nothing starts it again: the pod is being "
                         "deleted\n");
+
+        know();
+        assert_int_equal(stops_forget(world.stops, "request/1", "1"), 0);
+        start_waiting(&options, containers);
+        world.pod.is_finished = true;
+        change();
+        assert_reported("default/web/app failed! 1> nothing starts it again: the pod has "
+                        "finished\n");
 
         know();
         assert_int_equal(stops_forget(world.stops, "request/1", "1"), 0);
