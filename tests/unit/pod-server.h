@@ -25,7 +25,8 @@ typedef struct ShownContainer {
         const char *restart_rule;   /* action of its rule; it has none */
         /* value of VALUE, which is made from a label; no such variable */
         const char *value;
-        bool is_env_overridden; /* by another VALUE behind it */
+        bool is_env_overridden;  /* by another VALUE behind it */
+        bool has_own_annotation; /* META is made from the annotation that the agent writes */
         PodContainerKind kind;
         bool has_no_status;
         int status_index;         /* index among the statuses of that kind */
@@ -82,6 +83,9 @@ static inline void shown_container_pack(const ShownContainer *from, PodMessage *
                 (char *) (from->kind == POD_CONTAINER_SIDECAR ? "Always" : from->restart_policy);
         if (from->restart_rule)
                 container_message_add_rule(container, from->restart_rule);
+        if (from->has_own_annotation)
+                container_message_add_env(container, "META", NULL,
+                                          "metadata.annotations['" POD_META_ANNOTATION "']");
         if (!from->value)
                 return;
 

@@ -1224,6 +1224,37 @@ TEST_F(test_static_pod, Fixture *fixture) {
         assert_contains(patch(), "since the pod is static");
 }
 
+/* The container's environment has the annotation that the agent writes after each restart: it would
+ * restart for ever. */
+TEST_F(test_own_annotation, Fixture *fixture) {
+        ShownPod *pod;
+
+        fake_runtime.containers[0] = model("c1", "1", 1);
+        for (size_t i = 0; i < 3; i++) {
+                pod = make_pod(fixture, "c1", i < 2 ? "1" : "2");
+                pod->containers[0].has_own_annotation = true;
+                show_and_run(fixture, pod);
+                if (i == 0) {
+                        assert_contains(patch(), "\"Verified\"");
+                        assert_contains(patch(), POD_META_ANNOTATION);
+                }
+                if (i == 1) {
+                        assert_contains(patch(), "\"CannotRestart\"");
+                        assert_contains(patch(),
+                                        "has an annotation that changes with each restart");
+                }
+                if (patch())
+                        accept_patch(fixture);
+                rest();
+                assert_int_equal(n_stops(fixture), 0);
+                assert_int_equal(n_reports(), i);
+        }
+        assert_reported("Warning/InPlaceRestartSkipped Pod/default/web/web spec.containers{app}: "
+                        "Container app is not restarted although its labels or annotations have "
+                        "changed: its environment has the annotation " POD_META_ANNOTATION
+                        ", which changes with each restart\n");
+}
+
 TEST_F(test_skipped, Fixture *fixture) {
         ShownPod *pod;
 

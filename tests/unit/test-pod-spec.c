@@ -327,6 +327,38 @@ TEST(test_overridden) {
         }
 }
 
+/* A variable that is made from the annotation that the agent writes. */
+TEST(test_own_annotation) {
+        static const struct {
+                const char *paths[2];
+                bool is_own;
+        } cases[] = {
+                { { "metadata.annotations['" POD_META_ANNOTATION "']" }, true },
+                { { "metadata.labels['a']", "metadata.annotations['" POD_META_ANNOTATION "']" },
+                  true },
+                { { "metadata.annotations['" POD_META_ANNOTATION "']", "metadata.labels['a']" },
+                  true },
+                { { "metadata.labels['" POD_META_ANNOTATION "']", "metadata.labels['a']" }, false },
+                { { "metadata.annotations['" POD_META_ANNOTATION "x']", "metadata.name" }, false },
+                { { "metadata.annotations['apps.kruise.io/runtime-containers-met']" }, false },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(cases); i++) {
+                cleanup(pod_free_p) Pod *pod = NULL;
+                ContainerMessage *container;
+
+                begin();
+                container = pod_message_add_container(&message, false, "app", "i");
+                for (size_t k = 0; k < 2; k++)
+                        container_message_add_env(container, k == 0 ? "A" : "B", "",
+                                                  cases[i].paths[k]);
+                (void) pod_message_add_container(&message, false, "other", "i");
+                pod = parse();
+                assert_int_equal(pod->containers[0].is_env_own, cases[i].is_own);
+                assert_false(pod->containers[1].is_env_own);
+        }
+}
+
 TEST(test_same_names) {
         cleanup(pod_free_p) Pod *pod = NULL;
 
