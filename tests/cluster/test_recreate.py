@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 import time
 from datetime import datetime
 
 import pytest
 
 from fake import behaviours
+from fake.runtime import FakeRuntime
 from fake.runtime_proxy import RuntimeProxy
 from lab import clock, sanitizers
 from lab.kubelet import is_ready
@@ -63,6 +65,11 @@ def ask():
     yield create
     for one in made:
         one.delete()
+
+
+def runtimes(agent) -> list[dict]:
+    """The runtimes, in the order of the agent's flags."""
+    return json.loads(agent.ctl("doctor", "-o", "json").stdout)["runtimes"]
 
 
 def ended_at(pod, name: str) -> float:
@@ -130,6 +137,32 @@ def test_restarts_and_completes(node_agent, pair, ask):
     assert event["involvedObject"]["fieldPath"] == "spec.containers{one}"
     assert request.name in event["message"]
     assert len(pair.events("Killing")) == 1
+
+
+@pytest.mark.parametrize("is_away", [False, True], ids=["there", "away"])
+def test_two_runtimes_of_one_name(folder, node, start_node_agent, pair, ask, is_away):
+    """The chosen runtime serves a request, though another one of its name is listed before it; a request waits while it is away."""
+    with FakeRuntime(folder / "other") as other:
+        # Until the real one is chosen, the other one refuses; it is asked again 250 ms later.
+        chosen = threading.Event()
+        refuse = behaviours.fail("UNIMPLEMENTED", "no CRI yet")
+        other.on("Version", behaviours.in_turn(refuse, behaviours.when(chosen)))
+        agent = start_node_agent([other.endpoint, node.runtime.endpoint])
+        agent.wait_runtime()
+        chosen.set()
+        wait_until(lambda: all(one["ready"] for one in runtimes(agent)), 60, "the other runtime")
+        assert [(one["name"], one["chosen"]) for one in runtimes(agent)] == [("containerd", False), ("containerd", True)]
+        if is_away:
+            node.runtime.process.kill9()
+            wait_until(lambda: not runtimes(agent)[1]["ready"], 10, "end of the runtime")
+        request = ask(pair, "one")
+        if is_away:
+            request.wait_phase("Recreating")
+            node.runtime.start()
+        request.wait_phase("Completed", 60)
+        assert request.state("one")["phase"] == "Succeeded"
+        assert pair.restarts() == {"one": 1, "two": 0}
+        assert not other.calls("ListContainers")
 
 
 @pytest.mark.parametrize("is_ordered", [True, False], ids=["ordered", "unordered"])
