@@ -21,6 +21,7 @@ from lab.wait import wait_until
 
 PATH = "/inplaced.v1.Node/"
 SLOWLY = sanitizers.SLOWNESS
+_GREEDY, _OTHER, _ROOT = (NOBODY, DAEMON), (DAEMON, DAEMON), (0, 0)
 
 _IMAGES_MAX, _IMAGES_OF_ROOT_MAX = 4096, 5120
 _ANSWER_MAX = 16 << 20
@@ -139,6 +140,43 @@ def test_root_may_verify(start_agent, fake_runtime, folder):
         wait_until(lambda: asked() == 64, 20 * SLOWLY, lambda: f"64 calls, but {asked()}")
         calls.append(root.Verify.future(request))
         wait_until(lambda: asked() == 65, 5 * SLOWLY, "call of root's")
+        for call in calls:
+            call.cancel()
+
+
+@pytest.mark.parametrize(
+    ("method", "what"), [("Watch", "follow the status"), ("WatchPulls", "follow the pulls")]
+)
+def test_followers_of_one_user(start_agent, fake_runtime, folder, method, what):
+    """A user who follows 16 times is refused the next call, while other users may still follow."""
+    folder.path.chmod(0o711)
+    agent = start_agent(fake_runtime.endpoint, flags=["--socket-group=daemon"])
+    request = getattr(agent.messages, f"{method}Request")()
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(node_stub_of(agent, *who)) for who in (_GREEDY, _OTHER, _ROOT)]
+        greedy, other, root = (getattr(node, method) for node in nodes)
+        calls = [greedy(request, timeout=60 * SLOWLY) for _ in range(16)]
+        for call in calls:
+            next(call)
+        with pytest.raises(grpc.RpcError) as error:
+            next(greedy(request, timeout=10 * SLOWLY))
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+        said = f"user {NOBODY} has too many callers that {what}: 16 and 1 more"
+        assert said in error.value.details()
+        for follow in (other, root):
+            calls.append(follow(request, timeout=60 * SLOWLY))
+            next(calls[-1])
+        calls.pop(0).cancel()
+
+        def may_follow_again() -> bool:
+            calls.append(greedy(request, timeout=60 * SLOWLY))
+            try:
+                next(calls[-1])
+            except grpc.RpcError:
+                return False
+            return True
+
+        wait_until(may_follow_again, 10 * SLOWLY, "room for another")
         for call in calls:
             call.cancel()
 
