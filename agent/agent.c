@@ -558,8 +558,8 @@ static int lacks(const char *owner, void *userdata) {
 }
 
 /* Two agents with one journal would stop a container twice. The kernel ends the lock with the
- * process. Other users cannot open the file, and so cannot lock it, as they could the folder. A file that cannot be locked
- * is no reason not to start. */
+ * process. Other users cannot open the file, and so cannot lock it, as they could the folder. A
+ * file that cannot be locked is no reason not to start. */
 static int agent_lock_state(Agent *agent, const Options *options, Error *reterr) {
         cleanup(free_p) char *path = NULL;
         int r;
