@@ -328,6 +328,31 @@ int rollout_check_budgets(const RolloutView *view, const Census *census, Error *
         return r;
 }
 
+int rollout_check_returns(const Census *census, json_object *record, bool has_preloaded,
+                          Error *reterr) {
+        for (size_t i = 0; i < census->n_pods; i++) {
+                json_object *pod = census->pods[i].pod;
+
+                if (census->pods[i].phase != ROLLOUT_OLD)
+                        continue;
+                json_object_object_foreach(record_images(record, false), name, image) {
+                        json_object *spec = template_find_container(pod, name);
+
+                        (void) image;
+                        if (!spec || template_ends(pod, name) ||
+                            restart_image_comes_back(pod, name) ||
+                            (has_preloaded && !json_is(spec, "imagePullPolicy", "Always")))
+                                continue;
+                        return error_set(reterr, ERROR_UNSUPPORTED,
+                                         "pod \"%s\" would be lost if the image of container %s "
+                                         "could not be pulled at once: its restart policy or rules "
+                                         "do not start it again; create it anew",
+                                         object_name(pod), name);
+                }
+        }
+        return 0;
+}
+
 /* The choice of the next pod */
 
 /* A turn of the plan, and the pods that it may be about. NULL: there is none. */
@@ -496,15 +521,18 @@ static int step_any_next(const Turn *turn, RolloutStep *step, Error *reterr) {
         return step_next(turn, turn->next_ill, step, reterr);
 }
 
-/* A pod that is out of service, and will not get the images while another one fails, serves again. */
-static int step_return(const Turn *turn, RolloutStep *step) {
-        json_object *pod = turn->draining->pod;
+/* A pod that is out of service for images that it will not get serves again; 0: it does already, and 1: it is the step. */
+static int step_return(RolloutStep *step, const RolloutView *view, json_object *record,
+                       json_object *pod) {
         cleanup(json_object_put_p) json_object *images =
-                template_images(pod, record_target(turn->record));
+                template_images(pod, record_target(record));
 
-        return images ? step_gate_for(step, turn->view, turn->record, pod, ROLLOUT_RETURN_POD,
-                                      images)
-                      : -ENOMEM;
+        if (!images)
+                return -ENOMEM;
+        if (!pod_gate_awaits_others(pod, images))
+                return 0;
+        rollout_step_done(step);
+        return step_gate_for(step, view, record, pod, ROLLOUT_RETURN_POD, images) ?: 1;
 }
 
 static int step_pods(const Turn *turn, RolloutStep *step, Error *reterr) {
@@ -515,10 +543,15 @@ static int step_pods(const Turn *turn, RolloutStep *step, Error *reterr) {
         if (turn->turned)
                 return step_gate(step, view, turn->record, turn->turned->pod);
         /* Going back is the way out of a failure: pods that failed have the old images already. */
-        if (turn->failed && !(is_undo && count_old(turn) > 0))
-                return turn->draining && !is_undo
-                               ? step_return(turn, step)
+        if (turn->failed && !(is_undo && count_old(turn) > 0)) {
+                int r = turn->draining && !is_undo
+                                ? step_return(step, view, turn->record, turn->draining->pod)
+                                : 0;
+
+                return r < 0   ? r
+                       : r > 0 ? 0
                                : rollout_step_set_pod(step, ROLLOUT_STOP, turn->failed);
+        }
         if (turn->spoiled && !is_undo && count_updated(turn) == 0 && !turn->next_well &&
             census->n_in_flight == 0)
                 return rollout_step_set_pod(step, ROLLOUT_STOP, turn->spoiled);
@@ -1037,19 +1070,15 @@ int rollout_plan_return(const RolloutView *view, json_object *record, RolloutSte
         if (!is_abandoned && partition == 0)
                 return 0;
         json_object_object_foreach(view->pods, name, pod) {
-                cleanup(json_object_put_p) json_object *images = NULL;
+                int r;
 
                 (void) name;
-                if ((!is_abandoned && pod_ordinal(pod) >= partition) || !pod_gate_is_closed(pod) ||
-                    object_is_deleted(pod) || !view_has_pod(view, record, pod))
+                if ((!is_abandoned && pod_ordinal(pod) >= partition) || object_is_deleted(pod) ||
+                    !view_has_pod(view, record, pod))
                         continue;
-                images = template_images(pod, record_target(record));
-                if (!images)
-                        return -ENOMEM;
-                if (!pod_gate_must_close(pod, images))
-                        continue;
-                rollout_step_done(step);
-                return step_gate_for(step, view, record, pod, ROLLOUT_RETURN_POD, images);
+                r = step_return(step, view, record, pod);
+                if (r != 0)
+                        return r < 0 ? r : 0;
         }
         return 0;
 }

@@ -61,6 +61,10 @@ int view_max_unavailable(const RolloutView *view, const char *asked, int64_t *re
 
 /* Refuses an update that a PodDisruptionBudget never allows, as far as that is known beforehand. */
 int rollout_check_budgets(const RolloutView *view, const Census *census, Error *reterr);
+/* Refuses an update of a container that its restart policy or rules might not start again: if its image could not be pulled
+ * at once, the pod would be lost. has_preloaded: the nodes have the images. */
+int rollout_check_returns(const Census *census, json_object *record, bool has_preloaded,
+                          Error *reterr);
 /* The census is of this view and record. */
 int rollout_plan(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                  const Census *census, RolloutStep *ret, Error *reterr);
@@ -70,8 +74,8 @@ int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep 
 /* Hands the workload back in the middle of an update, as it is: of a Deployment no pod is replaced. */
 int rollout_plan_release(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                          RolloutStep *ret);
-/* Makes *step return a pod that is out of service for images that it will not get: before the workload is abandoned, or
- * since the partition was raised. */
+/* Makes *step return a pod that is out of service for images that it will not get: before the workload is abandoned, since
+ * another run has abandoned it, or since the partition was raised. */
 int rollout_plan_return(const RolloutView *view, json_object *record, RolloutStep *step);
 /* Removes a copy of an open record from a ReplicaSet once the record itself is closed; ROLLOUT_WAIT: there is none. */
 int rollout_plan_clean(const RolloutView *view, RolloutStep *ret);

@@ -24,7 +24,6 @@
 #include "agent/kubectl/controller-plan.h"
 #include "agent/kubectl/kruise-plan.h"
 #include "agent/kubectl/refresh.h"
-#include "agent/kubectl/restart-image-plan.h"
 #include "agent/kubectl/rights.h"
 #include "agent/kubectl/rollout-advice.h"
 #include "agent/kubectl/rollout-plan.h"
@@ -593,33 +592,6 @@ static int read_record(const Rollout *rollout, json_object *patch, json_object *
         return *ret ? 0 : rollout_record_read(patch, ret, reterr);
 }
 
-/* If its image cannot be pulled at once, a container ends whose restart policy or rules do not start it again, and
- * perhaps its pod. */
-static int check_returns(const Census *census, json_object *record, bool has_preloaded,
-                         Error *reterr) {
-        for (size_t i = 0; i < census->n_pods; i++) {
-                json_object *pod = census->pods[i].pod;
-
-                if (census->pods[i].phase != ROLLOUT_OLD)
-                        continue;
-                json_object_object_foreach(record_images(record, false), name, image) {
-                        json_object *spec = template_find_container(pod, name);
-
-                        (void) image;
-                        if (!spec || template_ends(pod, name) ||
-                            restart_image_comes_back(pod, name) ||
-                            (has_preloaded && !json_is(spec, "imagePullPolicy", "Always")))
-                                continue;
-                        return error_set(reterr, ERROR_UNSUPPORTED,
-                                         "pod \"%s\" would be lost if the image of container %s "
-                                         "could not be pulled at once: its restart policy or rules "
-                                         "do not start it again; create it anew",
-                                         object_name(pod), name);
-                }
-        }
-        return 0;
-}
-
 /* Checks everything that can be checked, and has the images pulled. */
 static int check_patch(Rollout *rollout, const RolloutRequest *request, json_object *patch,
                        bool *ret_has_preloaded, Error *reterr) {
@@ -647,7 +619,7 @@ static int check_patch(Rollout *rollout, const RolloutRequest *request, json_obj
                                     reterr);
         return r < 0 || request->undone || rollout_record_is_open(rollout->record)
                        ? r
-                       : check_returns(&census, record, *ret_has_preloaded, reterr);
+                       : rollout_check_returns(&census, record, *ret_has_preloaded, reterr);
 }
 
 static int prepare(Rollout *rollout, const RolloutRequest *request, MakePatch make,
