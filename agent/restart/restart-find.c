@@ -208,13 +208,17 @@ int restart_find(const RuntimePods *running, const Pods *known, const RestartQue
         return 0;
 }
 
+const char *restart_end_of_pod(const Pod *pod) {
+        return pod->is_deleted    ? "nothing starts it again: the pod is being deleted"
+               : pod->is_finished ? "nothing starts it again: the pod has finished"
+                                  : NULL;
+}
+
 int restart_stays_down(const Pod *known, const char *container, char **ret) {
         const PodContainer *spec = known ? pod_find(known, container) : NULL;
 
-        if (known && known->is_deleted)
-                return text_copy("nothing starts it again: the pod is being deleted", ret);
-        if (known && known->is_finished)
-                return text_copy("nothing starts it again: the pod has finished", ret);
+        if (known && restart_end_of_pod(known))
+                return text_copy(restart_end_of_pod(known), ret);
         if (known && !spec)
                 return text_copy("nothing starts it again: it is not in the pod's spec, as debug "
                                  "containers are not",

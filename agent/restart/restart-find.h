@@ -38,6 +38,9 @@ typedef struct RestartFound {
 int restart_find(const RuntimePods *running, const Pods *known, const RestartQuestion *question,
                  RestartFound *ret, Error *reterr);
 
+/* Says why no container of the pod is started again; NULL: some may be. */
+const char *restart_end_of_pod(const Pod *pod);
+
 /* Sets why the kubelet will not start the container again, in one line that the caller owns; NULL:
  * it will, as far as known. */
 int restart_stays_down(const Pod *known, const char *container, char **ret);

@@ -172,11 +172,8 @@ static int item_inspect_pod(RestartItem *item, const Pod *pod) {
         if (id &&
             (item->kind == POD_CONTAINER_INIT || (container->is_running && container->is_ready)))
                 return item_runs(item, id);
-        if (pod->is_deleted || pod->is_finished)
-                return restart_report(item, RESTART_FAILED, true,
-                                      pod->is_deleted
-                                              ? "nothing starts it again: the pod is being deleted"
-                                              : "nothing starts it again: the pod has finished");
+        if (restart_end_of_pod(pod))
+                return restart_report(item, RESTART_FAILED, true, restart_end_of_pod(pod));
 
         item->is_unready = id && container->is_running;
         return 0;
@@ -471,8 +468,7 @@ static int item_init(RestartItem *item, Restart *restart, const RuntimeContainer
                 .restart_count = container->restart_count,
                 .kind = spec ? spec->kind : POD_CONTAINER_MAIN,
                 .index = spec ? (size_t) (spec - known->containers) : 0,
-                .may_return =
-                        spec && !known->is_deleted && !known->is_finished && pod_may_restart(spec),
+                .may_return = spec && !restart_end_of_pod(known) && pod_may_restart(spec),
                 .is_refused = spec && spec->rules_decide,
         };
         if (!item->name || !item->old_id)
