@@ -57,16 +57,15 @@ Runtime *recreate_find_runtime(const Recreate *recreate, const char *scheme, boo
         Runtime *runtime = scheme[0] ? runtimes_find(runtimes, scheme) : runtimes_chosen(runtimes);
         bool is_any_ready = false;
 
-        if (!runtime && scheme[0]) {
-                for (size_t i = 0; i < runtimes_count(runtimes); i++)
-                        is_any_ready = is_any_ready || runtime_client(runtimes_get(runtimes, i));
-                *ret_may_come = is_known_scheme(recreate, scheme) || !is_any_ready ||
-                                !runtimes_are_settled(runtimes);
-                return NULL;
-        }
-
         *ret_may_come = true;
-        return runtime && runtime_client(runtime) ? runtime : NULL;
+        if (runtime || !scheme[0])
+                return runtime && runtime_client(runtime) ? runtime : NULL;
+
+        for (size_t i = 0; i < runtimes_count(runtimes); i++)
+                is_any_ready = is_any_ready || runtime_client(runtimes_get(runtimes, i));
+        *ret_may_come = is_known_scheme(recreate, scheme) || !is_any_ready ||
+                        !runtimes_are_settled(runtimes);
+        return NULL;
 }
 
 static void warn(const Recreate *recreate, const char *what, const Error *reason) {
