@@ -30,7 +30,8 @@ from cluster import has_succeeded
 from node import Node
 from table import Row
 
-_SIZES = [500, 1000, 2000, 5000]
+_SIZES = [500, 1000, 2000, 3500, 5000]
+_UNMEASURED = 3500  # the fleet rests there until its pages are merged, else the next agents would find no room
 _SPARE_MEBIBYTES = 3000
 _MEBIBYTES_EACH = 6  # until its pages are merged, and what the API server keeps for it
 _STEP_SECONDS = 900
@@ -292,7 +293,10 @@ def measure(node: Node) -> list[Row]:
                     print(f"fleet: {size} agents need {needed} MiB, which this machine has not", flush=True)
                     break
                 try:
-                    rows += _measure_size(node, fleet, size)
+                    if size == _UNMEASURED:
+                        _start(node, fleet, Meter(fleet), size)
+                    else:
+                        rows += _measure_size(node, fleet, size)
                 except (OSError, RuntimeError) as error:
                     if not rows:
                         raise
@@ -301,8 +305,8 @@ def measure(node: Node) -> list[Row]:
     return rows
 
 
-def _measure_size(node: Node, fleet: Fleet, size: int) -> list[Row]:
-    meter = Meter(fleet)
+def _start(node: Node, fleet: Fleet, meter: Meter, size: int) -> tuple[Step, Callable[[Sample], bool]]:
+    """Starts agents until there are so many; also says how to see that all watch."""
     n_new = size - len(fleet)
     before = meter.sample()
     watches, n_checks = before.watches + n_new * _WATCHES_EACH, before.checks + n_new
@@ -314,6 +318,13 @@ def _measure_size(node: Node, fleet: Fleet, size: int) -> list[Row]:
     fleet.merge()
     if not node.quick:  # an agent tries a write a minute after its start: the next step begins thereafter
         meter.step(lambda: None, lambda one: one.checks >= n_checks)
+    return started, all_watch
+
+
+def _measure_size(node: Node, fleet: Fleet, size: int) -> list[Row]:
+    meter = Meter(fleet)
+    n_new = size - len(fleet)
+    started, all_watch = _start(node, fleet, meter, size)
     tool, preload = _preload(node, fleet, meter)
     image_set = _serve_set(node, fleet, meter)
     idle, cpu = _be_idle(node, fleet, meter)
