@@ -161,7 +161,7 @@ def test_failure_of_another_is_not_its_own(
     start_agent, runtime, proxy, control_plane, folder, node_name, node_image, gate, fake_registry,
     is_restarted,
 ):
-    """The NodeImage's pull stays Succeeded when a local caller's later pull fails."""
+    """The NodeImage's pull and the image stay Succeeded when a local caller's later pull fails."""
     token = control_plane.agent_token()
     kubeconfig = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
     agent = start_agent(runtime.endpoint, kubeconfig=kubeconfig, node_name=node_name)
@@ -176,14 +176,13 @@ def test_failure_of_another_is_not_its_own(
     done = agent.ctl("pull", *arguments, timeout=60 * SLOWLY)
     assert done.returncode == 1 and "NotFound" in done.stdout + done.stderr
     if is_restarted:
-        agent.wait_status(gate.reference, "Failed")
         agent.terminate()
         agent.start()
     proxy.behave()
     status = node_image.wait_counts(1, 1, 0, 0, 0, timeout=60 * SLOWLY)
     (tags,) = [image["tags"] for image in status["imageStatuses"].values()]
     assert tags[0]["phase"] == "Succeeded" and "message" not in tags[0]
-    assert agent.tag_status(gate.reference)["phase"] == "Failed"
+    assert agent.tag_status(gate.reference)["phase"] == "Succeeded"
 
 
 def test_own_attempts_beside_a_caller_without_a_limit(cluster_agent, node_image, registry, image_name):
