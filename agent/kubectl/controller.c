@@ -37,6 +37,8 @@
 #define UNBOUND_USEC \
         (3 * USEC_PER_SEC) /* API servers read the bindings of policies once a second */
 #define ADMISSION "admissionregistration.k8s.io"
+#define LOOK_USEC (60 * USEC_PER_SEC)     /* until the binding is looked for again */
+#define REMOVAL_USEC (300 * USEC_PER_SEC) /* a removal of the controller has ended by then */
 
 static const WorkloadKind watched_kinds[] = { WORKLOAD_DEPLOYMENT, WORKLOAD_STATEFUL_SET,
                                               WORKLOAD_DAEMON_SET };
@@ -73,7 +75,8 @@ struct Controller {
         size_t n_running;
         char *by;              /* user of the controller, as records name it */
         bool is_ready;         /* leads, and workloads may be held from now on */
-        uint64_t unbound_usec; /* when --release-all has removed the binding; 0: there was none */
+        uint64_t unbound_usec; /* when the binding was removed or missed first; 0: it was not */
+        uint64_t look_usec;    /* when the binding is looked for again */
 };
 
 /* The workloads */
@@ -502,27 +505,59 @@ static const KubePath bindings = { .group = ADMISSION,
                                    .version = "v1",
                                    .resource = "mutatingadmissionpolicybindings" };
 
-/* The policy holds workloads from now on. It must not do that without a controller, so no manifest has its binding. */
-static int bind_policy(Controller *controller, Error *reterr) {
+/* The policy holds workloads from now on. It must not do that without a controller, so no manifest has its binding.
+ * is_look: nothing is written; to read the binding would take one more right. *ret_missing: there was none. */
+static int bind_policy(Controller *controller, bool is_look, bool *ret_missing, Error *reterr) {
         const char *name = controller->flags->policy;
         cleanup(json_object_put_p) json_object *binding =
                 patch_wrap("metadata", patch_wrap("name", json_object_new_string(name ?: "")));
         cleanup(error_done) Error error = ERROR_INIT;
+        KubePath path = bindings;
         int r;
 
+        *ret_missing = false;
+        controller->look_usec = name ? clock_monotonic_usec() + LOOK_USEC : UINT64_MAX;
         if (!name)
                 return 0;
         if (!binding ||
             patch_add(binding, "spec", patch_wrap("policyName", json_object_new_string(name))) < 0)
                 return -ENOMEM;
-        r = session_create(controller->session, &bindings, binding, /* ret= */ NULL, &error);
+        path.query = is_look ? "dryRun=All" : NULL;
+        r = session_create(controller->session, &path, binding, /* ret= */ NULL, &error);
+        *ret_missing = error.kind == ERROR_NONE && r >= 0;
         if (error.kind == ERROR_NONE || error.kind == ERROR_CONFLICT)
                 return error.kind == ERROR_CONFLICT ? 0 : r;
         if (error.kind != ERROR_NOT_FOUND)
                 return error_copy(reterr, &error);
+        controller->look_usec = UINT64_MAX;
         log_write(controller->log, LOG_WARNING, NULL,
                   "The API server has no MutatingAdmissionPolicy, which needs Kubernetes 1.36: "
                   "workloads are updated in place while their manifests hold them");
+        return 0;
+}
+
+/* The removal of the controller deletes the binding as well, beside one that leads, and must not be undone. */
+static int look_at_binding(Controller *controller) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        uint64_t now_usec = clock_monotonic_usec(), since_usec = controller->unbound_usec;
+        bool is_over = since_usec > 0 && now_usec - since_usec >= REMOVAL_USEC, is_missing;
+        int r;
+
+        if (now_usec < controller->look_usec)
+                return 0;
+        r = bind_policy(controller, /* is_look= */ !is_over, &is_missing, &error);
+        if (r < 0)
+                return error.kind == ERROR_NONE ? r : 0; /* it is looked for again */
+        controller->unbound_usec = !is_missing || is_over ? 0 : since_usec ?: now_usec;
+        if (is_missing && is_over)
+                log_write(controller->log, LOG_INFO, NULL,
+                          "The binding of the policy \"%s\" was made anew",
+                          controller->flags->policy);
+        else if (is_missing && since_usec == 0)
+                log_write(controller->log, LOG_WARNING, NULL,
+                          "The binding of the policy \"%s\" was deleted: Kubernetes replaces the "
+                          "pods of declared updates. It is made anew in 5 minutes",
+                          controller->flags->policy);
         return 0;
 }
 
@@ -544,6 +579,7 @@ static int unbind_policy(Controller *controller, Error *reterr) {
 }
 
 static int lead(Controller *controller, Error *reterr) {
+        bool was_missing;
         int r;
 
         if (controller->flags->release_all) {
@@ -553,9 +589,11 @@ static int lead(Controller *controller, Error *reterr) {
         }
         r = leader_is_due(&controller->leader) ? leader_step(&controller->leader, reterr) : 0;
 
-        if (r < 0 || controller->is_ready || !controller->leader.is_leading)
+        if (r < 0 || !controller->leader.is_leading)
                 return r;
-        r = bind_policy(controller, reterr);
+        if (controller->is_ready)
+                return look_at_binding(controller);
+        r = bind_policy(controller, /* is_look= */ false, &was_missing, reterr);
         if (r < 0)
                 return r;
         controller->is_ready = true;

@@ -222,6 +222,16 @@ const char *doctor_limits_missing(const DoctorLimits *limits) {
         return limits->is_enforced[DOCTOR_LIMIT_PODS] ? "NodeImages" : "NodeImages and pods";
 }
 
+int doctor_unbound_add_policy(json_object *unbound, json_object *policy) {
+        const char *name = object_name(policy);
+
+        return name && strstr(name, "inplaced-hold") ? patch_add_null(unbound, name) : 0;
+}
+
+void doctor_unbound_add_binding(json_object *unbound, json_object *binding) {
+        json_object_object_del(unbound, object_text(binding, "spec.policyName") ?: "");
+}
+
 char *doctor_group_names(const DoctorGroup *group, size_t n_max) {
         size_t n = group->n_nodes < n_max ? group->n_nodes : n_max, size;
         char *text = NULL;

@@ -71,5 +71,10 @@ void doctor_limits_add_binding(DoctorLimits *limits, json_object *binding);
 /* "NodeImages", "NodeImages and pods"; NULL: all are limited. */
 const char *doctor_limits_missing(const DoctorLimits *limits);
 
+/* Adds the policy to {name: null} if it holds workloads for declared updates. */
+int doctor_unbound_add_policy(json_object *unbound, json_object *policy);
+/* Leaves those without a binding. Call it after all policies were added. */
+void doctor_unbound_add_binding(json_object *unbound, json_object *binding);
+
 /* "node-1, node-2 and 7 more"; the caller owns it. NULL: no memory. */
 char *doctor_group_names(const DoctorGroup *group, size_t n_max);

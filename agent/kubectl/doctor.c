@@ -384,6 +384,39 @@ static int report_absences(Doctor *doctor) {
         return 0;
 }
 
+static int on_hold(json_object *policy, void *userdata) {
+        return doctor_unbound_add_policy(userdata, policy);
+}
+
+static int on_hold_binding(json_object *binding, void *userdata) {
+        doctor_unbound_add_binding(userdata, binding);
+        return 0;
+}
+
+/* Few clusters have the policy, and few users may read it. */
+static int check_hold(Doctor *doctor, Error *reterr) {
+        KubePath path = { .group = ADMISSION,
+                          .version = "v1",
+                          .resource = "mutatingadmissionpolicies" };
+        cleanup(json_object_put_p) json_object *unbound = json_object_new_object();
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = unbound ? session_list_metadata(doctor->session, &path, on_hold, unbound, &error)
+                        : -ENOMEM;
+
+        path.resource = "mutatingadmissionpolicybindings";
+        if (r >= 0 && json_object_object_length(unbound) > 0)
+                r = session_list(doctor->session, &path, on_hold_binding, unbound, &error);
+        if (error.kind == ERROR_DENIED || error.kind == ERROR_NOT_FOUND)
+                return 0;
+        if (r < 0)
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+        if (json_object_object_length(unbound) == 0)
+                return 0;
+        return add_problem(doctor->problems, "declared updates",
+                           "their policy has no binding, so Kubernetes replaces the pods",
+                           "kubectl inplace controller makes it: does it run?");
+}
+
 static int report_updates(Doctor *doctor, Error *reterr) {
         cleanup(json_object_put_p) json_object *updates = json_object_new_array();
         int r = updates ? open_updates_of_namespace(doctor->session,
@@ -433,6 +466,8 @@ static int examine(Doctor *doctor, Error *reterr) {
                 r = check_nodes(doctor, node_image_version, reterr);
         if (r >= 0)
                 r = report_absences(doctor);
+        if (r >= 0)
+                r = check_hold(doctor, reterr);
         return r < 0 ? r : report_updates(doctor, reterr);
 }
 

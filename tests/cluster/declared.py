@@ -39,10 +39,10 @@ def robot(cluster, folder) -> Inplace:
 
 
 @contextmanager
-def leading(cluster, inplace: Inplace, *arguments: str) -> Iterator[Child]:
+def leading(cluster, inplace: Inplace, *arguments: str, **environment: str) -> Iterator[Child]:
     """A controller that has bound its policy."""
     cluster.admin.delete(LEASE)
-    with inplace.running(*ARGUMENTS, *arguments) as child:
+    with inplace.running(*ARGUMENTS, *arguments, **environment) as child:
         wait_until(lambda: is_bound(cluster) or child.poll() is not None, RUNS, "the binding", 0.05)
         assert child.poll() is None, child.communicate()
         wait_until(lambda: probe_policy(cluster), RUNS, "the policy in force", 0.1)

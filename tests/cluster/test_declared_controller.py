@@ -19,7 +19,7 @@ from declared import *  # noqa: F403
 from rollouts import *  # noqa: F403
 from fake import api_faults
 from fake.api_proxy import Exchange
-from lab import sanitizers
+from lab import clock, sanitizers
 from lab.kube import Object
 from lab.wait import wait_until
 
@@ -138,6 +138,43 @@ def test_lists_that_are_refused(make, images, by_proxy, proxy):
     proxy.behave()
     ran = assert_done(by_proxy.run("__carry-out", workload.name, timeout=90 * SLOWLY))
     assert json.loads(ran.stdout)["outcome"] == "updated"
+
+
+def test_binding_is_deleted(cluster, policy, make, robot, folder):
+    """Without it pods are replaced: log and doctor say so. It comes back when a removal of the controller has ended,
+    after minutes that pass in a moment here.
+    """
+    workload = make("deployment", 0)
+    declare(workload)
+    jump = folder / "jump"
+    complaint = "problem: declared updates: their policy has no binding"
+
+    def pass_seconds(seconds: int) -> None:
+        (folder / "next").write_text(str(seconds))
+        (folder / "next").rename(jump)
+
+    def wake() -> None:
+        """The timers of the controller wait for the time that was passed over, watches do not."""
+        workload.patch({"metadata": {"annotations": {"woken": str(time.monotonic())}}})
+
+    with leading(cluster, robot, **clock.environment(clock.jumps_when_there(jump))) as child:
+        assert complaint not in robot.run("doctor").stdout
+        cluster.admin.delete(f"{BINDINGS}/{POLICY}")
+        assert complaint in robot.run("doctor").stdout
+        pass_seconds(70)
+        lines = iter(child.stderr.readline, "")
+        wake()
+        assert any("is made anew in 5 minutes" in line for line in lines)
+        assert not is_bound(cluster)
+        pass_seconds(140)
+        wake()
+        time.sleep(2)  # it must not be made in this time
+        assert not is_bound(cluster)
+        pass_seconds(450)
+        wait_until(lambda: wake() or is_bound(cluster), RUNS, "the binding", 0.5)
+        assert any("was made anew" in line for line in lines)
+        assert child.poll() is None
+    assert complaint not in robot.run("doctor").stdout
 
 
 def test_release_by_a_person(cluster, controller, make, images, inplace):

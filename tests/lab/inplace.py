@@ -85,9 +85,9 @@ class Inplace:
         )
 
     @contextmanager
-    def running(self, *arguments: str) -> Iterator[Child]:
+    def running(self, *arguments: str, **environment: str | Path | None) -> Iterator[Child]:
         """Runs it beside the test; a program that still runs afterwards is killed."""
-        with self.start(*arguments) as child:
+        with self.start(*arguments, **environment) as child:
             try:
                 yield child
             finally:

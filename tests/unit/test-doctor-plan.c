@@ -127,3 +127,21 @@ TEST(test_limits) {
         add_limit(&limits, "inplaced-resources", "inplaced-resources", "Deny");
         assert_null(doctor_limits_missing(&limits));
 }
+
+TEST(test_policy_of_declared_updates) {
+        cleanup(json_object_put_p) json_object *unbound = json_object_new_object();
+        cleanup(json_object_put_p) json_object *hold =
+                parse("{'metadata':{'name':'my-inplaced-hold-2'}}");
+        cleanup(json_object_put_p) json_object *mirror = parse("{'metadata':{'name':'mirror'}}");
+        cleanup(json_object_put_p) json_object *other = parse("{'spec':{'policyName':'mirror'}}");
+        cleanup(json_object_put_p) json_object *binding =
+                parse("{'spec':{'policyName':'my-inplaced-hold-2'}}");
+
+        assert_ok(doctor_unbound_add_policy(unbound, mirror));
+        assert_int_equal(json_object_object_length(unbound), 0);
+        assert_ok(doctor_unbound_add_policy(unbound, hold));
+        doctor_unbound_add_binding(unbound, other);
+        assert_int_equal(json_object_object_length(unbound), 1);
+        doctor_unbound_add_binding(unbound, binding);
+        assert_int_equal(json_object_object_length(unbound), 0);
+}
