@@ -227,6 +227,15 @@ def test_what_openshift_admits(folder):
     assert subject["name"] == pod["serviceAccountName"]
 
 
+def test_openshift_admits_the_volumes_of_values():
+    secret = "extraVolumes[0].name=hub,extraVolumes[0].secret.secretName=hub"
+    memory = "extraVolumes[1].name=more,extraVolumes[1].emptyDir.medium=Memory"
+    documents = template("openshift=true", secret, memory)
+    kinds = {next(key for key in volume if key != "name") for volume in pod_of(documents)["volumes"]}
+    assert "secret" in kinds
+    assert documents["SecurityContextConstraints", "", "inplaced-pods"]["volumes"] == sorted(kinds)
+
+
 def test_network_policy(folder):
     """It opens the port that the pods name, and no other one."""
     documents = compose(folder.path, "network-policy")
