@@ -560,26 +560,34 @@ static int lacks(const char *owner, void *userdata) {
 /* Two agents with one journal would stop a container twice. The kernel ends the lock with the
  * process. Other users cannot open the file, and so cannot lock it, as they could the folder. A
  * file that cannot be locked is no reason not to start. */
-static int agent_lock_state(Agent *agent, const Options *options, Error *reterr) {
+static int lock_state(Agent *agent, const char *folder, int flags, Error *reterr) {
         cleanup(free_p) char *path = NULL;
         int r;
 
-        r = file_make_folders(options->state_dir); /* not every node has systemd, which makes it */
+        r = text_format(&path, "%s/" LOCK_FILE, folder);
         if (r < 0)
                 return r;
 
-        r = text_format(&path, "%s/" LOCK_FILE, options->state_dir);
-        if (r < 0)
-                return r;
-
-        agent->lock_fd = open(path, O_RDONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+        agent->lock_fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
         if (agent->lock_fd >= 0 && flock(agent->lock_fd, LOCK_EX | LOCK_NB) < 0 &&
             errno == EWOULDBLOCK)
                 return error_set(reterr, ERROR_UNAVAILABLE,
                                  "cannot use the state folder %s: another agent does; run one "
                                  "agent on the node, or give each one its own --state-dir",
-                                 options->state_dir);
+                                 folder);
         return 0;
+}
+
+static int agent_lock_state(Agent *agent, const Options *options, Error *reterr) {
+        int r;
+
+        r = file_make_folders(options->state_dir); /* not every node has systemd, which makes it */
+        return r < 0 ? r : lock_state(agent, options->state_dir, O_CREAT, reterr);
+}
+
+/* The pins of an agent that runs stay. A file made here would belong to another user than the agent's. */
+static int agent_lock_former_state(Agent *agent, const Options *options, Error *reterr) {
+        return lock_state(agent, options->state_dir, /* flags= */ 0, reterr);
 }
 
 static int agent_add_state_file(Agent *agent, const Options *options, Error *reterr) {
@@ -1020,8 +1028,13 @@ static const Step steps[] = {
 };
 
 static const Step steps_to_remove_pins[] = {
-        agent_add_ground, agent_add_runtimes, agent_add_auth,
-        agent_add_images, agent_try_runtimes, NULL,
+        agent_lock_former_state,
+        agent_add_ground,
+        agent_add_runtimes,
+        agent_add_auth,
+        agent_add_images,
+        agent_try_runtimes,
+        NULL,
 };
 
 int agent_new(sd_event *event, Log *log, const Options *options, AgentReady on_ready,

@@ -103,7 +103,8 @@ class Collection:
         """Ends the agent, as its package does when it is removed. Returns the names that still have its label, or are
         reported as pinned."""
         self.agent.terminate()
-        argv = [self.agent.argv[0], "--remove-pins", f"--runtime-endpoint={self._runtime.endpoint}"]
+        argv = [self.agent.argv[0], "--remove-pins", f"--runtime-endpoint={self._runtime.endpoint}",
+                f"--state-dir={self.agent.state_dir}"]
         subprocess.run(argv, env=sanitizers.environment(), capture_output=True, timeout=60, check=True)
         marked = self._runtime.ctr("images", "ls", "--quiet", f'labels."{MARK}"').stdout.split()
         statuses = {reference: self._runtime.image_status(reference) for reference in self._ids}

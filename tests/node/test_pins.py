@@ -385,7 +385,7 @@ def test_runtimes_that_do_not_pin(folder, start_agent, registry, image_name, kin
 
 
 def start_removal(agent, endpoint):
-    argv = [agent.argv[0], "--remove-pins", f"--runtime-endpoint={endpoint}", "--log-format=text"]
+    argv = [agent.argv[0], "--remove-pins", f"--runtime-endpoint={endpoint}", f"--state-dir={agent.state_dir}", "--log-format=text"]
     return subprocess.Popen(argv, env=sanitizers.environment(), stderr=subprocess.PIPE, text=True)
 
 
@@ -403,12 +403,11 @@ def test_removal_from_a_runtime_that_goes_away(make_agent, folder, containerd):
 
 
 def test_removal(start_agent, containerd, push):
-    """No pin of the agent is left, and each one of others."""
+    """No pin of an agent that has ended is left, and each one of others and of an agent that runs."""
     agent = start_agent(containerd.endpoint)
     ours, foreign = push("1"), push("2")
     agent.request(ours.reference, pin=True)
     wait_pinned(containerd, ours)
-    agent.terminate()
     containerd.cri.pull(foreign.reference)
     label(containerd, foreign.reference, f"{LABEL}=pinned")
 
@@ -417,6 +416,10 @@ def test_removal(start_agent, containerd, push):
             _, errors = child.communicate(timeout=60)
         return child.returncode, errors
 
+    status, errors = remove_pins(containerd.endpoint)
+    assert status == 1 and "another agent does" in errors, errors
+    assert is_pinned(containerd, ours.reference)
+    agent.terminate()
     status, errors = remove_pins(containerd.endpoint)
     assert status == 0 and f'Unpinned "{ours.reference}"' in errors, errors
     assert labels_of(containerd, ours.reference) == {} and not is_pinned(containerd, ours.reference)

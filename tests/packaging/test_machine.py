@@ -479,15 +479,16 @@ def test_remove(node):
 
 
 def test_purge_beside_another_agent(node):
-    """The agent of a DaemonSet has the folder of the state mounted, and locks a file there: its state stays."""
+    """The agent of a DaemonSet has the folder of the state mounted, and locks a file there: its state and pins stay."""
     state = "/var/lib/inplaced"
+    assert PIN in node.held()
     node.run("systemctl", "stop", SOCKET, AGENT)
     lock = f"{state}/lock"
     node.run("systemd-run", "--unit=another-agent", "flock", lock, "sleep", "infinity")
     wait_until(lambda: node.run("sh", "-c", f"flock -n {lock} true || echo held", check=False) == "held\n", 20, "lock")
     said = node.run("apt-get", "purge", "--yes", "inplaced")
     node.read(f"{state}/nodeimage.json")
-    assert f"{state} stays: " in said
+    assert f"{state} stays: " in said and PIN in node.held()
     assert not (node.machine.root / "etc/inplaced").exists()
     node.run("systemctl", "stop", "another-agent")
     node.run("apt-get", "install", "--yes", node.newer_package)
