@@ -24,8 +24,10 @@
 
 #define MAX_CONNECTIONS 32
 
-/* The limit of one address: a pod that connects again and again keeps no probe out. */
-#define MAX_FROM_ADDRESS 8
+/* The limit of one address. Its oldest connection ends for a newer one, so a program that connects again and again keeps no
+ * probe out, also not from the node's own address, which the kubelet's probes have. libmicrohttpd accepts fewer in one
+ * turn: each connection is read once before it can be the oldest. */
+#define MAX_FROM_ADDRESS 16
 
 /* Time of a connection from accept() to its end. With the shorter one, a waiting probe gets its
  * answer within the kubelet's time limit. */
@@ -47,6 +49,7 @@ typedef struct Peer Peer;
 struct Peer {
         LIST_LINKS(Peer);
         int fd; /* borrowed from libmicrohttpd */
+        struct in6_addr address;
         uint64_t since_usec;
         bool is_cut; /* it was shut down, and libmicrohttpd has not noticed yet */
 };
@@ -208,6 +211,36 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
         return server_send(connection, &reply);
 }
 
+static void peer_cut(Peer *peer) {
+        (void) shutdown(peer->fd, SHUT_RDWR);
+        peer->is_cut = true;
+}
+
+/* The newest comes first in the list. */
+static void server_cut_oldest(HttpServer *server, const struct in6_addr *address) {
+        Peer *oldest = NULL;
+        size_t n = 0;
+
+        for (Peer *peer = server->peers; peer; peer = peer->next)
+                if (!peer->is_cut && memcmp(&peer->address, address, sizeof(*address)) == 0) {
+                        oldest = peer;
+                        n++;
+                }
+        if (n > MAX_FROM_ADDRESS)
+                peer_cut(oldest);
+}
+
+/* An address of IPv4 is mapped to one of IPv6. */
+static struct in6_addr read_address(const struct sockaddr *from) {
+        struct in6_addr address = { .s6_addr = { [10] = 0xff, [11] = 0xff } };
+
+        if (from->sa_family == AF_INET6)
+                return ((const struct sockaddr_in6 *) from)->sin6_addr;
+
+        memcpy(&address.s6_addr[12], &((const struct sockaddr_in *) from)->sin_addr, 4);
+        return address;
+}
+
 static void on_connection(void *userdata, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode what) {
         HttpServer *server = userdata;
@@ -229,7 +262,11 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
         peer->since_usec = clock_monotonic_usec();
         peer->fd =
                 MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        peer->address =
+                read_address(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
+                                     ->client_addr);
         list_prepend(&server->peers, peer);
+        server_cut_oldest(server, &peer->address);
 }
 
 static unsigned server_count_peers(const HttpServer *server) {
@@ -248,10 +285,8 @@ static uint64_t server_cut_peers(HttpServer *server) {
         uint64_t now = clock_monotonic_usec(), next = UINT64_MAX;
 
         for (Peer *peer = server->peers; peer; peer = peer->next) {
-                if (!peer->is_cut && now >= peer->since_usec + lifetime) {
-                        (void) shutdown(peer->fd, SHUT_RDWR);
-                        peer->is_cut = true;
-                }
+                if (!peer->is_cut && now >= peer->since_usec + lifetime)
+                        peer_cut(peer);
                 if (!peer->is_cut && peer->since_usec + lifetime < next)
                         next = peer->since_usec + lifetime;
         }
@@ -331,8 +366,7 @@ int http_server_new(sd_event *event, const char *address, HttpServer **ret, Erro
         server->daemon =
                 MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, server,
                                  MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                                 (unsigned) MAX_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-                                 (unsigned) MAX_FROM_ADDRESS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                                 (unsigned) MAX_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
                                  CONNECTION_MEMORY, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
                                  server, MHD_OPTION_END);
         if (!server->daemon)

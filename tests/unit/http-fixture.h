@@ -123,7 +123,7 @@ static inline void client_connect_from(Client *client, Fixture *f, unsigned numb
                                     client) >= 0);
 }
 
-/* No more than eight from one address, which are as many as the server takes. */
+/* No more than eight from one address, fewer than the server takes. */
 static inline void client_connect(Client *client, Fixture *f) {
         client_connect_from(client, f, 1 + f->n_connected++ / 8 % 250);
 }

@@ -132,7 +132,7 @@ static void assert_place_for_another(Fixture *f, const char *begin, bool is_read
 }
 
 /* An address that holds all that it gets, and tries to get more, leaves places for others. */
-TEST_F(test_peers_of_one_address, Fixture *f) {
+static void assert_place_beside_one_address(Fixture *f, unsigned number) {
         static Client peers[2 * MAX_CONNECTIONS];
         Client probe;
 
@@ -140,7 +140,7 @@ TEST_F(test_peers_of_one_address, Fixture *f) {
                 client_connect_from(&peers[i], f, 1);
                 client_send(&peers[i], "GET /hel");
         }
-        client_connect_from(&probe, f, 2);
+        client_connect_from(&probe, f, number);
         client_send(&probe, "GET /hello HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_in_range(drip_until_closed(f, &probe, peers, 0), 0, 400);
         assert_contains(probe.text, "hello\n");
@@ -148,6 +148,15 @@ TEST_F(test_peers_of_one_address, Fixture *f) {
         client_close(&probe);
         for (size_t i = 0; i < N_ELEMENTS(peers); i++)
                 client_close(&peers[i]);
+}
+
+TEST_F(test_peers_of_one_address, Fixture *f) {
+        assert_place_beside_one_address(f, 2);
+}
+
+/* Pods with the network of their node have the address of the kubelet. */
+TEST_F(test_peers_of_the_same_address, Fixture *f) {
+        assert_place_beside_one_address(f, 1);
 }
 
 TEST_F(test_peers_that_drip, Fixture *f) {
