@@ -314,12 +314,30 @@ bool restart_image_comes_back(json_object *pod, const char *container) {
         return !policy || strcmp(policy, "Always") == 0;
 }
 
+/* The first container that might not; NULL: all come back. */
+static const char *find_lost(json_object *pod, json_object *containers) {
+        for (size_t i = 0; i < json_object_array_length(containers); i++) {
+                const char *name = json_object_get_string(json_object_array_get_idx(containers, i));
+
+                if (!restart_image_comes_back(pod, name))
+                        return name;
+        }
+        return NULL;
+}
+
 bool restart_image_all_come_back(json_object *pod, json_object *containers) {
-        for (size_t i = 0; i < json_object_array_length(containers); i++)
-                if (!restart_image_comes_back(
-                            pod, json_object_get_string(json_object_array_get_idx(containers, i))))
-                        return false;
-        return true;
+        return !find_lost(pod, containers);
+}
+
+int restart_image_check_stop(json_object *pod, json_object *containers, Error *reterr) {
+        const char *lost = find_lost(pod, containers);
+
+        return lost ? error_set(reterr, ERROR_INVALID,
+                                "pod/%s: container %s would not come back: a request stops it, and "
+                                "its restart policy or rules might not start it again; create the "
+                                "pod anew",
+                                object_name(pod), lost)
+                    : 0;
 }
 
 /* While the kubelet delays a start, or cannot pull, it follows the container's restart policy and rules. */

@@ -33,6 +33,9 @@ bool restart_image_comes_back(json_object *pod, const char *container);
 /* The same of these containers, a list of names. */
 bool restart_image_all_come_back(json_object *pod, json_object *containers);
 
+/* Refused if a request, which stops these containers, could end one of them for ever, and the pod with it. */
+int restart_image_check_stop(json_object *pod, json_object *containers, Error *reterr);
+
 /* The strategic merge patch that restarts these containers, a list of names; refused where no digest of an image is known,
  * or where what runs may be another image than that of the spec, or where the kubelet would delay the start of a
  * container, or might not be able to pull, while its restart policy or rules may end it.

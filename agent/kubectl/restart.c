@@ -800,7 +800,7 @@ static bool is_of_kruise(json_object *pod) {
         return version && strncmp(version, "apps.kruise.io/", 15) == 0;
 }
 
-/* By the kubelet alone where the digest of each image is known; else by a request, which changes no metadata, and stops
+/* By the kubelet alone where the digest of each image is known; else by a request, which changes no metadata, and would stop
  * containers whether they come back or not. */
 static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
         cleanup(error_done) Error error = ERROR_INIT, missing = ERROR_INIT;
@@ -810,8 +810,10 @@ static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
 
         restart->is_by_request = restarts->flags->request ||
                                  (!restarts->has_changes && is_of_kruise(restart->before));
-        if (restart->is_by_request)
-                return find_requests(restarts, reterr);
+        if (restart->is_by_request) {
+                r = restart_image_check_stop(restart->before, restart->containers, reterr);
+                return r < 0 ? r : find_requests(restarts, reterr);
+        }
 
         r = restart_image_patch(restart->before, restart->containers, restarts->changes,
                                 session_server_sec(restarts->session), &patch, &delay_sec, &error);

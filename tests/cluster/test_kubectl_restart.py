@@ -141,6 +141,18 @@ def test_pull_that_would_end_it_here(inplace, node_agent, make_pod, tools, kube,
     assert pod.restarts() == {"main": 0} and is_ready(pod.get())
 
 
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_request_that_would_end_it(inplace, node_agent, make_pod, tools, kube, policy):
+    """A request would stop the container, which might not be started again: none is made, for no pod of the command."""
+    pod = make_pod(container("main", tools), owner=False, restartPolicy=policy)
+    other = make_pod(container("main", tools), owner=False)
+    ran = inplace.run("restart", other.name, pod.name, "--request")
+    assert (ran.code, ran.stdout) == (1, "")
+    assert f"pod/{pod.name}: container main would not come back: a request stops it" in ran.stderr
+    assert kube.list(_REQUESTS) == []
+    assert [one.restarts() for one in (pod, other)] == 2 * [{"main": 0}] and is_ready(pod.get())
+
+
 @pytest.mark.parametrize("flags", [(), ("--request",)], ids=["kubelet", "request"])
 def test_dry_run(inplace, web, kube, flags):
     ran = inplace.run("restart", web[0].name, "--dry-run=server", *flags)

@@ -121,6 +121,41 @@ static void set_image(json_object *pod, const char *image) {
         json_object_object_add(container, "image", json_object_new_string(image));
 }
 
+static const struct StopCase {
+        const char *name;
+        const char *pod;     /* fields of its spec */
+        const char *restart; /* fields of the container; NULL: none */
+        bool is_refused;
+} stop_rows[] = {
+        { "the default", "", NULL, false },
+        { "always", "'restartPolicy': 'Always'", NULL, false },
+        { "never", "'restartPolicy': 'Never'", NULL, true },
+        { "after a failure alone", "'restartPolicy': 'OnFailure'", NULL, true },
+        { "the container's own", "'restartPolicy': 'Always'", "'restartPolicy': 'Never'", true },
+        { "that comes back", "'restartPolicy': 'Never'", "'restartPolicy': 'Always'", false },
+        { "with all others", "", "'restartPolicyRules': [{'action': 'RestartAllContainers'}]",
+          true },
+};
+
+/* A request stops containers, whatever becomes of the pod then. */
+TEST_ROWS(test_stop, stop_rows, name, const struct StopCase *row) {
+        cleanup(json_object_put_p) json_object *pod =
+                make_pod("r/app:1", "r/app:1", "r/app" DIGEST, "IfNotPresent", NULL);
+        cleanup(json_object_put_p) json_object *fields = parse("{%s}", row->pod);
+        cleanup(json_object_put_p) json_object *containers = parse("['a']");
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        json_object_object_foreach(fields, key, value)
+                json_object_object_add(object_at(pod, "spec"), key, json_object_get(value));
+        add_restart(pod, row->restart);
+        r = restart_image_check_stop(pod, containers, &error);
+        assert_int_equal(r < 0, row->is_refused);
+        assert_int_equal(error.kind, row->is_refused ? ERROR_INVALID : ERROR_NONE);
+        assert_true(!row->is_refused ||
+                    strstr(error_message(&error), "pod/web-0: container a would not come back"));
+}
+
 /* The pod after its restart. */
 static json_object *respelled(json_object *pod, json_object *patch) {
         json_object *after = parse("%s", json_object_to_json_string(pod));
