@@ -130,6 +130,8 @@ static int image_set_read(ImageSet *set, ImageSets *sets, json_object *object) {
         uint64_t digest = 0;
         int r = text_set(&set->selector, json_get_text(annotations, IMAGE_SET_SELECTOR));
 
+        if (!set->selector)
+                error_done(&set->error);
         if (r < 0 || !set->selector)
                 return r;
 

@@ -135,7 +135,7 @@ def test_selector_changes_while_a_pull_runs(make_node_agent, image_set, image_na
 
 
 def test_faulty_sets(make_node_agent, image_set, kube, push):
-    """A selector that cannot be read selects no node, and doctor names it; a faulty tag fails alone."""
+    """A selector that cannot be read selects no node, and doctor names it while it is there; a faulty tag fails alone."""
     good = push(tag="1")
     agent, node = make_node_agent({"pool": "gpu"})
     image_set.create_set("pool gpu", good.reference)
@@ -145,6 +145,10 @@ def test_faulty_sets(make_node_agent, image_set, kube, push):
     image_set.select("pool=gpu")
     node.wait_status(good.reference, "Succeeded", SOON)
     assert image_set.name not in problems(agent)
+    image_set.select("pool gpu")
+    wait_until(lambda: image_set.name in problems(agent), SOON, lambda: f"problem: {problems(agent)}")
+    image_set.select(None)
+    wait_until(lambda: image_set.name not in problems(agent), SOON, lambda: f"no problem: {problems(agent)}")
 
 
 def test_agent_that_is_killed(make_node_agent, image_set, push):

@@ -140,7 +140,8 @@ class ImageSet(NodeImage):
         """Other annotations of that name; None removes one."""
         self.kube.patch(self.path, {"metadata": {"annotations": _limits(limits)}})
 
-    def select(self, selector: str) -> None:
+    def select(self, selector: str | None) -> None:
+        """None: it is no set any more."""
         self.kube.patch(self.path, {"metadata": {"annotations": {_SELECTOR: selector}}})
 
 
