@@ -251,28 +251,67 @@ static int append_row(StatusWatch *watch, const StatusRow *row) {
         return r > 0 ? status_table_add(watch->table, row, watch->is_wide) : r;
 }
 
-/* Prints that "nginx:1.25" is no longer desired, unless no line about it was printed. */
-static int append_removed(StatusWatch *watch, const char *reference) {
-        cleanup(free_p) char *key = strdup(reference);
-        StatusRow row = {
-                .image = key, .policy = "", .phase = "Removed", .image_id = "", .message = ""
-        };
-        char *end;
+/* Prints that the image is no longer desired, unless no line about it was printed. */
+static int append_removed(StatusWatch *watch, const char *image, const char *tag) {
+        const StatusRow row = { .image = image,
+                                .tag = tag,
+                                .policy = "",
+                                .phase = "Removed",
+                                .image_id = "",
+                                .message = "" };
+        cleanup(free_p) char *key = NULL;
 
-        if (!key)
+        if (text_format(&key, "%s %s", image, tag) < 0)
                 return -ENOMEM;
 
-        end = strchr(key, '@') ?: strrchr(key, ':');
-        if (!end)
-                return 0;
+        return changes_forget(&watch->changes, key)
+                       ? status_table_add(watch->table, &row, watch->is_wide)
+                       : 0;
+}
 
-        *end = ' ';
-        if (!changes_forget(&watch->changes, key))
-                return 0;
+/* The same of "nginx:1.25". */
+static int append_removed_reference(StatusWatch *watch, const char *reference) {
+        cleanup(free_p) char *image = strdup(reference);
+        char *end = image ? strchr(image, '@') ?: strrchr(image, ':') : NULL;
+
+        if (!end)
+                return image ? 0 : -ENOMEM;
 
         *end = '\0';
-        row.tag = end + 1;
-        return status_table_add(watch->table, &row, watch->is_wide);
+        return append_removed(watch, image, end + 1);
+}
+
+/* key: "nginx 1.25" */
+static bool has_row(const StatusRows *rows, const char *key) {
+        for (size_t i = 0; i < rows->n_items; i++) {
+                const StatusRow *row = &rows->items[i];
+                size_t size = strlen(row->image);
+
+                if (strncmp(key, row->image, size) == 0 && key[size] == ' ' &&
+                    strcmp(key + size + 1, row->tag) == 0)
+                        return true;
+        }
+        return false;
+}
+
+/* The same of all images that the agent shows no more after it was away, as it does not say what was removed meanwhile. */
+static int append_missing(StatusWatch *watch, json_object *node_image) {
+        cleanup(status_rows_done) StatusRows rows = STATUS_ROWS_INIT;
+        int r = status_rows_read(node_image, &rows);
+
+        for (size_t i = watch->changes.n_lines; r >= 0 && i > 0; i--) {
+                cleanup(free_p) char *image = strdup(changes_key(&watch->changes, i - 1));
+                char *end = image ? strrchr(image, ' ') : NULL;
+
+                if (!end)
+                        return -ENOMEM;
+                if (has_row(&rows, image))
+                        continue;
+
+                *end = '\0';
+                r = append_removed(watch, image, end + 1);
+        }
+        return r;
 }
 
 static int append(StatusWatch *watch, json_object *selected, const Event *event) {
@@ -281,7 +320,7 @@ static int append(StatusWatch *watch, json_object *selected, const Event *event)
 
         r = status_rows_read(selected, &rows);
         for (size_t i = 0; r >= 0 && i < event->n_removed; i++)
-                r = append_removed(watch, event->removed[i]);
+                r = append_removed_reference(watch, event->removed[i]);
         for (size_t i = 0; r >= 0 && i < rows.n_items; i++)
                 r = append_row(watch, &rows.items[i]);
         return r < 0 ? r : table_print_more(watch->table);
@@ -351,6 +390,9 @@ static int on_changed(json_object *node_image, json_object *changes, const Event
         if (r < 0)
                 return r;
 
+        r = changes == node_image ? append_missing(watch, node_image) : 0;
+        if (r < 0)
+                return r;
         r = watch->is_drawn                       ? draw(watch, selected, event)
             : options_wants_table(watch->options) ? append(watch, selected, event)
                                                   : print_document(watch, selected);

@@ -60,6 +60,10 @@ int changes_note(Changes *changes, const char *key, const char *text, int progre
         return r < 0 ? r : 1;
 }
 
+const char *changes_key(const Changes *changes, size_t i) {
+        return changes->lines[i]->key;
+}
+
 bool changes_forget(Changes *changes, const char *key) {
         size_t at;
 

@@ -20,6 +20,9 @@ typedef struct Changes {
  * 10 percent more; 0 if not; else a local failure. */
 int changes_note(Changes *changes, const char *key, const char *text, int progress);
 
+/* The key of a line, by its number; borrowed. */
+const char *changes_key(const Changes *changes, size_t i);
+
 /* Returns whether there was a line. */
 bool changes_forget(Changes *changes, const char *key);
 void changes_done(Changes *changes);

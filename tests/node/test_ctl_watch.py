@@ -108,6 +108,23 @@ def test_watch_outlives_the_agent(start_agent, fake_runtime):
     assert len([line for line in lines.lines if line.split()[:2] == ["demo/web", "1"]]) == 1
 
 
+def test_watch_of_what_is_removed_meanwhile(start_agent, fake_runtime):
+    """While the agent was away: another line says so, and of no other image."""
+    agent = start_agent(fake_runtime.endpoint)
+    for number in 1, 2:
+        agent.request(f"demo/web:{number}", file=f"{number}.yaml")
+        agent.wait_status(f"demo/web:{number}", "Succeeded")
+    with agent.start_ctl("status", "--watch") as child:
+        lines = Lines(child)
+        lines.wait("demo/web", "2", "Succeeded")
+        agent.kill9()
+        (agent.images_dir / "1.yaml").unlink()
+        agent.start()
+        lines.wait("demo/web", "1", "Removed")
+        assert end(child)[0] == 130
+    assert len([line for line in lines.lines if "Removed" in line.split()]) == 1
+
+
 def test_watch_on_a_terminal(start_agent, fake_runtime):
     """On a terminal the whole table is drawn anew in its place, and what stood above it stays."""
     agent = start_agent(fake_runtime.endpoint)
