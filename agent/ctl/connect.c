@@ -249,12 +249,17 @@ static bool may_call(const struct stat *status) {
         return false;
 }
 
+static bool is_served(const char *path) {
+        struct stat status;
+
+        return stat(path, &status) < 0 || may_call(&status);
+}
+
 /* An agent closes the connection of a caller without the right, without an answer. */
 static int explain_hang_up(const char *path, Error *reterr) {
         cleanup(free_p) char *advice = NULL;
-        struct stat status;
 
-        if (stat(path, &status) < 0 || may_call(&status))
+        if (is_served(path))
                 return error_set(reterr, ERROR_UNAVAILABLE,
                                  "the server at %s closed the connection without an answer; check "
                                  "--socket, or try: journalctl -u inplaced",
@@ -271,6 +276,10 @@ static bool is_hang_up(const NodeClient *client, const Error *error) {
                 return error->kind == ERROR_CANCELED;
 
         return !rpc_client_is_connected(client->rpc) || strcmp(error_message(error), STOPPING) == 0;
+}
+
+bool node_client_is_lost(const NodeClient *client, const Error *error) {
+        return is_hang_up(client, error) && is_served(client->socket_path);
 }
 
 int node_client_explain(const NodeClient *client, const Error *error, Error *reterr) {

@@ -33,6 +33,9 @@ typedef int (*NodeBack)(const Error *given_up, void *userdata);
 int node_client_reconnect(NodeClient *client, NodeBack on_back, void *userdata);
 bool node_client_is_away(const NodeClient *client);
 
+/* The agent hung up before it answered the call, though it serves this user as far as is known: it most likely restarts. */
+bool node_client_is_lost(const NodeClient *client, const Error *error);
+
 /* Explains with advice why a call got no answer: another program may listen there, or the agent has
  * refused this user. Copied. */
 int node_client_explain(const NodeClient *client, const Error *error, Error *reterr);

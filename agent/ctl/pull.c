@@ -440,7 +440,8 @@ static int on_end(const void *reply, const Error *error, void *userdata) {
         }
 
         /* An agent that stops cancels its calls; the command has not canceled this one itself. */
-        if (pull->was_heard && (error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_CANCELED))
+        if (pull->was_heard ? error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_CANCELED
+                            : node_client_is_lost(pull->client, error))
                 return pull_lost(pull);
 
         (void) node_client_explain(pull->client, error, &explained);

@@ -275,6 +275,23 @@ def test_agent_restarts_meanwhile(start_agent, fake_runtime):
     assert without_hints(errors) == "inplacectl: lost the connection to inplaced, connecting again\n"
 
 
+def test_agent_restarts_before_it_answers(make_agent, fake_runtime):
+    """The request is lost as well if the agent has not said anything to it yet."""
+    agent = make_agent(fake_runtime.endpoint)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(agent.socket))
+        listener.listen()
+        with agent.start_ctl("pull", "demo/web:1") as child:
+            connection, _ = listener.accept()
+            connection.close()
+            listener.close()
+            agent.start()
+            output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors
+    assert "demo/web:1" in output
+    assert without_hints(errors) == "inplacectl: lost the connection to inplaced, connecting again\n"
+
+
 @pytest.mark.parametrize("how", ["kill9", "terminate"])
 def test_agent_dies_before_it_answers(start_agent, fake_runtime, how):
     """The line says what happened, and where to look."""
