@@ -521,9 +521,8 @@ static int step_any_next(const Turn *turn, RolloutStep *step, Error *reterr) {
         return step_next(turn, turn->next_ill, step, reterr);
 }
 
-/* A pod that is out of service for images that it will not get serves again; 0: it does already, and 1: it is the step. */
-static int step_return(RolloutStep *step, const RolloutView *view, json_object *record,
-                       json_object *pod) {
+int rollout_plan_return_pod(const RolloutView *view, json_object *record, json_object *pod,
+                            RolloutStep *step) {
         cleanup(json_object_put_p) json_object *images =
                 template_images(pod, record_target(record));
 
@@ -545,7 +544,8 @@ static int step_pods(const Turn *turn, RolloutStep *step, Error *reterr) {
         /* Going back is the way out of a failure: pods that failed have the old images already. */
         if (turn->failed && !(is_undo && count_old(turn) > 0)) {
                 int r = turn->draining && !is_undo
-                                ? step_return(step, view, turn->record, turn->draining->pod)
+                                ? rollout_plan_return_pod(view, turn->record, turn->draining->pod,
+                                                          step)
                                 : 0;
 
                 return r < 0   ? r
@@ -1076,7 +1076,7 @@ int rollout_plan_return(const RolloutView *view, json_object *record, RolloutSte
                 if ((!is_abandoned && pod_ordinal(pod) >= partition) || object_is_deleted(pod) ||
                     !view_has_pod(view, record, pod))
                         continue;
-                r = step_return(step, view, record, pod);
+                r = rollout_plan_return_pod(view, record, pod, step);
                 if (r != 0)
                         return r < 0 ? r : 0;
         }

@@ -74,6 +74,9 @@ int rollout_plan_lost(const RolloutView *view, json_object *record, RolloutStep 
 /* Hands the workload back in the middle of an update, as it is: of a Deployment no pod is replaced. */
 int rollout_plan_release(const RolloutView *view, json_object *record, const RolloutLimits *limits,
                          RolloutStep *ret);
+/* Makes *step return this pod if it is out of service for images that it has not got: 1. Otherwise 0: the step stays. */
+int rollout_plan_return_pod(const RolloutView *view, json_object *record, json_object *pod,
+                            RolloutStep *step);
 /* Makes *step return a pod that is out of service for images that it will not get: before the workload is abandoned, since
  * another run has abandoned it, or since the partition was raised. */
 int rollout_plan_return(const RolloutView *view, json_object *record, RolloutStep *step);

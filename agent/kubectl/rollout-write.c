@@ -6,9 +6,13 @@
 #include <json-c/json.h>
 #include <stdlib.h>
 
+#include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
 #include "agent/kubectl/rollout-advice.h"
+
+#define CONFLICTS_MAX 5
+#define CONFLICT_PAUSE_USEC (USEC_PER_SEC / 5)
 
 static KubePath path_of_step(const RolloutWriter *writer, const RolloutStep *step) {
         KubePath path = writer->watch->path;
@@ -152,6 +156,55 @@ int rollout_write_rehearse(const RolloutWriter *writer, json_object *take_over, 
                             : rehearse_patch(writer, path_of_step(writer, &step), step.patch,
                                              reterr);
         }
+        return r;
+}
+
+/* Whether this run has taken the pod of the step out of service, for the images of the record. */
+static int has_closed(const RolloutWriter *writer, const RolloutStep *step, json_object *record,
+                      bool *ret) {
+        const RolloutStep closed = { .action = ROLLOUT_CLOSE_GATE, .patch = step->patch };
+        cleanup(free_p) char *key = NULL;
+        int r = rollout_step_key(&closed, record, &key);
+
+        *ret = r >= 0 && json_object_object_get_ex(writer->written, key, NULL);
+        return r;
+}
+
+/* A kubelet that sees the closed gate writes to the pod as well: the watch shows that after a conflict. */
+static int return_pod(const RolloutWriter *writer, const char *name, json_object *record,
+                      Error *reterr) {
+        RolloutWatch *watch = writer->watch;
+
+        for (int n_conflicts = 0;; n_conflicts++) {
+                cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+                cleanup(error_done) Error error = ERROR_INIT;
+                json_object *pod = json_object_object_get(watch->view.pods, name);
+                bool is_ours = false;
+                int r = pod ? rollout_plan_return_pod(&watch->view, record, pod, &step) : 0;
+
+                if (r > 0)
+                        r = has_closed(writer, &step, record, &is_ours);
+                if (r < 0 || !is_ours)
+                        return r;
+                r = send_step(writer, &step, &error);
+                if (error.kind == ERROR_NONE || error.kind == ERROR_NOT_FOUND)
+                        return error.kind == ERROR_NONE ? r : 0;
+                if (error.kind != ERROR_CONFLICT || n_conflicts == CONFLICTS_MAX)
+                        return error_copy(reterr, &error);
+                r = session_pause(watch->session, CONFLICT_PAUSE_USEC, reterr);
+                if (r < 0)
+                        return r;
+        }
+}
+
+int rollout_write_return(const RolloutWriter *writer, const Census *census, json_object *record,
+                         Error *reterr) {
+        int r = 0;
+
+        session_begin_leave(writer->watch->session);
+        for (size_t i = 0; r >= 0 && i < census->n_pods; i++)
+                r = return_pod(writer, object_name(census->pods[i].pod), record, reterr);
+        session_end_leave(writer->watch->session);
         return r;
 }
 

@@ -269,6 +269,22 @@ static bool is_temporary(const Rollout *rollout, const Error *error) {
                 error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND);
 }
 
+/* The update stays open. Returns the status, or a local failure. */
+static int leave_open(Rollout *rollout, int status) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r;
+
+        rollout_offer_ways(&rollout->watch, rollout->record);
+        r = rollout_write_return(&rollout->writer, &rollout->census, rollout->record, &error);
+        if (error.kind != ERROR_NONE)
+                rollout_explain(&rollout->watch,
+                                "pods that were to be the next stay out of service until then: %s",
+                                error_message(&error));
+        else if (r < 0)
+                return r;
+        return rollout->watch.view.workload && take_census(rollout) < 0 ? -ENOMEM : status;
+}
+
 static int end_early(Rollout *rollout, int r, const Error *error) {
         cleanup(free_p) char *text = NULL;
         int status;
@@ -286,9 +302,7 @@ static int end_early(Rollout *rollout, int r, const Error *error) {
                 give_reason(rollout, error_message(error));
                 status = EXIT_STATUS_PARTLY;
         }
-        if (rollout->watch.view.workload)
-                rollout_offer_ways(&rollout->watch, rollout->record);
-        return status;
+        return rollout->watch.view.workload ? leave_open(rollout, status) : status;
 }
 
 static int conclude(Rollout *rollout, const char *outcome, const char *sentence) {
@@ -441,8 +455,8 @@ static int stop(Rollout *rollout) {
         give_reason(rollout, rollout->step.message);
         if (rollout_record_is_open(rollout->record) && rollout->step.action == ROLLOUT_STOP &&
             (is_of_kruise(rollout) || is_same_user(rollout)))
-                rollout_offer_ways(&rollout->watch, rollout->record);
-        else if (!is_of_kruise(rollout) && !is_same_user(rollout))
+                return leave_open(rollout, EXIT_STATUS_PARTLY);
+        if (!is_of_kruise(rollout) && !is_same_user(rollout))
                 rollout_offer(&rollout->watch, "kubectl inplace status", NULL);
         return EXIT_STATUS_PARTLY;
 }

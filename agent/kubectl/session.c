@@ -48,8 +48,9 @@ struct Session {
         size_t n_troubled;       /* watches that the server does not answer */
         int code;                /* HTTP status of the last answer; 0: none came */
 
-        bool is_ended;  /* nothing more is sent */
-        int end_status; /* why it ended first, as an exit status; 0: it did not */
+        bool is_ended;   /* nothing more is sent */
+        bool is_leaving; /* see session_begin_leave() */
+        int end_status;  /* why it ended first, as an exit status; 0: it did not */
 };
 
 static int on_signal(sd_event_source *source, const struct signalfd_siginfo *info, void *userdata) {
@@ -369,7 +370,8 @@ static int session_ask_once(Session *session, const KubeRequest *request, Exchan
 
         complete.on_replied = on_replied;
         complete.userdata = exchange;
-        complete.timeout_usec = session->options.request_timeout_usec;
+        complete.timeout_usec =
+                session->is_leaving ? ANSWER_USEC : session->options.request_timeout_usec;
         r = kube_call(session->client, &complete, &exchange->call);
         if (r < 0)
                 return r;
@@ -480,18 +482,23 @@ int session_patch(Session *session, const KubePath *path, const char *content_ty
                              path, body, ret, reterr);
 }
 
+void session_begin_leave(Session *session) {
+        session->is_leaving = session->is_ended;
+        session->is_ended = false;
+}
+
+void session_end_leave(Session *session) {
+        session->is_ended = session->is_ended || session->is_leaving;
+        session->is_leaving = false;
+}
+
 int session_patch_at_end(Session *session, const KubePath *path, const char *content_type,
                          json_object *body, Error *reterr) {
-        const SessionOptions options = session->options;
-        const bool was_ended = session->is_ended;
         int r;
 
-        if (was_ended)
-                session->options.request_timeout_usec = ANSWER_USEC;
-        session->is_ended = false;
+        session_begin_leave(session);
         r = session_patch(session, path, content_type, body, /* ret= */ NULL, reterr);
-        session->is_ended = session->is_ended || was_ended;
-        session->options = options;
+        session_end_leave(session);
         return r;
 }
 

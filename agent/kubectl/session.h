@@ -75,7 +75,11 @@ int session_create(Session *session, const KubePath *path, json_object *body, js
 /* content_type: KUBE_MERGE_PATCH ... */
 int session_patch(Session *session, const KubePath *path, const char *content_type,
                   json_object *body, json_object **ret, Error *reterr);
-/* The same, also after a signal or the time-out, for two seconds and until the next signal: to note how it ended. */
+/* Between these, requests are sent after a signal or the time-out as well, for two seconds each and until the next signal: to
+ * leave things in order. */
+void session_begin_leave(Session *session);
+void session_end_leave(Session *session);
+/* A session_patch() between them: to note how it ended. */
 int session_patch_at_end(Session *session, const KubePath *path, const char *content_type,
                          json_object *body, Error *reterr);
 /* options: a DeleteOptions, such as preconditions; NULL: none. */

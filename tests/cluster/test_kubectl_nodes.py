@@ -300,6 +300,27 @@ def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):
             break
 
 
+@pytest.mark.parametrize(
+    ("flags", "code"), [((), 130), ((f"--timeout={30 * SLOWLY}s",), 124)], ids=["signal", "time-out"]
+)
+def test_left_while_a_pod_drains(cluster, agent, make, inplace, images, flags, code):
+    """A pod that the command has taken out of service, and not changed yet, returns when the command ends early."""
+    workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
+    update = "set", "image", workload.name, f"main={images[1]}", "--grace=600"
+    is_closed = lambda: "False" in {condition(pod, GATE)["status"] for pod in workload.pods()}  # noqa: E731
+    with none_replaced(workload), inplace.running(*update, *flags) as child:
+        wait_until(is_closed, 25 * SLOWLY, "the closed gate", 0.1)
+        if not flags:
+            child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=60 * SLOWLY)
+        assert child.returncode == code, errors
+        assert "the update has not ended; to go on" in errors and "stay out of service" not in errors
+        wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "pods")
+    assert {image_of(pod) for pod in workload.pods()} == {images[0]} and rollout_is_open(workload)
+    assert_done(inplace.run("rollout", workload.name))
+    workload.assert_runs(images[1])
+
+
 def test_release_of_a_closed_pod(cluster, agent, make, inplace, by_proxy, proxy, images):
     """A pod that was out of service for images which it does not get returns."""
     workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
