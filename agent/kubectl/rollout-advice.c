@@ -42,21 +42,31 @@ void rollout_offer_images(const RolloutWatch *watch, json_object *record, const 
         }
 }
 
-void rollout_offer_ways(const RolloutWatch *watch, json_object *record) {
-        bool is_of_kruise = workload_is_of_kruise(watch->view.kind);
-
-        rollout_explain(watch, "%s",
-                        is_of_kruise ? "its controller goes on; to follow it, or to set the images "
-                                       "before:"
-                                     : "the update has not ended; to go on, to go back, or to hand "
-                                       "it back as it is:");
+static void offer_ways(const RolloutWatch *watch, json_object *record) {
         rollout_offer(watch, "kubectl inplace rollout", NULL);
-        if (is_of_kruise) {
+        if (workload_is_of_kruise(watch->view.kind)) {
                 rollout_offer_images(watch, record, "kubectl inplace set image");
                 return;
         }
         rollout_offer(watch, "kubectl inplace rollout", "--undo");
         rollout_offer(watch, "kubectl inplace rollout", "--release");
+}
+
+void rollout_offer_ways(const RolloutWatch *watch, json_object *record) {
+        rollout_explain(watch, "%s",
+                        workload_is_of_kruise(watch->view.kind)
+                                ? "its controller goes on; to follow it, or to set the images "
+                                  "before:"
+                                : "the update has not ended; to go on, to go back, or to hand "
+                                  "it back as it is:");
+        offer_ways(watch, record);
+}
+
+void rollout_offer_unsure(const RolloutWatch *watch, json_object *record) {
+        rollout_explain(watch, "the API server has not said whether the update has begun or "
+                               "turned; to see that, and to go on or back if it has:");
+        rollout_offer(watch, "kubectl inplace status", NULL);
+        offer_ways(watch, record);
 }
 
 /* All images of the update are in that text. */

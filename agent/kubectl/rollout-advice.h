@@ -22,6 +22,8 @@ void rollout_offer(const RolloutWatch *watch, const char *command, const char *w
 void rollout_offer_images(const RolloutWatch *watch, json_object *record, const char *command);
 /* Prints the commands that go on with an open update, or back. */
 void rollout_offer_ways(const RolloutWatch *watch, json_object *record);
+/* The same where the answer is missing to the write that begins it, or turns it. */
+void rollout_offer_unsure(const RolloutWatch *watch, json_object *record);
 
 /* Warns a user who would replace the pods with the next manifest. */
 void rollout_explain_manifest(const RolloutWatch *watch, json_object *record);

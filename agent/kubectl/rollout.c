@@ -60,6 +60,7 @@ typedef struct Rollout {
         const Flags *way_back; /* flags of the way back that replaces a release; NULL: none does */
         ErrorKind refused;     /* kind of what kept it from beginning */
         bool has_listed;       /* all was read anew since the last write */
+        bool is_unsure;        /* the server has not said whether the update has begun */
         bool has_left;         /* this run has sent the write that leaves it to its controller */
         char *farewell;        /* message of that write; NULL: it was released */
         bool refreshes; /* the images are those of the template, whose tags are resolved again */
@@ -578,11 +579,17 @@ static int go_on(Rollout *rollout) {
 /* The beginning */
 
 static int refuse(Rollout *rollout, int r, const Error *error) {
-        if (error->kind == ERROR_NONE || session_is_ended(rollout->session))
-                return session_fail(rollout->session, r, error);
-        give_reason(rollout, error_message(error));
-        rollout->refused = error->kind;
-        return EXIT_STATUS_FAILED;
+        int status = EXIT_STATUS_FAILED;
+
+        if (error->kind == ERROR_NONE || session_is_ended(rollout->session)) {
+                status = session_fail(rollout->session, r, error);
+        } else {
+                give_reason(rollout, error_message(error));
+                rollout->refused = error->kind;
+        }
+        if (rollout->is_unsure)
+                rollout_offer_unsure(&rollout->watch, rollout->record);
+        return status;
 }
 
 /* By the objects alone, without a request. What admission has made of newer pods bars neither the way back nor the
@@ -686,12 +693,14 @@ static int write_record(Rollout *rollout, json_object *patch, Error *reterr) {
         r = rollout_write_workload(&rollout->writer, patch, &error);
         if (r >= 0)
                 return r;
+        rollout->is_unsure = session_code(rollout->session) == 0;
         /* A conflict may be with that very write, which was sent again below. */
         if (!session_is_lost(rollout->session, &error) &&
             (error.kind != ERROR_CONFLICT || session_is_ended(rollout->session)))
                 return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
 
         r = has_record(rollout, &is_written, reterr);
+        rollout->is_unsure = r < 0;
         return r < 0 || is_written ? r : error_copy(reterr, &error);
 }
 

@@ -115,6 +115,27 @@ def test_signal(make, inplace, folder, images):
     workload.assert_runs(images[1])
 
 
+def test_signal_while_it_takes_over(make, inplace, by_proxy, proxy, images):
+    """The server takes the write that begins the update, and does not say so: the ways out are offered all the same."""
+    workload = make("deployment")
+    reached, released = hold_after(proxy, 1)
+    try:
+        with by_proxy.running("set", "image", workload.name, f"main={images[1]}") as child:
+            wait_until(reached.is_set, 60 * SLOWLY, "the write")
+            child.send_signal(signal.SIGINT)
+            _, errors = child.communicate(timeout=30 * SLOWLY)
+    finally:
+        released.set()
+    assert child.returncode == 130
+    assert "the API server has not said whether the update has begun" in errors
+    offered = [shlex.split(line)[2:] for line in errors.splitlines() if line.startswith("  ")]
+    assert [words[0] for words in offered] == ["status", "rollout", "rollout", "rollout"]
+    assert ["--undo" in words for words in offered] == [False, False, True, False]
+    wait_until(lambda: rollout_is_open(workload), 30 * SLOWLY, "the record")
+    assert_done(inplace.run("rollout", workload.name, "--undo"))
+    workload.assert_runs(images[0])
+
+
 def test_closed_pipe(make, inplace, images):
     """A reader that goes away, as `head` does, ends no update: that would leave the workload held without a word."""
     workload = make("deployment", 3)
