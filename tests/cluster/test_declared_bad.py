@@ -146,6 +146,24 @@ def test_admission_of_new_pods(cluster, controller, make, images, kind):
     assert events(workload) == ["InPlaceUpdateImpossible"]
 
 
+@pytest.mark.parametrize("mode", ["InPlaceIfPossible", "InPlaceOnly"])
+def test_container_that_would_not_come_back(cluster, controller, make, images, mode):
+    """A container whose own restart policy might not start it again: its own controller updates the workload, if it may."""
+    main = {"name": "main", "image": images[0], "imagePullPolicy": "Always", "command": until_term()}
+    workload = make("deployment", pod={"containers": [{**main, "restartPolicy": "OnFailure"}]})
+    uids, strategy = workload.uids(), workload.strategy()
+    declare(workload, mode)
+    cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+    if mode == "InPlaceOnly":
+        said = "would be lost if the image of container main could not be pulled"
+        wait_until(lambda: said in annotations_of(workload).get(STATUS, ""), RUNS, "the reason")
+        assert workload.uids() == uids and is_held(workload)
+        return
+    wait_updated(workload, images[1])
+    assert not uids & workload.uids() and workload.strategy() == strategy
+    assert events(workload) == ["InPlaceUpdateImpossible"]
+
+
 def test_admission_of_new_pods_and_only_in_place(cluster, controller, make, images):
     """No pod is replaced; the workload says why, and goes on when its pods have the names of the template."""
     with mirror(cluster, images[0]) as mirrored:
