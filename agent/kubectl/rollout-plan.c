@@ -366,7 +366,8 @@ typedef struct Turn {
         const PodState *next; /* the next pod in the order of the kind */
         const PodState *next_well; /* among those that are available */
         const PodState *next_ill;  /* among those that are not */
-        const PodState *draining;  /* the grace period of this pod is over */
+        const PodState *closed;    /* this pod is out of service, to be the next */
+        const PodState *draining;  /* the same, and its grace period is over */
         const PodState *awaited;
         const PodState *unavailable;
         const PodState *failed;
@@ -403,6 +404,7 @@ static void choose(Turn *turn, const PodState *state) {
                 *next = first_of(turn, *next, state);
                 break;
         case ROLLOUT_DRAINING:
+                turn->closed = state;
                 *(is_drained(turn, state->pod) ? &turn->draining : &turn->awaited) = state;
                 break;
         case ROLLOUT_UPDATING:
@@ -543,10 +545,9 @@ static int step_pods(const Turn *turn, RolloutStep *step, Error *reterr) {
                 return step_gate(step, view, turn->record, turn->turned->pod);
         /* Going back is the way out of a failure: pods that failed have the old images already. */
         if (turn->failed && !(is_undo && count_old(turn) > 0)) {
-                int r = turn->draining && !is_undo
-                                ? rollout_plan_return_pod(view, turn->record, turn->draining->pod,
-                                                          step)
-                                : 0;
+                int r = turn->closed && !is_undo ? rollout_plan_return_pod(view, turn->record,
+                                                                           turn->closed->pod, step)
+                                                 : 0;
 
                 return r < 0   ? r
                        : r > 0 ? 0

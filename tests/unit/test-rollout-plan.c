@@ -695,6 +695,13 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A,
             .waiting = "ImagePullBackOff: Back-off pulling image B" }, { .image = "A", .gate = CLOSED_FOR("B"), .is_unready = true } } },
           ROLLOUT_RETURN_POD, "web-1", "\\\"app\\\":\\\"A\\\"" },
+        /* The grace period need not be over, nor need the kubelet have seen the gate. */
+        { { DEPLOYMENT, .source = "B", .grace_sec = 5, .pods = { { .image = "B", .former = FROM_A,
+            .waiting = "ImagePullBackOff: Back-off pulling image B" }, { .image = "A", .gate = CLOSED_FOR("B"), .is_unready = true } } },
+          ROLLOUT_RETURN_POD, "web-1", "\\\"app\\\":\\\"A\\\"" },
+        { { DEPLOYMENT, .source = "B", .pods = { { .image = "B", .former = FROM_A,
+            .waiting = "ImagePullBackOff: Back-off pulling image B" }, { .image = "A", .gate = CLOSED_FOR("B") } } },
+          ROLLOUT_RETURN_POD, "web-1", "\\\"app\\\":\\\"A\\\"" },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "undo",
             .pods = { { .image = "A", .gate = CLOSED_FOR("B"), .is_unready = true } } }, ROLLOUT_CLOSE_GATE, "web-0",
           "\\\"app\\\":\\\"A\\\"" },
