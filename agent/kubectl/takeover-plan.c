@@ -632,14 +632,16 @@ static int find_lagging(const RolloutView *view, int64_t partition, json_object 
         return 0;
 }
 
-/* A bare ReplicaSet replaces no pods: those of another template may lack containers, which no update brings. */
-static int check_pods(const RolloutView *view, json_object *base, json_object *after,
-                      Error *reterr) {
+/* A bare ReplicaSet replaces no pods: those of another template may lack containers, which no update brings. So may pods below
+ * a partition, which stay as they are. */
+static int check_pods(const RolloutView *view, int64_t partition, json_object *base,
+                      json_object *after, Error *reterr) {
         cleanup(json_object_put_p) json_object *owner =
                 patch_wrap("revision", json_object_new_string(object_name(base)));
 
         json_object_object_foreach(view->pods, name, pod) {
-                if (object_is_deleted(pod) || !view_has_pod(view, owner, pod))
+                if (object_is_deleted(pod) || !view_has_pod(view, owner, pod) ||
+                    pod_ordinal(pod) < partition)
                         continue;
                 json_object_object_foreach(after, container, image) {
                         (void) image;
@@ -700,7 +702,7 @@ int rollout_begin(const RolloutView *view, const RolloutRequest *request, json_o
         before = after ? template_images(object_template(base), after) : NULL;
         if (!before)
                 return -ENOMEM;
-        r = check_pods(view, base, after, reterr);
+        r = check_pods(view, partition_at_begin(view, request), base, after, reterr);
         if (r < 0)
                 return r;
         /* The controller of a Deployment that is not held brings its pods to those after already, by another ReplicaSet, which

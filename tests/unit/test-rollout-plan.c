@@ -43,7 +43,7 @@ typedef struct TestState {
         const char *older;    /* image of another ReplicaSet; NULL: there is none */
         int n_others;         /* pods of the other ReplicaSet, which are none of those below */
         const char *env;      /* variables in the workload's template alone */
-        bool has_sidecar;     /* in the workload's template alone */
+        bool has_sidecar;     /* in the workload's template, in "revision", and in pods of that */
         bool has_history;
         bool is_released;   /* the controller may act */
         bool is_begun_held; /* the controller might not act before the update, either */
@@ -81,6 +81,11 @@ static json_object *make_template(const char *image, const char *env) {
                 "{'metadata': {'labels': {'app': 'web'}}, 'spec': {'containers': [{'name': 'app', "
                 "'image': '%s'%s}], 'initContainers': [{'name': 'init', 'image': 'I'}]}}",
                 image, env ? ", 'env': []" : "");
+}
+
+static void add_sidecar(json_object *template) {
+        json_object_array_add(object_at(template, "spec.containers"),
+                              parse("{'name': 'side', 'image': 'S'}"));
 }
 
 static const char *const records[_WORKLOAD_KIND_MAX] = {
@@ -173,8 +178,7 @@ static json_object *make_workload(const TestState *state, json_object *record) {
         json_object_object_add(spec, "template",
                                make_template(or_else(state->template, "A"), state->env));
         if (state->has_sidecar)
-                json_object_array_add(object_at(spec, "template.spec.containers"),
-                                      parse("{'name': 'side', 'image': 'S'}"));
+                add_sidecar(object_at(spec, "template"));
         json_object_object_add(workload, "spec", spec);
         if (state->is_declared)
                 json_object_object_add(object_at(workload, "metadata.annotations"),
@@ -240,6 +244,8 @@ static json_object *make_owned(const TestState *state) {
                 json_object_object_add(owned, state->revision,
                                        make_revision(state->revision, 2,
                                                      or_else(state->template, "A"), NULL));
+        if (state->revision && state->has_sidecar)
+                add_sidecar(object_template(json_object_object_get(owned, state->revision)));
         return owned;
 }
 
@@ -282,6 +288,8 @@ static json_object *make_pod(const TestState *state, const TestPod *pod, int n) 
                 "[{'controller': true, 'uid': '%s'}]}}",
                 n, n, or_else(pod->hash, "old"), owner);
 
+        if (state->has_sidecar && pod->hash && strcmp(pod->hash, or_else(state->revision, "")) == 0)
+                add_sidecar(template);
         json_object_object_add(made, "spec", json_object_get(object_at(template, "spec")));
         json_object_object_add(made, "status", make_status(pod));
         if (pod->is_scheduled)
@@ -1287,6 +1295,9 @@ static const BeginCase begin_rows[] = {
         { { .kind = WORKLOAD_REPLICA_SET, .has_sidecar = true, .pods = { OLD } }, 0, "side", 0,
           "pod \"web-0\" has no container \"side\"", NULL },
         { { .kind = WORKLOAD_REPLICA_SET, .has_sidecar = true, .pods = { OLD } }, 0, NULL, 0, NULL, "\\\"after\\\":{\\\"app\\\":\\\"B\\\"}" },
+        /* Only pods below the partition lack it, and stay as they are. */
+        { { .kind = WORKLOAD_STATEFUL_SET, FREE, .partition = 1, .revision = "new", .has_sidecar = true,
+            .pods = { OLD, { .image = "A", .hash = "new" } } }, 0, "side", 0, NULL, "\\\"after\\\":{\\\"side\\\":\\\"B\\\"}" },
         /* the gate of a pod that was away while another update went back */
         { { FREE, .source = "B", .template = "B", .pods = { { .image = "B", .gate = CLOSED_FOR("C") } } }, 0, NULL, 0, NULL, "\"paused\":true" },
         { { FREE, .source = "B", .template = "B", .pods = { { .image = "B", .gate = CLOSED_FOR("B") } } }, 0, NULL, 0, NULL, "nothing" },
