@@ -404,6 +404,20 @@ static void pod_write_done(PodWrite *write) {
         json_object_put(write->before);
 }
 
+/* Where admission makes another image of the one that was written, the kubelet starts that. */
+static bool keeps_images(const PodRestart *restart, json_object *answer) {
+        json_object *names = restart->containers;
+
+        for (size_t i = 0; i < json_object_array_length(names); i++) {
+                const char *name = json_object_get_string(json_object_array_get_idx(names, i));
+
+                if (!text_equal(template_image(restart->before, name),
+                                template_image(answer, name)))
+                        return false;
+        }
+        return true;
+}
+
 /* Writes a patch, unless the pod has the one of the last write, whose answer was lost: the restart is then that one's. */
 static int write_pod(Restarts *restarts, PodRestart *restart, PodWrite *write, Error *reterr) {
         cleanup(json_object_put_p) json_object *answer = NULL;
@@ -433,7 +447,8 @@ static int write_pod(Restarts *restarts, PodRestart *restart, PodWrite *write, E
                 announce_delay(restarts, restart, delay_sec);
         r = session_patch(restarts->session, &path, KUBE_STRATEGIC_MERGE_PATCH, write->patch,
                           &answer, reterr);
-        restart->has_begun = restart->has_begun || session_is_lost(restarts->session, reterr);
+        restart->has_begun = restart->has_begun || session_is_lost(restarts->session, reterr) ||
+                             (r >= 0 && !keeps_images(restart, answer));
         return r < 0 ? r : rollout_check_answer(write->patch, answer, reterr);
 }
 
@@ -832,7 +847,7 @@ static int choose_way(Restarts *restarts, PodRestart *restart, Error *reterr) {
 static int check_labels(const Restarts *restarts, const PodRestart *restart, Error *reterr) {
         json_object *labels = object_at(restart->before, "metadata.labels");
         cleanup(json_object_put_p) json_object *selector =
-                patch_wrap("matchLabels", json_object_get(labels));
+                patch_wrap("matchLabels", json_object_get(labels) ?: json_object_new_object());
 
         return selector
                        ? restart_changes_check(restarts->changes, restart->before, selector, reterr)

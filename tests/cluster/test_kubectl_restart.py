@@ -735,6 +735,27 @@ def test_admission_of_the_image(bare, person, start_pod, registry):
     assert (_image(pod), pod.restarts()) == (tag, {"main": 0})
 
 
+def test_admission_of_another_image(bare, person, start_pod, registry, images):
+    """Where admission makes another image of it, the kubelet starts that: it counts as begun."""
+    image = registry.push_image("t/restart-admitted", "1", [5556], busybox=True)
+    tag, spelled, other = image.reference, f"{image.reference}@{image.manifest_digest}", images[1].reference
+    pod = start_pod(container("main", tag))
+    patch = {"spec": {"containers": [{"name": "main", "image": spelled}]}}
+    with admission(bare, "pods", spelled, other):
+        wait_until(
+            lambda: image_of(bare.admin.patch(pod.path, patch, "strategic", dryRun="All")) == other,
+            60,
+            "the admission policy",
+            0.2,
+        )
+        ran = person.run("restart", pod.name, timeout=60)
+    assert ran.code == 1, ran.stdout
+    assert f'admission makes "{other}" of the image "{spelled}" of container "main"' in ran.stderr
+    assert "restarts in progress continue" in ran.stderr and "were not restarted" not in ran.stderr
+    assert _image(pod) == other
+    pod.wait(lambda one: _restarts(one) == 1, 60)
+
+
 def test_label_of_an_unknown_controller(bare, person, images):
     """A controller whose selector is unknown may find the pod by any label that it has, but by no new one."""
     labels = {"app": "unknown", "tier": "web"}
@@ -763,6 +784,21 @@ def test_label_of_an_unknown_controller(bare, person, images):
         bare.admin.delete(bare.admin.path_of(controller), propagationPolicy="Background")
     assert after["metadata"]["uid"] == before["metadata"]["uid"] and _restarts(after) == 1
     assert after["metadata"]["labels"] == {**labels, "colour": "blue"}
+
+
+def test_first_label_of_an_owned_pod(bare, person, start_pod, images):
+    """A controller of an unknown kind finds a pod without labels by none."""
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner-of-a-pod"}}
+    owner = bare.admin.create(document)
+    pod = start_pod(container("main", images[0].reference))
+    metadata = {"name": "owner-of-a-pod", "uid": owner["metadata"]["uid"]}
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "controller": True, **metadata}
+    bare.admin.patch(pod.path, {"metadata": {"ownerReferences": [reference]}})
+    try:
+        _restart(person, pod.name, "--label=colour=blue")
+        assert pod.get()["metadata"]["labels"] == {"colour": "blue"}
+    finally:
+        bare.admin.delete(bare.admin.path_of(owner))
 
 
 def _waits_for(pod: Object, reason: str) -> bool:
