@@ -112,9 +112,10 @@ static int judge(const PreloadResult *result, const RolloutPreload *preload, Err
         return 0;
 }
 
-/* Has the images pulled before the first container ends. */
+/* Has the images pulled before the first container ends. *ret_by_all: none of the nodes was silent. */
 static int preload_on(const RolloutWatch *watch, json_object *record, const Census *census,
-                      json_object *nodes, const RolloutPreload *preload, Error *reterr) {
+                      json_object *nodes, const RolloutPreload *preload, bool *ret_by_all,
+                      Error *reterr) {
         json_object *spec = object_at(object_template(watch->view.workload), "spec");
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *names = json_object_new_object();
@@ -142,11 +143,12 @@ static int preload_on(const RolloutWatch *watch, json_object *record, const Cens
                                                  .keeps_apart = preload->keeps_apart,
                                                  .is_shown = preload->is_shown },
                               &result, reterr);
+        *ret_by_all = r >= 0 && result.n_failed == 0;
         return r < 0 ? r : judge(&result, preload, reterr);
 }
 
 int rollout_preload(const RolloutWatch *watch, json_object *record, const Census *census,
-                    const RolloutPreload *preload, bool *ret_is_done, Error *reterr) {
+                    const RolloutPreload *preload, RolloutPreloaded *ret, Error *reterr) {
         cleanup(places_done) Places places = { .nodes = json_object_new_object(),
                                                .registered = json_object_new_object() };
         cleanup(error_done) Error error = ERROR_INIT;
@@ -154,15 +156,19 @@ int rollout_preload(const RolloutWatch *watch, json_object *record, const Census
                         ? find_places(watch, census, preload->is_required, &places, &error)
                         : -ENOMEM;
 
-        *ret_is_done = r >= 0 && json_object_object_length(places.registered) > 0;
-        if (*ret_is_done)
-                r = preload_on(watch, record, census, places.registered, preload, &error);
+        *ret = (RolloutPreloaded){ .is_done = r >= 0 &&
+                                              json_object_object_length(places.registered) > 0 };
+        if (ret->is_done)
+                r = preload_on(watch, record, census, places.registered, preload,
+                               &ret->is_everywhere, &error);
+        ret->is_everywhere = ret->is_everywhere && json_object_object_length(places.registered) ==
+                                                           json_object_object_length(places.nodes);
         if (r >= 0 || error.kind == ERROR_NONE)
                 return r;
         if (error.kind != ERROR_DENIED || preload->is_required)
                 return error_copy(reterr, &error);
 
         complain("the images are not pulled before the update: %s", error_message(&error));
-        *ret_is_done = false;
+        ret->is_done = false;
         return 0;
 }

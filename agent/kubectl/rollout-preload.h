@@ -20,6 +20,10 @@ typedef struct RolloutPreload {
         const char *without; /* words of the command that updates without it */
 } RolloutPreload;
 
-/* *ret_is_done: time has passed. */
+typedef struct RolloutPreloaded {
+        bool is_done;       /* time has passed */
+        bool is_everywhere; /* all nodes of these pods have pulled the images */
+} RolloutPreloaded;
+
 int rollout_preload(const RolloutWatch *watch, json_object *record, const Census *census,
-                    const RolloutPreload *preload, bool *ret_is_done, Error *reterr);
+                    const RolloutPreload *preload, RolloutPreloaded *ret, Error *reterr);

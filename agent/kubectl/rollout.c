@@ -613,9 +613,14 @@ static int read_record(const Rollout *rollout, json_object *patch, json_object *
         return *ret ? 0 : rollout_record_read(patch, ret, reterr);
 }
 
+/* The way back, and the one out of an update that is open, is not barred; other images are for pods that may be lost. */
+static bool must_check_returns(const Rollout *rollout, const RolloutRequest *request) {
+        return !request->undone && (request->images || !rollout_record_is_open(rollout->record));
+}
+
 /* Checks everything that can be checked, and has the images pulled. */
 static int check_patch(Rollout *rollout, const RolloutRequest *request, json_object *patch,
-                       bool *ret_has_preloaded, Error *reterr) {
+                       RolloutPreloaded *ret_preloaded, Error *reterr) {
         const Flags *flags = rollout->flags;
         const RolloutPreload preload = { .is_required = flags->require_preload,
                                          .is_shown = !rollout->show.is_quiet,
@@ -636,24 +641,25 @@ static int check_patch(Rollout *rollout, const RolloutRequest *request, json_obj
         if (r < 0 || session_is_dry_run(rollout->session))
                 return r;
         if (!flags->no_preload)
-                r = rollout_preload(&rollout->watch, record, &census, &preload, ret_has_preloaded,
+                r = rollout_preload(&rollout->watch, record, &census, &preload, ret_preloaded,
                                     reterr);
-        return r < 0 || request->undone || rollout_record_is_open(rollout->record)
+        return r < 0 || !must_check_returns(rollout, request)
                        ? r
-                       : rollout_check_returns(&census, record, *ret_has_preloaded, reterr);
+                       : rollout_check_returns(&census, record, ret_preloaded->is_everywhere,
+                                               reterr);
 }
 
 static int prepare(Rollout *rollout, const RolloutRequest *request, MakePatch make,
                    json_object **ret, Error *reterr) {
         cleanup(json_object_put_p) json_object *patch = NULL;
-        bool has_preloaded = false;
+        RolloutPreloaded preloaded = { .is_done = false };
         int r = make(&rollout->watch.view, request, &patch, reterr);
 
         if (r >= 0 && patch)
-                r = check_patch(rollout, request, patch, &has_preloaded, reterr);
+                r = check_patch(rollout, request, patch, &preloaded, reterr);
         if (r < 0)
                 return r;
-        if (!has_preloaded) {
+        if (!preloaded.is_done) {
                 *ret = take_ptr(patch);
                 return 0;
         }

@@ -807,3 +807,40 @@ def test_bare_pod_of_a_preloaded_image(cluster, agent, inplace, images, policy):
     assert image_of(pod) == images[0] and is_ready(pod)
     cluster.admin.delete(path)
     node_image.delete()
+
+
+def test_bare_pod_of_a_silent_agent(cluster, inplace, images):
+    """An agent that does not answer has pulled nothing: a pod that does not come back is not updated without it."""
+    cluster.control_plane.install()
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    cluster.node.run_pod("silent", images[0], until_term(), restartPolicy="Never")
+    path = f"{PODS}/silent"
+    ran = inplace.run("set", "image", "pod/silent", f"main={images[1]}", timeout=90 * SLOWLY)
+    pod = cluster.admin.get(path)
+    cluster.admin.delete(path)
+    node_image.delete()
+    assert ran.code == 1, ran.stdout
+    assert f"no agent answers on node {cluster.node.name}" in ran.stderr
+    assert 'pod "silent" would be lost if the image of container main could not be pulled at once' in ran.stderr
+    assert image_of(pod) == images[0] and is_ready(pod)
+
+
+def test_other_images_of_a_bare_pod(cluster, agent, by_proxy, proxy, inplace, images):
+    """An open update of a pod that does not come back gets no other images that were not pulled; it may go back."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    cluster.node.run_pod("others", images[0], until_term(), restartPolicy="Never")
+    path = f"{PODS}/others"
+    reached = stop_after(proxy, 1, f"^PATCH {path}")
+    with by_proxy.start("set", "image", "pod/others", f"main={images[1]}") as child:
+        wait_until(reached.is_set, 90 * SLOWLY, "the record")
+        child.kill()
+    ran = inplace.run("set", "image", "pod/others", f"main={images[2]}", "--no-preload")
+    assert ran.code == 1, ran.stdout
+    assert 'pod "others" would be lost if the image of container main could not be pulled at once' in ran.stderr
+    assert_done(inplace.run("rollout", "pod/others", "--undo", "--no-preload"))
+    pod = cluster.admin.get(path)
+    assert image_of(pod) == images[0] and is_ready(pod)
+    cluster.admin.delete(path)
+    node_image.delete()

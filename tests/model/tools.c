@@ -864,13 +864,13 @@ int rights_require(Session *session, const char *workload, Error *reterr) {
 }
 
 int rollout_preload(const RolloutWatch *watch, json_object *record, const Census *census,
-                    const RolloutPreload *preload, bool *ret_is_done, Error *reterr) {
+                    const RolloutPreload *preload, RolloutPreloaded *ret, Error *reterr) {
         (void) watch;
         (void) record;
         (void) census;
         (void) preload;
         (void) reterr;
-        *ret_is_done = false;
+        *ret = (RolloutPreloaded){ .is_done = false };
         return 0;
 }
 
