@@ -37,6 +37,9 @@
 #define OWNER_SIZE 64            /* bytes of the owner's kind, the label in metrics */
 #define NODE_ADDRESS "127.0.0.1" /* address of pods in the host's network */
 
+/* A record of this owner says that the hook of the container has run, although its stop has failed. */
+#define HOOK_OWNER "hook"
+
 /* The fields of each log line about a stop. */
 #define STOP_FIELDS(stop)                                                          \
         LOG_FIELDS({ "POD_NAMESPACE", (stop)->namespace }, { "POD", (stop)->pod }, \
@@ -88,6 +91,7 @@ struct Stop {
         StopState state;
         bool has_slot;
         bool has_begun;    /* the hook or the stop has begun */
+        bool has_hooked;   /* the hook has begun, perhaps in a previous run of the agent */
         bool is_overtaken; /* another stop of the container has begun since the inspection */
         bool is_resumed;   /* begun by a previous run of the agent; has no owner yet */
         bool is_accepted;  /* the runtime has answered that it has stopped it */
@@ -342,7 +346,7 @@ static int stops_record(Stops *stops, const StopRecord *record) {
         return 0;
 }
 
-static int stop_note_phase(Stop *stop, StopPhase phase) {
+static int stop_note(Stop *stop, const char *owner, StopPhase phase) {
         uint64_t now_usec = stop_now_usec(stop), left_usec = 0;
         StopRecord record;
         StopClock now;
@@ -352,7 +356,7 @@ static int stop_note_phase(Stop *stop, StopPhase phase) {
                 left_usec = stop->deadline_usec - now_usec;
 
         record = (StopRecord){
-                .owner = stop->owner,
+                .owner = (char *) owner,
                 .container_id = stop->container_id,
                 .runtime = (char *) stop_runtime_name(stop),
                 .phase = phase,
@@ -363,6 +367,10 @@ static int stop_note_phase(Stop *stop, StopPhase phase) {
                 .boot_id = now.boot_id,
         };
         return stops_record(stop->stops, &record);
+}
+
+static int stop_note_phase(Stop *stop, StopPhase phase) {
+        return stop_note(stop, stop->owner, phase);
 }
 
 int stops_keep(Stops *stops, const char *owner, const char *container_id, const char *new_id) {
@@ -472,6 +480,7 @@ static void stop_resume(Stop *stop, const StopRecord *record) {
         stop_clock_read(&now);
         left_sec = stop_record_left_sec(record, &now);
         stop->is_resumed = true;
+        stop->has_hooked = true;
         stop_set_begun(stop, record->began_sec * NSEC_PER_SEC,
                        stop_plan_grace_sec(left_sec, NULL, NULL));
 }
@@ -599,6 +608,7 @@ static int stop_run_hook_in_turn(Stop *stop) {
 static int stop_run_hook(Stop *stop, StopEvent *ret_event) {
         int r;
 
+        stop->has_hooked = true;
         r = stop_begin(stop, STOP_PHASE_HOOK);
         if (r < 0)
                 return r;
@@ -983,12 +993,17 @@ static bool is_outdated(const Stop *stop) {
                 stop_now_usec(stop) > stop->kubelet_usec + KUBELET_KNOWN_USEC);
 }
 
+/* An earlier stop of the container has run its hook, and has failed. */
+static bool was_hooked(const Stop *stop) {
+        return stop_journal_find(stop->stops->journal, HOOK_OWNER, stop->container_id);
+}
+
 static StopEvent event_of_yes(const Stop *stop) {
         if (!stop_client(stop))
                 return STOP_ON_RUNTIME_AWAY;
         if (is_outdated(stop))
                 return STOP_ON_OUTDATED;
-        if (stop->found_grace_sec == 0)
+        if (stop->found_grace_sec == 0 || was_hooked(stop))
                 return STOP_ON_REQUESTED;
 
         return stop->hook_spec.kind != HANDLER_NONE || stop->hook_refusal
@@ -1059,11 +1074,13 @@ static int stop_note_result(Stop *stop) {
         const StopRecord *record =
                 stop_journal_find(stop->stops->journal, stop->owner, stop->container_id);
         StopPhase phase = stop->result == STOP_STOPPED ? STOP_PHASE_STOPPED : STOP_PHASE_NONE;
+        int r = 0;
 
-        if ((record ? record->phase : STOP_PHASE_NONE) == phase)
-                return 0;
-
-        return stop_note_phase(stop, phase);
+        if ((record ? record->phase : STOP_PHASE_NONE) != phase)
+                r = stop_note_phase(stop, phase);
+        if (r >= 0 && stop->result == STOP_FAILED && (stop->has_hooked || was_hooked(stop)))
+                r = stop_note(stop, HOOK_OWNER, STOP_PHASE_STOPPED);
+        return r;
 }
 
 /* The part of the owner before "/" is the cause. */

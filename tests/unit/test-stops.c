@@ -911,6 +911,39 @@ TEST_F(test_refused, Fixture *f) {
         assert_done(&owner, STOP_FAILED, "confused");
 }
 
+/* The hook of a container runs once, also if another owner, or the next run of the agent, tries again to
+ * stop it. */
+TEST_F(test_refused_after_the_hook, Fixture *f) {
+        static const char *const names[] = { "metadata", "metadata", "recreate/u" };
+        Owner other = { .says = 1 };
+        StopOptions options = options_of(&other);
+
+        annotations.hook = EXEC_HOOK;
+        for (size_t i = 0; i < N_ELEMENTS(names); i++) {
+                Owner owner = { .says = 1, .name = names[i] };
+
+                begin(f, &owner);
+                if (i == 0)
+                        end_hook(0);
+                for (int n = 0; n < 3; n++) {
+                        refuse("StopContainer", ERROR_INTERNAL, "no");
+                        answer_status(RUNNING, 0);
+                }
+                assert_done(&owner, STOP_FAILED, "no");
+                assert_false(stops_has_stopped(f->stops, names[i], "c1"));
+                stops_free(f->stops);
+                open_stops(f);
+        }
+        assert_int_equal(fake_runtime_n_asked("ExecSync"), 1);
+
+        options.container_id = "c2";
+        add_with(f, &other, &options);
+        answer_list(RUNNING);
+        end_hook(0);
+        answer_stopped();
+        assert_done(&other, STOP_STOPPED, "");
+}
+
 /* Failed lists do not count against the stop itself. */
 TEST_F(test_refused_in_a_row, Fixture *f) {
         Owner owner = { .says = 1 };
