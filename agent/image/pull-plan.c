@@ -22,6 +22,10 @@ static const struct Rule {
         { PULL_INSPECTING,          PULL_ON_PRESENT,          PULL_DO_ASSESS,           PULL_ASSESSING           },
         { PULL_INSPECTING,          PULL_ON_ABSENT,           PULL_DO_WAIT,             PULL_WAITING             },
         { PULL_WAITING,             PULL_ON_SLOT,             PULL_DO_AUTHENTICATE,     PULL_AUTHENTICATING      },
+        /* A pod may have brought the image meanwhile. */
+        { PULL_WAITING,             PULL_ON_LATE_SLOT,        PULL_DO_INSPECT,          PULL_CHECKING            },
+        { PULL_CHECKING,            PULL_ON_PRESENT,          PULL_DO_ASSESS,           PULL_ASSESSING           },
+        { PULL_CHECKING,            PULL_ON_ABSENT,           PULL_DO_AUTHENTICATE,     PULL_AUTHENTICATING      },
         { PULL_AUTHENTICATING,      PULL_ON_CREDENTIALS,      PULL_DO_PULL,             PULL_PULLING             },
         { PULL_PULLING,             PULL_ON_DENIED,           PULL_DO_PULL,             PULL_PULLING             },
         { PULL_PULLING,             PULL_ON_PULLED,           PULL_DO_COUNT,            PULL_COUNTING            },
@@ -42,11 +46,11 @@ static const struct Rule {
 
         /* Other nodes have their turn. It leaves the queue, as others need not wait. */
         { PULL_AUTHENTICATING,      PULL_ON_GATE_SHUT,        PULL_DO_HOLD,             PULL_HELD                },
-        /* A pod may have brought the image meanwhile. */
         { PULL_HELD,                PULL_ON_GATE_OPEN,        PULL_DO_QUEUE,            PULL_QUEUED              },
 
         /* The kubelet pulls a pod's image first. This is no attempt, and keeps what was fetched. */
         { PULL_WAITING,             PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },
+        { PULL_CHECKING,            PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },
         { PULL_AUTHENTICATING,      PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },
         { PULL_PULLING,             PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },
         { PULL_PAUSED,              PULL_ON_PAUSE,            PULL_DO_PAUSE,            PULL_PAUSED              },
@@ -86,6 +90,7 @@ static const struct StateRow {
         [PULL_INSPECTING]          = { "inspecting",          IMAGE_STEP_INSPECTING,          DEADLINE | QUEUE | CALL },
         [PULL_WAITING]             = { "waiting",             IMAGE_STEP_QUEUED,              DEADLINE | SLOT },
         [PULL_PAUSED]              = { "paused",              IMAGE_STEP_WAITING_FOR_POD,     DEADLINE | SLOT },
+        [PULL_CHECKING]            = { "checking",            IMAGE_STEP_INSPECTING,          DEADLINE | SLOT | CALL },
         [PULL_AUTHENTICATING]      = { "authenticating",      IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | KEYS },
         [PULL_PULLING]             = { "pulling",             IMAGE_STEP_RESOLVING,           DEADLINE | SLOT | CALL | REQUEST | PROGRESS | DISK },
         [PULL_COUNTING]            = { "counting",            IMAGE_STEP_UNPACKING,           DEADLINE | SLOT | PROGRESS },

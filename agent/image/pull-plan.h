@@ -20,6 +20,7 @@ typedef enum PullState {
         PULL_INSPECTING,     /* asking the runtime whether the image is there */
         PULL_WAITING,        /* waiting for its turn to pull */
         PULL_PAUSED,         /* the same, and waiting until no pod waits for its image */
+        PULL_CHECKING,       /* has its turn, and asks again whether the image is there */
         PULL_AUTHENTICATING, /* asking for credentials */
         PULL_PULLING,
         PULL_COUNTING,         /* asking the runtime how much was fetched */
@@ -38,6 +39,7 @@ typedef enum PullState {
 typedef enum PullEvent {
         PULL_ON_NOTHING,
         PULL_ON_SLOT,
+        PULL_ON_LATE_SLOT, /* a slot, so late that the image may be there by now */
         PULL_ON_PRESENT,
         PULL_ON_ABSENT,
         PULL_ON_CREDENTIALS,

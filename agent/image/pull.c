@@ -17,6 +17,9 @@
 
 #define LAYERS_POLL_USEC USEC_PER_SEC
 
+/* Time for which an image counts as absent: the kubelet hardly pulls any within it. */
+#define ABSENT_USEC USEC_PER_SEC
+
 /* Only the registry knows whether a tag has moved to a smaller image, or other pulls have brought
  * layers. Asking it may fetch some bytes of a layer as well. */
 #define NEED_EXPIRES_USEC (3600 * USEC_PER_SEC)
@@ -37,6 +40,7 @@ struct Pull {
         ImageStatus status;
         bool is_again;         /* pull of an image that was removed */
         uint64_t entered_usec; /* time of the last change of state; 0: none since the pull began */
+        uint64_t absent_usec;  /* time at which the runtime did not have the image; 0: not known */
         PullFailures failures;
         unsigned n_losses;      /* how often the runtime went away while it pulled this */
         char *answered_id;      /* ID in PullImage's answer */
@@ -155,9 +159,16 @@ static void pull_compare_answer(const Pull *pull) {
                     pull->shown, pull->answered_id, pull->status.image_id);
 }
 
+/* Asks for the image before the pull, rather than after it. */
+static bool pull_is_inspecting(const Pull *pull) {
+        return pull->state == PULL_INSPECTING || pull->state == PULL_CHECKING;
+}
+
 static int pull_found_nothing(Pull *pull) {
-        if (pull->state == PULL_INSPECTING)
+        if (pull_is_inspecting(pull)) {
+                pull->absent_usec = pull_now(pull);
                 return pull_handle(pull, PULL_ON_ABSENT);
+        }
 
         return pull_refused(pull, PULL_REASON_WRONG_CONTENT,
                             "the runtime reported success but does not hold the image");
@@ -208,9 +219,8 @@ static int on_image_status(const void *reply, const Error *error, void *userdata
                 return r;
 
         pull_compare_answer(pull);
-        pull->status.was_present = pull->state == PULL_INSPECTING;
-        return pull_handle(pull,
-                           pull->state == PULL_INSPECTING ? PULL_ON_PRESENT : PULL_ON_IDENTIFIED);
+        pull->status.was_present = pull_is_inspecting(pull);
+        return pull_handle(pull, pull->status.was_present ? PULL_ON_PRESENT : PULL_ON_IDENTIFIED);
 }
 
 static int pull_ask_status(Pull *pull) {
@@ -572,6 +582,7 @@ static int pull_authenticate(Pull *pull, PullEvent *ret_event) {
 /* Returns to its place in the queue. The lease keeps what the attempt has fetched. */
 static int pull_pause(Pull *pull) {
         queue_return(&pull->ticket);
+        pull->absent_usec = 0;
         return image_status_set_pause(&pull->status, PULL_REASON_POD_WAITS, pull->context->pause);
 }
 
@@ -1081,13 +1092,21 @@ bool pull_hint_runtime(Pull *pull) {
         return pull->n_losses < 2 && pull_kick(pull);
 }
 
+static PullEvent event_of_slot(const Pull *pull) {
+        bool is_late = pull_now(pull) >= pull->absent_usec + ABSENT_USEC;
+
+        return pull->state == PULL_WAITING && is_late ? PULL_ON_LATE_SLOT : PULL_ON_SLOT;
+}
+
 /* Tickets are the first members of pulls. */
 static int serve(Queue *queue) {
         Ticket *ticket;
         int r;
 
         while ((ticket = queue_serve(queue))) {
-                r = pull_handle((Pull *) ticket, PULL_ON_SLOT);
+                Pull *pull = (Pull *) ticket;
+
+                r = pull_handle(pull, event_of_slot(pull));
                 if (r < 0)
                         return r;
         }

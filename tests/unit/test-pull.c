@@ -535,6 +535,7 @@ TEST_F(test_yields_to_a_pod, Fixture *fixture) {
         set_pause(fixture, NULL, false);
         assert_slots(fixture, 0, 1);
         assert_null(pull_status(fixture->pull)->message);
+        fake_runtime_answer_status(NULL);
         answer_keys(fixture);
         assert_status(fixture, IMAGE_PULLING, IMAGE_STEP_RESOLVING);
         assert_int_equal(pull_status(fixture->pull)->attempt, 1);
@@ -542,6 +543,34 @@ TEST_F(test_yields_to_a_pod, Fixture *fixture) {
         fake_runtime_answer_pull(ID);
         fake_runtime_answer_status(ID);
         assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
+}
+
+/* Whether it has begun or not, it fetches nothing that the pod has brought meanwhile. */
+TEST_F(test_comes_with_the_pod, Fixture *fixture) {
+        for (int has_begun = 0; has_begun < 2; has_begun++) {
+                if (has_begun) {
+                        begin(fixture, PULL_POLICY_IF_NOT_PRESENT);
+                } else {
+                        start(fixture, "a", 1, PULL_POLICY_IF_NOT_PRESENT);
+                        serve(fixture);
+                }
+                set_pause(fixture, "why", false);
+                if (!has_begun)
+                        fake_runtime_answer_status(NULL);
+                assert_status(fixture, IMAGE_WAITING, IMAGE_STEP_WAITING_FOR_POD);
+                set_pause(fixture, NULL, false);
+                assert_slots(fixture, 0, 1);
+                set_pause(fixture, "another", false); /* while the runtime is asked */
+                assert_null(fake_runtime_find("ImageStatus"));
+                set_pause(fixture, NULL, false);
+                fake_runtime_answer_status(ID);
+                assert_status(fixture, IMAGE_SUCCEEDED, IMAGE_STEP_NONE);
+                assert_true(pull_status(fixture->pull)->was_present);
+                assert_null(fixture->on_keys);
+                assert_slots(fixture, 0, 0);
+                assert_int_equal(fake_runtime_n_asked("PullImage"), has_begun);
+                fixture->pull = pull_free(fixture->pull);
+        }
 }
 
 /* A pull that runs may go on, but does not begin. */
@@ -611,6 +640,7 @@ TEST_F(test_duration, Fixture *fixture) {
         later_usec += 32 * hour;
         queue_leave(&fixture->others[0]);
         serve(fixture);
+        fake_runtime_answer_status(NULL); /* it may have come meanwhile */
         answer_keys(fixture);
         later_usec += 2 * hour;
         fake_runtime_answer_pull(ID);
