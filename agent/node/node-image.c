@@ -804,6 +804,8 @@ static int restore(Images *images, json_object *root, NodeImageLacks lacks, void
         for (size_t i = 0; i < desired_images.n_items; i++) {
                 const DesiredImage *desired = &desired_images.items[i];
 
+                if (desired->fault && skipped.kind == ERROR_NONE)
+                        (void) error_set(&skipped, ERROR_INVALID, "%s", desired->fault);
                 r = desired->fault ? 0 : restore_tag(images, root, desired, &requests);
                 if (r < 0)
                         return r;
@@ -814,10 +816,11 @@ static int restore(Images *images, json_object *root, NodeImageLacks lacks, void
                 return r;
 
         r = restore_note(images, root, NODE_IMAGE_OUTCOMES);
-        if (r < 0)
-                return r;
-
-        return restore_requests(images, &requests);
+        if (r >= 0)
+                r = restore_requests(images, &requests);
+        if (r >= 0 && skipped.kind != ERROR_NONE)
+                (void) error_copy(reterr, &skipped);
+        return r;
 }
 
 int node_image_restore(Images *images, const char *text, size_t size, NodeImageLacks lacks,

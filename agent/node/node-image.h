@@ -37,7 +37,7 @@ uint64_t node_image_fingerprint(const Image *image);
 typedef int (*NodeImageLacks)(const char *owner, void *userdata);
 
 /* Restores from an earlier object finished images with their owners, and the requests that were
- * open, also those that their owners cannot repeat. Leaves out tags that it cannot read, and fails if
- * the text is no such object. */
+ * open, also those that their owners cannot repeat. Leaves out tags that it cannot read, the first of which
+ * goes to *reterr, and fails if the text is no such object. */
 int node_image_restore(Images *images, const char *text, size_t size, NodeImageLacks lacks,
                        void *userdata, Error *reterr);

@@ -201,8 +201,8 @@ static int state_file_restore(StateFile *file, NodeImageLacks lacks) {
 
         r = node_image_restore(file->images, text, size, lacks, file->userdata, &error);
         if (error.kind != ERROR_NONE)
-                log_warning(file->log, NULL, "Cannot understand \"%s\": %s, starting without it.",
-                            file->path, error_message(&error));
+                log_warning(file->log, NULL, "Cannot understand \"%s\": %s, starting without %s.",
+                            file->path, error_message(&error), r < 0 ? "it" : "that part");
         else if (r < 0)
                 return r;
 

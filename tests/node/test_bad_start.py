@@ -315,6 +315,22 @@ def test_corrupt_status(agent, case):
     assert "starting without it" in the_complaint(agent)
 
 
+def test_status_with_a_bad_tag(agent):
+    """A tag of an earlier status that cannot be read is named in one line at start, and left out alone."""
+    document = node_image(("good/one:1", "good/two:1", "good/two:2"))
+    document["spec"]["images"]["good/two"]["tags"][0]["version"] = -1
+    for image in document["spec"]["images"].values():
+        for tag in image["tags"]:
+            tag["ownerReferences"] = [{"kind": "Request", "apiVersion": "inplaced.io/v1", "name": "a", "uid": "a"}]
+    write_whole(agent.state_dir / "nodeimage.json", document)
+    agent.start()
+    agent.wait_status("good/one:1", "Succeeded")
+    agent.wait_status("good/two:2", "Succeeded")
+    said = the_complaint(agent, "nodeimage.json")
+    assert "tags[0].version: expected zero or more, got -1, starting without that part" in said
+    assert "good/two:1" not in agent.ctl("status").stdout
+
+
 def test_status_that_makes_no_sense(agent, fake_runtime):
     """Members of an earlier status that have the wrong type, are too long or have several lines are not shown."""
     tag = {"tag": "1", "phase": "Failed", "imageID": "x" * 100_000, "message": "a\nb" * 100_000}
