@@ -243,6 +243,18 @@ def test_what_would_not_come_back_is_left_alone(node_agent, make_pod, tools, set
     assert pod.events("Killing") == []
 
 
+def test_what_would_ask_for_the_next_restart_is_left_alone(node_agent, make_pod, tools, settle):
+    """The container reads the annotation which the agent writes after each restart."""
+    env = [*_COLOUR, *from_annotations(SEEN=META)]
+    pod = make_pod(container("main", tools, env=env), annotations={"colour": "red"})
+    wait_until(pod.meta, 10 * SLOWLY, "annotation of the agent")
+    pod.begin_update(annotations={"colour": "blue"})
+    event = pod.wait_event("InPlaceRestartSkipped", 10 * SLOWLY)
+    assert "main" in event["message"] and META in event["message"]
+    settle()
+    assert pod.restarts() == {"main": 0} and pod.events("Killing") == []
+
+
 def test_another_image_and_another_value_are_one_restart(coloured, registry, settle):
     """The kubelet restarts the container for its image anyhow."""
     pod = coloured()

@@ -110,6 +110,8 @@ def test_a_document_pins(start_agent, containerd, push):
     assert labels_of(containerd, image.digest_reference) == OURS
     (agent.images_dir / "wanted.yaml").unlink()
     wait_pinned(containerd, image, False)
+    updates = lambda: agent.metrics().total("inplaced_cri_requests_total", method="Update")  # noqa: E731
+    wait_until(lambda: updates() == 4, 15 * SLOWLY, lambda: f"one change of labels for each step, not {updates()}")
     assert complaints(agent) == []
 
 
