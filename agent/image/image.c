@@ -25,7 +25,6 @@ struct Image {
         Error malformed; /* reason why the reference is malformed */
 
         Requests requests;
-        bool must_restart;
         ImageMarks marks;
         DesiredImage desired; /* merged requests; without a name: there are none */
 
@@ -287,8 +286,7 @@ int image_set_request(Image *image, const char *owner, const DesiredImage *desir
                         return r;
                 }
         } else if (request->desired.version != desired->version) {
-                image->must_restart = image->must_restart || request->is_syncing;
-                request_renew(request);
+                request_renew(request); /* the sync goes on for others */
         } else if (!request->is_done) {
                 request->must_repull = false; /* a change does not wait because of a removal */
         }
@@ -585,7 +583,6 @@ static int image_start_sync(Image *image, const PullContext *context) {
 
 static void image_stop_sync(Image *image) {
         image->pull = pull_free(image->pull);
-        image->must_restart = false;
         for (ImageRequest *request = image->requests.first; request; request = request->next)
                 request->is_syncing = false;
 }
@@ -755,19 +752,16 @@ static int image_settle(Image *image) {
 int image_reconcile(Image *image, const PullContext *context) {
         int r;
 
-        if (image->pull && !image->must_restart) {
-                r = image_settle(image);
-                if (r < 0 || !image->pull)
-                        return r;
-        }
-
         if (image->pull) {
                 bool lacks;
 
+                r = image_settle(image);
+                if (r < 0 || !image->pull)
+                        return r;
                 r = image_lacks_anything(image, &lacks);
                 if (r < 0)
                         return r;
-                if (image->must_restart || !has_syncing_requests(image) || lacks)
+                if (!has_syncing_requests(image) || lacks)
                         image_stop_sync(image);
         }
         if (!image->pull)

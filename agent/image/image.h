@@ -5,8 +5,8 @@
  * An image that this node should hold
  *
  * Its owners request it, and a sync pulls it for all requests that were there when the sync began;
- * a request is done once. So a new owner, or a new version of an old one, starts a sync; an owner
- * that leaves does not.
+ * a request is done once. So a new owner, or a new version of an old one, starts a sync, once the one that
+ * runs for others has ended; an owner that leaves does not.
  *
  * A request that is done keeps its outcome, whatever becomes of the image for others later. As long as
  * that is the image's own status, nothing is copied.

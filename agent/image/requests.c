@@ -106,7 +106,7 @@ void request_renew(ImageRequest *request) {
         request->outcome = status_free(request->outcome);
         request->is_done = request->is_expired = request->is_unreported = request->has_own_outcome =
                 false;
-        request->must_repull = request->age.is_known = false;
+        request->is_syncing = request->must_repull = request->age.is_known = false;
 }
 
 int requests_keep_outcome(const Requests *requests, const ImageStatus *status) {

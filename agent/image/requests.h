@@ -90,7 +90,7 @@ int64_t request_ttl_sec(const ImageRequest *request, const ImageStatus *outcome)
 /* Returns when the time to live of a request ends that is done with this outcome, on the monotonic clock. */
 int64_t request_end_sec(ImageRequest *request, const ImageStatus *outcome, const RequestClock *now);
 
-/* Makes the request due again. */
+/* Makes the request due again, for the next sync. */
 void request_renew(ImageRequest *request);
 
 const ImageRequest *requests_first(const Requests *requests, RequestFilter filter);

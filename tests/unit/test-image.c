@@ -703,7 +703,10 @@ static const struct Story {
 } request_stories[] = {
         { "a failure is an outcome too", "a1 . - .", "a:done ", 1 },
         { "a new version starts a sync, also a lower one", "a2 . - a1 .", "a:syncing ", 1 },
-        { "a new version restarts the sync", "a1 b1 . a2 .", "a:syncing b:syncing ", 2 },
+        { "a new version restarts the sync", "a1 . a2 .", "a:syncing ", 2 },
+        { "but not that of another owner", "a1 b1 . a2 . a3 .", "a: b:syncing ", 1 },
+        { "and has its turn after that", "a1 b1 . a2 . a3 . +", "a:syncing b:done ", 3 },
+        { "a lower version goes on with it", "a2 b2 . a1 . +", "a:done b:done ", 2 },
         { "a new version when the sync has just ended", "a1 . a2 +", "a:syncing ", 2 },
         { "a new owner starts a sync", "b1 . + a1 .", "a:syncing b:done ", 1 },
         { "a new owner joins the sync", "b2 . a1 c2 . . +", "a:done b:done c:done ", 2 },
