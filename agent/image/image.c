@@ -475,6 +475,7 @@ int image_expire(Image *image, const RequestClock *now, int64_t *ret_next) {
 
                 is_changed = true;
                 request->is_expired = true;
+                request->is_syncing = false;
                 if (request->kind == REQUEST_EPHEMERAL)
                         requests_remove(&image->requests, request);
         }

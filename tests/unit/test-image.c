@@ -1193,6 +1193,25 @@ TEST_F(test_expired_is_not_done_again, Fixture *fixture) {
         assert_true(image_is_desired(fixture->image));
 }
 
+/* A removed image is pulled again only as long as a request wants it. */
+TEST_F(test_expires_while_it_is_pulled_again, Fixture *fixture) {
+        int64_t now;
+
+        set_request(fixture, "a", "nginx", 1, 60, REQUEST_RESTORE);
+        reconcile(fixture);
+        finish(fixture, IMAGE_SUCCEEDED);
+        now = image_status(fixture->image)->completed_at;
+        remove_image(fixture, false);
+        kick(fixture);
+        begin(fixture);
+        assert_requests(fixture, "a:syncingdone ");
+        assert_expires(fixture, now + 60, INT64_MAX);
+        reconcile(fixture);
+        assert_requests(fixture, "a:done,expired ");
+        assert_false(image_is_syncing(fixture->image));
+        assert_int_equal(n_pending(fixture), 0);
+}
+
 TEST_F(test_malformed_expires, Fixture *fixture) {
         int64_t end;
 
