@@ -232,7 +232,7 @@ static int image_refuse(Image *image, ImageRequest *request) {
                 return r;
 
         request->is_unreported = request->has_own_outcome = true;
-        if (!is_malformed && (image->pull || image_phase_is_final(image->status.phase)))
+        if (!is_malformed && (image->pull || image->status.phase != IMAGE_WAITING))
                 return request_set_done(request, &status);
 
         r = image_set_status(image, &status);
@@ -245,6 +245,33 @@ static bool has_fault(const Image *image, const ImageRequest *request) {
 
 static const ImageStatus *outcome_of(const Image *image, const ImageRequest *request) {
         return request->outcome ?: &image->status;
+}
+
+/* Whether an owner has the image by a success, or had it until it was removed and is not to be pulled again. */
+static bool image_has_success(const Image *image) {
+        bool is_missing = image->status.phase == IMAGE_MISSING;
+
+        if (!is_missing && image->status.phase != IMAGE_SUCCEEDED)
+                return false;
+
+        for (const ImageRequest *request = image->requests.first; request; request = request->next)
+                if (request->is_done && !request->is_expired &&
+                    !(is_missing && request->must_repull) &&
+                    outcome_of(image, request)->phase == IMAGE_SUCCEEDED)
+                        return true;
+
+        return false;
+}
+
+/* Takes over an outcome. A failure is that of its requests alone, and 1 is returned, while an owner has the image:
+ * that success remains, to be verified, since presence watches over nothing else. */
+static int image_take_end(Image *image, ImageStatus *status) {
+        if (status->phase != IMAGE_FAILED || !image_has_success(image))
+                return image_set_status(image, status);
+
+        image->marks.is_unverified = true;
+        image->on_dirty(image, image->userdata);
+        return 1;
 }
 
 static bool has_failed(const Image *image, const ImageRequest *request) {
@@ -439,11 +466,11 @@ int image_set_done(Image *image, const char *owner, const char *name, int64_t ve
             (request->is_done && !request->is_unreported))
                 return 0;
 
-        r = image_set_status(image, status);
+        r = image_take_end(image, status);
         if (r < 0)
                 return r;
 
-        r = request_set_done(request, NULL);
+        r = request_set_done(request, r > 0 ? status : NULL);
         if (r < 0)
                 return r;
 
@@ -594,28 +621,6 @@ static RequestOutcome request_outcome(const ImageRequest *request, const Pull *p
 
         return request->is_syncing ? pull_plan_outcome(&result, &request->join, &request->desired)
                                    : REQUEST_PENDING;
-}
-
-/* Whether an owner still has the image by a success. */
-static bool image_has_success(const Image *image) {
-        for (const ImageRequest *request = image->requests.first; request; request = request->next)
-                if (request->is_done && !request->is_expired &&
-                    outcome_of(image, request)->phase == IMAGE_SUCCEEDED)
-                        return true;
-
-        return false;
-}
-
-/* Takes over the outcome of a pull. A failure is that of its requests alone, and 1 is returned, while an owner still has
- * the image: that success remains, to be verified, since presence watches over nothing else. */
-static int image_take_end(Image *image, ImageStatus *status) {
-        if (status->phase != IMAGE_FAILED || image->status.phase != IMAGE_SUCCEEDED ||
-            !image_has_success(image))
-                return image_set_status(image, status);
-
-        image->marks.is_unverified = true;
-        image->on_dirty(image, image->userdata);
-        return 1;
 }
 
 /* Ends the requests to which the end of the pull applies; the others get their own sync. */

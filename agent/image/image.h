@@ -108,7 +108,8 @@ int image_unpin(Image *image, ImageRequestFilter filter, const void *userdata);
 Pull *image_pull(const Image *image);
 
 /* Ends an owner's request for this name and version with a status known from elsewhere, which is
- * taken over, and returns 1. 0: there is no such request that is not done. */
+ * taken over unless it is this request's alone, and returns 1. 0: there is no such request that is not
+ * done. */
 int image_set_done(Image *image, const char *owner, const char *name, int64_t version,
                    ImageStatus *status);
 

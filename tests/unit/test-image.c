@@ -532,6 +532,38 @@ TEST_F(test_failure_during_a_pull_beside_a_success, Fixture *fixture) {
         assert_true(image_is_verifiable(fixture->image));
 }
 
+/* An outcome of a previous run, from elsewhere, does not take it either. */
+TEST_F(test_failure_from_elsewhere_beside_a_success, Fixture *fixture) {
+        ImageStatus status = { .phase = IMAGE_FAILED, .completed_at = NOW };
+
+        ask(fixture, "a", 1);
+        finish(fixture, IMAGE_SUCCEEDED);
+        request(fixture, "b", 1);
+        assert_int_equal(image_set_done(fixture->image, "b", "nginx", 1, &status), 1);
+        reconcile(fixture);
+        assert_outcome(fixture, "a", "nginx", "Succeeded");
+        assert_outcome(fixture, "b", "nginx", "Failed");
+        assert_true(image_is_verifiable(fixture->image));
+}
+
+/* A failure or a fault of one owner does not hide that the image of another was removed: it may come back. */
+TEST_F(test_failure_of_a_removed_image, Fixture *fixture) {
+        ask(fixture, "a", 1);
+        finish(fixture, IMAGE_SUCCEEDED);
+        remove_image(fixture, false);
+        set_fault(fixture, "b", 1, "it has no name");
+        assert_outcome(fixture, "b", "nginx", "Failed");
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_MISSING);
+        ask(fixture, "c", 2);
+        finish(fixture, IMAGE_FAILED);
+        assert_outcome(fixture, "c", "nginx", "Failed");
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_MISSING);
+        show_image(fixture);
+        assert_int_equal(image_status(fixture->image)->phase, IMAGE_SUCCEEDED);
+        assert_outcome(fixture, "c", "nginx", "Failed");
+        assert_results(fixture, "a b c ");
+}
+
 /* An image that is being pulled, has failed or is requested by none is not verified. */
 TEST_F(test_is_verifiable, Fixture *fixture) {
         assert_false(image_is_verifiable(fixture->image));
