@@ -480,36 +480,6 @@ int image_set_done(Image *image, const char *owner, const char *name, int64_t ve
         return 1;
 }
 
-int image_expire(Image *image, const RequestClock *now, int64_t *ret_next) {
-        bool is_changed = false;
-        ImageRequest *next;
-
-        *ret_next = INT64_MAX;
-        for (ImageRequest *request = image->requests.first; request; request = next) {
-                const ImageStatus *outcome = outcome_of(image, request);
-                int64_t end;
-
-                next = request->next;
-                if (!request->is_done || request->is_expired ||
-                    request_ttl_sec(request, outcome) == DESIRED_IMAGE_NO_LIMIT)
-                        continue;
-
-                end = request_end_sec(request, outcome, now);
-                if (end > now->monotonic_sec) {
-                        *ret_next = end < *ret_next ? end : *ret_next;
-                        continue;
-                }
-
-                is_changed = true;
-                request->is_expired = true;
-                request->is_syncing = false;
-                if (request->kind == REQUEST_EPHEMERAL)
-                        requests_remove(&image->requests, request);
-        }
-
-        return is_changed ? image_update_desired(image) : 0;
-}
-
 /* Syncs of the image */
 
 static bool is_covered(const Image *image, const ImageRequest *request) {
@@ -531,13 +501,17 @@ static int image_join_sync(Image *image) {
         int r;
 
         for (ImageRequest *request = image->requests.first; request; request = request->next) {
+                PullResult result;
+
                 if (!request_is_due(request) || request->is_syncing || !is_covered(image, request))
                         continue;
 
+                result = pull_result(image->pull);
                 request->is_syncing = true;
                 request->join = (PullJoin){
-                        .joined_running = pull_is_timed(image->pull),
-                        .failures_before_join = pull_result(image->pull).failures,
+                        .joined_running = result.is_timed,
+                        .elapsed_before_join = result.elapsed_usec,
+                        .failures_before_join = result.failures,
                 };
                 r = pull_join(image->pull, request->owner);
                 if (r < 0)
@@ -693,8 +667,8 @@ static int image_narrow_sync(Image *image) {
         return r < 0 ? r : pull_narrow(image->pull, &rest);
 }
 
-/* Takes over the status of a pull that has ended for some requests but goes on for others. */
-static int image_take_outcome(Image *image, ImagePhase phase, ImageStatus *status) {
+/* Makes the outcome of a pull that has ended for some requests but goes on for others. */
+static int image_make_outcome(const Image *image, ImagePhase phase, ImageStatus *status) {
         int r;
 
         r = image_status_copy(pull_status(image->pull), status);
@@ -705,9 +679,7 @@ static int image_take_outcome(Image *image, ImagePhase phase, ImageStatus *statu
         status->step = IMAGE_STEP_NONE;
         status->completed_at = time(NULL);
         status->next_attempt_at = 0;
-        if (phase == IMAGE_SUCCEEDED)
-                r = image_status_set_success(status);
-        return r < 0 ? r : image_take_end(image, status);
+        return phase == IMAGE_SUCCEEDED ? image_status_set_success(status) : 0;
 }
 
 /* Ends the requests that have this outcome now, while the pull goes on for others or ends otherwise. */
@@ -722,7 +694,9 @@ static int image_end_some(Image *image, RequestOutcome outcome) {
                         continue;
 
                 if (!is_taken) {
-                        r = image_take_outcome(image, phase, &status);
+                        r = image_make_outcome(image, phase, &status);
+                        if (r >= 0)
+                                r = image_take_end(image, &status);
                         if (r < 0)
                                 return r;
                         is_taken = true;
@@ -738,6 +712,43 @@ static int image_end_some(Image *image, RequestOutcome outcome) {
         return 0;
 }
 
+/* Returns the rest of the request's own time in a pull that runs; UINT64_MAX: there is no end. */
+static uint64_t request_left_usec(const Image *image, const ImageRequest *request) {
+        PullResult result;
+
+        if (request->is_done || !request->is_syncing)
+                return UINT64_MAX;
+
+        result = pull_result(image->pull);
+        return image_phase_is_final(result.phase)
+                       ? UINT64_MAX
+                       : pull_plan_left_usec(&result, &request->join, &request->desired);
+}
+
+/* Ends the requests whose own time is over, while the pull goes on for more patient ones. */
+static int image_end_late(Image *image) {
+        int r = 0;
+
+        for (ImageRequest *request = image->requests.first; r >= 0 && request;
+             request = request->next) {
+                cleanup(image_status_done) ImageStatus status = { 0 };
+
+                if (request_left_usec(image, request) > 0)
+                        continue;
+
+                r = image_make_outcome(image, IMAGE_FAILED, &status)
+                            ?: image_status_set_past_deadline(&status,
+                                                              request->desired.active_deadline_sec);
+                if (r >= 0)
+                        r = image_take_end(image, &status);
+                if (r >= 0)
+                        r = request_set_done(request, r > 0 ? &status : NULL);
+                request->is_unreported = request->has_own_outcome = true;
+        }
+
+        return r;
+}
+
 /* The outcome is reported before the next sync changes the status. */
 static int image_settle(Image *image) {
         ImagePhase phase = pull_status(image->pull)->phase;
@@ -746,8 +757,10 @@ static int image_settle(Image *image) {
         r = phase == IMAGE_SUCCEEDED ? 0 : image_end_some(image, REQUEST_SUCCEEDED);
         if (r < 0)
                 return r;
-        if (!image_phase_is_final(phase))
-                return image_end_some(image, REQUEST_FAILED);
+        if (!image_phase_is_final(phase)) {
+                r = image_end_some(image, REQUEST_FAILED);
+                return r < 0 ? r : image_end_late(image);
+        }
         if (!has_syncing_requests(image))
                 return 0;
 
@@ -775,6 +788,43 @@ int image_reconcile(Image *image, const PullContext *context) {
 
         r = image_narrow_sync(image);
         return r < 0 ? r : image_join_sync(image);
+}
+
+int image_expire(Image *image, const RequestClock *now, int64_t *ret_next) {
+        bool is_changed = false;
+        ImageRequest *next;
+
+        *ret_next = INT64_MAX;
+        for (ImageRequest *request = image->requests.first; request; request = next) {
+                const ImageStatus *outcome = outcome_of(image, request);
+                uint64_t left_usec = request_left_usec(image, request);
+                int64_t end;
+
+                next = request->next;
+                if (left_usec == 0)
+                        image->on_dirty(image, image->userdata);
+                if (left_usec > 0 && left_usec != UINT64_MAX) {
+                        end = now->monotonic_sec + (int64_t) (left_usec / USEC_PER_SEC) + 1;
+                        *ret_next = end < *ret_next ? end : *ret_next;
+                }
+                if (!request->is_done || request->is_expired ||
+                    request_ttl_sec(request, outcome) == DESIRED_IMAGE_NO_LIMIT)
+                        continue;
+
+                end = request_end_sec(request, outcome, now);
+                if (end > now->monotonic_sec) {
+                        *ret_next = end < *ret_next ? end : *ret_next;
+                        continue;
+                }
+
+                is_changed = true;
+                request->is_expired = true;
+                request->is_syncing = false;
+                if (request->kind == REQUEST_EPHEMERAL)
+                        requests_remove(&image->requests, request);
+        }
+
+        return is_changed ? image_update_desired(image) : 0;
 }
 
 int image_runtime_changed(Image *image) {

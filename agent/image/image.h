@@ -12,7 +12,7 @@
  * that is the image's own status, nothing is copied.
  *
  * A sync goes on as long as the most patient of its requests allows; the others fail when their own
- * attempts are used up.
+ * attempts, or their time, are used up.
  */
 
 #include <stdbool.h>
@@ -144,5 +144,6 @@ int image_set_on_demand(Image *image, const ImageOnDemand *found);
 /* Returns how often the image was removed, as far as the agent remembers. */
 unsigned image_n_removals(const Image *image);
 
-/* Expires requests; *ret_next is the time of the next one to expire on the monotonic clock, or INT64_MAX. */
+/* Expires requests; *ret_next is the time of the next one to expire, or whose time in a pull is used up, on the
+ * monotonic clock, or INT64_MAX. */
 int image_expire(Image *image, const RequestClock *now, int64_t *ret_next);

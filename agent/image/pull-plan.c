@@ -172,6 +172,23 @@ RequestOutcome pull_plan_outcome(const PullResult *result, const PullJoin *join,
         return has_failed ? REQUEST_FAILED : REQUEST_PENDING;
 }
 
+uint64_t pull_plan_left_usec(const PullResult *result, const PullJoin *join,
+                             const DesiredImage *desired) {
+        int64_t limit_sec = desired->active_deadline_sec;
+        int64_t pull_limit_sec = result->desired->active_deadline_sec;
+        uint64_t end_usec;
+
+        if (!result->is_timed || limit_sec == DESIRED_IMAGE_NO_LIMIT)
+                return UINT64_MAX;
+
+        end_usec = join->elapsed_before_join + (uint64_t) limit_sec * USEC_PER_SEC;
+        if (pull_limit_sec != DESIRED_IMAGE_NO_LIMIT &&
+            (uint64_t) pull_limit_sec * USEC_PER_SEC <= end_usec)
+                return UINT64_MAX;
+
+        return end_usec > result->elapsed_usec ? end_usec - result->elapsed_usec : 0;
+}
+
 uint64_t pull_plan_n_attempts(PullReason reason, bool is_refusal, PullFailures failures,
                               const DesiredImage *limits) {
         uint64_t n = UINT64_MAX;

@@ -125,13 +125,16 @@ typedef struct PullResult {
         ImagePhase phase;
         PullReason reason; /* reason of the last failure */
         PullFailures failures;
-        bool is_held; /* the runtime has the image, though not yet all of its layers */
+        bool is_held;          /* the runtime has the image, though not yet all of its layers */
+        bool is_timed;         /* the clock of activeDeadlineSeconds runs, */
+        uint64_t elapsed_usec; /* for so long */
         const DesiredImage *desired; /* merged requests that the pull serves; borrowed */
 } PullResult;
 
 /* A request's part in a pull. */
 typedef struct PullJoin {
         bool joined_running; /* the pull's time ran already, thus less of it is left for this request */
+        uint64_t elapsed_before_join;
         PullFailures failures_before_join;
 } PullJoin;
 
@@ -146,6 +149,11 @@ typedef enum RequestOutcome {
  * more time could have helped: then it needs another pull. */
 RequestOutcome pull_plan_outcome(const PullResult *result, const PullJoin *join,
                                  const DesiredImage *desired);
+
+/* Returns the rest of the request's own activeDeadlineSeconds, which the pull exceeds for more patient
+ * ones; UINT64_MAX: there is no end, or the pull ends before. */
+uint64_t pull_plan_left_usec(const PullResult *result, const PullJoin *join,
+                             const DesiredImage *desired);
 
 /* Returns the largest number of attempts, if all others end like the last one; 0: no limit. */
 uint64_t pull_plan_n_attempts(PullReason reason, bool is_refusal, PullFailures failures,

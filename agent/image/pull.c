@@ -1068,6 +1068,8 @@ PullResult pull_result(const Pull *pull) {
                 .reason = pull->status.reason,
                 .failures = pull->failures,
                 .is_held = pull->is_held,
+                .is_timed = pull_is_timed(pull),
+                .elapsed_usec = pull_is_timed(pull) ? pull_now(pull) - pull->timed_usec : 0,
                 .desired = &pull->desired,
         };
 }

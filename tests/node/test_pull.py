@@ -454,6 +454,19 @@ def test_deadline_after_a_patient_caller_has_left(start_agent, fake_runtime):
     assert "activeDeadlineSeconds" in status["message"]
 
 
+def test_deadline_beside_a_patient_caller(start_agent, fake_runtime):
+    """A caller's deadline ends its request, while the pull goes on for one without."""
+    fake_runtime.on("PullImage", behaviours.hang())
+    agent = start_agent(fake_runtime.endpoint)
+    patient = Preload(agent, "demo/web:1")
+    patient.wait_phase("PULLING")
+    late = Preload(agent, "demo/web:1", active_deadline_seconds=1)
+    assert late.wait_end().phase == agent.messages.PHASE_FAILED
+    (call,) = fake_runtime.calls("PullImage")
+    assert not call.cancelled
+    patient.cancel()
+
+
 def test_stalled_pull_ends(start_agent, runtime, fake_registry, gate):
     """When a registry stops to send, the attempt ends, says so, and the next one succeeds."""
     agent = start_agent(runtime.endpoint, stall_timeout=2)

@@ -821,18 +821,55 @@ TEST_F(test_patient_request_leaves, Fixture *fixture) {
         desired.timeout_sec = 7200;
         assert_ok(image_set_request(fixture->image, "a", &desired, REQUEST_EPHEMERAL));
         desired.timeout_sec = 5;
-        desired.active_deadline_sec = 0;
+        desired.active_deadline_sec = 1;
         assert_ok(image_set_request(fixture->image, "b", &desired, REQUEST_ONCE));
         reconcile(fixture);
         begin(fixture);
         assert_int_equal(image_withdraw(fixture->image, "a"), 1);
         reconcile(fixture);
         assert_requests(fixture, "b:syncing ");
-        assert_true(sd_event_run(fixture->event, SEC) > 0);
         assert_int_equal(pull_result(image_pull(fixture->image)).desired->timeout_sec, 5);
-        reconcile(fixture);
+        while (image_is_syncing(fixture->image)) {
+                assert_true(sd_event_run(fixture->event, WAIT_USEC) > 0);
+                if (fake_runtime_find("ListIngests")) /* the progress is asked for meanwhile */
+                        fake_runtime_refuse("ListIngests", ERROR_UNSUPPORTED, "no such service");
+                reconcile(fixture);
+        }
         assert_requests(fixture, "b:done ");
         assert_int_equal(image_status(fixture->image)->reason, PULL_REASON_DEADLINE);
+}
+
+/* Requests with a deadline end by it, each one by its own, while the pull goes on for one without. */
+TEST_F(test_deadline_of_an_impatient_request, Fixture *fixture) {
+        const RequestClock now = { .wall_sec = NOW, .monotonic_sec = 100 };
+        cleanup(desired_image_done) DesiredImage desired;
+        int64_t next;
+
+        assert_ok(desired_image_init(&desired, "nginx", "1.25"));
+        assert_ok(image_set_request(fixture->image, "ever", &desired, REQUEST_ONCE));
+        desired.active_deadline_sec = 0;
+        assert_ok(image_set_request(fixture->image, "now", &desired, REQUEST_ONCE));
+        reconcile(fixture);
+        assert_requests(fixture, "ever:syncing now:syncing "); /* the time begins with the turn */
+        assert_ok(image_expire(fixture->image, &now, &next));
+        assert_true(next == INT64_MAX);
+        begin(fixture);
+        fixture->is_dirty = false;
+        assert_ok(image_expire(fixture->image, &now, &next));
+        assert_true(fixture->is_dirty);
+        desired.active_deadline_sec = 3600;
+        assert_ok(image_set_request(fixture->image, "soon", &desired, REQUEST_ONCE));
+        reconcile(fixture);
+        assert_requests(fixture, "ever:syncing now:done soon:syncing ");
+        assert_results(fixture, "now ");
+        assert_outcome(fixture, "now", "nginx", "Failed");
+        assert_contains(image_status_for(fixture->image, "now", "nginx")->message,
+                        "pulling exceeds the activeDeadlineSeconds (0)");
+        assert_ok(image_expire(fixture->image, &now, &next));
+        assert_in_range(next, 100 + 3590, 100 + 3600);
+        finish(fixture, IMAGE_SUCCEEDED);
+        assert_outcome(fixture, "now", "nginx", "Failed");
+        assert_outcome(fixture, "soon", "nginx", "Succeeded");
 }
 
 /* The same as begin(), for an image that the runtime is asked for first. */

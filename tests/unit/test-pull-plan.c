@@ -312,6 +312,43 @@ TEST(test_outcome_of_requests) {
         }
 }
 
+/* The time of a request begins with that of the pull, or when it joins. */
+TEST(test_time_left) {
+        static const struct {
+                bool is_timed;
+                uint64_t elapsed_sec, before_sec;
+                int64_t limit_sec, pull_limit_sec;
+                uint64_t left_sec;
+        } rows[] = {
+                { false, 0, 0, 0, NONE, UINT64_MAX },
+                { true, 5, 0, NONE, NONE, UINT64_MAX },
+                { true, 5, 0, 7, NONE, 2 },
+                { true, 7, 0, 7, NONE, 0 },
+                { true, 9, 0, 7, NONE, 0 },
+                { true, 9, 5, 7, 13, 3 },
+                { true, 2, 5, 7, 3600, 10 },
+                { true, 0, 0, 0, 1, 0 },
+                { true, 1, 0, INT32_MAX, NONE, INT32_MAX - 1 },
+                /* the pull ends first, or then */
+                { true, 9, 5, 7, 12, UINT64_MAX },
+                { true, 5, 0, 7, 7, UINT64_MAX },
+        };
+
+        for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
+                const DesiredImage desired = { .active_deadline_sec = rows[i].limit_sec };
+                const PullJoin join = { .elapsed_before_join = rows[i].before_sec * SEC };
+                const DesiredImage merged = { .active_deadline_sec = rows[i].pull_limit_sec };
+                const PullResult result = { .is_timed = rows[i].is_timed,
+                                            .elapsed_usec = rows[i].elapsed_sec * SEC,
+                                            .desired = &merged };
+                uint64_t left_usec = pull_plan_left_usec(&result, &join, &desired);
+
+                if (left_usec !=
+                    (rows[i].left_sec == UINT64_MAX ? UINT64_MAX : rows[i].left_sec * SEC))
+                        fail_msg("row %zu", i);
+        }
+}
+
 /* "(attempt 2 of 5)": how many there will be if the next ones end like this one. */
 TEST(test_number_of_attempts) {
         static const struct {
