@@ -37,6 +37,7 @@ _MEBIBYTES_EACH = 6  # until its pages are merged, and what the API server keeps
 _STEP_SECONDS = 900
 _SAMPLE_SECONDS = 1
 _OWN_RATE = 6  # requests a second of the API server itself and of this program
+_STEADY_RATE = 0.01  # the same of an agent without pods, which reads its Node every 5 minutes, and tries a write every 10
 _IDLE_SECONDS = 60
 _WATCHES_EACH = 5
 _MERGING = Path("/sys/kernel/mm/ksm")
@@ -246,7 +247,7 @@ class Meter:
                 is_right = not is_done or is_done(samples[-1])
             except TimeoutError:  # the API server is too busy
                 is_right = False
-            is_quiet = is_right and _rate(*samples[-2:]) <= max(_OWN_RATE, len(self._fleet) / 500)
+            is_quiet = is_right and _rate(*samples[-2:]) <= max(_OWN_RATE, len(self._fleet) * _STEADY_RATE)
             if is_done:
                 done = min(done, samples[-1].at) if is_right and (is_quiet or not was_early) else math.inf
             quiet = quiet + 1 if is_quiet else 0
