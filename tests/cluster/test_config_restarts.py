@@ -192,9 +192,10 @@ def test_secret(cluster, restarter, make_user):
 
 
 def test_mounted_file(cluster, restarter, make_user):
-    """A file that is mounted by itself is not refreshed, while a whole volume is."""
+    """A file that is mounted by itself is not refreshed, while a whole volume is: by the kubelet, as the container stops."""
     path = make_config(cluster, "files", one="1", two="2")
-    command = shell("trap exit TERM; read VALUE </one; echo $VALUE; while :; do sleep 3600 & wait; done")
+    stop = "trap 'sleep 2; exit' TERM"
+    command = shell(f"{stop}; read VALUE </one; echo $VALUE; while :; do sleep 3600 & wait; done")
     volume = {"name": "files", "configMap": {"name": "files"}}
     mounts = [{"name": "files", "mountPath": "/one", "subPath": "one"}, {"name": "files", "mountPath": "/all"}]
     workload = make_user(pod={"volumes": [volume]}, command=command, volumeMounts=mounts)
