@@ -45,10 +45,10 @@ set(CPACK_RPM_AGENT_POST_UNINSTALL_SCRIPT_FILE ${CMAKE_CURRENT_SOURCE_DIR}/rpm/p
 
 # The same sources make the same file: times are SOURCE_DATE_EPOCH, and what is packed and stripped already
 # stays as it is, since the tools for that are this machine's.
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_SOURCE_DIR}/rpm/times.cmake)
 set(CPACK_RPM_SPEC_MORE_DEFINE
 "%define packager ${INPLACED_MAINTAINER}
 %define use_source_date_epoch_as_buildtime 1
-%define clamp_mtime_to_source_date_epoch 1
 %define _buildhost inplaced
 %define __os_install_post %{nil}
 %define _build_id_links none")

@@ -50,6 +50,12 @@ def unpacked(packages, kubectl_packages, session_folder):
     return folders
 
 
+def test_times(packages):
+    """All files have one time, whenever they were checked out or made: so that a later build makes the same package."""
+    for package in packages.values():
+        assert len(set(query(package, "--queryformat", "[%{FILEMTIMES} ]").split())) == 1
+
+
 def test_same_files(packages):
     """Both packages have the same files, and those of the Debian package, in the places of distributions with RPM."""
     listed = {a: query(package, "--list").split() for a, package in packages.items()}
