@@ -281,16 +281,12 @@ static int append_removed_reference(StatusWatch *watch, const char *reference) {
         return append_removed(watch, image, end + 1);
 }
 
-/* key: "nginx 1.25" */
-static bool has_row(const StatusRows *rows, const char *key) {
-        for (size_t i = 0; i < rows->n_items; i++) {
-                const StatusRow *row = &rows->items[i];
-                size_t size = strlen(row->image);
-
-                if (strncmp(key, row->image, size) == 0 && key[size] == ' ' &&
-                    strcmp(key + size + 1, row->tag) == 0)
+static bool has_row(const StatusRows *rows, const char *image, const char *tag) {
+        for (size_t i = 0; i < rows->n_items; i++)
+                if (strcmp(rows->items[i].image, image) == 0 &&
+                    strcmp(rows->items[i].tag, tag) == 0)
                         return true;
-        }
+
         return false;
 }
 
@@ -305,11 +301,10 @@ static int append_missing(StatusWatch *watch, json_object *node_image) {
 
                 if (!end)
                         return -ENOMEM;
-                if (has_row(&rows, image))
-                        continue;
 
                 *end = '\0';
-                r = append_removed(watch, image, end + 1);
+                if (!has_row(&rows, image, end + 1))
+                        r = append_removed(watch, image, end + 1);
         }
         return r;
 }
