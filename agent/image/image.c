@@ -274,6 +274,13 @@ static int image_take_end(Image *image, ImageStatus *status) {
         return 1;
 }
 
+/* Ends the request with an outcome. */
+static int image_end_request(Image *image, ImageRequest *request, ImageStatus *status) {
+        int r = image_take_end(image, status);
+
+        return r < 0 ? r : request_set_done(request, r > 0 ? status : NULL);
+}
+
 static bool has_failed(const Image *image, const ImageRequest *request) {
         return request->is_done && !request->is_expired &&
                outcome_of(image, request)->phase == IMAGE_FAILED;
@@ -466,11 +473,7 @@ int image_set_done(Image *image, const char *owner, const char *name, int64_t ve
             (request->is_done && !request->is_unreported))
                 return 0;
 
-        r = image_take_end(image, status);
-        if (r < 0)
-                return r;
-
-        r = request_set_done(request, r > 0 ? status : NULL);
+        r = image_end_request(image, request, status);
         if (r < 0)
                 return r;
 
@@ -740,9 +743,7 @@ static int image_end_late(Image *image) {
                             ?: image_status_set_past_deadline(&status,
                                                               request->desired.active_deadline_sec);
                 if (r >= 0)
-                        r = image_take_end(image, &status);
-                if (r >= 0)
-                        r = request_set_done(request, r > 0 ? &status : NULL);
+                        r = image_end_request(image, request, &status);
                 request->is_unreported = request->has_own_outcome = true;
         }
 
