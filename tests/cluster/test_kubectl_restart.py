@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -716,19 +717,26 @@ def test_pod_that_has_ended(folder, bare, person, start_pod):
     assert pod.get()["status"]["phase"] == "Failed"
 
 
+@contextmanager
+def _admission_in_force(bare: Cluster, pod: Pod, written: str, made: str) -> Iterator[None]:
+    """Admission makes one image of another in the main container of pods."""
+    patch = {"spec": {"containers": [{"name": "main", "image": written}]}}
+    with admission(bare, "pods", written, made):
+        wait_until(
+            lambda: image_of(bare.admin.patch(pod.path, patch, "strategic", dryRun="All")) == made,
+            60,
+            "the admission policy",
+            0.2,
+        )
+        yield
+
+
 def test_admission_of_the_image(bare, person, start_pod, registry):
     """Admission that writes the image as it was is named at once: nothing would restart."""
     image = registry.push_image("t/restart-admission", "1", [5555], busybox=True)
     tag, spelled = image.reference, f"{image.reference}@{image.manifest_digest}"
     pod = start_pod(container("main", tag))
-    patch = {"spec": {"containers": [{"name": "main", "image": spelled}]}}
-    with admission(bare, "pods", spelled, tag):
-        wait_until(
-            lambda: image_of(bare.admin.patch(pod.path, patch, "strategic", dryRun="All")) == tag,
-            60,
-            "the admission policy",
-            0.2,
-        )
+    with _admission_in_force(bare, pod, spelled, tag):
         ran = person.run("restart", pod.name, timeout=60)
     assert ran.code == 1, ran.stdout
     assert f'admission makes "{tag}" of the image "{spelled}" of container "main"' in ran.stderr
@@ -740,14 +748,7 @@ def test_admission_of_another_image(bare, person, start_pod, registry, images):
     image = registry.push_image("t/restart-admitted", "1", [5556], busybox=True)
     tag, spelled, other = image.reference, f"{image.reference}@{image.manifest_digest}", images[1].reference
     pod = start_pod(container("main", tag))
-    patch = {"spec": {"containers": [{"name": "main", "image": spelled}]}}
-    with admission(bare, "pods", spelled, other):
-        wait_until(
-            lambda: image_of(bare.admin.patch(pod.path, patch, "strategic", dryRun="All")) == other,
-            60,
-            "the admission policy",
-            0.2,
-        )
+    with _admission_in_force(bare, pod, spelled, other):
         ran = person.run("restart", pod.name, timeout=60)
     assert ran.code == 1, ran.stdout
     assert f'admission makes "{other}" of the image "{spelled}" of container "main"' in ran.stderr
