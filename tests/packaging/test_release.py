@@ -211,3 +211,13 @@ def test_refusals(maker, prepare, arguments, said):
     done = maker.release(*arguments)
     assert done.returncode == 1 and said in done.stderr and done.stderr.count("\n") == 1, done.stdout + done.stderr
     assert not maker.built.exists() and maker.git("tag") == tags
+
+
+def test_folder_of_its_own(maker, made):
+    """Without a folder in the arguments, in a checkout where a preset of the same name has built before."""
+    (maker.checkout / "build/release/agent").mkdir(parents=True)
+    maker.environment["MADE"] = str(made)
+    script = maker.checkout / "packaging/release"
+    done = run(script, *_KEY, VERSION, cwd=maker.checkout, env=maker.environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (maker.checkout / f"build/release-{VERSION}" / "SHA256SUMS.asc").exists()
