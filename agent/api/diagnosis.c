@@ -10,6 +10,7 @@
 #include "agent/base/cleanup.h"
 #include "agent/base/text.h"
 #include "agent/node/folder.h"
+#include "agent/node/owner.h"
 
 /* Below this, unpacking anything but a small image fails, and the kubelet evicts pods. */
 #define FREE_PERCENT_MIN 5
@@ -352,11 +353,21 @@ static const char *image_problem(const Image *image) {
         return image_is_desired(image) && status->phase != IMAGE_SUCCEEDED ? status->message : NULL;
 }
 
+bool diagnosis_is_of_node_image(const Image *image) {
+        for (const ImageRequest *request = image_requests(image); request; request = request->next)
+                if (!owner_is_node_image(request->owner))
+                        return false;
+
+        return true;
+}
+
 static const char *image_advice(const Image *image) {
         ImagePhase phase = image_status(image)->phase;
 
         if (image_phase_is_final(phase))
-                return "then try: inplacectl retry IMAGE";
+                return diagnosis_is_of_node_image(image)
+                               ? "then give its tag in the NodeImage a new version"
+                               : "then try: inplacectl retry IMAGE";
 
         return phase == IMAGE_MISSING && !image_is_syncing(image) ? "try: inplacectl pull"
                                                                   : "the agent tries again";

@@ -41,3 +41,6 @@ const char *diagnosis_runtime_sentence(const Runtimes *runtimes);
 
 /* The agent can pull images and restart containers. If not, *ret_why is one sentence, borrowed. */
 bool diagnosis_is_ready(const DiagnosisSubject *subject, const char **ret_why);
+
+/* Whether only the NodeImage requests the image: if it has failed, its tag needs a new version. */
+bool diagnosis_is_of_node_image(const Image *image);

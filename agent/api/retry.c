@@ -68,14 +68,6 @@ static int results_add(Results *results, char *image, bool is_retried, const cha
         return 0;
 }
 
-static bool is_of_node_image(const Image *image) {
-        for (const ImageRequest *request = image_requests(image); request; request = request->next)
-                if (!owner_is_node_image(request->owner))
-                        return false;
-
-        return true;
-}
-
 static bool is_of_call(const Image *image) {
         for (const ImageRequest *request = image_requests(image); request; request = request->next)
                 if (!owner_is_call(request->owner))
@@ -106,7 +98,7 @@ static bool is_failing(Image *image) {
 }
 
 static const char *why_not_failed(Image *image) {
-        if (is_of_node_image(image))
+        if (diagnosis_is_of_node_image(image))
                 return "its NodeImage has to request it with a new version";
         if (is_too_soon(image))
                 return "it was tried less than 5 s ago";

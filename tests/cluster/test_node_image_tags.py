@@ -207,3 +207,13 @@ def test_own_attempts_beside_a_caller_without_a_limit(cluster_agent, node_image,
     wait_until(lambda: cluster_agent.tag_status(absent)["phase"] == "Failed", 20, "end of the pull")
     again = cluster_agent.ctl("retry", absent)
     assert again.returncode == 1 and "new version" in again.stderr
+
+
+def test_doctor_advises_a_new_version(cluster_agent, node_image, registry, image_name):
+    """A failed tag of the NodeImage stays so, and `inplacectl retry` refuses it: doctor does not advise that."""
+    absent = f"{registry.host}/{image_name}:none"
+    node_image.request(absent, backoffLimit=0)
+    node_image.wait_status(absent, "Failed")
+    assert "; then give its tag in the NodeImage a new version\n" in cluster_agent.ctl("doctor").stdout
+    refused = cluster_agent.ctl("retry", absent)
+    assert refused.returncode == 1 and "its NodeImage has to request it with a new version" in refused.stderr
