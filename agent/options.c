@@ -184,9 +184,8 @@ static int set_format(Options *options, size_t offset, const char *value, Error 
 
 static int set_socket(Options *options, size_t offset, const char *value, Error *reterr) {
         if (strlen(value) > SOCKET_PATH_MAX)
-                return error_set(reterr, ERROR_INVALID,
-                                 "longer than the %zu bytes that a socket's path may have",
-                                 SOCKET_PATH_MAX);
+                return refuse(reterr, value,
+                              "is longer than the 107 bytes of a socket's path: choose another");
 
         return set_path(options, offset, value, reterr);
 }
@@ -548,8 +547,9 @@ static int default_kubeconfig(const Reading *reading) {
             !path[0])
                 return 0;
         if (strchr(path, ':'))
-                return report(reading, subject, "names several files",
-                              "name one of them with --kubeconfig");
+                return report(reading, subject,
+                              "names several files: name one of them with --kubeconfig",
+                              "correct it");
 
         return apply_flag(reading, find_setting(flag, strlen(flag)), subject, path);
 }

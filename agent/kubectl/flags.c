@@ -418,6 +418,6 @@ int flags_check_kruise(const Flags *flags, Error *reterr) {
         if (flags->release)
                 return error_set(reterr, ERROR_INVALID,
                                  "--release has no effect on OpenKruise's controller, which goes "
-                                 "on by itself");
+                                 "on by itself: set paused in spec.updateStrategy to stop it");
         return 0;
 }

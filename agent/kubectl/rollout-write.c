@@ -93,7 +93,8 @@ int rollout_write(RolloutWriter *writer, const RolloutStep *step, json_object *r
         if (is_written)
                 return error_set(reterr, ERROR_INVALID,
                                  "\"%s\" does not stay as it was written: another client or an "
-                                 "admission webhook changes it back",
+                                 "admission webhook changes it back: see its managedFields and "
+                                 "the cluster's webhooks, then repeat the command",
                                  step->name ?: writer->watch->path.name);
         r = send_step(writer, step, reterr);
         return r < 0 ? r : patch_add_bool(writer->written, key, true);

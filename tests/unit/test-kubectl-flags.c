@@ -155,7 +155,8 @@ static const struct KruiseRow {
         { "rollout x --undo",
           "there is no record of what its images were: set them with \"set image\" instead" },
         { "rollout x --release",
-          "--release has no effect on OpenKruise's controller, which goes on by itself" },
+          "--release has no effect on OpenKruise's controller, which goes on by itself: set paused "
+          "in spec.updateStrategy to stop it" },
 };
 
 TEST_ROWS(test_of_kruise, kruise_rows, line, const struct KruiseRow *row) {
