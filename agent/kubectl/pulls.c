@@ -477,7 +477,11 @@ static int finish(Pulls *pulls) {
                         n_failed++;
                 }
         if (pulls->are_nodes_named && pulls->n_nodes == 0) {
-                complain("no nodes found");
+                if (pulls->flags->selector)
+                        complain("no node has the labels \"%s\"; see: kubectl get nodes",
+                                 pulls->flags->selector);
+                else
+                        complain("--nodes names no node");
                 n_failed++;
         }
         for (size_t i = 0; i < pulls->n_nodes; i++) {
@@ -503,7 +507,8 @@ static bool check(const Flags *flags) {
         else if (flags->all_namespaces && flags->n_arguments > 0)
                 complain("a name and --all-namespaces exclude each other");
         else if (flags->n_arguments > SESSION_WATCHES_MAX)
-                complain("there may be up to %d names", SESSION_WATCHES_MAX);
+                complain("there may be up to %d names: ask for the others by another command",
+                         SESSION_WATCHES_MAX);
         else
                 return true;
 
