@@ -49,7 +49,9 @@
 
 #define DEFAULT_GROUP "inplaced"
 #define LOCK_FILE "lock" /* in the state folder */
-#define RIGHTS "give the agent the rights of packaging/kubernetes/base/rbac.yaml"
+#define RIGHTS                                                                           \
+        "give the agent the rights of packaging/kubernetes/base/rbac.yaml, and without " \
+        "OpenKruise those of components/registration"
 
 /* The rights of a group at the socket. */
 typedef enum SocketRight {

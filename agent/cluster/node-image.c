@@ -30,6 +30,7 @@
 #define RESOURCE "nodeimages"
 #define REASON_SUCCEEDED "PullImageSucceed"
 #define REASON_FAILED "PullImageFailed"
+#define RIGHTS_OF "give the agent the rights of packaging/kubernetes/"
 
 struct ClusterNodeImage {
         KubeClient *client;
@@ -661,15 +662,14 @@ static int visit_object(const ClusterNodeImage *node_image, const DiagnosisVisit
         return visitor->on_fact("NodeImage", text, visitor->userdata);
 }
 
-static int visit_error(const DiagnosisVisitor *visitor, const char *subject, const Error *error) {
+static int visit_error(const DiagnosisVisitor *visitor, const char *subject, const Error *error,
+                       const char *if_denied) {
         if (error->kind == ERROR_NONE)
                 return 0;
 
         return visitor->on_problem(subject, error_message(error),
-                                   error->kind == ERROR_DENIED
-                                           ? "give the agent the rights of "
-                                             "packaging/kubernetes/base/rbac.yaml"
-                                           : "the agent tries again",
+                                   error->kind == ERROR_DENIED ? if_denied
+                                                               : "the agent tries again",
                                    visitor->userdata);
 }
 
@@ -680,10 +680,12 @@ int cluster_node_image_visit(const ClusterNodeImage *node_image, const Diagnosis
         if (r >= 0)
                 r = image_sets_visit(node_image->sets, visitor);
         if (r >= 0)
-                r = visit_error(visitor, "status of the NodeImage", &node_image->writer.error);
+                r = visit_error(visitor, "status of the NodeImage", &node_image->writer.error,
+                                RIGHTS_OF "base/rbac.yaml");
         if (r >= 0 && node_image->registration)
                 r = visit_error(visitor, "registration of the node",
-                                registration_error(node_image->registration));
+                                registration_error(node_image->registration),
+                                RIGHTS_OF "components/registration");
         return r;
 }
 

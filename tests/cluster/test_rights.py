@@ -181,6 +181,8 @@ def test_right_to_register(
     )
     try:
         wait_logged(agent, "the right to create nodeimages.apps.kruise.io is missing")
+        advice = "the rights of packaging/kubernetes/components/registration\n"
+        wait_until(lambda: advice in agent.ctl("doctor").stdout, 10 * SLOWLY, "advice")
         grant("apps.kruise.io", "nodeimages", "create")
         wait_until(made.find, (_REST + 20) * SLOWLY, "NodeImage")
 
