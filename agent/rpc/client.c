@@ -381,6 +381,8 @@ int rpc_client_connect(CompletionQueue *queue, const char *path, RpcClosed on_cl
                 return r;
 
         r = client_new(queue, fd, "localhost", RPC_REPLY_SIZE_MAX, &client);
+        if (r == -EMFILE)
+                return error_set(reterr, ERROR_UNAVAILABLE, "%s: %s", path, strerror(-r));
         if (r < 0)
                 return r;
 

@@ -51,7 +51,8 @@ typedef int (*RpcMessage)(const void *message, void *userdata);
 typedef int (*RpcDone)(const void *reply, const Error *error, void *userdata);
 
 /* Connects at once. A socket that is missing, refuses or may not be used is ERROR_UNAVAILABLE or
- * ERROR_DENIED, with the reason in words. on_closed may be NULL. */
+ * ERROR_DENIED, and a lack of descriptors ERROR_UNAVAILABLE, with the reason in words. on_closed may
+ * be NULL. */
 int rpc_client_connect(CompletionQueue *queue, const char *path, RpcClosed on_closed,
                        void *userdata, RpcClient **ret, Error *reterr);
 

@@ -49,8 +49,7 @@ int connection_open(const char *path, int *ret_fd, Error *reterr) {
 
         fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0)
-                return -errno;
-
+                return errno == ENOMEM ? -ENOMEM : refuse_connection(path, errno, reterr);
         if (connect(fd, (struct sockaddr *) &address, sizeof(address)) < 0)
                 return refuse_connection(path, errno, reterr);
 

@@ -18,8 +18,8 @@
 
 typedef struct Connection Connection;
 
-/* A socket that is missing, refuses or may not be used is ERROR_UNAVAILABLE or ERROR_DENIED. The
- * caller owns *ret_fd, which does not block. */
+/* A socket that is missing, refuses or may not be used is ERROR_UNAVAILABLE or ERROR_DENIED, and a
+ * lack of descriptors ERROR_UNAVAILABLE. The caller owns *ret_fd, which does not block. */
 int connection_open(const char *path, int *ret_fd, Error *reterr);
 
 /* May free the connection. */

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/rpc/listener.h"
+#include "tests/unit/descriptor-limit.h"
 #include "tests/unit/scratch-folder.h"
 #include "tests/unit/unit.h"
 
@@ -410,20 +410,6 @@ TEST_F(test_others_may_not_call, Fixture *fixture) {
         connect_as(fixture, 1, SOME_ID, 0, 0); /* root's group is not root */
         wait_for(fixture, &fixture->refusals[LISTENER_REFUSED_DENIED], 2);
         assert_int_equal(fixture->n_accepted, 0);
-}
-
-/* So many descriptors are left from here on, until the limit is lifted. */
-static struct rlimit lower_limit(unsigned n_left) {
-        struct rlimit limit, low;
-        int next = dup(0);
-
-        assert_true(next >= 0);
-        close(next);
-        assert_ok(getrlimit(RLIMIT_NOFILE, &limit));
-        low = limit;
-        low.rlim_cur = (rlim_t) next + n_left;
-        assert_ok(setrlimit(RLIMIT_NOFILE, &low));
-        return limit;
 }
 
 /* A client that connects while there are no descriptors waits, without keeping the loop busy. */

@@ -15,6 +15,7 @@
 #include "agent/rpc/server.h"
 #include "agent/rpc/wire.h"
 #include "proto/inplaced/v1/node.pb-c.h"
+#include "tests/unit/descriptor-limit.h"
 #include "tests/unit/scratch-folder.h"
 #include "tests/unit/unit.h"
 
@@ -787,6 +788,17 @@ TEST_F(test_no_server_to_connect_to, Fixture *fixture) {
         memset(path, 'x', sizeof(path));
         path[sizeof(path) - 1] = '\0';
         assert_no_connection(fixture, path, ERROR_INVALID, "107 bytes");
+}
+
+/* A passing lack, either of both descriptors of a connection or of the second one. */
+TEST_F(test_no_descriptor_to_connect_with, Fixture *fixture) {
+        for (unsigned n_left = 0; n_left < 2; n_left++) {
+                struct rlimit limit = lower_limit(n_left);
+
+                assert_no_connection(fixture, fixture->path, ERROR_UNAVAILABLE,
+                                     "Too many open files");
+                assert_ok(setrlimit(RLIMIT_NOFILE, &limit));
+        }
 }
 
 TEST_F(test_not_allowed_to_connect, Fixture *fixture) {
