@@ -633,22 +633,21 @@ static uint64_t images_dir_now(ImagesDir *dir) {
         return loop_now_usec(dir->event);
 }
 
-/* Scans soon. Every event delays the scan a little, up to a bound; a complete file is read as soon
- * as possible. */
+/* Scans soon, but not before the rest is over. Every event delays the scan a little, up to a bound;
+ * a complete file is read as soon as possible. */
 static int images_dir_disturbed(ImagesDir *dir, bool is_complete) {
-        uint64_t now = images_dir_now(dir);
-        uint64_t latest;
+        uint64_t now = images_dir_now(dir), at = now, latest;
 
         if (dir->is_scanning)
                 return 0;
-        if (is_complete)
-                return timer_start_at(&dir->settle, now > dir->rest_usec ? now : dir->rest_usec);
-        if (dir->burst_usec == 0)
-                dir->burst_usec = now;
+        if (!is_complete) {
+                if (dir->burst_usec == 0)
+                        dir->burst_usec = now;
+                latest = dir->burst_usec + SETTLE_MAX_USEC;
+                at = now + SETTLE_USEC < latest ? now + SETTLE_USEC : latest;
+        }
 
-        latest = dir->burst_usec + SETTLE_MAX_USEC;
-        return timer_start_at(&dir->settle,
-                              now + SETTLE_USEC < latest ? now + SETTLE_USEC : latest);
+        return timer_start_at(&dir->settle, at > dir->rest_usec ? at : dir->rest_usec);
 }
 
 static int on_above(sd_event_source *source, const struct inotify_event *event, void *userdata) {

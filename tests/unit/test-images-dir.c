@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/base/clock.h"
@@ -17,6 +19,20 @@
 
 #define HEAD "apiVersion: apps.kruise.io/v1alpha1\nkind: NodeImage\n"
 #define DESIRED(image, tag) HEAD "spec: {images: {" image ": {tags: [{tag: \"" tag "\"}]}}}\n"
+
+/* Each look at the used processor time finds so much more of it. */
+static long step_nsec;
+static unsigned n_looks; /* a scan looks twice */
+
+/* Takes the place of libc's function. */
+int clock_gettime(clockid_t clock, struct timespec *ret) {
+        if (syscall(SYS_clock_gettime, clock, ret) < 0)
+                return -1;
+
+        if (clock == CLOCK_THREAD_CPUTIME_ID)
+                ret->tv_nsec += step_nsec * (long) n_looks++;
+        return 0;
+}
 
 typedef struct Fixture {
         char root[32]; /* a new folder, in which the tests run */
@@ -363,6 +379,22 @@ TEST_WITH(test_many_files, setup, teardown, Fixture *fixture) {
         }
         write_file("d/b.yaml", DESIRED("nginx", "2"));
         wait_for(fixture, "b.yaml: nginx:2");
+}
+
+/* After a scan of 50 ms, no event causes another one for 500 ms. */
+TEST_WITH(test_rest_after_a_scan, setup, teardown, Fixture *fixture) {
+        uint64_t begun_usec = clock_monotonic_usec();
+
+        write_file("d/other.txt", "x");
+        watch(fixture, "d");
+        step_nsec = 50000000;
+        n_looks = 0;
+        while (n_looks < 3 * 2) {
+                assert_ok(chmod("d/other.txt", 0600));
+                assert_true(sd_event_run(fixture->event, 10 * MSEC) >= 0);
+        }
+        step_nsec = 0;
+        assert_true(clock_monotonic_usec() >= begun_usec + 2 * 500 * MSEC);
 }
 
 /* The callback may free the folder. */
