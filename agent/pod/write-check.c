@@ -14,7 +14,6 @@
 #include "agent/pod/write-check-spec.h"
 
 #define GROUP "apps.kruise.io"
-#define METADATA_LIST "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 #define ADVICE                                                                                  \
         "apply packaging/kubernetes/policy, which needs Kubernetes 1.30; it knows accounts by " \
         "\"inplaced\" in their names"
@@ -141,7 +140,7 @@ static int list_node_images(WriteCheck *check) {
                                 .query = "limit=2" },
                    (KubeRequest){ .verb = "list",
                                   .method = "GET",
-                                  .accept = METADATA_LIST,
+                                  .accept = KUBE_METADATA_LIST,
                                   .on_replied = on_listed });
 }
 
