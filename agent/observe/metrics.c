@@ -69,12 +69,12 @@ typedef struct Metric {
 
 /* NULL for a set that is not known before metrics_new(). */
 static const char *const *const fixed_sets[_METRIC_SET_MAX] = {
-        [METRIC_SET_PULL_RESULT] = METRIC_LABELS("succeeded", "failed", "canceled", "present"),
+        [METRIC_SET_PULL_RESULT] = METRIC_LABELS("succeeded", "failed", "present"),
         [METRIC_SET_PHASE] =
                 METRIC_LABELS("waiting", "pulling", "backoff", "succeeded", "failed", "missing"),
         [METRIC_SET_STATE] = METRIC_LABELS("accepted", "refused"),
         [METRIC_SET_WRITE_RESULT] = METRIC_LABELS("succeeded", "failed"),
-        [METRIC_SET_REFUSED_REASON] = METRIC_LABELS("limit", "junk", "silent", "denied"),
+        [METRIC_SET_REFUSED_REASON] = METRIC_LABELS("limit", "denied"),
         [METRIC_SET_VERDICT] = METRIC_LABELS("unknown", "current", "stale"),
         [METRIC_SET_STOP_CAUSE] = METRIC_LABELS("metadata", "recreate", "request"),
         [METRIC_SET_STOP_RESULT] = METRIC_LABELS("stopped", "gone", "not-asked", "failed"),

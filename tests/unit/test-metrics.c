@@ -184,18 +184,20 @@ TEST(test_label_is_escaped) {
 
 /* Every metric that has labels can be used with every value. */
 TEST(test_everything_at_once) {
-        static const char *const results[] = { "succeeded", "failed", "canceled", "present", NULL };
-        static const char *const refusals[] = { "limit", "junk", "silent", "denied", NULL };
+        static const char *const results[] = { "succeeded", "failed", "present", NULL };
+        static const char *const refusals[] = { "limit", "denied", NULL };
         static const char *const phases[] = { "waiting", "pulling", "succeeded", "failed", NULL };
         cleanup(metrics_free_p) Metrics *metrics = new_metrics("1");
         cleanup(free_p) char *text = NULL;
 
-        for (size_t i = 0; i < 4; i++) {
+        for (size_t i = 0; results[i]; i++) {
                 metrics_add(metrics, METRIC_PULLS, METRIC_LABELS(results[i], ""), 1);
                 metrics_observe(metrics, METRIC_PULL_DURATION, METRIC_LABELS(results[i]), 1);
-                metrics_add(metrics, METRIC_LOCAL_API_REFUSED, METRIC_LABELS(refusals[i]), 1);
-                metrics_set(metrics, METRIC_IMAGES_WANTED, METRIC_LABELS(phases[i]), 1);
         }
+        for (size_t i = 0; refusals[i]; i++)
+                metrics_add(metrics, METRIC_LOCAL_API_REFUSED, METRIC_LABELS(refusals[i]), 1);
+        for (size_t i = 0; phases[i]; i++)
+                metrics_set(metrics, METRIC_IMAGES_WANTED, METRIC_LABELS(phases[i]), 1);
         metrics_set(metrics, METRIC_DESIRED_DOCUMENTS, METRIC_LABELS("accepted"), 1);
         metrics_set(metrics, METRIC_DESIRED_DOCUMENTS, METRIC_LABELS("refused"), 1);
         metrics_add(metrics, METRIC_STATUS_WRITES, METRIC_LABELS("succeeded"), 1);
