@@ -260,7 +260,7 @@ Inplaced__V1__Step step_message(ImageStep step) {
                 [IMAGE_STEP_NONE]                = INPLACED__V1__STEP__STEP_UNSPECIFIED,
                 [IMAGE_STEP_QUEUED]              = INPLACED__V1__STEP__STEP_QUEUED,
                 [IMAGE_STEP_WAITING_FOR_RUNTIME] = INPLACED__V1__STEP__STEP_WAITING_FOR_RUNTIME,
-                [IMAGE_STEP_INSPECTING]             = INPLACED__V1__STEP__STEP_INSPECTING,
+                [IMAGE_STEP_INSPECTING]          = INPLACED__V1__STEP__STEP_INSPECTING,
                 [IMAGE_STEP_RESOLVING]           = INPLACED__V1__STEP__STEP_RESOLVING,
                 [IMAGE_STEP_DOWNLOADING]         = INPLACED__V1__STEP__STEP_DOWNLOADING,
                 [IMAGE_STEP_UNPACKING]           = INPLACED__V1__STEP__STEP_UNPACKING,

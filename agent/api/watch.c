@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "agent/api/calls.h"
-#include "agent/base/cleanup.h"
 #include "agent/base/array.h"
+#include "agent/base/cleanup.h"
 #include "agent/node/node-image.h"
 
 #define IMAGES_MAX 64 /* images in an event, so that an unread one takes little memory */

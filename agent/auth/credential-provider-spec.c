@@ -13,8 +13,8 @@
 #include "agent/base/time-units.h"
 #include "agent/document/documents.h"
 #include "agent/document/json-cleanup.h"
-#include "agent/document/json-patch.h"
 #include "agent/document/json-fields.h"
+#include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/image/credentials.h"
 

@@ -12,10 +12,10 @@
 #include <systemd/sd-event.h>
 #include <time.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
-#include "agent/base/array.h"
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/kube/frames.h"

@@ -12,11 +12,11 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/clock.h"
 #include "agent/base/file.h"
 #include "agent/base/loop.h"
-#include "agent/base/array.h"
 #include "agent/document/documents.h"
 #include "agent/image/image-spec.h"
 

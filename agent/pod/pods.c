@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/base/array.h"
 #include "agent/base/cleanup.h"
 #include "agent/base/quote.h"
-#include "agent/base/array.h"
 #include "agent/base/text.h"
 #include "agent/kube/resource.h"
 #include "agent/pod/pod-spec.h"

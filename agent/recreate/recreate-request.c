@@ -14,8 +14,8 @@
 #include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-patch.h"
-#include "agent/recreate/recreate-controller-spec.h"
 #include "agent/document/json-reader.h"
+#include "agent/recreate/recreate-controller-spec.h"
 
 #define SEC ((uint64_t) 1000000)
 #define POLL_USEC (10 * SEC) /* period of reconciling without an event */

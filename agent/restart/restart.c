@@ -11,8 +11,8 @@
 #include "agent/base/loop.h"
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
-#include "agent/restart/restart-find.h"
 #include "agent/pod/runtime-pods.h"
+#include "agent/restart/restart-find.h"
 #include "agent/rpc/client.h"
 
 #define WAIT_SEC ((int64_t) 10 * 60)
