@@ -716,22 +716,23 @@ static const char *find_annotation(json_object *root, const char *key) {
         return json_get_text(annotations, key);
 }
 
-/* Returns the list of an annotation, owned by the caller; NULL: there is none. */
-static json_object *read_note(json_object *root, const char *key) {
+/* Sets *ret to the list of an annotation, which the caller owns, or to NULL: it has none. */
+static int read_note(json_object *root, const char *key, json_object **ret) {
         cleanup(json_object_put_p) json_object *list = NULL;
         const char *text = find_annotation(root, key);
 
-        if (!text || json_parse(text, strlen(text), &list, NULL) < 0 ||
-            !json_object_is_type(list, json_type_array))
-                return NULL;
+        if (text && json_parse(text, strlen(text), &list, NULL) == -ENOMEM)
+                return -ENOMEM;
 
-        return take_ptr(list);
+        *ret = json_object_is_type(list, json_type_array) ? take_ptr(list) : NULL;
+        return 0;
 }
 
 static int restore_note(Images *images, json_object *root, const char *key) {
-        cleanup(json_object_put_p) json_object *list = read_note(root, key);
-        int r = 0;
+        cleanup(json_object_put_p) json_object *list = NULL;
+        int r;
 
+        r = read_note(root, key, &list);
         for (size_t i = 0; list && r >= 0 && i < json_object_array_length(list); i++)
                 r = restore_done(images, json_object_array_get_idx(list, i));
         return r;
@@ -799,8 +800,11 @@ static int restore(Images *images, json_object *root, NodeImageLacks lacks, void
         if (r < 0)
                 return r;
 
-        requests.pins = read_note(root, NODE_IMAGE_PINS);
-        requests.limits = read_note(root, NODE_IMAGE_LIMITS);
+        r = read_note(root, NODE_IMAGE_PINS, &requests.pins)
+                    ?: read_note(root, NODE_IMAGE_LIMITS, &requests.limits);
+        if (r < 0)
+                return r;
+
         for (size_t i = 0; i < desired_images.n_items; i++) {
                 const DesiredImage *desired = &desired_images.items[i];
 
