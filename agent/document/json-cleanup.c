@@ -3,7 +3,17 @@
 #include "agent/document/json-cleanup.h"
 
 #include <json-c/json.h>
+#include <json-c/printbuf.h>
 #include <string.h>
+
+void json_tokener_free_p(json_tokener **tokener) {
+        if (!*tokener)
+                return;
+
+        if ((*tokener)->pb && (*tokener)->pb->buf)
+                explicit_bzero((*tokener)->pb->buf, (size_t) (*tokener)->pb->size);
+        json_tokener_free(*tokener);
+}
 
 /* The recursion is bounded, because the reader limits the depth. */
 void json_wipe(json_object *json) {

@@ -11,10 +11,8 @@ static inline void json_object_put_p(json_object **object) {
         json_object_put(*object);
 }
 
-static inline void json_tokener_free_p(json_tokener **tokener) {
-        if (*tokener)
-                json_tokener_free(*tokener);
-}
+/* Wipes the tokener, which keeps the last string it has read. */
+void json_tokener_free_p(json_tokener **tokener);
 
 /* Overwrites all texts in it, however deep, to remove secrets; the object stays, without a
  * meaning. */

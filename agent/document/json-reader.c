@@ -16,18 +16,9 @@
 #include "agent/base/rfc3339.h"
 #include "agent/base/text.h"
 #include "agent/base/utf8.h"
+#include "agent/document/json-cleanup.h"
 
 #define JSON_C_0_18 (18 << 8)
-
-/* Wipes the tokener, which keeps the last string it has read. */
-static void tokener_done(json_tokener **tokener) {
-        if (!*tokener)
-                return;
-
-        if ((*tokener)->pb && (*tokener)->pb->buf)
-                explicit_bzero((*tokener)->pb->buf, (size_t) (*tokener)->pb->size);
-        json_tokener_free(*tokener);
-}
 
 int json_reading_flags(const char *text, size_t size) {
         size_t i = 0;
@@ -75,7 +66,7 @@ int json_parse_next(struct json_tokener *tokener, const char *text, size_t size,
 /* The error may repeat json-c's words, which are constant and quote nothing. */
 int json_parse_within(const char *text, size_t size, JsonLimits limits, struct json_object **ret,
                       Error *reterr) {
-        cleanup(tokener_done) json_tokener *tokener = NULL;
+        cleanup(json_tokener_free_p) json_tokener *tokener = NULL;
         json_object *json;
         enum json_tokener_error error;
         size_t n_valid;
