@@ -15,7 +15,7 @@
 #include "agent/base/loop.h"
 
 #define PIECE_SIZE 4096 /* bytes to carry in one turn of the loop */
-#define SETTLE_USEC ((uint64_t) 10 * 1000)
+#define PAUSE_USEC ((uint64_t) 10 * 1000)
 #define ACCURACY_USEC 1000
 #define BACKLOG 4 /* pending connections to the reader's end; one is expected */
 
@@ -30,22 +30,29 @@ struct Relay {
         RelayEnd server, reader; /* the reader's is a listening socket until it is there */
         struct sockaddr_un address;
         socklen_t address_size;
-        Timer settling; /* delay before the reader gets the server's end */
+        Timer pause; /* before the next accept(), or before the reader gets the server's end */
         bool is_cut;
 };
 
 DEFINE_CLEANUP(Relay *, relay_free)
 
 /* The reader gets the end after the last bytes of the server. */
-static int on_settled(void *userdata) {
-        Relay *relay = userdata;
+static int relay_finish(Relay *relay) {
         int n_unread = 0;
 
         if (ioctl(relay->reader.fd, SIOCOUTQ, &n_unread) == 0 && n_unread > 0)
-                return timer_start(&relay->settling, SETTLE_USEC);
+                return timer_start(&relay->pause, PAUSE_USEC);
 
         (void) shutdown(relay->reader.fd, SHUT_WR);
         return 0;
+}
+
+static int on_pause_over(void *userdata) {
+        Relay *relay = userdata;
+
+        return relay->server.source
+                       ? relay_finish(relay)
+                       : sd_event_source_set_enabled(relay->reader.source, SD_EVENT_ON);
 }
 
 /* The server has sent everything. curl 7.88 drops the headers behind a body if it sees the end of
@@ -55,7 +62,7 @@ static int relay_end(Relay *relay, RelayEnd *from) {
 
         r = sd_event_source_set_enabled(from->source, SD_EVENT_OFF);
         if (r < 0 || from == &relay->server)
-                return r < 0 ? r : timer_start(&relay->settling, SETTLE_USEC);
+                return r < 0 ? r : timer_start(&relay->pause, PAUSE_USEC);
 
         (void) shutdown(relay->server.fd, SHUT_WR);
         return 0;
@@ -100,14 +107,17 @@ static bool is_own(int fd) {
         return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.pid == getpid();
 }
 
-/* Refuses other processes of this network namespace that find the socket. */
+/* Refuses other processes of this network namespace that find the socket. Without a free descriptor
+ * the next accept() would fail as well, and the loop would do nothing else. */
 static int on_reader(sd_event_source *source, int listening, uint32_t events, void *userdata) {
         Relay *relay = userdata;
         int fd, r;
 
         fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
-                return 0;
+        if (fd < 0) {
+                r = sd_event_source_set_enabled(source, SD_EVENT_OFF);
+                return r < 0 ? r : timer_start(&relay->pause, PAUSE_USEC);
+        }
         if (!is_own(fd)) {
                 (void) close(fd);
                 return 0;
@@ -156,7 +166,7 @@ int relay_new(sd_event *event, int server, Relay **ret) {
                 .server.fd = take_fd(&owned),
                 .reader.fd = -1,
         };
-        timer_init(&relay->settling, event, ACCURACY_USEC, on_settled, relay);
+        timer_init(&relay->pause, event, ACCURACY_USEC, on_pause_over, relay);
         /* The kernel need not hold more, either. */
         (void) setsockopt(server, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
         r = relay_listen(relay);
@@ -184,7 +194,7 @@ Relay *relay_free(Relay *relay) {
         sd_event_source_disable_unref(relay->reader.source);
         close_p(&relay->server.fd);
         close_p(&relay->reader.fd);
-        timer_done(&relay->settling);
+        timer_done(&relay->pause);
         sd_event_unref(relay->event);
         free(relay);
         return NULL;

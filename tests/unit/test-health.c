@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "agent/base/clock.h"
 #include "agent/pod/health.h"
 #include "tests/unit/unit.h"
 
@@ -49,6 +50,19 @@ int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event) {
                 return -1;
         }
         return (int) syscall(SYS_epoll_ctl, epoll, op, fd, event);
+}
+
+/* errno of accept4(); 0: it succeeds */
+static int accept_error;
+static unsigned n_accepts;
+
+int accept4(int fd, struct sockaddr *address, socklen_t *size, int flags) {
+        n_accepts++;
+        if (accept_error == 0)
+                return (int) syscall(SYS_accept4, fd, address, size, flags);
+
+        errno = accept_error;
+        return -1;
 }
 
 static bool has_seen(const char *text, size_t size) {
@@ -254,6 +268,24 @@ TEST_SET_UP(test_freed) {
                 assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
         f.health = health_free(f.health);
         assert_int_equal(f.n_done, 0);
+}
+
+/* Without a free descriptor the loop is not kept busy, and with one the question goes on. */
+TEST_SET_UP(test_lack_of_descriptors) {
+        static const char answer[] =
+                SETTINGS HEADERS("\1", "\4") STATUS_200 REPLY("\1") TRAILER("0");
+        uint64_t begun_usec = clock_monotonic_usec();
+
+        f.answer = answer;
+        f.answer_size = sizeof(answer) - 1;
+        start("");
+        accept_error = EMFILE;
+        n_accepts = 0;
+        while (n_accepts < 3)
+                assert_true(sd_event_run(f.event, WAIT_USEC) > 0);
+        accept_error = 0;
+        assert_true(clock_monotonic_usec() >= begun_usec + 2 * 10 * MSEC);
+        finish("SERVING");
 }
 
 /* libcurl is in disorder after such a failure. */
