@@ -385,6 +385,7 @@ static int read_container_status(const KubeContainerStatus *status, int index,
         container->restart_count = status->restartcount;
         container->is_ready = status->ready;
         container->is_running = running;
+        container->is_started = running && (!status->has_started || status->started);
         container->has_ended = status->state && status->state->terminated;
         container->is_next = is_starting(status->state);
         container->started_at_sec = running && running->startedat ? running->startedat->seconds : 0;
@@ -426,7 +427,8 @@ static int check_counts(size_t n_main, size_t n_init, Error *reterr) {
         return 0;
 }
 
-/* The kubelet starts the init containers one after the other, then the others together. */
+/* The kubelet starts the init containers one after the other, then the others together. It waits until an init
+ * container has ended, but for a sidecar only until that has started. */
 static void mark_next(Pod *pod, size_t n_main) {
         bool is_free = !pod->is_deleted && !pod->is_finished;
 
@@ -437,7 +439,7 @@ static void mark_next(Pod *pod, size_t n_main) {
                 if (container->kind == POD_CONTAINER_INIT)
                         is_free &= container->has_ended;
                 else if (container->kind == POD_CONTAINER_SIDECAR)
-                        is_free &= container->is_running;
+                        is_free &= container->is_started;
         }
 }
 

@@ -48,6 +48,7 @@ typedef struct PodContainer {
         int32_t restart_count;
         bool is_ready;
         bool is_running;
+        bool is_started; /* it runs, and its startup probe has succeeded if it has one */
         bool has_ended;
         bool is_gated;        /* the pod's closed gate waits until it runs its image */
         bool is_pulled_never; /* the kubelet does not pull its image: imagePullPolicy Never */

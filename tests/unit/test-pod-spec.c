@@ -714,7 +714,7 @@ TEST(test_status) {
 
 /* The containers of a row in the order of their start: "i" an init container, "s" a sidecar, "m" a main one, and
  * their states: "-" no status yet, "c" ContainerCreating, "p" PodInitializing, "b" ImagePullBackOff, "r" running,
- * "e" ended. */
+ * "u" running before its startup probe has succeeded, "e" ended. */
 static const struct Next {
         const char *name;
         const char *kinds;
@@ -731,6 +731,7 @@ static const struct Next {
         { "not while it runs", "iim", "rpp", "000" },
         { "not if its image cannot be pulled", "iim", "bpp", "000" },
         { "a sidecar only has to run", "sim", "rpp", "010" },
+        { "and to succeed in its startup probe", "sim", "upp", "000" },
         { "main containers when all before have ended", "simm", "repp", "0011" },
 };
 
@@ -754,6 +755,7 @@ static void add_in_state(bool is_init, const char *name, char state) {
         case 'p': add_waiting(is_init, name, "PodInitializing"); break;
         case 'b': add_waiting(is_init, name, "ImagePullBackOff"); break;
         case 'r': pod_message_add_status(&message, is_init, name, "", 1); break;
+        case 'u': pod_message_add_status(&message, is_init, name, "", 1)->has_started = true; break;
         case 'e':
                 kubernetes__v1__container_state_terminated__init(&ended);
                 pod_message_add_status(&message, is_init, name, "", 0)->state->terminated = &ended;
