@@ -226,20 +226,15 @@ static int pod_waits_add(PodWaits *waits, const Pod *pod, char **key, Wait **ret
         return 0;
 }
 
-/* Keeps or adds the container's wait, if it has one. A name that cannot be parsed is not pulled. */
-static int pod_waits_take(PodWaits *waits, const Pod *pod, const PodContainer *container,
-                          const PodContainer *before) {
-        bool is_update =
-                container->is_running && before && strcmp(before->image, container->image) != 0;
+/* Keeps or adds the wait for an image, if there is one. A name that cannot be parsed is not pulled. */
+static int pod_waits_take_image(PodWaits *waits, const Pod *pod, const char *image, bool is_next,
+                                bool is_update) {
         cleanup(free_p) char *key = NULL;
         ImageRef ref;
         Wait *wait;
         int r;
 
-        if (container->is_pulled_never ||
-            !(container->is_next || is_update || (container->is_running && waits->waits)) ||
-            image_ref_parse(container->image, images_short_names(waits->options.images), &ref,
-                            NULL) < 0)
+        if (image_ref_parse(image, images_short_names(waits->options.images), &ref, NULL) < 0)
                 return 0;
 
         r = image_ref_canonical_reference(&ref, &key);
@@ -247,16 +242,39 @@ static int pod_waits_take(PodWaits *waits, const Pod *pod, const PodContainer *c
                 return r;
 
         wait = pod_waits_find(waits, pod->uid, key);
-        if (!wait && (container->is_next || is_update)) {
+        if (!wait && (is_next || is_update)) {
                 r = pod_waits_add(waits, pod, &key, &wait);
                 if (r < 0)
                         return r;
                 wait->is_update = is_update;
         }
         if (wait)
-                wait->is_kept |=
-                        container->is_next || (wait->is_update && wait->image != WAIT_HELD);
+                wait->is_kept |= is_next || (wait->is_update && wait->image != WAIT_HELD);
         return 0;
+}
+
+static int pod_waits_take(PodWaits *waits, const Pod *pod, const PodContainer *container,
+                          const PodContainer *before) {
+        bool is_update =
+                container->is_running && before && strcmp(before->image, container->image) != 0;
+
+        if (container->is_pulled_never ||
+            !(container->is_next || is_update || (container->is_running && waits->waits)))
+                return 0;
+
+        return pod_waits_take_image(waits, pod, container->image, container->is_next, is_update);
+}
+
+/* The kubelet pulls the images of volumes before it starts a container. */
+static int pod_waits_take_volumes(PodWaits *waits, const Pod *pod) {
+        bool is_next = false;
+        int r = 0;
+
+        for (size_t i = 0; i < pod->n_containers; i++)
+                is_next |= pod->containers[i].is_next;
+        for (char **image = pod->volume_images; r >= 0 && is_next && image && *image; image++)
+                r = pod_waits_take_image(waits, pod, *image, is_next, /* is_update= */ false);
+        return r;
 }
 
 static void pod_waits_sweep(PodWaits *waits, const char *uid) {
@@ -279,16 +297,18 @@ static void pod_waits_sweep(PodWaits *waits, const char *uid) {
 
 static int on_pod(const Pod *pod, const Pod *before, void *userdata) {
         PodWaits *waits = userdata;
+        bool is_over = pod->is_deleted || pod->is_finished;
         int r = 0;
 
         if (before && strcmp(before->uid, pod->uid) != 0) {
                 pod_waits_sweep(waits, before->uid);
                 before = NULL;
         }
-        for (size_t i = 0; r >= 0 && i < pod->n_containers && !pod->is_deleted && !pod->is_finished;
-             i++)
+        for (size_t i = 0; r >= 0 && i < pod->n_containers && !is_over; i++)
                 r = pod_waits_take(waits, pod, &pod->containers[i],
                                    before ? pod_find(before, pod->containers[i].name) : NULL);
+        if (r >= 0 && !is_over)
+                r = pod_waits_take_volumes(waits, pod);
         pod_waits_sweep(waits, pod->uid);
         return r < 0 || !waits->waits ? r : pod_waits_ask(waits);
 }

@@ -7,7 +7,7 @@
  * While the kubelet pulls an image that a pod of this node waits for, pulls of the agent pause, so that they
  * take nothing of the node's bandwidth. No API tells what the kubelet pulls: a pod waits if the kubelet
  * starts one of its containers next (pod.h), or has to replace it because its image was changed, and the
- * runtime does not hold the image.
+ * runtime does not hold the image, or that of a volume.
  */
 
 #include <time.h>

@@ -494,6 +494,44 @@ static int read_container_statuses(const KubePod *message, Pod *pod, Error *rete
 
 /* The pod itself */
 
+/* NULL: it is no image, or one that the kubelet does not pull. */
+static const char *find_volume_image(const Kubernetes__V1__Volume *volume) {
+        const Kubernetes__V1__ImageVolumeSource *source =
+                volume->volumesource ? volume->volumesource->image : NULL;
+
+        if (!source || !has_text(source->reference) || is_text(source->pullpolicy, "Never") ||
+            strlen(source->reference) > TEXT_SIZE_MAX)
+                return NULL;
+
+        return source->reference;
+}
+
+/* As many as containers at most; the rest is left out. */
+static int read_volumes(const SpecMessage *spec, Pod *pod) {
+        size_t n_found = 0, n = 0;
+
+        for (size_t i = 0; i < spec->n_volumes && n_found < POD_CONTAINERS_MAX; i++)
+                n_found += find_volume_image(spec->volumes[i]) != NULL;
+        if (n_found == 0)
+                return 0;
+
+        pod->volume_images = calloc(n_found + 1, sizeof(*pod->volume_images));
+        if (!pod->volume_images)
+                return -ENOMEM;
+
+        for (size_t i = 0; n < n_found; i++) {
+                const char *image = find_volume_image(spec->volumes[i]);
+
+                if (!image)
+                        continue;
+                pod->volume_images[n] = strdup(image);
+                if (!pod->volume_images[n++])
+                        return -ENOMEM;
+        }
+
+        return 0;
+}
+
 static int copy_annotation(const KubeObjectMeta *meta, const char *key, char **to, Error *reterr) {
         const char *note = kube_protobuf_annotation(meta, key);
 
@@ -709,6 +747,10 @@ static int read_pod(const KubePod *message, Pod *pod, Error *reterr) {
                 return r;
 
         read_spec(message->spec, pod);
+        r = read_volumes(message->spec, pod);
+        if (r < 0)
+                return r;
+
         r = read_all_containers(message, pod, reterr);
         if (r < 0)
                 return r;

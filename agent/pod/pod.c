@@ -23,6 +23,9 @@ Pod *pod_free(Pod *pod) {
         for (size_t i = 0; i < pod->n_containers; i++)
                 container_done(&pod->containers[i]);
         free(pod->containers);
+        for (char **image = pod->volume_images; image && *image; image++)
+                free(*image);
+        free(pod->volume_images);
         free(pod->verified_message);
         free(pod->kruise_message);
         free(pod->verified_reason);

@@ -102,6 +102,9 @@ typedef struct Pod {
 
         PodContainer *containers; /* in the order of the spec, then the init containers */
         size_t n_containers;
+        /* Images that it mounts as volumes, without those that are never pulled; ends with NULL.
+         * NULL: none. */
+        char **volume_images;
 } Pod;
 
 /* Takes NULL. Returns NULL. */

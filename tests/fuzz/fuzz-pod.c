@@ -57,6 +57,8 @@ static void check_pod(const Pod *pod, size_t size) {
                 check(pod_find(pod, name) <= &pod->containers[i]);
                 check(!pod->containers[i].restarts_on_metadata || pod->restart_on_metadata[0]);
         }
+        for (char **image = pod->volume_images; image && *image; image++)
+                check((*image)[0] && strlen(*image) < size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

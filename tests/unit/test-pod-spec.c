@@ -815,6 +815,50 @@ TEST(test_never_pulled) {
         assert_false(pod_find(pod, "b")->is_pulled_never);
 }
 
+/* The images of volumes, but for those that the kubelet does not pull. */
+TEST(test_volume_images) {
+        static const struct {
+                const char *reference, *policy;
+        } sources[] = {
+                { "a", "Always" },
+                { "b", "Never" },
+                { "", "Always" },
+                { "c", NULL },
+        };
+        enum { N = N_ELEMENTS(sources) + 1 };
+        Kubernetes__V1__Volume volumes[N], *list[N];
+        Kubernetes__V1__VolumeSource holders[N];
+        Kubernetes__V1__ImageVolumeSource images[N];
+        cleanup(pod_free_p) Pod *none = NULL;
+        cleanup(pod_free_p) Pod *pod = NULL;
+
+        begin();
+        for (size_t i = 0; i < N; i++) {
+                kubernetes__v1__volume__init(&volumes[i]);
+                kubernetes__v1__volume_source__init(&holders[i]);
+                kubernetes__v1__image_volume_source__init(&images[i]);
+                list[i] = &volumes[i];
+        }
+        volumes[N - 1].volumesource = &holders[N - 1]; /* another kind of volume */
+        message.spec.volumes = &list[N - 1];
+        message.spec.n_volumes = 1;
+        none = parse();
+        assert_null(none->volume_images);
+
+        for (size_t i = 0; i < N_ELEMENTS(sources); i++) {
+                images[i].reference = (char *) sources[i].reference;
+                images[i].pullpolicy = (char *) sources[i].policy;
+                holders[i].image = &images[i];
+                volumes[i].volumesource = &holders[i];
+        }
+        message.spec.volumes = list;
+        message.spec.n_volumes = N;
+        pod = parse();
+        assert_string_equal(pod->volume_images[0], "a");
+        assert_string_equal(pod->volume_images[1], "c");
+        assert_null(pod->volume_images[2]);
+}
+
 TEST(test_refusals) {
         static char long_text[300 << 10];
 

@@ -235,6 +235,31 @@ TEST_ROWS_F(test_quiet, quiets, name, const struct Quiet *row, void *unused) {
         assert_null(fake_runtime_find("ImageStatus"));
 }
 
+/* The kubelet pulls the image of a volume before it starts the container, whose own image is there. */
+TEST_SET_UP(test_volume) {
+        static char data[] = "data", *volumes[] = { data, NULL };
+        Shown *new = make("nginx", true, false), *running = make("nginx", false, true);
+
+        new->pod.volume_images = running->pod.volume_images = volumes;
+        show(running, NULL);
+        assert_null(fake_runtime_find("ImageStatus"));
+
+        show(new, NULL);
+        assert_string_equal(fake_runtime_find("ImageStatus")->target,
+                            "docker.io/library/data:latest");
+        answer(false);
+        assert_string_equal(fake_runtime_find("ImageStatus")->target,
+                            "docker.io/library/nginx:latest");
+        answer(true);
+        assert_true(is_paused("big"));
+
+        show(running, new);
+        later_usec += 2 * USEC_PER_SEC;
+        while (is_paused("big"))
+                run();
+        assert_null(fake_runtime_find("ImageStatus"));
+}
+
 /* The container runs until the kubelet replaces it, before it pulls. */
 TEST_SET_UP(test_changed_image) {
         Shown *old = make("nginx:1", false, true), *new = make("nginx:2", false, true);
