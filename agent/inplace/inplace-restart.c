@@ -648,15 +648,24 @@ static RestartPlan container_plan(InPlaceContainer *container, uint64_t now) {
         return restart_plan(&facts);
 }
 
-static void container_await_kubelet(InPlaceContainer *container, uint64_t now) {
-        int64_t grace_sec = container->pod->pod->grace_sec;
+/* The kubelet stops the containers that it replaces one after the other. */
+static uint64_t pod_kubelet_sec(const InPlacePod *pod) {
+        int64_t grace_sec = pod->pod->grace_sec;
+        uint64_t n = 0;
 
         if (grace_sec < 0)
                 grace_sec = 0;
         if (grace_sec > GRACE_MAX_SEC)
                 grace_sec = GRACE_MAX_SEC;
+        for (size_t i = 0; i < pod->n_containers; i++)
+                n += inplace_container_restarted_by_kubelet(&pod->containers[i]);
+
+        return n * (uint64_t) grace_sec + KUBELET_SEC;
+}
+
+static void container_await_kubelet(InPlaceContainer *container, uint64_t now) {
         if (container->kubelet_usec == 0)
-                container->kubelet_usec = now + ((uint64_t) grace_sec + KUBELET_SEC) * USEC_PER_SEC;
+                container->kubelet_usec = now + pod_kubelet_sec(container->pod) * USEC_PER_SEC;
         inplace_pod_wake_at(container->pod, container->kubelet_usec);
 }
 

@@ -1483,6 +1483,21 @@ static ShownPod *make_hashed_pod(Fixture *fixture, const char *value) {
         return pod;
 }
 
+/* The kubelet stops the containers that it replaces one after the other. */
+TEST_F(test_pace_of_two_restarts, Fixture *fixture) {
+        ShownPod *pod;
+
+        show_and_run(fixture, make_hashed_pod(fixture, "1"));
+        accept_patch(fixture);
+        rest();
+        pod = make_hashed_pod(fixture, "2");
+        pod->containers[1].image = "nginx:0";
+        show_and_run(fixture, pod);
+        while (patch())
+                accept_patch(fixture);
+        assert_stops_after(fixture, (2 * GRACE + 15) * (uint64_t) 1000000);
+}
+
 /* The condition shows what the kubelet will restart. */
 TEST_F(test_kubelets_hash, Fixture *fixture) {
         ShownPod *pod;
