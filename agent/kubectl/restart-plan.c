@@ -224,7 +224,8 @@ static int observe_old(json_object *pod, json_object *status, const char *contai
         const char *message = json_get_text(waiting, "message") ?: "";
         const char *image = template_image(pod, container) ?: "";
 
-        if (is_any_of(reason, no_image) && strstr(message, image)) {
+        if (is_any_of(reason, no_image) &&
+            (strstr(message, image) || message_is_about_volume(message, pod))) {
                 *ret_end = RESTART_NOT_PULLED;
                 return text_format(ret_why, "container %s: %s: %s", container, reason, message);
         }

@@ -2,7 +2,6 @@
 
 #include "agent/kubectl/rollout-pod-plan.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdlib.h>
@@ -277,23 +276,6 @@ static bool is_any_of(const char *text, const char *const *texts, size_t n) {
         return false;
 }
 
-static bool continues_reference(const char *end) {
-        if (*end == '.' || *end == ':')
-                end++;
-        return isalnum((unsigned char) *end) || (*end && strchr("_-@/", *end));
-}
-
-/* The kubelet's message is about this image, and not about one whose name begins or ends with its name. */
-static bool is_about_image(const char *message, const char *image) {
-        for (const char *at = strstr(message, image); at; at = strstr(at + 1, image)) {
-                bool is_begun = at > message && continues_reference(at - 1);
-
-                if (!is_begun && !continues_reference(at + strlen(image)))
-                        return true;
-        }
-        return false;
-}
-
 /* OpenKruise's controller has changed the pod since the last container was started. Texts of one form in UTC. */
 static bool ran_before_update(json_object *pod, const char *container) {
         json_object *annotations = object_at(pod, "metadata.annotations");
@@ -345,7 +327,8 @@ static bool has_failed(const Subject *subject, const char *container, const char
                              : ran_before_update(pod, container);
 
         if (is_any_of(reason, of_image, sizeof(of_image) / sizeof(of_image[0])))
-                return message && is_about_image(message, image);
+                return message && (message_is_about_image(message, image) ||
+                                   message_is_about_volume(message, pod));
         if (is_any_of(reason, of_creation, sizeof(of_creation) / sizeof(of_creation[0])) &&
             !is_about_runtime(message))
                 return object_at(pod, "status.observedGeneration") ? object_is_observed(pod)

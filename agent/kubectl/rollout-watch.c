@@ -106,18 +106,26 @@ static void shrink_containers(json_object *list) {
                               sizeof(kept) / sizeof(kept[0]));
 }
 
+/* Keeps the volumes that are images. */
+static void shrink_volumes(json_object *list) {
+        for (size_t i = list ? json_object_array_length(list) : 0; i-- > 0;)
+                if (!volume_image(json_object_array_get_idx(list, i)))
+                        (void) json_object_array_del_idx(list, i, 1);
+}
+
 /* A workload may have thousands of pods, and the controller a run for each of many workloads: of a pod's spec is kept what
  * plans, reports and preloads read. */
 static void shrink_pod(json_object *pod) {
         static const char *const kept[] = { "containers",       "initContainers",
                                             "nodeName",         "readinessGates",
                                             "imagePullSecrets", "terminationGracePeriodSeconds",
-                                            "restartPolicy" };
+                                            "restartPolicy",    "volumes" };
         json_object *spec = object_at(pod, "spec");
 
         remove_others(spec, kept, sizeof(kept) / sizeof(kept[0]));
         shrink_containers(object_list(spec, "containers"));
         shrink_containers(object_list(spec, "initContainers"));
+        shrink_volumes(object_list(spec, "volumes"));
 }
 
 static int on_pod(const KubeObject *object, void *userdata) {

@@ -346,6 +346,34 @@ const char *volume_image(json_object *volume) {
         return json_get_filled(json_get(volume, "image", json_type_object), "reference");
 }
 
+static bool continues_reference(const char *end) {
+        if (*end == '.' || *end == ':')
+                end++;
+        return isalnum((unsigned char) *end) || (*end && strchr("_-@/", *end));
+}
+
+bool message_is_about_image(const char *message, const char *image) {
+        for (const char *at = strstr(message, image); at; at = strstr(at + 1, image)) {
+                bool is_begun = at > message && continues_reference(at - 1);
+
+                if (!is_begun && !continues_reference(at + strlen(image)))
+                        return true;
+        }
+        return false;
+}
+
+bool message_is_about_volume(const char *message, json_object *template) {
+        json_object *volumes = object_list(template, "spec.volumes");
+
+        for (size_t i = 0; volumes && i < json_object_array_length(volumes); i++) {
+                const char *image = volume_image(json_object_array_get_idx(volumes, i));
+
+                if (image && message_is_about_image(message, image))
+                        return true;
+        }
+        return false;
+}
+
 int template_refuse_container(json_object *template, const char *container, Error *reterr) {
         json_object *volume = json_find(object_list(template, "spec.volumes"), "name", container);
         cleanup(free_p) char *names = NULL;

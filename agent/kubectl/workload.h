@@ -107,6 +107,10 @@ int pod_spec_add_secrets(json_object *spec, json_object *names);
 
 /* The image that is mounted as this volume; NULL: it is no such volume. Borrowed. */
 const char *volume_image(json_object *volume);
+/* A message of the kubelet is about this image, and not about one whose name begins or ends with its name. */
+bool message_is_about_image(const char *message, const char *image);
+/* A message of the kubelet is about an image that is mounted as a volume. */
+bool message_is_about_volume(const char *message, json_object *template);
 /* Adds the images of the volumes, {image: null}. */
 int pod_spec_add_volume_images(json_object *spec, json_object *images);
 

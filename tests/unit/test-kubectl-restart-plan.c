@@ -163,6 +163,8 @@ static const struct ObserveRow {
           "container a: ErrImagePull" },
         { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of r@B'}}",
           RESTART_NOT_PULLED, "container a: ImagePullBackOff: of r@B" },
+        { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of r/data:1'}}",
+          RESTART_NOT_PULLED, "container a: ImagePullBackOff: of r/data:1" },
         { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of r:1'}}",
           RESTART_RUNNING, "container a: ImagePullBackOff" },
 };
@@ -178,7 +180,8 @@ TEST_ROWS(test_observe, observe_rows, status, const struct ObserveRow *row) {
         RestartEnd end;
 
         assert_true(asprintf(&text,
-                             "{'spec':{'terminationGracePeriodSeconds':30,'containers':"
+                             "{'spec':{'terminationGracePeriodSeconds':30,'volumes':"
+                             "[{'name':'v','image':{'reference':'r/data:1'}}],'containers':"
                              "[{'name':'a','image':'r@B'}]},'status':{'containerStatuses':"
                              "[{'name':'a','containerID':'%s}]}}",
                              row->status) >= 0);

@@ -19,6 +19,7 @@
 #define UNREADY_SINCE(time) "{'type': 'Ready', 'status': 'False', 'lastTransitionTime': '" time "'}"
 #define CONTAINERS_READY "{'type': 'ContainersReady', 'status': 'True'}"
 #define GATE ", 'readinessGates': [{'conditionType': 'inplaced.io/Ready'}]"
+#define VOLUME ", 'volumes': [{'name': 'data', 'image': {'reference': 'V'}}]"
 #define OPEN "{'type': 'inplaced.io/Ready', 'status': 'True'}"
 #define OPEN_SINCE(time) \
         "{'type': 'inplaced.io/Ready', 'status': 'True', 'lastTransitionTime': '" time "'}"
@@ -239,6 +240,9 @@ static const PhaseCase phase_rows[] = {
         { .name = "its name ends the sentence",
           { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "r/B or B: no."), .former = FROM_A },
           ROLLOUT_FAILED, "container app: r/B or B: no." },
+        { .name = "the image of a volume cannot be pulled",
+          { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image V"), .former = FROM_A, .spec = VOLUME },
+          ROLLOUT_FAILED, "container app: pulling image V" },
         { .name = "the kubelet tries again",
           { .image = "B", .id = "1", .state = WAITING("ErrImagePull", "pulling image B"), .former = FROM_A },
           ROLLOUT_UPDATING, "container app: ErrImagePull: pulling image B" },
@@ -351,6 +355,9 @@ static const PhaseCase phase_rows[] = {
           { .image = "B", .id = "2", .former = FROM_A }, ROLLOUT_OLD, .is_undo = true },
         { .name = "back, since B cannot be pulled",
           { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image B"), .former = FROM_A },
+          ROLLOUT_OLD, .is_undo = true },
+        { .name = "back, since the image of a volume cannot be pulled",
+          { .image = "B", .id = "1", .state = WAITING("ImagePullBackOff", "pulling image V"), .former = FROM_A, .spec = VOLUME },
           ROLLOUT_OLD, .is_undo = true },
         { .name = "back, and the container was never replaced",
           { .image = "A", .former = FROM_A }, ROLLOUT_UPDATED, .is_undo = true },
