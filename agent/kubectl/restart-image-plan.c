@@ -340,21 +340,30 @@ int restart_image_check_stop(json_object *pod, json_object *containers, Error *r
                     : 0;
 }
 
+/* If the registry did not answer, the kubelet would follow the container's restart policy and rules. */
+static int check_registry(json_object *pod, const char *container, Error *reterr) {
+        const char *volume = template_pulled_volume(pod);
+        bool is_pulled =
+                json_is(template_find_container(pod, container), "imagePullPolicy", "Always");
+
+        if (!is_pulled && !volume)
+                return 0;
+
+        return error_set(reterr, ERROR_INVALID,
+                         "pod/%s: container %s would not come back if its registry did not "
+                         "answer: the kubelet asks there before each start (%s%s), and its "
+                         "restart policy or rules count meanwhile",
+                         object_name(pod), container,
+                         is_pulled ? "imagePullPolicy Always" : "pullPolicy Always of volume ",
+                         is_pulled ? "" : volume);
+}
+
 /* While the kubelet delays a start, or cannot pull, it follows the container's restart policy and rules. */
 static int check_start(json_object *pod, const char *container, int64_t delay_sec, Error *reterr) {
-        json_object *spec = template_find_container(pod, container);
-
         if (restart_image_comes_back(pod, container))
                 return 0;
         if (delay_sec == 0)
-                return json_is(spec, "imagePullPolicy", "Always")
-                               ? error_set(reterr, ERROR_INVALID,
-                                           "pod/%s: container %s would not come back if its "
-                                           "registry did not answer: the kubelet asks there "
-                                           "before each start (imagePullPolicy Always), and its "
-                                           "restart policy or rules count meanwhile",
-                                           object_name(pod), container)
-                               : 0;
+                return check_registry(pod, container, reterr);
 
         return error_set(
                 reterr, ERROR_INVALID,

@@ -332,22 +332,25 @@ int rollout_check_returns(const Census *census, json_object *record, bool has_pr
                           Error *reterr) {
         for (size_t i = 0; i < census->n_pods; i++) {
                 json_object *pod = census->pods[i].pod;
+                const char *volume = template_pulled_volume(pod);
 
                 if (census->pods[i].phase != ROLLOUT_OLD)
                         continue;
                 json_object_object_foreach(record_images(record, false), name, image) {
                         json_object *spec = template_find_container(pod, name);
+                        bool is_pulled =
+                                !has_preloaded || json_is(spec, "imagePullPolicy", "Always");
 
                         (void) image;
                         if (!spec || template_ends(pod, name) ||
-                            restart_image_comes_back(pod, name) ||
-                            (has_preloaded && !json_is(spec, "imagePullPolicy", "Always")))
+                            restart_image_comes_back(pod, name) || (!is_pulled && !volume))
                                 continue;
                         return error_set(reterr, ERROR_UNSUPPORTED,
-                                         "pod \"%s\" would be lost if the image of container %s "
-                                         "could not be pulled at once: its restart policy or rules "
-                                         "do not start it again; create it anew",
-                                         object_name(pod), name);
+                                         "pod \"%s\" would be lost if the image of %s %s could not "
+                                         "be pulled at once: its restart policy or rules do not "
+                                         "start it again; create it anew",
+                                         object_name(pod), is_pulled ? "container" : "volume",
+                                         is_pulled ? name : volume);
                 }
         }
         return 0;

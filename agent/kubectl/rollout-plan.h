@@ -62,7 +62,7 @@ int view_max_unavailable(const RolloutView *view, const char *asked, int64_t *re
 /* Refuses an update that a PodDisruptionBudget never allows, as far as that is known beforehand. */
 int rollout_check_budgets(const RolloutView *view, const Census *census, Error *reterr);
 /* Refuses an update of a container that its restart policy or rules might not start again: if its image could not be pulled
- * at once, the pod would be lost. has_preloaded: the nodes have the images. */
+ * at once, or that of a volume, the pod would be lost. has_preloaded: the nodes have the images. */
 int rollout_check_returns(const Census *census, json_object *record, bool has_preloaded,
                           Error *reterr);
 /* The census is of this view and record. */

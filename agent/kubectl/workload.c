@@ -346,6 +346,19 @@ const char *volume_image(json_object *volume) {
         return json_get_filled(json_get(volume, "image", json_type_object), "reference");
 }
 
+const char *template_pulled_volume(json_object *template) {
+        json_object *volumes = object_list(template, "spec.volumes");
+
+        for (size_t i = 0; volumes && i < json_object_array_length(volumes); i++) {
+                json_object *volume = json_object_array_get_idx(volumes, i);
+
+                if (volume_image(volume) &&
+                    json_is(object_at(volume, "image"), "pullPolicy", "Always"))
+                        return json_get_text(volume, "name") ?: "";
+        }
+        return NULL;
+}
+
 static bool continues_reference(const char *end) {
         if (*end == '.' || *end == ':')
                 end++;

@@ -93,3 +93,20 @@ def test_a_volume(cluster, make, inplace, registry, images, image_name, node_ima
     workload.patch({"spec": {"paused": True, "template": {"spec": {"volumes": volumes}}}})
     ran = inplace.run("rollout", workload.name)
     assert ran.code == 1 and "spec.volumes[0].image.reference" in ran.stderr
+
+
+@pytest.mark.parametrize("node", ["crio"], indirect=True)
+def test_a_volume_of_a_lost_container(cluster, make, inplace, registry, images, image_name, node_image):
+    """The kubelet asks the registry for the image at each start: a container that would not come back is left alone."""
+    data = registry.push(image_name, "1", build_image([random_layer(1000, 9)])).reference
+    spec = mounting(data, images[0])
+    spec["containers"][0]["restartPolicy"] = "Never"
+    spec["volumes"][0]["image"]["pullPolicy"] = "Always"
+    workload = make("deployment", 1, pod=spec)
+    name = workload.pods()[0]["metadata"]["name"]
+
+    ran = inplace.run("set", "image", workload.name, f"main={images[1]}")
+    assert ran.code == 1, ran.stdout
+    assert f'pod "{name}" would be lost if the image of volume data could not be pulled at once' in ran.stderr
+    (pod,) = workload.pods()
+    assert image_of(pod) == images[0] and is_ready(pod)

@@ -49,7 +49,8 @@ typedef struct SpellingCase {
         const char *policy;  /* NULL: IfNotPresent */
         const char *annotation;
         int64_t delay_sec;
-        const char *restart; /* fields of the container; NULL: none */
+        const char *restart;       /* fields of the container; NULL: none */
+        const char *volume_policy; /* pullPolicy of a volume; NULL: there is none */
 } SpellingCase;
 
 /* clang-format off */
@@ -94,6 +95,9 @@ static const SpellingCase rows[] = {
         { "without a delay it is started at once", "r/app:1", .spelled = "r/app:1" DIGEST, .restart = "'restartPolicy': 'Never'" },
         { "but not if the registry does not answer", "r/app:1", .spelled = NULL,
           .restart = "'restartPolicy': 'OnFailure', 'imagePullPolicy': 'Always'" },
+        { "nor if it does not for a volume", "r/app:1", .spelled = NULL, .restart = "'restartPolicy': 'Never'", .volume_policy = "Always" },
+        { "which is on the node otherwise", "r/app:1", .spelled = "r/app:1" DIGEST, .restart = "'restartPolicy': 'Never'",
+          .volume_policy = "IfNotPresent" },
         { "after which it is started in any case", "r/app:1", .spelled = "r/app:1" DIGEST,
           .restart = "'restartPolicy': 'Always', 'imagePullPolicy': 'Always'" },
         { "all were used very often", "r/app:1", .spelled = "r/app:1" DIGEST, .delay_sec = 300,
@@ -113,6 +117,14 @@ static void add_restart(json_object *pod, const char *text) {
                 return;
         json_object_object_foreach(fields, key, value)
                 json_object_object_add(container, key, json_object_get(value));
+}
+
+static void add_volume(json_object *pod, const char *policy) {
+        if (policy)
+                json_object_object_add(object_at(pod, "spec"), "volumes",
+                                       parse("[{'name': 'data', 'image': {'reference': 'r/data:1', "
+                                             "'pullPolicy': '%s'}}]",
+                                             policy));
 }
 
 static void set_image(json_object *pod, const char *image) {
@@ -188,6 +200,7 @@ TEST(test_spelling) {
                 int r;
 
                 add_restart(pod, row->restart);
+                add_volume(pod, row->volume_policy);
                 r = restart_image_patch(pod, containers, changes, NOW_SEC, &patch, &delay_sec,
                                         &error);
                 spelled = patch ? template_image(patch, "a") : NULL;

@@ -1788,3 +1788,39 @@ TEST(test_record) {
         for (size_t i = 0; i < N_ELEMENTS(record_rows); i++)
                 check_record(i, &record_rows[i]);
 }
+
+#define NEVER "'restartPolicy': 'Never'"
+#define NEVER_WITH(policy) \
+        NEVER ", 'volumes': [{'name':'data','image':{'reference':'V','pullPolicy':'" policy "'}}]"
+
+static const struct StartRow {
+        const char *name;
+        const char *spec;   /* more of the pod's */
+        const char *policy; /* imagePullPolicy of its container */
+        bool has_preloaded;
+        const char *lost; /* NULL: it is not */
+} start_rows[] = {
+        { "it comes back", "'restartPolicy': 'Always'", "Always", false, NULL },
+        { "its image may be missing", NEVER, "IfNotPresent", false, "image of container app" },
+        { "its image is there", NEVER, "IfNotPresent", true, NULL },
+        { "the registry is asked for it", NEVER, "Always", true, "image of container app" },
+        { "or for a volume", NEVER_WITH("Always"), "IfNotPresent", true, "image of volume data" },
+        { "but not for this one", NEVER_WITH("IfNotPresent"), "IfNotPresent", true, NULL },
+};
+
+/* A pod is not updated that would be lost if the registry did not answer. */
+TEST_ROWS(test_start, start_rows, name, const struct StartRow *row) {
+        cleanup(json_object_put_p) json_object *record = parse("{'after': {'app': 'B'}}");
+        cleanup(json_object_put_p) json_object *pod =
+                parse("{'metadata': {'name': 'web'}, 'spec': {'containers': [{'name': 'app', "
+                      "'image': 'A', 'imagePullPolicy': '%s'}], %s}}",
+                      row->policy, row->spec);
+        PodState state = { .pod = pod, .phase = ROLLOUT_OLD };
+        const Census census = { .pods = &state, .n_pods = 1 };
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = rollout_check_returns(&census, record, row->has_preloaded, &error);
+
+        assert_int_equal(r < 0, row->lost != NULL);
+        if (row->lost)
+                assert_contains(error_message(&error), row->lost);
+}
