@@ -164,6 +164,11 @@ int doctor_plan_preloaded(json_object *configz, const char *node, DoctorGroups *
         if (!policy || text_equal(policy, "NeverVerify") ||
             text_equal(policy, "NeverVerifyPreloadedImages"))
                 r = text_copy("any pod may run them", &message);
+        else if (text_equal(policy, "NeverVerifyAllowlistedImages"))
+                r = text_format(&message,
+                                "any pod may run those of the kubelet's allowlist; for others it "
+                                "needs pull credentials of its own (%s)",
+                                policy);
         else
                 r = text_format(&message, "a pod needs pull credentials of its own (%s)", policy);
 

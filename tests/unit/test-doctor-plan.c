@@ -81,7 +81,8 @@ TEST(test_preloaded_private_images) {
                 { "{'imagePullCredentialsVerificationPolicy':'NeverVerifyPreloadedImages'}",
                   "any pod may run them" },
                 { "{'imagePullCredentialsVerificationPolicy':'NeverVerifyAllowlistedImages'}",
-                  "a pod needs pull credentials of its own (NeverVerifyAllowlistedImages)" },
+                  "any pod may run those of the kubelet's allowlist; for others it needs pull "
+                  "credentials of its own (NeverVerifyAllowlistedImages)" },
                 { "{'imagePullCredentialsVerificationPolicy':'AlwaysVerify'}",
                   "a pod needs pull credentials of its own (AlwaysVerify)" },
         };
