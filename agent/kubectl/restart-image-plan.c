@@ -302,16 +302,21 @@ static const char *choose(const Spelling *spelling, json_object *starts, const c
         return chosen;
 }
 
+/* The container's, or the pod's. */
+static const char *policy_of(json_object *pod, const char *container) {
+        return json_get_text(template_find_container(pod, container), "restartPolicy")
+                       ?: object_text(pod, "spec.restartPolicy")
+                       ?: "Always";
+}
+
 bool restart_image_comes_back(json_object *pod, const char *container) {
-        json_object *spec = template_find_container(pod, container);
-        json_object *rules = object_list(spec, "restartPolicyRules");
-        const char *policy =
-                json_get_text(spec, "restartPolicy") ?: object_text(pod, "spec.restartPolicy");
+        json_object *rules =
+                object_list(template_find_container(pod, container), "restartPolicyRules");
 
         for (size_t i = 0; rules && i < json_object_array_length(rules); i++)
                 if (!json_is(json_object_array_get_idx(rules, i), "action", "Restart"))
                         return false;
-        return !policy || strcmp(policy, "Always") == 0;
+        return strcmp(policy_of(pod, container), "Always") == 0;
 }
 
 /* The first container that might not; NULL: all come back. */
@@ -323,6 +328,16 @@ static const char *find_lost(json_object *pod, json_object *containers) {
                         return name;
         }
         return NULL;
+}
+
+bool restart_image_stays_ended(json_object *pod, const char *container) {
+        json_object *ended = object_at(container_status(pod, container), "state.terminated");
+        const char *policy = policy_of(pod, container);
+        bool is_retried = strcmp(policy, "Always") == 0 ||
+                          (strcmp(policy, "OnFailure") == 0 &&
+                           json_get_integer(ended, "exitCode") != 0);
+
+        return ended && !is_retried;
 }
 
 bool restart_image_all_come_back(json_object *pod, json_object *containers) {
@@ -362,6 +377,11 @@ static int check_registry(json_object *pod, const char *container, Error *reterr
 static int check_start(json_object *pod, const char *container, int64_t delay_sec, Error *reterr) {
         if (restart_image_comes_back(pod, container))
                 return 0;
+        if (restart_image_stays_ended(pod, container))
+                return error_set(reterr, ERROR_INVALID,
+                                 "pod/%s: container %s has ended, and its restart policy or rules "
+                                 "might not start it again; create the pod anew",
+                                 object_name(pod), container);
         if (delay_sec == 0)
                 return check_registry(pod, container, reterr);
 

@@ -328,32 +328,46 @@ int rollout_check_budgets(const RolloutView *view, const Census *census, Error *
         return r;
 }
 
+/* Whether the kubelet starts the container for this image, also if it cannot pull at once. */
+static int check_return(json_object *pod, const char *name, const char *image, bool has_preloaded,
+                        Error *reterr) {
+        json_object *spec = template_find_container(pod, name);
+        bool is_pulled = !has_preloaded || json_is(spec, "imagePullPolicy", "Always");
+        const char *volume = template_pulled_volume(pod);
+
+        if (!spec || template_ends(pod, name) || json_is(spec, "image", image) ||
+            restart_image_comes_back(pod, name))
+                return 0;
+        if (restart_image_stays_ended(pod, name))
+                return error_set(reterr, ERROR_UNSUPPORTED,
+                                 "container %s of pod \"%s\" has ended, and its restart policy or "
+                                 "rules might not start it again; create the pod anew",
+                                 name, object_name(pod));
+        if (!is_pulled && !volume)
+                return 0;
+
+        return error_set(reterr, ERROR_UNSUPPORTED,
+                         "pod \"%s\" would be lost if the image of %s %s could not be pulled at "
+                         "once: its restart policy or rules do not start it again; create it anew",
+                         object_name(pod), is_pulled ? "container" : "volume",
+                         is_pulled ? name : volume);
+}
+
 int rollout_check_returns(const Census *census, json_object *record, bool has_preloaded,
                           Error *reterr) {
-        for (size_t i = 0; i < census->n_pods; i++) {
-                json_object *pod = census->pods[i].pod;
-                const char *volume = template_pulled_volume(pod);
+        int r = 0;
 
+        for (size_t i = 0; i < census->n_pods; i++) {
                 if (census->pods[i].phase != ROLLOUT_OLD)
                         continue;
                 json_object_object_foreach(record_images(record, false), name, image) {
-                        json_object *spec = template_find_container(pod, name);
-                        bool is_pulled =
-                                !has_preloaded || json_is(spec, "imagePullPolicy", "Always");
-
-                        (void) image;
-                        if (!spec || template_ends(pod, name) ||
-                            restart_image_comes_back(pod, name) || (!is_pulled && !volume))
-                                continue;
-                        return error_set(reterr, ERROR_UNSUPPORTED,
-                                         "pod \"%s\" would be lost if the image of %s %s could not "
-                                         "be pulled at once: its restart policy or rules do not "
-                                         "start it again; create it anew",
-                                         object_name(pod), is_pulled ? "container" : "volume",
-                                         is_pulled ? name : volume);
+                        if (r >= 0)
+                                r = check_return(census->pods[i].pod, name,
+                                                 json_object_get_string(image), has_preloaded,
+                                                 reterr);
                 }
         }
-        return 0;
+        return r;
 }
 
 /* The choice of the next pod */

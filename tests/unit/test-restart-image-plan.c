@@ -51,6 +51,7 @@ typedef struct SpellingCase {
         int64_t delay_sec;
         const char *restart;       /* fields of the container; NULL: none */
         const char *volume_policy; /* pullPolicy of a volume; NULL: there is none */
+        const char *ended;         /* exit code of the container; NULL: it runs */
 } SpellingCase;
 
 /* clang-format off */
@@ -95,11 +96,16 @@ static const SpellingCase rows[] = {
         { "without a delay it is started at once", "r/app:1", .spelled = "r/app:1" DIGEST, .restart = "'restartPolicy': 'Never'" },
         { "but not if the registry does not answer", "r/app:1", .spelled = NULL,
           .restart = "'restartPolicy': 'OnFailure', 'imagePullPolicy': 'Always'" },
-        { "nor if it does not for a volume", "r/app:1", .spelled = NULL, .restart = "'restartPolicy': 'Never'", .volume_policy = "Always" },
-        { "which is on the node otherwise", "r/app:1", .spelled = "r/app:1" DIGEST, .restart = "'restartPolicy': 'Never'",
-          .volume_policy = "IfNotPresent" },
         { "after which it is started in any case", "r/app:1", .spelled = "r/app:1" DIGEST,
           .restart = "'restartPolicy': 'Always', 'imagePullPolicy': 'Always'" },
+        { "a volume may be pulled, and the registry not answer", "r/app:1", .spelled = NULL, .restart = "'restartPolicy': 'Never'", .volume_policy = "Always" },
+        { "a volume is on the node", "r/app:1", .spelled = "r/app:1" DIGEST, .restart = "'restartPolicy': 'Never'",
+          .volume_policy = "IfNotPresent" },
+        { "it has ended, and stays so", "r/app:1", .spelled = NULL, .restart = "'restartPolicy': 'Never'", .ended = "7" },
+        { "it has ended, and is started again", "r/app:1", .spelled = "r/app:1" DIGEST, .ended = "0" },
+        { "it has ended, and is started again with all others", "r/app:1", .spelled = "r/app:1" DIGEST,
+          .restart = "'restartPolicyRules': [{'action': 'RestartAllContainers'}]", .ended = "0" },
+        { "it has failed, and is started again", "r/app:1", .spelled = "r/app:1" DIGEST, .restart = "'restartPolicy': 'OnFailure'", .ended = "7" },
         { "all were used very often", "r/app:1", .spelled = "r/app:1" DIGEST, .delay_sec = 300,
           .annotation = STARTS("r/app:1", "r/app:1",
                                START("r/app:1" DIGEST, "99", RECENTLY) "," START("r/app" DIGEST, "99", RECENTLY)) },
@@ -125,6 +131,11 @@ static void add_volume(json_object *pod, const char *policy) {
                                        parse("[{'name': 'data', 'image': {'reference': 'r/data:1', "
                                              "'pullPolicy': '%s'}}]",
                                              policy));
+}
+
+static void end_container(json_object *pod, const char *code) {
+        json_object_object_add(container_status(pod, "a"), "state",
+                               parse("{'terminated': {'exitCode': %s}}", code));
 }
 
 static void set_image(json_object *pod, const char *image) {
@@ -201,6 +212,8 @@ TEST(test_spelling) {
 
                 add_restart(pod, row->restart);
                 add_volume(pod, row->volume_policy);
+                if (row->ended)
+                        end_container(pod, row->ended);
                 r = restart_image_patch(pod, containers, changes, NOW_SEC, &patch, &delay_sec,
                                         &error);
                 spelled = patch ? template_image(patch, "a") : NULL;

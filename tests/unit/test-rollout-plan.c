@@ -1789,6 +1789,7 @@ TEST(test_record) {
                 check_record(i, &record_rows[i]);
 }
 
+#define ALWAYS "'restartPolicy': 'Always'"
 #define NEVER "'restartPolicy': 'Never'"
 #define NEVER_WITH(policy) \
         NEVER ", 'volumes': [{'name':'data','image':{'reference':'V','pullPolicy':'" policy "'}}]"
@@ -1798,29 +1799,33 @@ static const struct StartRow {
         const char *spec;   /* more of the pod's */
         const char *policy; /* imagePullPolicy of its container */
         bool has_preloaded;
-        const char *lost; /* NULL: it is not */
+        const char *refusal; /* NULL: it is updated */
+        bool is_ended;
 } start_rows[] = {
-        { "it comes back", "'restartPolicy': 'Always'", "Always", false, NULL },
-        { "its image may be missing", NEVER, "IfNotPresent", false, "image of container app" },
-        { "its image is there", NEVER, "IfNotPresent", true, NULL },
-        { "the registry is asked for it", NEVER, "Always", true, "image of container app" },
-        { "or for a volume", NEVER_WITH("Always"), "IfNotPresent", true, "image of volume data" },
-        { "but not for this one", NEVER_WITH("IfNotPresent"), "IfNotPresent", true, NULL },
+        { "it comes back", ALWAYS, "Always", false, NULL, false },
+        { "its image may be missing", NEVER, "IfNotPresent", false, "of container app", false },
+        { "its image is there", NEVER, "IfNotPresent", true, NULL, false },
+        { "the registry is asked for it", NEVER, "Always", true, "of container app", false },
+        { "or for a volume", NEVER_WITH("Always"), "IfNotPresent", true, "of volume data", false },
+        { "but not for this one", NEVER_WITH("IfNotPresent"), "IfNotPresent", true, NULL, false },
+        { "it stays ended", NEVER, "IfNotPresent", true, "container app of pod", true },
+        { "it is started again", ALWAYS, "IfNotPresent", true, NULL, true },
 };
 
-/* A pod is not updated that would be lost if the registry did not answer. */
+/* A container is not updated that the kubelet would not start, or only if the registry answers. */
 TEST_ROWS(test_start, start_rows, name, const struct StartRow *row) {
         cleanup(json_object_put_p) json_object *record = parse("{'after': {'app': 'B'}}");
         cleanup(json_object_put_p) json_object *pod =
                 parse("{'metadata': {'name': 'web'}, 'spec': {'containers': [{'name': 'app', "
-                      "'image': 'A', 'imagePullPolicy': '%s'}], %s}}",
-                      row->policy, row->spec);
+                      "'image': 'A', 'imagePullPolicy': '%s'}], %s}, 'status': "
+                      "{'containerStatuses': [{'name': 'app', 'state': {'%s': {}}}]}}",
+                      row->policy, row->spec, row->is_ended ? "terminated" : "running");
         PodState state = { .pod = pod, .phase = ROLLOUT_OLD };
         const Census census = { .pods = &state, .n_pods = 1 };
         cleanup(error_done) Error error = ERROR_INIT;
         int r = rollout_check_returns(&census, record, row->has_preloaded, &error);
 
-        assert_int_equal(r < 0, row->lost != NULL);
-        if (row->lost)
-                assert_contains(error_message(&error), row->lost);
+        assert_int_equal(r < 0, row->refusal != NULL);
+        if (row->refusal)
+                assert_contains(error_message(&error), row->refusal);
 }
