@@ -164,6 +164,13 @@ bool update_run_is_before(const UpdateRun *run, const UpdateRun *other) {
         return run->ended_sec < other->ended_sec;
 }
 
+/* A StatefulSet is held by its partition: its users have chosen since that its pods wait until they are deleted. */
+static bool must_give_back(WorkloadKind kind, json_object *workload) {
+        bool is_theirs = kind == WORKLOAD_STATEFUL_SET && !workload_is_rolling(workload);
+
+        return workload_held(workload) && workload_is_held(kind, workload) && !is_theirs;
+}
+
 int update_add_end_of_hold(WorkloadKind kind, json_object *workload, json_object *patch) {
         json_object *annotations = object_at(patch, "metadata.annotations");
 
@@ -171,7 +178,7 @@ int update_add_end_of_hold(WorkloadKind kind, json_object *workload, json_object
             patch_add_null(annotations, UPDATE_STATUS_ANNOTATION) < 0)
                 return -ENOMEM;
 
-        return workload_held(workload) && workload_is_held(kind, workload)
+        return must_give_back(kind, workload)
                        ? patch_add(patch, "spec", workload_give_back(kind, workload))
                        : 0;
 }

@@ -98,6 +98,7 @@ static const struct GivenBackRow {
           "{'updateStrategy': {'type': 'RollingUpdate', 'rollingUpdate': {'partition': 2}}}" },
         { "stateful set with nonsense", WORKLOAD_STATEFUL_SET, "x", "'updateStrategy': {'rollingUpdate': {'partition': 2147483647}}",
           "{'updateStrategy': {'type': 'RollingUpdate', 'rollingUpdate': {'partition': 0}}}" },
+        { "stateful set that its users have made OnDelete", WORKLOAD_STATEFUL_SET, "2", "'updateStrategy': {'type': 'OnDelete'}", NULL },
         { "daemon set", WORKLOAD_DAEMON_SET, "RollingUpdate", "'updateStrategy': {'type': 'OnDelete'}",
           "{'updateStrategy': {'type': 'RollingUpdate'}}" },
         { "daemon set of its manifest", WORKLOAD_DAEMON_SET, NULL, "'updateStrategy': {'type': 'OnDelete'}", NULL },
