@@ -108,7 +108,8 @@ static UpdateAction plan_impossible(const UpdateFacts *facts, const UpdateRun *l
 /* The pods are not at the template, as far as is known, and no update is under way. */
 static UpdateAction plan_held(const UpdateFacts *facts, const UpdateRun *last, int64_t now_sec) {
         switch (last->outcome) {
-        case UPDATE_NOT_TRIED: return UPDATE_DO_RUN;
+        case UPDATE_NOT_TRIED:
+        case UPDATE_ABANDONED: return UPDATE_DO_RUN;
         case UPDATE_FAILED: return run_later(last, now_sec, UPDATE_DO_RUN);
         case UPDATE_DONE: return facts->is_ours ? UPDATE_DO_GIVE_BACK : UPDATE_DO_NOTHING;
         case UPDATE_IMPOSSIBLE: return plan_impossible(facts, last, now_sec);

@@ -52,6 +52,7 @@ int update_facts_at_removal(WorkloadKind kind, json_object *workload, UpdateFact
 typedef enum UpdateOutcome {
         UPDATE_NOT_TRIED,
         UPDATE_DONE,
+        UPDATE_ABANDONED,  /* taken back, or left where it was: the pods are not at the template */
         UPDATE_IMPOSSIBLE, /* only its own controller can bring the pods to the template */
         UPDATE_FAILED,     /* not now: it is tried again */
         _UPDATE_OUTCOME_MAX,

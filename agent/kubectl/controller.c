@@ -287,11 +287,10 @@ static int show(Declared *declared, const char *reason) {
 /* Runs */
 
 static UpdateOutcome read_outcome(const char *text) {
-        static const char *const done[] = { "updated", "undone", "unchanged", "released" };
-
-        for (size_t i = 0; i < sizeof(done) / sizeof(done[0]); i++)
-                if (text_equal(text, done[i]))
-                        return UPDATE_DONE;
+        if (text_equal(text, "updated") || text_equal(text, "unchanged"))
+                return UPDATE_DONE;
+        if (text_equal(text, "undone") || text_equal(text, "released"))
+                return UPDATE_ABANDONED;
         return text_equal(text, "impossible") ? UPDATE_IMPOSSIBLE : UPDATE_FAILED;
 }
 
@@ -341,7 +340,9 @@ static int report(Declared *declared) {
 
         switch (ended) {
         case UPDATE_DONE:
-                if (declared->facts.mode != UPDATE_ORDINARY && !text_equal(outcome, "unchanged"))
+        case UPDATE_ABANDONED:
+                if (declared->facts.mode != UPDATE_ORDINARY && ended == UPDATE_DONE &&
+                    !text_equal(outcome, "unchanged"))
                         say(declared, LOG_INFO, "Normal", "InPlaceUpdateSucceeded",
                             reason ?: "all pods run the images of its template");
                 declared->is_announced = false;
