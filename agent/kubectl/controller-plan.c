@@ -111,7 +111,9 @@ static UpdateAction plan_held(const UpdateFacts *facts, const UpdateRun *last, i
         case UPDATE_NOT_TRIED:
         case UPDATE_ABANDONED: return UPDATE_DO_RUN;
         case UPDATE_FAILED: return run_later(last, now_sec, UPDATE_DO_RUN);
-        case UPDATE_DONE: return facts->is_ours ? UPDATE_DO_GIVE_BACK : UPDATE_DO_NOTHING;
+        case UPDATE_DONE:
+                return facts->is_ours || facts->has_status ? UPDATE_DO_GIVE_BACK
+                                                           : UPDATE_DO_NOTHING;
         case UPDATE_IMPOSSIBLE: return plan_impossible(facts, last, now_sec);
         case _UPDATE_OUTCOME_MAX: break;
         }

@@ -35,6 +35,8 @@ static const struct PlanRow {
         { "its manifest holds it", FACTS(IF_POSSIBLE, .is_held = true), { 0 }, UPDATE_DO_RUN },
         { "all pods are at its template", FACTS(IF_POSSIBLE, HELD), RUN(UPDATE_DONE), UPDATE_DO_GIVE_BACK },
         { "its manifest goes on holding it", FACTS(IF_POSSIBLE, .is_held = true), RUN(UPDATE_DONE), UPDATE_DO_NOTHING },
+        { "its manifest holds it, with the reason of a failure that is over", FACTS(IF_POSSIBLE, .is_held = true, .has_status = true),
+          RUN(UPDATE_DONE), UPDATE_DO_GIVE_BACK },
         { "it was taken back, and declares updates again", FACTS(IF_POSSIBLE, HELD), RUN(UPDATE_ABANDONED), UPDATE_DO_RUN },
         { "it was let go, and declares nothing any more", FACTS(HELD), RUN(UPDATE_ABANDONED), UPDATE_DO_GIVE_BACK },
         { "more than images has changed", FACTS(IF_POSSIBLE, HELD), RUN(UPDATE_IMPOSSIBLE), UPDATE_DO_GIVE_BACK },
