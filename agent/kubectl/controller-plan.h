@@ -49,6 +49,10 @@ int update_facts(WorkloadKind kind, json_object *workload, const char *by, Updat
  * that a declared update has left has to be given back. */
 int update_facts_at_removal(WorkloadKind kind, json_object *workload, UpdateFacts *ret);
 
+/* Whether the controller has to follow the workload, which the update of another user alone does not make it do.
+ * was_concerned: it has followed it until now. */
+bool update_is_concerned(const UpdateFacts *facts, bool was_concerned);
+
 typedef enum UpdateOutcome {
         UPDATE_NOT_TRIED,
         UPDATE_DONE,

@@ -139,11 +139,6 @@ static int read_facts(const Controller *controller, WorkloadKind kind, json_obje
                                               : update_facts(kind, workload, controller->by, ret);
 }
 
-static bool is_concerned(const UpdateFacts *facts) {
-        return facts->mode != UPDATE_ORDINARY || facts->is_ours || facts->has_status ||
-               (facts->is_let_go && !facts->has_others_record);
-}
-
 static int note(Controller *controller, WorkloadKind kind, const KubeObject *object) {
         cleanup(declared_free_p) Declared *made = NULL;
         Declared *declared;
@@ -162,10 +157,10 @@ static int note(Controller *controller, WorkloadKind kind, const KubeObject *obj
                                 return -ENOMEM;
                 }
                 update_follow(&declared->facts, &declared->last, &facts);
-                declared->is_gone = !is_concerned(&facts) && !facts.has_open_record;
+                declared->is_gone = !update_is_concerned(&facts, /* was_concerned= */ true);
                 return 0;
         }
-        if (!is_concerned(&facts))
+        if (!update_is_concerned(&facts, /* was_concerned= */ false))
                 return 0;
 
         r = declared_new(controller, kind, object, &made);

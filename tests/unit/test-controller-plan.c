@@ -108,6 +108,20 @@ static const struct GivenBackRow {
         { "daemon set of its manifest", WORKLOAD_DAEMON_SET, NULL, "'updateStrategy': {'type': 'OnDelete'}", NULL },
         { "the second write", WORKLOAD_DEPLOYMENT, "", "'paused': true", NULL },
 };
+static const struct ConcernedRow {
+        const char *name;
+        UpdateFacts facts;
+        bool is_new, is_known;
+} concerned[] = {
+        { "it declares updates", FACTS(IF_POSSIBLE), true, true },
+        { "it is held", FACTS(HELD), true, true },
+        { "it was let go", FACTS(.is_let_go = true), true, true },
+        { "an update of it is open", FACTS(OPEN), false, true },
+        { "a person updates it", FACTS(OPEN, .has_others_record = true), false, false },
+        { "a reason is left", FACTS(.has_status = true), true, true },
+        { "a reason is left, and a person updates it", FACTS(OPEN, .has_status = true, .has_others_record = true), false, false },
+        { "it is being deleted", FACTS(IF_POSSIBLE, HELD, .is_deleted = true), false, false },
+};
 static const struct TurnRow {
         const char *name;
         UpdateRun run, other;
@@ -127,6 +141,13 @@ TEST_ROWS(test_turns, turns, name, const struct TurnRow *row) {
 
 TEST_ROWS(test_plan, plans, name, const struct PlanRow *row) {
         assert_int_equal(update_plan(&row->facts, &row->last, NOW), row->action);
+}
+
+/* The removal of the controller waits for all that it is concerned with. */
+TEST_ROWS(test_concerned, concerned, name, const struct ConcernedRow *row) {
+        assert_int_equal(update_is_concerned(&row->facts, /* was_concerned= */ false), row->is_new);
+        assert_int_equal(update_is_concerned(&row->facts, /* was_concerned= */ true),
+                         row->is_known);
 }
 
 static json_object *make_workload(const char *annotations, const char *spec) {
@@ -257,6 +278,8 @@ TEST(test_removal_where_the_manifest_holds) {
 
                 assert_ok(update_facts_at_removal(WORKLOAD_DEPLOYMENT, workload, &facts));
                 assert_int_equal(facts.is_ours, !sets_images);
+                assert_int_equal(update_is_concerned(&facts, /* was_concerned= */ true),
+                                 !sets_images);
                 assert_int_equal(update_plan(&facts, &none, NOW),
                                  sets_images ? UPDATE_DO_NOTHING : UPDATE_DO_UNDO);
         }
