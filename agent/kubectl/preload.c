@@ -507,6 +507,12 @@ static bool is_over(const Preload *preload) {
         return preload_is_over(&counts, &preload->limits);
 }
 
+static bool is_outdated(const Preload *preload) {
+        const PreloadRequest *request = preload->request;
+
+        return request->is_outdated && request->is_outdated(request->userdata);
+}
+
 static int is_done(void *userdata) {
         Preload *preload = userdata;
         int r = 0;
@@ -515,7 +521,7 @@ static int is_done(void *userdata) {
         if (!preload->is_fixed)
                 r = fix_nodes(preload);
         note_time(preload);
-        if (r < 0 || preload->task.is_stalled)
+        if (r < 0 || preload->task.is_stalled || is_outdated(preload))
                 return r < 0 ? r : 1;
         if (!preload->jobs && preload->request->mode != PRELOAD_WATCH)
                 r = write_nodes(preload);

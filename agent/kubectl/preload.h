@@ -36,6 +36,9 @@ typedef struct PreloadRequest {
         bool resolves; /* tags anew, also in a dry run; each node says to which digest */
         bool keeps_apart; /* for users who may not write NodeImages: tags and secrets of namespaces do not meet there */
         bool is_shown; /* on stdout, while it goes on */
+        /* Ends it early, asked in each turn with `userdata`; NULL: nothing does. */
+        bool (*is_outdated)(const void *userdata);
+        const void *userdata;
 } PreloadRequest;
 
 /* Waits for the end on all nodes, and returns 0 also if some have failed. Refused if it could not

@@ -112,11 +112,26 @@ static int judge(const PreloadResult *result, const RolloutPreload *preload, Err
         return 0;
 }
 
-/* Has the images pulled before the first container ends. *ret_by_all: none of the nodes was silent. */
+typedef struct Cause {
+        const RolloutWatch *watch;
+        json_object *template;
+} Cause;
+
+/* The template of a pod is the pod, whose images do not lead. */
+static bool is_outdated(const void *userdata) {
+        const Cause *cause = userdata;
+        json_object *workload = cause->watch->view.workload;
+
+        return !workload || (!view_kind(&cause->watch->view)->is_pod &&
+                             !json_object_equal(object_template(workload), cause->template));
+}
+
+/* Has the images pulled before the first container ends. Where others may be due by now, it says nothing of these. */
 static int preload_on(const RolloutWatch *watch, json_object *record, const Census *census,
-                      json_object *nodes, const RolloutPreload *preload, bool *ret_by_all,
+                      json_object *nodes, const RolloutPreload *preload, RolloutPreloaded *ret,
                       Error *reterr) {
         json_object *spec = object_at(object_template(watch->view.workload), "spec");
+        const Cause cause = { .watch = watch, .template = preload->template };
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
         cleanup(json_object_put_p) json_object *names = json_object_new_object();
         cleanup(preload_result_done) PreloadResult result = { .n_nodes = 0 };
@@ -141,10 +156,13 @@ static int preload_on(const RolloutWatch *watch, json_object *record, const Cens
                               &(PreloadRequest){ .nodes = nodes,
                                                  .secrets = names,
                                                  .keeps_apart = preload->keeps_apart,
-                                                 .is_shown = preload->is_shown },
+                                                 .is_shown = preload->is_shown,
+                                                 .is_outdated = is_outdated,
+                                                 .userdata = &cause },
                               &result, reterr);
-        *ret_by_all = r >= 0 && result.n_failed == 0;
-        return r < 0 ? r : judge(&result, preload, reterr);
+        ret->is_outdated = r >= 0 && is_outdated(&cause);
+        ret->is_everywhere = r >= 0 && !ret->is_outdated && result.n_failed == 0;
+        return r < 0 || ret->is_outdated ? r : judge(&result, preload, reterr);
 }
 
 int rollout_preload(const RolloutWatch *watch, json_object *record, const Census *census,
@@ -159,8 +177,7 @@ int rollout_preload(const RolloutWatch *watch, json_object *record, const Census
         *ret = (RolloutPreloaded){ .is_done = r >= 0 &&
                                               json_object_object_length(places.registered) > 0 };
         if (ret->is_done)
-                r = preload_on(watch, record, census, places.registered, preload,
-                               &ret->is_everywhere, &error);
+                r = preload_on(watch, record, census, places.registered, preload, ret, &error);
         ret->is_everywhere = ret->is_everywhere && json_object_object_length(places.registered) ==
                                                            json_object_object_length(places.nodes);
         if (r >= 0 || error.kind == ERROR_NONE)

@@ -18,11 +18,14 @@ typedef struct RolloutPreload {
         bool keeps_apart;    /* as in PreloadRequest */
         bool is_shown;       /* progress, on stdout */
         const char *without; /* words of the command that updates without it */
+        /* The images were found by it: the preload ends when the workload has another one. */
+        json_object *template;
 } RolloutPreload;
 
 typedef struct RolloutPreloaded {
         bool is_done;       /* time has passed */
         bool is_everywhere; /* all nodes of these pods have pulled the images */
+        bool is_outdated;   /* another client has changed the template before the end */
 } RolloutPreloaded;
 
 int rollout_preload(const RolloutWatch *watch, json_object *record, const Census *census,

@@ -618,16 +618,19 @@ static bool must_check_returns(const Rollout *rollout, const RolloutRequest *req
         return !request->undone && (request->images || !rollout_record_is_open(rollout->record));
 }
 
-/* Checks everything that can be checked, and has the images pulled. */
+/* Checks everything that can be checked, and has the images pulled. The view has the template that the patch is for. */
 static int check_patch(Rollout *rollout, const RolloutRequest *request, json_object *patch,
                        RolloutPreloaded *ret_preloaded, Error *reterr) {
         const Flags *flags = rollout->flags;
+        cleanup(json_object_put_p) json_object *template =
+                json_object_get(object_template(rollout->watch.view.workload));
         const RolloutPreload preload = { .is_required = flags->require_preload,
                                          .is_shown = !rollout->show.is_quiet,
                                          .keeps_apart = rollout->is_carried_out,
                                          .without = rollout->is_carried_out
                                                             ? "kubectl inplace rollout --no-preload"
-                                                            : "--no-preload" };
+                                                            : "--no-preload",
+                                         .template = template };
         cleanup(json_object_put_p) json_object *record = NULL;
         cleanup(census_done) Census census = CENSUS_INIT;
         int r = read_record(rollout, patch, &record, reterr);
@@ -643,29 +646,34 @@ static int check_patch(Rollout *rollout, const RolloutRequest *request, json_obj
         if (!flags->no_preload)
                 r = rollout_preload(&rollout->watch, record, &census, &preload, ret_preloaded,
                                     reterr);
-        return r < 0 || !must_check_returns(rollout, request)
+        return r < 0 || ret_preloaded->is_outdated || !must_check_returns(rollout, request)
                        ? r
                        : rollout_check_returns(&census, record, ret_preloaded->is_everywhere,
                                                reterr);
 }
 
+/* Where another client changes the template meanwhile, the images of that one are pulled before the first container ends. */
 static int prepare(Rollout *rollout, const RolloutRequest *request, MakePatch make,
                    json_object **ret, Error *reterr) {
-        cleanup(json_object_put_p) json_object *patch = NULL;
-        RolloutPreloaded preloaded = { .is_done = false };
-        int r = make(&rollout->watch.view, request, &patch, reterr);
+        RolloutPreloaded preloaded;
 
-        if (r >= 0 && patch)
-                r = check_patch(rollout, request, patch, &preloaded, reterr);
-        if (r < 0)
-                return r;
-        if (!preloaded.is_done) {
-                *ret = take_ptr(patch);
-                return 0;
-        }
-        /* The preload may have taken long. */
-        if (!rollout->watch.view.workload)
-                return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
+        do {
+                cleanup(json_object_put_p) json_object *patch = NULL;
+                int r = make(&rollout->watch.view, request, &patch, reterr);
+
+                preloaded = (RolloutPreloaded){ .is_done = false };
+                if (r >= 0 && patch)
+                        r = check_patch(rollout, request, patch, &preloaded, reterr);
+                if (r < 0)
+                        return r;
+                if (!preloaded.is_done) {
+                        *ret = take_ptr(patch);
+                        return 0;
+                }
+                /* The preload may have taken long. */
+                if (!rollout->watch.view.workload)
+                        return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
+        } while (preloaded.is_outdated);
         return make(&rollout->watch.view, request, ret, reterr);
 }
 

@@ -314,6 +314,29 @@ def test_pull_secret_of_another_tenant(cluster, agent, controller, make, images)
     cluster.admin.delete(path)
 
 
+def test_another_image_during_the_preload(cluster, controller, make, images):
+    """The update waits for the former image no more, and has the new one pulled as well before a container stops."""
+    cluster.control_plane.install()
+    path = f"/apis/apps.kruise.io/v1alpha1/nodeimages/{cluster.node.name}"
+    name, _, former = images[1].rpartition(":")
+    node_image = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodeImage", "metadata": {"name": cluster.node.name}}
+    cluster.admin.create({**node_image, "spec": {}})
+
+    def requested() -> set[str]:
+        known = cluster.admin.get(path).get("spec", {}).get("images", {})
+        return {one["tag"] for one in known.get(name, {}).get("tags", [])}
+
+    workload = make("deployment")
+    declare(workload)
+    with none_replaced(workload):
+        workload.patch(set_template(images[1]))
+        wait_until(lambda: requested() == {former}, RUNS, "the request, which no agent answers")
+        workload.patch(set_template(images[2]))
+        wait_updated(workload, images[2])
+    assert requested() == {former, images[2].rpartition(":")[2]}
+    cluster.admin.delete(path)
+
+
 def test_budget(cluster, controller, make, images):
     """A PodDisruptionBudget that allows nothing keeps the pods as they are, until it allows one."""
     workload = make("deployment", 2)
