@@ -714,6 +714,14 @@ static json_object *list_resolved(const PreloadNode *node) {
         return take_ptr(list);
 }
 
+static bool has_foreign(const PreloadNode *node) {
+        for (size_t i = 0; i < node->task->n_images; i++)
+                if (node->pulls[i].is_foreign)
+                        return true;
+
+        return false;
+}
+
 int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const PreloadNode *node) {
         PreloadNodeState state = preload_node_state(node);
         const char *message = state == PRELOAD_NODE_DONE ? NULL : preload_node_message(node);
@@ -726,6 +734,7 @@ int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const Pre
         result->n_done += state == PRELOAD_NODE_DONE;
         result->n_failed += state == PRELOAD_NODE_FAILED || state == PRELOAD_NODE_SILENT;
         result->n_silent += state == PRELOAD_NODE_SILENT;
+        result->n_apart += has_foreign(node);
         item = patch_wrap("name", json_object_new_string(node->name));
         if (patch_append(result->nodes, item) < 0 ||
             patch_add_text(item, "phase", preload_node_state_to_string(state)) < 0 ||

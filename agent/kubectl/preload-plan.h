@@ -208,6 +208,8 @@ void preload_reasons_done(PreloadReasons *reasons);
 /* The outcome on all nodes. */
 typedef struct PreloadResult {
         size_t n_nodes, n_done, n_failed, n_silent; /* a silent node has failed as well */
+        /* Nodes on which an image is left alone, see PreloadTask. */
+        size_t n_apart;
         char *reasons; /* why nodes failed, one line for each reason; "" if none has. Owned. */
         struct json_object *
                 nodes; /* [{"name", "phase", "message"}], owned; of a task that resolves also "resolved", what

@@ -161,7 +161,7 @@ static int preload_on(const RolloutWatch *watch, json_object *record, const Cens
                                                  .userdata = &cause },
                               &result, reterr);
         ret->is_outdated = r >= 0 && is_outdated(&cause);
-        ret->is_everywhere = r >= 0 && !ret->is_outdated && result.n_failed == 0;
+        ret->is_everywhere = r >= 0 && !ret->is_outdated && result.n_failed + result.n_apart == 0;
         return r < 0 || ret->is_outdated ? r : judge(&result, preload, reterr);
 }
 

@@ -215,6 +215,8 @@ TEST_ROWS(test_tenants, kept, secrets, const struct SecretsRow *row) {
 
 TEST(test_tenant_without_secrets) {
         cleanup(preload_node_done) PreloadNode own, other;
+        cleanup(preload_reasons_done) PreloadReasons reasons = PRELOAD_REASONS_INIT;
+        cleanup(preload_result_done) PreloadResult result = { .nodes = json_object_new_array() };
         PreloadTask apart = one;
 
         apart.keeps_apart = true;
@@ -225,6 +227,11 @@ TEST(test_tenant_without_secrets) {
                           "other", "one") "]}}}}");
         assert_patch("secrets of others", &other, PRELOAD_PULL, NULL);
         assert_int_equal(preload_node_state(&other), PRELOAD_NODE_DONE);
+        assert_ok(preload_result_add(&result, &reasons, &own));
+        assert_int_equal(result.n_apart, 0);
+        assert_ok(preload_result_add(&result, &reasons, &other));
+        assert_int_equal(result.n_done, 1);
+        assert_int_equal(result.n_apart, 1);
 }
 
 static const struct {
