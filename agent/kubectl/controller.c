@@ -139,6 +139,17 @@ static int read_facts(const Controller *controller, WorkloadKind kind, json_obje
                                               : update_facts(kind, workload, controller->by, ret);
 }
 
+/* Another workload of that name has come in its place: a run that has begun for the one before says nothing of it. */
+static int renew(Declared *declared, const char *uid) {
+        declared->controller->n_running -= declared->program != NULL;
+        declared->program = program_free(declared->program);
+        free(take_ptr(declared->outcome));
+        free(take_ptr(declared->reason));
+        declared->last = (UpdateRun){ .outcome = UPDATE_NOT_TRIED };
+        declared->is_announced = false;
+        return text_set(&declared->uid, uid);
+}
+
 static int note(Controller *controller, WorkloadKind kind, const KubeObject *object) {
         cleanup(declared_free_p) Declared *made = NULL;
         Declared *declared;
@@ -151,11 +162,8 @@ static int note(Controller *controller, WorkloadKind kind, const KubeObject *obj
         if (r < 0)
                 return r;
         if (declared) {
-                if (!text_equal(declared->uid, object->uid)) {
-                        declared->last = (UpdateRun){ .outcome = UPDATE_NOT_TRIED };
-                        if (text_set(&declared->uid, object->uid) < 0)
-                                return -ENOMEM;
-                }
+                if (!text_equal(declared->uid, object->uid) && renew(declared, object->uid) < 0)
+                        return -ENOMEM;
                 update_follow(&declared->facts, &declared->last, &facts);
                 declared->is_gone = !update_is_concerned(&facts, /* was_concerned= */ true);
                 return 0;

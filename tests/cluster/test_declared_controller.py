@@ -346,6 +346,42 @@ def test_template_comes_back_during_a_run(cluster, policy, make, images, by_prox
     assert may_end.is_set()
 
 
+def test_made_anew_during_a_run(cluster, policy, make, images, by_proxy, proxy):
+    """The end of the run for the former workload is no failure of the one that has come in its place."""
+    workload = make("deployment", 1, minReadySeconds=300)
+    declare(workload)
+    may_see = threading.Event()
+
+    async def hide(exchange: Exchange) -> None:
+        async def look(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+            async for piece in pieces:
+                if b'"DELETED"' in piece:
+                    await asyncio.to_thread(may_see.wait, RUNS)
+                yield piece
+
+        reply = await exchange.ask()
+        await exchange.pass_on(replace(reply, pieces=look(reply.pieces)))
+
+    proxy.on(r"^GET .*/deployments\?.*metadata\.name", hide)
+    with leading(cluster, by_proxy):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_until(lambda: [image_of(pod) for pod in workload.pods()] == [images[1]], RUNS, "the update of the pod")
+        spec, former = workload.get()["spec"], workload.uids()
+        workload.delete()
+        wait_until(lambda: workload.kube.find(workload.path) is None, RUNS, "the removal")
+        metadata = {"name": workload.app, "annotations": {UPDATE: "InPlaceIfPossible"}}
+        made = workload.kube.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+                                     "spec": {**spec, "paused": False, "minReadySeconds": 0}})
+        wait_until(lambda: len(workload.ready()) == 1 and not workload.uids() & former, RUNS, "the new pod")
+        may_see.set()
+        cluster.kubectl("set", "image", workload.name, f"main={images[2]}")
+        wait_updated(workload, images[2])
+    uid = made["metadata"]["uid"]
+    found = cluster.admin.list("/api/v1/namespaces/default/events")
+    reasons = {one["reason"] for one in found if one["involvedObject"].get("uid") == uid}
+    assert "InPlaceUpdateStarted" in reasons and "InPlaceUpdateFailed" not in reasons
+
+
 def test_the_api_server_restarts(cluster, controller, make, images):
     """An update goes on when the API server answers again. A watch of the observer would not outlive it."""
     workload = make("statefulset", 3, minReadySeconds=1)
