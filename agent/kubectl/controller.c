@@ -341,6 +341,10 @@ static int report(Declared *declared) {
         cleanup(free_p) char *reason = take_ptr(declared->reason);
         UpdateOutcome ended = read_outcome(outcome);
 
+        /* Nothing is left to be repaired. */
+        if (declared->is_gone && (ended == UPDATE_FAILED || ended == UPDATE_IMPOSSIBLE))
+                return 0;
+
         switch (ended) {
         case UPDATE_DONE:
         case UPDATE_ABANDONED:

@@ -346,9 +346,22 @@ def test_template_comes_back_during_a_run(cluster, policy, make, images, by_prox
     assert may_end.is_set()
 
 
+def test_deleted_during_a_run(cluster, controller, make, images):
+    """The end of its run is no failure that an event tells."""
+    deleted, other = make("deployment", 1, minReadySeconds=30), make("deployment", 1)
+    for one in (deleted, other):
+        declare(one)
+    cluster.kubectl("set", "image", deleted.name, f"main={images[1]}")
+    wait_until(lambda: [image_of(pod) for pod in deleted.pods()] == [images[1]], RUNS, "the update of the pod")
+    deleted.delete()
+    cluster.kubectl("set", "image", other.name, f"main={images[1]}")
+    wait_updated(other, images[1])
+    assert events(deleted) == ["InPlaceUpdateStarted"]
+
+
 def test_made_anew_during_a_run(cluster, policy, make, images, by_proxy, proxy):
     """The end of the run for the former workload is no failure of the one that has come in its place."""
-    workload = make("deployment", 1, minReadySeconds=300)
+    workload = make("deployment", 1, minReadySeconds=30)
     declare(workload)
     may_see = threading.Event()
 
