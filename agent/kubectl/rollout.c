@@ -613,9 +613,25 @@ static int read_record(const Rollout *rollout, json_object *patch, json_object *
         return *ret ? 0 : rollout_record_read(patch, ret, reterr);
 }
 
-/* The way back, and the one out of an update that is open, is not barred; other images are for pods that may be lost. */
-static bool must_check_returns(const Rollout *rollout, const RolloutRequest *request) {
-        return !request->undone && (request->images || !rollout_record_is_open(rollout->record));
+/* The images of one are among those of the other. */
+static bool are_among(json_object *images, json_object *others) {
+        json_object_object_foreach(images, container, image) {
+                if (!json_is(others, container, json_object_get_string(image)))
+                        return false;
+        }
+        return true;
+}
+
+/* The way back, and the one out of an update that is open, is not barred; other images are for pods that may be lost, also those
+ * that another client has written into the template meanwhile. */
+static bool must_check_returns(const Rollout *rollout, const RolloutRequest *request,
+                               json_object *record) {
+        json_object *images = record_images(record, /* is_before= */ false);
+        bool is_known = rollout_record_is_open(rollout->record) &&
+                        (are_among(images, record_images(rollout->record, true)) ||
+                         are_among(images, record_images(rollout->record, false)));
+
+        return !request->undone && (request->images || !is_known);
 }
 
 /* Checks everything that can be checked, and has the images pulled. The view has the template that the patch is for. */
@@ -646,7 +662,7 @@ static int check_patch(Rollout *rollout, const RolloutRequest *request, json_obj
         if (!flags->no_preload)
                 r = rollout_preload(&rollout->watch, record, &census, &preload, ret_preloaded,
                                     reterr);
-        return r < 0 || ret_preloaded->is_outdated || !must_check_returns(rollout, request)
+        return r < 0 || ret_preloaded->is_outdated || !must_check_returns(rollout, request, record)
                        ? r
                        : rollout_check_returns(&census, record, ret_preloaded->is_everywhere,
                                                reterr);
@@ -957,15 +973,6 @@ static int init(Rollout *rollout, Session *session, const Flags *flags) {
         r = rollout_show_init(&rollout->show);
         rollout->show.is_quiet = flags->wants_names || is_document(flags);
         return rollout->writer.written ? r : -ENOMEM;
-}
-
-/* The images of one are among those of the other. */
-static bool are_among(json_object *images, json_object *others) {
-        json_object_object_foreach(images, container, image) {
-                if (!json_is(others, container, json_object_get_string(image)))
-                        return false;
-        }
-        return true;
 }
 
 /* A release would leave a pod with an image that does not start, and its controller might never replace it. */

@@ -164,6 +164,35 @@ def test_container_that_would_not_come_back(cluster, controller, make, images, m
     assert events(workload) == ["InPlaceUpdateImpossible"]
 
 
+def test_container_that_would_not_come_back_from_a_third_image(cluster, controller, make, images):
+    """The node has pulled the second image when the template gets a third one, for which no agent answers."""
+    cluster.control_plane.install()
+    path = f"/apis/apps.kruise.io/v1alpha1/nodeimages/{cluster.node.name}"
+    name = images[0].rpartition(":")[0]
+    node_image = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodeImage", "metadata": {"name": cluster.node.name}}
+    cluster.admin.create({**node_image, "spec": {}})
+    main = {"name": "main", "image": images[0], "imagePullPolicy": "IfNotPresent", "command": until_term()}
+    spec = {"containers": [{**main, "restartPolicy": "OnFailure"}]}
+    workload = make("deployment", 2, minReadySeconds=round(min(stretch(8), 30)), pod=spec)
+    declare(workload)
+    with none_replaced(workload):
+        workload.patch(set_template(images[1]))
+        wait_until(lambda: name in cluster.admin.get(path).get("spec", {}).get("images", {}), RUNS, "the request")
+        (asked,) = cluster.admin.get(path)["spec"]["images"][name]["tags"]
+        outcome = {"phase": "Succeeded", "completionTime": "2026-01-01T00:00:00Z"}
+        pulled = {"tag": asked["tag"], "version": asked["version"], **outcome}
+        status = {"desired": 1, "succeeded": 1, "failed": 0, "pulling": 0, "imageStatuses": {name: {"tags": [pulled]}}}
+        cluster.admin.patch(f"{path}/status", {"status": status})
+        wait_until(lambda: images[1] in {image_of(pod) for pod in workload.pods()}, RUNS, "the first pod")
+        workload.patch(set_template(images[2]))
+        said = "would be lost if the image of container main could not be pulled"
+        wait_until(lambda: said in annotations_of(workload).get(STATUS, ""), RUNS, "the reason")
+        assert images[2] not in {image_of(pod) for pod in workload.pods()}
+        workload.patch(set_template(images[0]))
+        wait_updated(workload, images[0])
+    cluster.admin.delete(path)
+
+
 def test_admission_of_new_pods_and_only_in_place(cluster, controller, make, images):
     """No pod is replaced; the workload says why, and goes on when its pods have the names of the template."""
     with mirror(cluster, images[0]) as mirrored:
