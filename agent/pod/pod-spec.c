@@ -374,6 +374,16 @@ static bool is_starting(const Kubernetes__V1__ContainerState *state) {
                            is_text(reason, "PodInitializing")));
 }
 
+/* A policy that a newer kubelet knows may start it again. */
+static bool stays_ended(const Kubernetes__V1__ContainerStateTerminated *ended,
+                        const PodContainer *container) {
+        if (!ended || container->rules_decide)
+                return false;
+
+        return strcmp(container->restart_policy, "Never") == 0 ||
+               (strcmp(container->restart_policy, "OnFailure") == 0 && ended->exitcode == 0);
+}
+
 static int read_container_status(const KubeContainerStatus *status, int index,
                                  PodContainer *container, Error *reterr) {
         const Kubernetes__V1__ContainerStateRunning *running =
@@ -387,6 +397,7 @@ static int read_container_status(const KubeContainerStatus *status, int index,
         container->is_running = running;
         container->is_started = running && (!status->has_started || status->started);
         container->has_ended = status->state && status->state->terminated;
+        container->stays_ended = status->state && stays_ended(status->state->terminated, container);
         container->is_next = is_starting(status->state);
         container->started_at_sec = running && running->startedat ? running->startedat->seconds : 0;
         return copy_ids(status->containerid, former ? former->containerid : NULL, container,

@@ -50,6 +50,7 @@ typedef struct PodContainer {
         bool is_running;
         bool is_started; /* it runs, and its startup probe has succeeded if it has one */
         bool has_ended;
+        bool stays_ended;     /* it has ended, and neither its policy nor a rule starts it again */
         bool is_gated;        /* the pod's closed gate waits until it runs its image */
         bool is_pulled_never; /* the kubelet does not pull its image: imagePullPolicy Never */
         bool is_next; /* the kubelet starts it next, and pulls its image before if it is missing */

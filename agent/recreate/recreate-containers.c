@@ -188,6 +188,7 @@ static int64_t get_created_sec(const RequestContainer *container,
 static RecreateFact make_fact(const RequestContainer *container, const RecreateSpec *spec,
                               const RequestContainersView *view) {
         const PodContainer *in_pod = view->pod ? pod_find(view->pod, container->name) : NULL;
+        bool is_this = in_pod && has_id(in_pod->container_id, container->id);
         RecreateFact fact = {
                 .is_here = container->id,
                 .is_running = container->is_running,
@@ -202,8 +203,8 @@ static RecreateFact make_fact(const RequestContainer *container, const RecreateS
                 .runs_once =
                         in_pod ? in_pod->kind == POD_CONTAINER_INIT : view->pod && container->id,
                 .rules_decide = in_pod && in_pod->rules_decide,
-                .is_ready = in_pod && in_pod->is_ready && in_pod->is_running &&
-                            has_id(in_pod->container_id, container->id),
+                .stays_ended = is_this && in_pod->stays_ended,
+                .is_ready = is_this && in_pod->is_ready && in_pod->is_running,
                 .is_stopping = view->stopping && strcmp(view->stopping, container->name) == 0,
                 .rest_usec = container->rest_usec > view->now_usec
                                      ? container->rest_usec - view->now_usec

@@ -12,6 +12,8 @@
 #define SEC ((uint64_t) 1000000)
 #define NOT_FOUND "not found container on Node"
 #define RUNS_ONCE "not stopped: an init or ephemeral container is not started again"
+#define STAYS_ENDED \
+        "not stopped: it has ended before, and its restart policy does not start it again"
 #define RULES_DECIDE                                                                      \
         "not stopped: by its exit status, its restart rules may end it or restart other " \
         "containers; forceRecreate stops it all the same"
@@ -105,6 +107,15 @@ static int state_of_other(const RecreateSpec *spec, const RecreateFact *fact, Re
         return recreate_state_set(state, RECREATE_RECREATING, NULL);
 }
 
+/* Controllers that end sidecars of finished jobs stop containers that nothing starts again: those
+ * keep the state that OpenKruise gives them. */
+static int state_of_exited(const RecreateFact *fact, RecreateState *state) {
+        bool is_over = fact->stays_ended && !state->is_killed;
+
+        return recreate_state_set(state, is_over ? RECREATE_FAILED : RECREATE_RECREATING,
+                                  is_over ? STAYS_ENDED : NULL);
+}
+
 /* Sets the state by the first rule that applies. */
 static int update_state(const RecreateSpec *spec, const RecreateContainer *container,
                         const RecreateFact *fact, RecreateState *state, RecreateStep *step) {
@@ -121,7 +132,7 @@ static int update_state(const RecreateSpec *spec, const RecreateContainer *conta
         if (!fact->is_here)
                 return state_of_missing(container, fact, state);
         if (fact->is_exited)
-                return recreate_state_set(state, RECREATE_RECREATING, NULL);
+                return state_of_exited(fact, state);
         if (spec->is_forced && !state->is_killed)
                 return recreate_state_set(state, RECREATE_PENDING, NULL);
         if (is_another(spec, container, fact, state->is_killed))

@@ -39,6 +39,7 @@ typedef struct RecreateFact {
         bool is_in_pod;    /* the pod has such a container */
         bool runs_once;    /* an init or ephemeral container, which nothing starts again */
         bool rules_decide; /* restart rules decide by its exit status */
+        bool stays_ended;  /* the pod's status shows that this very container has ended for good */
         bool is_ready;     /* the pod's status shows this very container as running and ready */
 
         /* The agent's stop. */

@@ -417,6 +417,43 @@ TEST(test_restarts) {
         }
 }
 
+static const struct Ended {
+        const char *name, *policy, *rule;
+        int32_t exit_code;
+        bool stays_ended;
+} endings[] = {
+        { "always", "Always", NULL, 0, false },
+        { "never", "Never", NULL, 1, true },
+        { "never, but a rule may start it", "Never", "Restart", 0, false },
+        { "on failure, and it has succeeded", "OnFailure", NULL, 0, true },
+        { "on failure, and it has failed", "OnFailure", NULL, 1, false },
+        { "a policy of a newer kubelet", "Sometimes", NULL, 0, false },
+};
+
+TEST_ROWS(test_stays_ended, endings, name, const struct Ended *row) {
+        Kubernetes__V1__ContainerStateTerminated ended =
+                KUBERNETES__V1__CONTAINER_STATE_TERMINATED__INIT;
+        cleanup(pod_free_p) Pod *running = NULL, *pod = NULL;
+        ContainerMessage *container;
+        KubeContainerStatus *status;
+
+        begin();
+        message.spec.restartpolicy = (char *) row->policy;
+        container = pod_message_add_container(&message, false, "app", "i");
+        if (row->rule)
+                container_message_add_rule(container, row->rule);
+        status = pod_message_add_status(&message, false, "app", "x://1", 1);
+        running = parse();
+        assert_false(running->containers[0].stays_ended);
+
+        status->state->running = NULL;
+        status->state->terminated = &ended;
+        ended.has_exitcode = true;
+        ended.exitcode = row->exit_code;
+        pod = parse();
+        assert_int_equal(pod->containers[0].stays_ended, row->stays_ended);
+}
+
 TEST(test_second_rule) {
         cleanup(pod_free_p) Pod *pod = NULL;
         ContainerMessage *container;

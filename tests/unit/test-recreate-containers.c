@@ -201,6 +201,21 @@ TEST_SET_UP(test_pod) {
         assert_int_equal(fact_of(view, 0).age_usec, 1 * SEC);
 }
 
+/* The pod's status may still be about the container before. */
+TEST_SET_UP(test_stays_ended) {
+        PodContainer in_pod = { .name = (char *) "app",
+                                .container_id = (char *) "containerd://a1",
+                                .stays_ended = true };
+        Pod pod = { .containers = &in_pod, .n_containers = 1 };
+        const RequestContainersView view = { .pod = &pod, .are_pods_known = true };
+
+        list(exited("a1"), none, 0);
+        assert_true(fact_of(view, 0).stays_ended);
+        assert_false(fact_of(view, 1).stays_ended);
+        list(exited("a2"), exited("a1"), 0);
+        assert_false(fact_of(view, 0).stays_ended);
+}
+
 /* A controller's snapshot of the pod counts while the agent does not see the pod. */
 TEST_SET_UP(test_snapshot) {
         RecreateSnapshot seen = { (char *) "app", (char *) "containerd://a1", true };
