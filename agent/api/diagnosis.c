@@ -361,9 +361,17 @@ bool diagnosis_is_of_node_image(const Image *image) {
         return true;
 }
 
+/* A wrong reference or specification fails whenever it is tried. */
+static bool has_fault(const ImageStatus *status) {
+        return status->reason == PULL_REASON_INVALID_REFERENCE ||
+               status->reason == PULL_REASON_INVALID_SPEC;
+}
+
 static const char *image_advice(const Image *image) {
         ImagePhase phase = image_status(image)->phase;
 
+        if (image_phase_is_final(phase) && has_fault(image_status(image)))
+                return "nothing tries it again before that";
         if (image_phase_is_final(phase))
                 return diagnosis_is_of_node_image(image)
                                ? "then give its tag in the NodeImage a new version"

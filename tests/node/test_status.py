@@ -330,6 +330,7 @@ def test_malformed_reference_fails(start_agent, fake_runtime):
     status = agent.wait_status("UPPER/Case:1", "Failed")
     assert status["message"].startswith("InvalidReference: ")
     assert len(fake_runtime.calls("PullImage")) == 1
+    assert f"{status['message']}; nothing tries it again before that\n" in agent.ctl("doctor").stdout
 
 
 def unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
