@@ -377,7 +377,7 @@ int image_status_set_past_deadline(ImageStatus *status, int64_t deadline_sec) {
 
         if (text_format(&message,
                         "%s: pulling exceeds the activeDeadlineSeconds (%" PRId64
-                        "), --timeout of inplacectl%s%s",
+                        "), which inplacectl calls --timeout%s%s",
                         pull_reason_to_string(PULL_REASON_DEADLINE), deadline_sec,
                         earlier ? "; before that: " : "", earlier ?: "") < 0)
                 return -ENOMEM;

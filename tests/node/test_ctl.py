@@ -167,7 +167,7 @@ def test_time_out_of_a_request_left_with_the_agent(make_agent, folder):
     assert ran.stderr.splitlines()[-1] == f"inplacectl: cannot pull demo/other:1: {stage}; allow more with --timeout"
     assert agent.ctl("pull", "--no-wait", "--timeout=1s", "demo/web:1").returncode == 0
     message = agent.wait_status("demo/web:1", "Failed")["message"]
-    assert "activeDeadlineSeconds (1), --timeout of inplacectl; before that: Runtime" in message
+    assert "activeDeadlineSeconds (1), which inplacectl calls --timeout; before that: Runtime" in message
     advice = "DeadlineExceeded after RuntimeUnavailable: check that the container runtime is running"
     assert advice in agent.ctl("status").stdout
     assert f"{message}; then try: inplacectl retry IMAGE\n" in agent.ctl("doctor").stdout

@@ -113,7 +113,7 @@ TEST(test_deadline) {
         assert_int_equal(status.reason, PULL_REASON_DEADLINE);
         assert_string_equal(status.message,
                             "DeadlineExceeded: pulling exceeds the activeDeadlineSeconds (90), "
-                            "--timeout of inplacectl");
+                            "which inplacectl calls --timeout");
 }
 
 /* Why it took that long is still worth knowing. */
