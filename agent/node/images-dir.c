@@ -46,7 +46,8 @@
 
 /* A program whose output goes into the file empties it before it begins, and may pause. */
 #define QUIET_USEC (60 * SEC)
-#define READS_MAX 8 /* reads of a file that keeps changing before its content is used */
+#define AGE_MAX_SEC 3600 /* above all ages that count */
+#define READS_MAX 8      /* reads of a file that keeps changing before its content is used */
 
 #define FOLDER_EVENTS \
         (IN_CREATE | IN_DELETE | IN_MOVE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
@@ -91,10 +92,16 @@ DEFINE_CLEANUP(ImagesDir *, images_dir_free)
 
 /* A file: its changes and its content */
 
+/* Returns -1 for a time in the future, and INT64_MAX for one that is too long ago to count: a file
+ * may have any time. */
 static int64_t age_usec(struct timespec time) {
         struct timespec now;
 
         clock_gettime(CLOCK_REALTIME, &now);
+        if (time.tv_sec > now.tv_sec)
+                return -1;
+        if (time.tv_sec < now.tv_sec - AGE_MAX_SEC)
+                return INT64_MAX;
         return (int64_t) (now.tv_sec - time.tv_sec) * 1000000 + (now.tv_nsec - time.tv_nsec) / 1000;
 }
 

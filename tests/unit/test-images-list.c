@@ -229,6 +229,22 @@ TEST_WITH(test_emptied_before, setup, teardown, Fixture *fixture) {
         assert_list(fixture, "a:1 b:");
 }
 
+/* On a tmpfs a file keeps any time. */
+TEST_WITH(test_emptied_at_any_time, setup, teardown, Fixture *fixture) {
+        static const int64_t times[] = { 1, INT64_MIN, INT64_MAX };
+
+        for (size_t i = 0; i < N_ELEMENTS(times); i++) {
+                const struct timespec times_of_file[] = { { .tv_sec = times[i] },
+                                                          { .tv_sec = times[i] } };
+
+                write_file("a.yaml", "");
+                assert_ok(utimensat(fixture->folder, "a.yaml", times_of_file, 0));
+                scan_at(fixture, NOW);
+                assert_int_equal(fixture->list.files[0]->n_contents, 1);
+                assert_int_equal(images_list_clear(&fixture->list), 1);
+        }
+}
+
 TEST_WITH(test_cleared_meanwhile, setup, teardown, Fixture *fixture) {
         write_file("a.yaml", DESIRED("1"));
         write_file("b.yaml", DESIRED("2"));
