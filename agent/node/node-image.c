@@ -527,10 +527,14 @@ static json_object *find_noted(json_object *list, const DesiredImage *desired, c
         return NULL;
 }
 
+/* The file may have any number, and a limit must not overflow when it is counted in microseconds. */
 static int64_t get_limit(json_object *limits, const char *key, int64_t otherwise) {
         json_object *limit = json_get(limits, key, json_type_int);
+        int64_t number = limit ? json_object_get_int64(limit) : -1;
 
-        return limit ? json_object_get_int64(limit) : otherwise;
+        if (number < 0)
+                return otherwise;
+        return number < INT32_MAX ? number : INT32_MAX;
 }
 
 static void restore_own(const RestoredList *list, const char *owner, DesiredImage *desired) {

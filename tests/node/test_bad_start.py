@@ -331,6 +331,18 @@ def test_status_with_a_bad_tag(agent):
     assert "good/two:1" not in agent.ctl("status").stdout
 
 
+def test_status_with_a_limit_out_of_range(agent):
+    """A limit that would overflow to zero microseconds counts as the greatest one, as in a document."""
+    document = node_image(("good/one:1",))
+    owner = {"kind": "Request", "apiVersion": "inplaced.io/v1", "name": "a", "uid": "a"}
+    document["spec"]["images"]["good/one"]["tags"][0]["ownerReferences"] = [owner]
+    limits = {"name": "good/one", "tag": "1", "owner": "request/a", "activeDeadlineSeconds": 1 << 58}
+    document.setdefault("metadata", {})["annotations"] = {"inplaced.io/limits": json.dumps([limits])}
+    write_whole(agent.state_dir / "nodeimage.json", document)
+    agent.start()
+    agent.wait_status("good/one:1", "Succeeded")
+
+
 def test_status_that_makes_no_sense(agent, fake_runtime):
     """Members of an earlier status that have the wrong type, are too long or have several lines are not shown."""
     tag = {"tag": "1", "phase": "Failed", "imageID": "x" * 100_000, "message": "a\nb" * 100_000}
