@@ -15,7 +15,6 @@
 #include "agent/document/documents.h"
 
 #define CONFIG_SIZE_MAX (1 << 20)
-#define ADVICE "correct it, see inplaced.yaml(5)"
 
 typedef struct Reader {
         const char *path;
@@ -32,7 +31,7 @@ static int report(const Reader *reader, unsigned line, const char *message) {
         if (line > 0 && text_format(&text, "line %u: %s", line, message) < 0)
                 return -ENOMEM;
 
-        return reader->visitor->on_problem(reader->path, text ?: message, ADVICE,
+        return reader->visitor->on_problem(reader->path, text ?: message, /* advice= */ "",
                                            reader->visitor->userdata);
 }
 

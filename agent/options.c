@@ -327,9 +327,8 @@ typedef struct Reading {
         const DiagnosisVisitor *visitor; /* NULL: silent; a second reading reports */
 } Reading;
 
-static int report(const Reading *reading, const char *subject, const char *message,
-                  const char *advice) {
-        return reading->visitor ? reading->visitor->on_problem(subject, message, advice,
+static int report(const Reading *reading, const char *subject, const char *message) {
+        return reading->visitor ? reading->visitor->on_problem(subject, message, /* advice= */ "",
                                                                reading->visitor->userdata)
                                 : 0;
 }
@@ -341,9 +340,7 @@ static int apply_flag(const Reading *reading, const struct Setting *setting, con
         int r;
 
         r = setting->set(reading->options, setting->offset, value, &error);
-        return error.kind == ERROR_NONE
-                       ? r
-                       : report(reading, dashed, error_message(&error), "correct the option");
+        return error.kind == ERROR_NONE ? r : report(reading, dashed, error_message(&error));
 }
 
 static const struct Setting *find_setting(const char *flag, size_t size) {
@@ -376,7 +373,7 @@ static int read_kruise_flag(char **argv, int *i, const KruiseFlag *flag, const R
         if (!value && !flag->is_switch && argv[*i + 1])
                 value = argv[++*i];
         if (!value && !flag->is_switch)
-                return report(reading, text, "needs a value", "give it one");
+                return report(reading, text, "needs a value");
         if (!flag->flag)
                 return note_ignored(reading->options, flag->name);
 
@@ -423,8 +420,7 @@ static int refuse_flag(char **argv, int *i, const Reading *reading) {
 
         if (text[0] == '-' && !equals && argv[*i + 1] && argv[*i + 1][0] != '-')
                 ++*i;
-        return report(reading, quote(typed, (char[QUOTE_SIZE]){ 0 }), message,
-                      "correct or remove it");
+        return report(reading, quote(typed, (char[QUOTE_SIZE]){ 0 }), message);
 }
 
 /* "--name=VALUE" or "--name VALUE"; *i is moved to the last word of it. */
@@ -449,7 +445,7 @@ static int read_flag(char **argv, int *i, const Reading *reading) {
                 value = argv[++*i];
 
         return value ? apply_flag(reading, setting, dashed, value)
-                     : report(reading, dashed, "needs a value", "give it one");
+                     : report(reading, dashed, "needs a value");
 }
 
 /* Finds the switch of a flag that is no setting and has no value; NULL: another flag. */
@@ -548,8 +544,7 @@ static int default_kubeconfig(const Reading *reading) {
                 return 0;
         if (strchr(path, ':'))
                 return report(reading, subject,
-                              "names several files: name one of them with --kubeconfig",
-                              "correct it");
+                              "names several files: name one of them with --kubeconfig");
 
         return apply_flag(reading, find_setting(flag, strlen(flag)), subject, path);
 }
@@ -573,7 +568,7 @@ static int check_images_ready(const Reading *reading) {
                        ? report(reading,
                                 reading->options->has_images_ready ? "--images-ready"
                                                                    : "--startup-taint",
-                                "needs --register-node, too", "give it as well")
+                                "needs --register-node, too")
                        : 0;
 }
 
@@ -607,8 +602,7 @@ int options_read(char **argv, Options *ret, const DiagnosisVisitor *visitor) {
         if (r < 0)
                 return r;
         if (options.kubeconfig_context && !options.kubeconfig)
-                r = report(&reading, "--kubeconfig-context", "needs --kubeconfig, too",
-                           "give it as well");
+                r = report(&reading, "--kubeconfig-context", "needs --kubeconfig, too");
         if (r >= 0)
                 r = check_images_ready(&reading);
         if (r >= 0)

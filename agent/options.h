@@ -63,8 +63,8 @@ typedef struct Options {
 } Options;
 
 /* Reads the flags, then the config file for all others. Reports each problem to the visitor, with
- * the flag or the file as subject and the line and the key in the message. Then *ret has the valid
- * values, and defaults for the rest. */
+ * the flag or the file as subject, the line and the key in the message, and no advice. Then *ret has
+ * the valid values, and defaults for the rest. */
 int options_read(char **argv, Options *ret, const DiagnosisVisitor *visitor);
 void options_done(Options *options);
 
