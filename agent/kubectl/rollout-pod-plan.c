@@ -235,15 +235,22 @@ static bool is_complaint_about(const char *message, const char *container) {
         return strlen(message) >= MESSAGE_CUT;
 }
 
-/* The tag of a container that the update leaves alone may have moved on the node, before or meanwhile: the new containers run
- * what they should. */
+/* Reasons that no update ends where they are about a container that it leaves alone. */
+static bool may_be_another(json_object *verified) {
+        return json_is(verified, "reason", "ImageStale") ||
+               json_is(verified, "reason", "EnvironmentStale") ||
+               json_is(verified, "reason", "CannotRestart");
+}
+
+/* The tag of a container that the update leaves alone may have moved on the node, or the labels of its environment may have
+ * changed, before or meanwhile: the new containers run what they should. */
 static bool agent_agrees(const Subject *subject) {
         json_object *verified = condition_of(subject->pod, POD_VERIFIED_CONDITION);
         const char *message = json_get_text(verified, "message");
 
         if (!verified || json_is(verified, "status", "True"))
                 return true;
-        if (!message || !json_is(verified, "reason", "ImageStale"))
+        if (!message || !may_be_another(verified))
                 return false;
         json_object_object_foreach(subject->images, container, image) {
                 (void) image;

@@ -32,6 +32,9 @@
 #define STALE(message)                                                                        \
         "{'type': 'inplaced.io/InPlaceVerified', 'status': 'False', 'reason': 'ImageStale', " \
         "'message': '" message "'}"
+#define ENVIRONMENT(message)                                                                        \
+        "{'type': 'inplaced.io/InPlaceVerified', 'status': 'False', 'reason': 'EnvironmentStale', " \
+        "'message': '" message "'}"
 #define VERIFIED(status)                                                               \
         "{'type': 'inplaced.io/InPlaceVerified', 'status': '" status "', 'message': '" \
         "VALUE differs'}"
@@ -192,6 +195,11 @@ static const PhaseCase phase_rows[] = {
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," VERIFIED("True") }, ROLLOUT_UPDATED },
         { .name = "the tag of another container has moved",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container app-proxy runs sha256:0… and its reference p is sha256:1…") }, ROLLOUT_UPDATED },
+        { .name = "the environment of another container is stale",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," ENVIRONMENT("container proxy has the environment of labels or annotations that have changed") }, ROLLOUT_UPDATED },
+        { .name = "its own environment is stale",
+          { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," ENVIRONMENT("container app has the environment of labels or annotations that have changed") },
+          ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
         { .name = "its own tag has moved",
           { .image = "B", .id = "2", .former = FROM_A, .conditions = READY "," STALE("container proxy runs x; container app runs") },
           ROLLOUT_UPDATING, "the agent of node \"\" has not verified yet what runs in it" },
