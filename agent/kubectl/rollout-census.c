@@ -14,14 +14,17 @@
 static void count(const RolloutView *view, const PodState *state, const char *revision,
                   Census *census) {
         bool is_in_flight = pod_state_is_in_flight(state);
+        bool is_stuck = !state->is_member && state->is_given_up;
+        bool is_surplus = view_pod_is_surplus(view, state->pod);
 
         census->n_concerned += state->phase != ROLLOUT_LEFT;
         census->n_by_phase[state->phase]++;
-        census->n_stuck += !state->is_member && state->is_given_up;
+        census->n_stuck += is_stuck;
+        census->n_barred += is_stuck && !is_surplus;
         if (!state->is_member)
                 return;
 
-        census->n_members += !view_pod_is_surplus(view, state->pod);
+        census->n_members += !is_surplus;
         census->n_given_up += state->is_given_up;
         census->n_foreign += state->is_foreign;
         census->n_spoiled += state->is_given_up && state->phase == ROLLOUT_FAILED;

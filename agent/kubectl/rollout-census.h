@@ -25,6 +25,7 @@ typedef struct Census {
         int64_t n_given_up;
         int64_t n_spoiled; /* pods that were given up because they have failed */
         int64_t n_stuck;   /* pods that were given up because they do not end: no members */
+        int64_t n_barred;  /* pods among them in whose place the workload is to have another one */
         int64_t n_foreign; /* pods that their controller replaces in the end */
         int64_t n_revised; /* pods that name the revision of the template */
 } Census;

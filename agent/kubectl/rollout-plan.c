@@ -500,7 +500,7 @@ static int step_next(const Turn *turn, const PodState *state, RolloutStep *step,
         bool is_ready = pod_is_ready(state->pod);
         const char *budget = is_ready ? find_budget(view, turn->census, state->pod) : NULL;
         int64_t n_missing =
-                view_desired_pods(view) - turn->census->n_members - turn->census->n_stuck;
+                view_desired_pods(view) - turn->census->n_members - turn->census->n_barred;
         int64_t n_max;
         int r = view_max_unavailable(view, turn->limits->max_unavailable, &n_max, reterr);
 
@@ -836,7 +836,7 @@ static const char *find_spent_budget(const Turn *turn) {
         json_object *budget;
 
         if (census->n_given_up + census->n_stuck == 0 || census->n_unavailable > 0 ||
-            !turn->next_well || census->n_members + census->n_stuck < view_desired_pods(view) ||
+            !turn->next_well || census->n_members + census->n_barred < view_desired_pods(view) ||
             record_first(turn->record) > 0 || has_fresh_pod(view))
                 return NULL;
         name = find_budget(view, census, turn->next_well->pod);

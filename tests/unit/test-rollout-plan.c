@@ -677,6 +677,11 @@ static const PlanCase plan_rows[] = {
           ROLLOUT_WAIT, "until a missing pod is available", NULL },
         { { STATEFUL, TURNED, .pods = { OLD, { .image = "A", .deleted = "2001-09-09T01:45:39Z" } } },
           ROLLOUT_PATCH_POD, "web-0", NULL },
+        /* It was scaled down: web-2 takes no place, and web-1 is made anew. */
+        { { STATEFUL, TURNED, .n_missing = -1,
+            .pods = { OLD, { .image = "A", .deleted = "2001-09-09T01:46:40Z" },
+                      { .image = "A", .deleted = "2001-09-09T01:45:39Z" } } },
+          ROLLOUT_WAIT, "until a missing pod is available", NULL },
         { { STATEFUL, TURNED, .n_updated = 1, .pods = { { .image = "B", .former = FROM_A, .id = "2", .hash = "new" },
                       { .image = "A", .deleted = "2001-09-09T01:45:39Z", .is_scheduled = true } } },
           ROLLOUT_HAND_BACK, "pod \"web-1\": it is deleted, and its node \"n\" does not end it", NULL },
