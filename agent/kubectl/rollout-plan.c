@@ -22,6 +22,7 @@
         "for its controller to see its last change: does kube-controller-manager run?"
 /* After that the status of a budget counts a pod that has become ready. */
 #define BUDGET_COUNTED_SEC 10
+#define PROGRESS_SEC 600 /* as a Deployment's progressDeadlineSeconds */
 
 int rollout_step_set(RolloutStep *step, RolloutAction action, const char *format, ...) {
         va_list arguments;
@@ -263,6 +264,20 @@ int view_max_unavailable(const RolloutView *view, const char *asked, int64_t *re
 
         *ret = number > 0 ? number : 1;
         return 0;
+}
+
+/* As long as Kubernetes gives a Deployment, and a pod by its own spec. */
+int64_t rollout_patience_sec(const RolloutView *view, const RolloutLimits *limits) {
+        int64_t progress_sec = object_integer(view->workload, "spec.progressDeadlineSeconds");
+
+        if (progress_sec <= 0)
+                progress_sec = PROGRESS_SEC;
+        if (limits->progress_sec > 0 && progress_sec > limits->progress_sec)
+                progress_sec = limits->progress_sec;
+        return progress_sec + limits->grace_sec +
+               object_integer(view->workload, "spec.minReadySeconds") +
+               object_integer(object_template(view->workload),
+                              "spec.terminationGracePeriodSeconds");
 }
 
 /* Budgets */

@@ -27,6 +27,7 @@ typedef struct RolloutLimits {
         int64_t settled_sec;     /* until then a run that was replaced may still write */
         bool keeps_no_history;   /* the template before cannot be kept for kubectl rollout undo */
         bool leaves_hold;        /* the controller of declared updates ends the hold of admission */
+        int64_t progress_sec;    /* most of progressDeadlineSeconds that counts; 0: all */
 } RolloutLimits;
 
 typedef enum RolloutAction {
@@ -59,6 +60,8 @@ typedef struct RolloutStep {
 /* How many pods may be unavailable: as asked, as its own strategy has it, or 1. */
 int view_max_unavailable(const RolloutView *view, const char *asked, int64_t *ret, Error *reterr);
 
+/* How long a run waits while nothing changes. */
+int64_t rollout_patience_sec(const RolloutView *view, const RolloutLimits *limits);
 /* Refuses an update that a PodDisruptionBudget never allows, as far as that is known beforehand. */
 int rollout_check_budgets(const RolloutView *view, const Census *census, Error *reterr);
 /* Refuses an update of a container that its restart policy or rules might not start again: if its image could not be pulled

@@ -17,8 +17,6 @@
 #include "agent/kubectl/pod-table.h"
 #include "agent/kubectl/rollout-census.h"
 
-#define ROLLOUT_PROGRESS_SEC 600 /* as a Deployment's progressDeadlineSeconds */
-
 typedef struct RolloutShow {
         json_object *pods;   /* see RolloutView.noted */
         Announcer announcer; /* begins anew when a pod's phase changes */

@@ -41,6 +41,7 @@
 #define PAUSE_MAX_USEC (16 * USEC_PER_SEC)
 #define ATTEMPTS_MAX 10
 #define SETTLE_SEC 2 /* a request of another run arrives, and its watch shows the record */
+#define CARRIED_OUT_PROGRESS_SEC 3600 /* other workloads wait for the place of this run */
 
 typedef struct Rollout {
         Session *session;
@@ -99,16 +100,9 @@ static void give_reason(Rollout *rollout, const char *reason) {
 
 /* Progress */
 
-/* Nothing has changed for as long as Kubernetes gives a Deployment, and a pod by its own spec. */
 static bool is_late(const Rollout *rollout) {
-        json_object *workload = rollout->watch.view.workload;
-        int64_t limit_sec = object_integer(workload, "spec.progressDeadlineSeconds");
-
         return rollout_show_still_sec(&rollout->show) >
-               (limit_sec > 0 ? limit_sec : ROLLOUT_PROGRESS_SEC) + rollout->limits.grace_sec +
-                       object_integer(workload, "spec.minReadySeconds") +
-                       object_integer(object_template(workload),
-                                      "spec.terminationGracePeriodSeconds");
+               rollout_patience_sec(&rollout->watch.view, &rollout->limits);
 }
 
 static int refuse_late(const Rollout *rollout, const char *awaited, Error *reterr) {
@@ -1340,6 +1334,7 @@ int kubectl_carry_out(Session *session, const Flags *flags) {
         rollout.way_back = flags->release ? &way_back : NULL;
         rollout.show.is_quiet = true;
         rollout.is_carried_out = rollout.limits.leaves_hold = true;
+        rollout.limits.progress_sec = CARRIED_OUT_PROGRESS_SEC;
         if (r >= 0)
                 r = run(&rollout, NULL);
         if (r < 0)

@@ -834,6 +834,30 @@ TEST(test_plan) {
                 check_plan(i, &plan_rows[i]);
 }
 
+/* clang-format off */
+static const struct PatienceRow {
+        const char *name;
+        const char *spec;
+        RolloutLimits limits;
+        int64_t sec;
+} patience_rows[] = {
+        { "ten minutes", "{}", { .grace_sec = 5 }, 605 },
+        { "its own deadline", "{'progressDeadlineSeconds': 60}", { .progress_sec = 3600 }, 60 },
+        { "a person has time", "{'progressDeadlineSeconds': 7200}", { .grace_sec = 0 }, 7200 },
+        { "no deadline, and others wait", "{'progressDeadlineSeconds': 2147483647}", { .progress_sec = 3600 }, 3600 },
+        { "its pods take time", "{'progressDeadlineSeconds': 7200, 'minReadySeconds': 10, 'template': {'spec': "
+          "{'terminationGracePeriodSeconds': 30}}}", { .progress_sec = 3600 }, 3640 },
+};
+/* clang-format on */
+
+/* A run without progress ends: the controller has few places for them. */
+TEST_ROWS(test_patience, patience_rows, name, const struct PatienceRow *row) {
+        cleanup(json_object_put_p) json_object *workload = parse("{'spec': %s}", row->spec);
+        const RolloutView view = { .kind = WORKLOAD_DEPLOYMENT, .workload = workload };
+
+        assert_int_equal(rollout_patience_sec(&view, &row->limits), row->sec);
+}
+
 /* Changes after a census; texts are merge patches. */
 static const struct FollowRow {
         const char *name;
