@@ -224,22 +224,24 @@ int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forget
         return 0;
 }
 
-int update_status_patch(const char *reason, json_object **ret) {
-        json_object *text = reason ? json_object_new_string(reason) : NULL;
-        json_object *annotation = json_object_new_object();
+int update_status_patch(const char *uid, const char *reason, json_object **ret) {
+        cleanup(json_object_put_p) json_object *metadata =
+                patch_wrap("uid", json_object_new_string(uid));
+        cleanup(json_object_put_p) json_object *annotation = json_object_new_object();
 
-        if ((reason ? patch_add(annotation, UPDATE_STATUS_ANNOTATION, text)
-                    : patch_add_null(annotation, UPDATE_STATUS_ANNOTATION)) < 0) {
-                json_object_put(annotation);
+        if ((reason ? patch_add_text(annotation, UPDATE_STATUS_ANNOTATION, reason)
+                    : patch_add_null(annotation, UPDATE_STATUS_ANNOTATION)) < 0 ||
+            patch_add(metadata, "annotations", take_ptr(annotation)) < 0)
                 return -ENOMEM;
-        }
-        *ret = patch_wrap("metadata", patch_wrap("annotations", annotation));
+        *ret = patch_wrap("metadata", take_ptr(metadata));
         return *ret ? 0 : -ENOMEM;
 }
 
-int update_condition_patch(const char *reason, int64_t now_sec, json_object **ret) {
+int update_condition_patch(const char *uid, const char *reason, int64_t now_sec,
+                           json_object **ret) {
         cleanup(json_object_put_p) json_object *condition = json_object_new_object();
         cleanup(json_object_put_p) json_object *conditions = json_object_new_array();
+        cleanup(json_object_put_p) json_object *patch = NULL;
         char now[RFC3339_SIZE];
 
         (void) rfc3339_format(now_sec, now);
@@ -251,6 +253,9 @@ int update_condition_patch(const char *reason, int64_t now_sec, json_object **re
             patch_add_text(condition, "lastTransitionTime", now) < 0 ||
             patch_append(conditions, take_ptr(condition)) < 0)
                 return -ENOMEM;
-        *ret = patch_wrap("status", patch_wrap("conditions", take_ptr(conditions)));
-        return *ret ? 0 : -ENOMEM;
+        patch = patch_wrap("status", patch_wrap("conditions", take_ptr(conditions)));
+        if (patch_add(patch, "metadata", patch_wrap("uid", json_object_new_string(uid))) < 0)
+                return -ENOMEM;
+        *ret = take_ptr(patch);
+        return 0;
 }

@@ -103,8 +103,8 @@ int update_add_end_of_hold(WorkloadKind kind, json_object *workload, json_object
  * patch removes it. forgets: removes the record of its last update as well, once it is not held. The caller owns *ret. */
 int update_give_back_patch(WorkloadKind kind, json_object *workload, bool forgets,
                            json_object **ret);
-/* A merge patch that shows the reason on the workload; NULL: removes it. The caller owns *ret. */
-int update_status_patch(const char *reason, json_object **ret);
+/* A merge patch that shows the reason on the workload with this uid; NULL: removes it. The caller owns *ret. */
+int update_status_patch(const char *uid, const char *reason, json_object **ret);
 /* A strategic merge patch of a Deployment's status, whose controller leaves this condition alone while it is paused: so
  * "kubectl rollout status" ends with a failure. reason: NULL: the update goes on. The caller owns *ret. */
-int update_condition_patch(const char *reason, int64_t now_sec, json_object **ret);
+int update_condition_patch(const char *uid, const char *reason, int64_t now_sec, json_object **ret);

@@ -147,6 +147,7 @@ static int renew(Declared *declared, const char *uid) {
         free(take_ptr(declared->reason));
         declared->last = (UpdateRun){ .outcome = UPDATE_NOT_TRIED };
         declared->is_announced = false;
+        declared->not_before_sec = 0;
         return text_set(&declared->uid, uid);
 }
 
@@ -264,26 +265,37 @@ static int patch(const Declared *declared, const char *subresource, const char *
                              reterr);
 }
 
+/* Whether the reason is shown after this write: one that was refused is said again by the next run, and one that could not be
+ * removed is there still. */
+static bool is_shown_after(Declared *declared, const char *reason, int r) {
+        if (r < 0)
+                declared->not_before_sec =
+                        session_server_sec(declared->controller->session) + WRITE_RETRY_SEC;
+        return (r >= 0) == (reason != NULL);
+}
+
 /* Shows on the workload why its update does not go on, or, without a reason, that it does. Where that is refused, the event has
- * said it, and the next run says it again. The facts are those of the workload after these writes, which the watch may show
- * later. */
+ * said it. The facts are those of the workload after these writes, which the watch may show later. */
 static int show(Declared *declared, const char *reason) {
-        Session *session = declared->controller->session;
+        int64_t now_sec = session_server_sec(declared->controller->session);
         cleanup(json_object_put_p) json_object *status = NULL;
         cleanup(json_object_put_p) json_object *condition = NULL;
-        bool is_shown = reason;
+        UpdateFacts *facts = &declared->facts;
 
-        if (update_status_patch(reason, &status) < 0 ||
-            update_condition_patch(reason, session_server_sec(session), &condition) < 0)
+        if (update_status_patch(declared->uid, reason, &status) < 0 ||
+            update_condition_patch(declared->uid, reason, now_sec, &condition) < 0)
                 return -ENOMEM;
-        if ((reason || declared->facts.has_status) &&
-            patch(declared, NULL, KUBE_MERGE_PATCH, status, /* reterr= */ NULL) < 0)
-                is_shown = false;
-        if (declared->kind == WORKLOAD_DEPLOYMENT && (reason || declared->facts.has_late_condition))
-                (void) patch(declared, "status", KUBE_STRATEGIC_MERGE_PATCH, condition,
-                             /* reterr= */ NULL);
-        declared->facts.has_status = is_shown;
-        declared->facts.has_late_condition = reason && declared->kind == WORKLOAD_DEPLOYMENT;
+        if (reason || facts->has_status) {
+                int r = patch(declared, NULL, KUBE_MERGE_PATCH, status, /* reterr= */ NULL);
+
+                facts->has_status = is_shown_after(declared, reason, r);
+        }
+        if (declared->kind == WORKLOAD_DEPLOYMENT && (reason || facts->has_late_condition)) {
+                int r = patch(declared, "status", KUBE_STRATEGIC_MERGE_PATCH, condition,
+                              /* reterr= */ NULL);
+
+                facts->has_late_condition = is_shown_after(declared, reason, r);
+        }
         return 0;
 }
 
@@ -378,19 +390,28 @@ static int report(Declared *declared) {
 
 /* Actions */
 
-/* A conflict is with a write that the watch shows soon. */
+/* A conflict is with a write that the watch shows soon. Another refusal may last, and the workload stays held. */
 static int note_trouble(Declared *declared, const Error *error) {
         Session *session = declared->controller->session;
         bool is_expected = error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND;
+        cleanup(free_p) char *reason = NULL;
 
         declared->not_before_sec =
                 session_server_sec(session) + (is_expected ? 1 : WRITE_RETRY_SEC);
-        if (!is_expected && !session_is_ended(session))
+        if (is_expected || session_is_ended(session))
+                return 0;
+        if (text_format(&reason,
+                        "it cannot be given back to its controller, trying again in %d s: %s",
+                        WRITE_RETRY_SEC, error_message(error)) < 0)
+                return -ENOMEM;
+        if (error_is_unanswered(error)) {
                 log_write(declared->controller->log, LOG_WARNING,
-                          LOG_FIELDS({ "WORKLOAD", declared->key }),
-                          "\"%s\" cannot be given back to its controller, trying again in %d s: %s",
-                          declared->key, WRITE_RETRY_SEC, error_message(error));
-        return 0;
+                          LOG_FIELDS({ "WORKLOAD", declared->key }), "\"%s\": %s", declared->key,
+                          reason);
+                return 0;
+        }
+        say(declared, LOG_WARNING, "Warning", "InPlaceUpdateFailed", reason);
+        return declared->facts.has_status ? 0 : show(declared, reason);
 }
 
 /* Reads the workload anew, since the next template may be there already. */
@@ -445,7 +466,8 @@ static void announce(Declared *declared) {
 /* The run goes on with another template than the one whose failure the workload shows. */
 static bool shows_former_failure(const Declared *declared) {
         return declared->program && declared->last.begun_hash != declared->facts.template_hash &&
-               (declared->facts.has_status || declared->facts.has_late_condition);
+               (declared->facts.has_status || declared->facts.has_late_condition) &&
+               session_server_sec(declared->controller->session) >= declared->not_before_sec;
 }
 
 static UpdateAction next_action(const Declared *declared) {

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from declared import *  # noqa: F403
+from fake import api_faults
+from fake.api_proxy import Exchange
 from lab.kube import KubeError
 from lab.pod import until_term
 from lab.wait import stretch, wait_until
@@ -84,38 +86,49 @@ def test_quota_is_full(cluster, controller, make, images):
         cluster.admin.delete(path)
 
 
-@pytest.fixture
-def refusal(cluster, images) -> Iterator[str]:
-    """The message of a policy that refuses pods with the second image."""
-    message = "the second image is not signed"
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["pods"]}
+@contextmanager
+def refusing(
+    cluster, group: str, resource: str, expression: str, message: str, probe: Callable[[], object]
+) -> Iterator[None]:
+    """A policy that refuses such objects; `probe` sends a request that it refuses."""
+    rule = {"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": [resource]}
     policy = {
         "apiVersion": ADMISSION,
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "signed"},
         "spec": {
             "matchConstraints": {"resourceRules": [rule]},
-            "validations": [{"expression": f"object.spec.containers.all(c, c.image != '{images[1]}')",
-                             "message": message}],
+            "validations": [{"expression": expression, "message": message}],
         },
     }
     binding = {"apiVersion": ADMISSION, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "signed"},
                "spec": {"policyName": "signed", "validationActions": ["Deny"]}}
     paths = [cluster.admin.path_of(cluster.admin.create(one)) for one in (policy, binding)]
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "default"},
-           "spec": {"containers": [{"name": "main", "image": images[1]}]}}
 
     def is_refused() -> bool:
         try:
-            cluster.admin.post(PODS, pod, dryRun="All")
+            probe()
         except KubeError as error:
             return message in str(error)
         return False
 
-    wait_until(is_refused, RUNS, "the policy in force", 0.1)
-    yield message
-    for path in reversed(paths):
-        cluster.admin.delete(path)
+    try:
+        wait_until(is_refused, RUNS, "the policy in force", 0.1)
+        yield
+    finally:
+        for path in reversed(paths):
+            cluster.admin.delete(path)
+
+
+@pytest.fixture
+def refusal(cluster, images) -> Iterator[str]:
+    """The message of a policy that refuses pods with the second image."""
+    message = "the second image is not signed"
+    expression = f"object.spec.containers.all(c, c.image != '{images[1]}')"
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe", "namespace": "default"},
+           "spec": {"containers": [{"name": "main", "image": images[1]}]}}
+    with refusing(cluster, "", "pods", expression, message, lambda: cluster.admin.post(PODS, pod, dryRun="All")):
+        yield message
 
 
 @pytest.mark.parametrize("kind", ["deployment", "statefulset"])
@@ -130,6 +143,49 @@ def test_policy_refuses_image(cluster, controller, refusal, make, images, kind):
         assert "InPlaceUpdateFailed" in events(workload)
         cluster.kubectl("set", "image", workload.name, f"main={images[2]}")
         wait_updated(workload, images[2])
+
+
+def test_policy_refuses_the_end(cluster, controller, make, images):
+    """The workload says why it stays held though its pods run the image, and goes back when that is allowed."""
+    workload = make("deployment")
+    declare(workload)
+    message = "nothing is released today"
+    expression = ("(oldObject == null || !has(oldObject.spec.paused) || "
+                  "(has(object.spec.paused) && object.spec.paused)) && "
+                  "!(has(object.metadata.annotations) && 'probe' in object.metadata.annotations)")
+
+    def probe() -> None:
+        cluster.admin.patch(workload.path, {"metadata": {"annotations": {"probe": ""}}}, dryRun="All")
+
+    with none_replaced(workload):
+        with refusing(cluster, "apps", "deployments", expression, message, probe):
+            cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+            wait_until(lambda: message in annotations_of(workload).get(STATUS, ""), RUNS, "the reason")
+            assert is_held(workload) and {image_of(pod) for pod in workload.pods()} == {images[1]}
+            wait_until(lambda: "InPlaceUpdateFailed" in events(workload), RUNS, "the event")
+        wait_updated(workload, images[1])
+
+
+def test_reason_that_cannot_be_removed(make, images, by_proxy, proxy):
+    """The reason of a failure that is over goes later, where the first attempt to remove it was refused."""
+    workload = make("statefulset", 1)
+    workload.patch({"metadata": {"annotations": {UPDATE: "InPlaceOnly"}},
+                    "spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}})
+    refuse = api_faults.refuse(403)
+
+    async def refuse_removal(exchange: Exchange) -> None:
+        body = exchange.request.body
+        removes = b'update-status":null' in body and b"inplaced.io/held" not in body
+        await (refuse if removes else api_faults.behave_well)(exchange)
+
+    with by_proxy.running("controller", "-A"):
+        proxy.on("^PATCH .*/pods/", refuse)
+        workload.patch(set_template(images[1]))
+        wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the reason")
+        proxy.behave()
+        proxy.on(f"^PATCH .*/{workload.app}", refuse_removal)
+        wait_until(lambda: [image_of(pod) for pod in workload.ready()] == [images[1]], RUNS, "the update")
+        wait_until(lambda: STATUS not in annotations_of(workload), RUNS, "the removal of the reason")
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_CONTROLLERS)

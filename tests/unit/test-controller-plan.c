@@ -4,6 +4,7 @@
 
 #include "tests/unit/unit.h"
 
+#include "agent/document/json-reader.h"
 #include "agent/kubectl/controller-plan.h"
 #include "agent/kubectl/rollout-record.h"
 #include "tests/unit/quoted-json.h"
@@ -320,4 +321,28 @@ TEST(test_removal) {
         assert_ok(update_facts_at_removal(WORKLOAD_DEPLOYMENT, theirs, &facts));
         assert_int_equal(update_plan(&facts, &none, NOW), UPDATE_DO_NOTHING);
         assert_false(facts.is_ours);
+}
+
+/* Another workload of the same name may have come in its place, which has not failed. */
+TEST(test_reason_is_for_one_workload) {
+        static const char *const reasons[] = { "no such image", NULL };
+
+        for (size_t i = 0; i < N_ELEMENTS(reasons); i++) {
+                cleanup(json_object_put_p) json_object *status = NULL;
+                cleanup(json_object_put_p) json_object *condition = NULL;
+                json_object *annotations, *first;
+
+                assert_ok(update_status_patch("u", reasons[i], &status));
+                assert_string_equal(object_text(status, "metadata.uid"), "u");
+                annotations = object_at(status, "metadata.annotations");
+                assert_true(json_object_object_get_ex(annotations, UPDATE_STATUS_ANNOTATION, NULL));
+                assert_int_equal(json_is(annotations, UPDATE_STATUS_ANNOTATION, "no such image"),
+                                 reasons[i] != NULL);
+
+                assert_ok(update_condition_patch("u", reasons[i], NOW, &condition));
+                assert_string_equal(object_text(condition, "metadata.uid"), "u");
+                first = json_object_array_get_idx(object_list(condition, "status.conditions"), 0);
+                assert_int_equal(json_is(first, "reason", "ProgressDeadlineExceeded"),
+                                 reasons[i] != NULL);
+        }
 }
