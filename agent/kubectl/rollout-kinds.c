@@ -244,6 +244,11 @@ bool view_template_follows(const RolloutView *view) {
         return !view_kind(view)->is_pod && !view_kind(view)->has_revisions;
 }
 
+bool view_has_template(const RolloutView *view, json_object *template) {
+        return view->workload && (view_kind(view)->is_pod ||
+                                  json_object_equal(object_template(view->workload), template));
+}
+
 json_object *template_images(json_object *template, json_object *containers) {
         cleanup(json_object_put_p) json_object *images = json_object_new_object();
 

@@ -89,6 +89,8 @@ bool workload_is_held(WorkloadKind kind, json_object *workload);
 bool view_is_observed(const RolloutView *view);
 /* The template gets the images after the first pod, and not with the record. */
 bool view_template_follows(const RolloutView *view);
+/* The template is still this one. A pod is its own template, which its status changes and which leads to no images. */
+bool view_has_template(const RolloutView *view, json_object *template);
 
 /* The images in the template of the containers that the other object names. NULL: no memory. */
 json_object *template_images(json_object *template, json_object *containers);

@@ -117,13 +117,10 @@ typedef struct Cause {
         json_object *template;
 } Cause;
 
-/* The template of a pod is the pod, whose images do not lead. */
 static bool is_outdated(const void *userdata) {
         const Cause *cause = userdata;
-        json_object *workload = cause->watch->view.workload;
 
-        return !workload || (!view_kind(&cause->watch->view)->is_pod &&
-                             !json_object_equal(object_template(workload), cause->template));
+        return !view_has_template(&cause->watch->view, cause->template);
 }
 
 /* Has the images pulled before the first container ends. Where others may be due by now, it says nothing of these. */

@@ -736,6 +736,28 @@ static int pause_after_conflict(Rollout *rollout, int n_attempts, const Error *e
                        : error_copy(reterr, error);
 }
 
+/* Makes the patch anew after a conflict. Where another client has changed the template, the images of that one are checked and
+ * pulled as well; the record that was not written counts no more. */
+static int remake(Rollout *rollout, const RolloutRequest *request, json_object *template,
+                  MakePatch make, json_object **ret, Error *reterr) {
+        const RolloutView *view = &rollout->watch.view;
+        cleanup(json_object_put_p) json_object *record = NULL;
+        int r;
+
+        if (!view->workload)
+                return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
+        if (rollout->flags->release || view_has_template(view, template))
+                return make(view, request, ret, reterr);
+        if (!is_of_kruise(rollout)) {
+                r = rollout_watch_record(&rollout->watch, &record, reterr);
+                if (r < 0)
+                        return r;
+                json_object_put(rollout->record);
+                rollout->record = take_ptr(record);
+        }
+        return prepare(rollout, request, make, ret, reterr);
+}
+
 /* The patch may be NULL. 1: it is written; 0: there is nothing to write, or no more. */
 static int take_over(Rollout *rollout, const RolloutRequest *request, json_object *patch,
                      MakePatch make, Error *reterr) {
@@ -743,6 +765,8 @@ static int take_over(Rollout *rollout, const RolloutRequest *request, json_objec
 
         json_object_get(patch);
         for (int i = 0; patch; i++) {
+                cleanup(json_object_put_p) json_object *template =
+                        json_object_get(object_template(rollout->watch.view.workload));
                 cleanup(error_done) Error error = ERROR_INIT;
 
                 r = write_record(rollout, patch, &error);
@@ -754,7 +778,7 @@ static int take_over(Rollout *rollout, const RolloutRequest *request, json_objec
                         return r;
                 r = pause_after_conflict(rollout, i, &error, reterr);
                 if (r >= 0)
-                        r = make(&rollout->watch.view, request, &patch, reterr);
+                        r = remake(rollout, request, template, make, &patch, reterr);
         }
         return r;
 }

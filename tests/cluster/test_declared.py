@@ -10,6 +10,8 @@ import pytest
 
 from declared import *  # noqa: F403
 from rollouts import *  # noqa: F403
+from fake import api_faults
+from fake.api_proxy import Exchange
 from lab.kube import KubeError
 from lab.wait import wait_until
 
@@ -334,6 +336,35 @@ def test_another_image_during_the_preload(cluster, controller, make, images):
         workload.patch(set_template(images[2]))
         wait_updated(workload, images[2])
     assert requested() == {former, images[2].rpartition(":")[2]}
+    cluster.admin.delete(path)
+
+
+def test_another_image_just_before_it_begins(cluster, policy, make, images, by_proxy, proxy):
+    """The record is written for the new image, which the nodes have been asked for."""
+    cluster.control_plane.install()
+    path = f"/apis/apps.kruise.io/v1alpha1/nodeimages/{cluster.node.name}"
+    name, _, tag = images[2].rpartition(":")
+    node_image = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodeImage", "metadata": {"name": cluster.node.name}}
+    workload = make("deployment")
+    declare(workload)
+    requested: list[bool] = []
+
+    async def behave(exchange: Exchange) -> None:
+        if is_write(exchange.request.path) and b"inplaced.io/rollout" in exchange.request.body and len(requested) < 2:
+            known = cluster.admin.get(path).get("spec", {}).get("images", {})
+            requested.append(tag in {one["tag"] for one in known.get(name, {}).get("tags", [])})
+            if len(requested) == 1:
+                workload.patch(set_template(images[2]))
+        await api_faults.behave_well(exchange)
+
+    cluster.admin.create({**node_image, "spec": {}})
+    proxy.on(f"^PATCH .*/deployments/{workload.app}", behave)
+    with none_replaced(workload), leading(cluster, by_proxy):
+        workload.patch(set_template(images[1]))
+        for n in (1, 2):
+            wait_until(lambda wanted=n: len(requested) >= wanted, RUNS, "the record, after a request that no agent answers")
+        wait_updated(workload, images[2])
+    assert requested == [False, True]
     cluster.admin.delete(path)
 
 
