@@ -383,10 +383,19 @@ static int session_ask_once(Session *session, const KubeRequest *request, Exchan
         return r;
 }
 
+/* How long it waits before the server that is busy is asked again. */
+static uint64_t busy_usec(const Exchange *exchange, unsigned n_attempts) {
+        const KubeReply reply = { .code = exchange->code,
+                                  .retry_after_usec = exchange->retry_after_usec };
+
+        return kube_retry_usec(n_attempts, &reply, random_number());
+}
+
 static int session_ask(Session *session, const KubeRequest *request, json_object **ret,
                        Error *reterr) {
         for (unsigned n = 1;; n++) {
                 cleanup(exchange_done) Exchange exchange = { .has_body = ret != NULL };
+                uint64_t pause_usec;
                 int r;
 
                 session->code = 0;
@@ -403,13 +412,10 @@ static int session_ask(Session *session, const KubeRequest *request, json_object
                 if (exchange.code == 0 || exchange.retry_after_usec == 0 || n >= ATTEMPTS_MAX)
                         return error_copy(reterr, &exchange.error);
 
-                r = session_pause(session,
-                                  kube_retry_usec(n,
-                                                  &(KubeReply){ .code = exchange.code,
-                                                                .retry_after_usec =
-                                                                        exchange.retry_after_usec },
-                                                  random_number()),
-                                  reterr);
+                pause_usec = busy_usec(&exchange, n);
+                if (session->is_leaving && (n > 1 || pause_usec > ANSWER_USEC))
+                        return error_copy(reterr, &exchange.error);
+                r = session_pause(session, pause_usec, reterr);
                 if (r < 0)
                         return r;
         }

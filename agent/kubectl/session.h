@@ -76,7 +76,7 @@ int session_create(Session *session, const KubePath *path, json_object *body, js
 int session_patch(Session *session, const KubePath *path, const char *content_type,
                   json_object *body, json_object **ret, Error *reterr);
 /* Between these, requests are sent after a signal or the time-out as well, for two seconds each and until the next signal: to
- * leave things in order. */
+ * leave things in order. A server that is busy is asked once more, within two seconds. */
 void session_begin_leave(Session *session);
 void session_end_leave(Session *session);
 /* A session_patch() between them: to note how it ended. */

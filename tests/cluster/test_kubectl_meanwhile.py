@@ -136,6 +136,27 @@ def test_signal_while_it_takes_over(make, inplace, by_proxy, proxy, images):
     workload.assert_runs(images[0])
 
 
+def test_signal_while_the_server_is_busy(make, by_proxy, proxy, images):
+    """The command ends though the server takes its last write, which notes the interruption, only minutes later."""
+    workload = make("deployment", 1)
+    assert_done(by_proxy.run("set", "image", workload.name, f"main={images[1]}"))
+    reached = threading.Event()
+
+    async def hold(exchange: Exchange) -> None:
+        reached.set()
+        await exchange.wait_over()
+
+    proxy.on(f"^PATCH .*/deployments/{workload.app}", api_faults.refuse(429, retry_after=60))
+    proxy.on(f"^PATCH .*/deployments/{workload.app}.*dryRun", hold)
+    n_before = len(proxy.requests(f"^PATCH .*/deployments/{workload.app}$"))
+    with by_proxy.running("set", "image", workload.name, f"main={images[2]}") as child:
+        wait_until(reached.is_set, 60 * SLOWLY, "the rehearsal")
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=30 * SLOWLY)
+    assert child.returncode == 130
+    assert len(proxy.requests(f"^PATCH .*/deployments/{workload.app}$")) == n_before + 1
+
+
 def test_closed_pipe(make, inplace, images):
     """A reader that goes away, as `head` does, ends no update: that would leave the workload held without a word."""
     workload = make("deployment", 3)
