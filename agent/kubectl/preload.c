@@ -760,7 +760,7 @@ static int check(const PreloadRequest *request, Error *reterr) {
 
         if (request->n_images == 0 || request->n_images > PRELOAD_IMAGES_MAX ||
             json_object_object_length(request->secrets) > PRELOAD_SECRETS_MAX)
-                return error_set(reterr, ERROR_INVALID,
+                return error_set(reterr, ERROR_UNSUPPORTED,
                                  "no more than %zu images and %d pull secrets at a time",
                                  PRELOAD_IMAGES_MAX, PRELOAD_SECRETS_MAX);
         if (request->max_failures)

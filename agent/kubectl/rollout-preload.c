@@ -179,7 +179,8 @@ int rollout_preload(const RolloutWatch *watch, json_object *record, const Census
                                                            json_object_object_length(places.nodes);
         if (r >= 0 || error.kind == ERROR_NONE)
                 return r;
-        if (error.kind != ERROR_DENIED || preload->is_required)
+        /* The user may not request it, or a request does not hold so much. */
+        if ((error.kind != ERROR_DENIED && error.kind != ERROR_UNSUPPORTED) || preload->is_required)
                 return error_copy(reterr, &error);
 
         complain("the images are not pulled before the update: %s", error_message(&error));

@@ -339,6 +339,21 @@ def test_another_image_during_the_preload(cluster, controller, make, images):
     cluster.admin.delete(path)
 
 
+def test_more_pull_secrets_than_one_request_has(cluster, controller, make, images):
+    """The update goes on without a preload."""
+    cluster.control_plane.install()
+    path = f"/apis/apps.kruise.io/v1alpha1/nodeimages/{cluster.node.name}"
+    node_image = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodeImage", "metadata": {"name": cluster.node.name}}
+    cluster.admin.create({**node_image, "spec": {}})
+    workload = make("deployment", 1, pod={"imagePullSecrets": [{"name": f"secret-{n}"} for n in range(33)]})
+    declare(workload)
+    with none_replaced(workload):
+        workload.patch(set_template(images[1]))
+        wait_updated(workload, images[1])
+    assert not cluster.admin.get(path).get("spec", {}).get("images")
+    cluster.admin.delete(path)
+
+
 def test_another_image_just_before_it_begins(cluster, policy, make, images, by_proxy, proxy):
     """The record is written for the new image, which the nodes have been asked for."""
     cluster.control_plane.install()
