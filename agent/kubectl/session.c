@@ -31,6 +31,8 @@
 #define ATTEMPTS_MAX 10u /* as client-go */
 #define REDRAW_USEC USEC_PER_SEC
 #define ANSWER_USEC (2 * USEC_PER_SEC)
+#define REVIEWS_MAX 3u
+#define REVIEW_PAUSE_USEC USEC_PER_SEC
 
 static const int signal_numbers[] = { SIGINT, SIGTERM };
 
@@ -642,11 +644,30 @@ static bool is_refused(const Session *session) {
         return session->code == 403 || session->code == 404 || session->code == 405;
 }
 
-int session_ask_user(Session *session, Error *reterr) {
+/* An authorizer that does not answer refuses this for a moment. By another name, users would not know their updates again. */
+static int review_user(Session *session, json_object **ret, Error *reterr) {
         static const KubePath path = { .group = "authentication.k8s.io",
                                        .version = "v1",
                                        .resource = "selfsubjectreviews" };
-        cleanup(json_object_put_p) json_object *review = NULL, *answer = NULL;
+        cleanup(json_object_put_p) json_object *review = json_tokener_parse(
+                "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}");
+
+        if (!review)
+                return -ENOMEM;
+        for (unsigned n = 1;; n++) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                int r = session_create(session, &path, review, ret, &error);
+
+                if (r >= 0 || session->code != 403 || n >= REVIEWS_MAX)
+                        return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+                r = session_pause(session, REVIEW_PAUSE_USEC, reterr);
+                if (r < 0)
+                        return r;
+        }
+}
+
+int session_ask_user(Session *session, Error *reterr) {
+        cleanup(json_object_put_p) json_object *answer = NULL;
         cleanup(error_done) Error error = ERROR_INIT;
         const char *name;
         int r;
@@ -654,12 +675,8 @@ int session_ask_user(Session *session, Error *reterr) {
         if (session->user)
                 return 0;
 
-        review = json_tokener_parse(
-                "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"SelfSubjectReview\"}");
-        if (!review)
-                return -ENOMEM;
-        r = session_create(session, &path, review, &answer, &error);
-        if (r < 0 && !is_refused(session))
+        r = review_user(session, &answer, &error);
+        if (r < 0 && (session->is_ended || !is_refused(session)))
                 return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
 
         name = json_get_filled(json_get(json_get(answer, "status", json_type_object), "userInfo",

@@ -45,7 +45,7 @@ Session *session_free(Session *session);
 /* --namespace, else the context's, else "default"; borrowed. */
 const char *session_namespace(const Session *session);
 
-/* Asks the server how it names the user, once. A server that refuses to say that is an answer as well: then it is the
+/* Asks the server how it names the user, once. A server that goes on refusing to say that is an answer as well: then it is the
  * kubeconfig's name. To be called before session_user() goes into a record: records of one user must not differ. */
 int session_ask_user(Session *session, Error *reterr);
 

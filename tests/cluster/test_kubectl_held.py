@@ -64,6 +64,14 @@ def test_nameless(make, by_proxy, proxy, images, fault):
     workload.assert_runs(images[1])
 
 
+def test_nameless_for_a_moment(make, by_proxy, proxy, images):
+    """A user whom the server names only at the second request has one name in all records."""
+    workload = make("deployment", 1)
+    proxy.on("^POST .*/selfsubjectreviews", api_faults.refuse(403), times=1)
+    assert_done(by_proxy.run("set", "image", workload.name, f"main={images[1]}"))
+    assert workload.record()["by"] == "lab-admin"
+
+
 def test_taken_over_meanwhile(make, by_proxy, proxy, bob, images):
     """The run that began the update leaves it to the run that took over."""
     workload = make("deployment", 3)
