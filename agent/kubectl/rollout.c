@@ -915,16 +915,20 @@ static int resume(Rollout *rollout, const RolloutRequest *request, TemplateChang
         return text_set(&rollout->reason, turned) < 0 ? -ENOMEM : EXIT_STATUS_PARTLY;
 }
 
-/* The template of a workload that declares its updates has changed meanwhile. What was written for images before is due once
- * more when these come back. */
+/* The template of a workload that declares its updates has changed meanwhile. A pod that drains is in service while the other
+ * images are pulled, and if they cannot be; a gate that could not be opened is at the end of the update. What was written for
+ * images before is due once more when these come back. */
 static int go_on_to_template(Rollout *rollout) {
         const RolloutRequest request = { .mode = ROLLOUT_FOLLOW,
                                          .by = session_user(rollout->session),
                                          .partition = -1,
                                          .first = record_first(rollout->record),
                                          .now_sec = session_server_sec(rollout->session) };
-        int r = rollout_write_forget(&rollout->writer);
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = rollout_write_return(&rollout->writer, &rollout->census, rollout->record, &error);
 
+        if (r >= 0 || error.kind != ERROR_NONE)
+                r = rollout_write_forget(&rollout->writer);
         return r < 0 ? r : resume(rollout, &request, TEMPLATE_RETARGETED, /* has_others= */ false);
 }
 

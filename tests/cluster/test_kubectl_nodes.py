@@ -321,6 +321,24 @@ def test_left_while_a_pod_drains(cluster, agent, make, inplace, images, flags, c
     workload.assert_runs(images[1])
 
 
+def test_template_changes_while_a_pod_drains(cluster, agent, make, inplace, images):
+    """The pod is in service while the other image is pulled, and stays so, as that cannot be."""
+    node_image = NodeImage(cluster.admin, cluster.node.name)
+    node_image.create()
+    workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
+    is_closed = lambda: "False" in {condition(pod, GATE)["status"] for pod in workload.pods()}  # noqa: E731
+    declared = {"metadata": {"annotations": {"inplaced.io/update": "InPlaceIfPossible"}}}
+    workload.patch({**declared, "spec": {"paused": True, **set_template(images[1])["spec"]}})
+    with none_replaced(workload), inplace.running("rollout", workload.name, "--grace=600") as child:
+        wait_until(is_closed, 25 * SLOWLY, "the closed gate", 0.1)
+        workload.patch(set_template(images[3]))
+        _, errors = child.communicate(timeout=90 * SLOWLY)
+        assert child.returncode == 1 and "--no-preload" in errors, errors
+        wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "pods")
+    assert {image_of(pod) for pod in workload.pods()} == {images[0]} and rollout_is_open(workload)
+    node_image.delete()
+
+
 def test_release_of_a_closed_pod(cluster, agent, make, inplace, by_proxy, proxy, images):
     """A pod that was out of service for images which it does not get returns."""
     workload = make("deployment", pod={"readinessGates": [{"conditionType": GATE}]})
