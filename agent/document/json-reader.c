@@ -110,6 +110,71 @@ int json_parse(const char *text, size_t size, struct json_object **ret, Error *r
         return json_parse_within(text, size, JSON_LIMITS, ret, reterr);
 }
 
+/* Returns where the text goes on behind the string that begins here. */
+static size_t skip_string(const char *text, size_t size, size_t at) {
+        for (at++; at < size && text[at] != '"'; at++)
+                at += text[at] == '\\';
+
+        return at < size ? at + 1 : size;
+}
+
+/* The same for a list or an object. */
+static size_t skip_value(const char *text, size_t size, size_t at) {
+        size_t depth = 0;
+
+        while (at < size) {
+                char c = text[at];
+
+                at = c == '"' ? skip_string(text, size, at) : at + 1;
+                if (c == '[' || c == '{')
+                        depth++;
+                else if ((c == ']' || c == '}') && --depth == 0)
+                        break;
+        }
+
+        return at;
+}
+
+/* Whether a list follows the string from `at` to `end`, which is this name. */
+static bool is_list_of(const char *text, size_t size, size_t at, size_t end, const char *name) {
+        size_t n = strlen(name);
+
+        return end - at == n + 2 && memcmp(text + at + 1, name, n) == 0 && size - end >= 2 &&
+               text[end] == ':' && text[end + 1] == '[';
+}
+
+int json_empty_lists(const char *text, size_t size, const char *name, unsigned depth, char **ret,
+                     size_t *ret_size) {
+        cleanup(free_p) char *copy = NULL;
+        size_t level = 0, n = 0, begin = 0;
+
+        for (size_t at = 0, next; at < size; at = next) {
+                char c = text[at];
+
+                next = c == '"' ? skip_string(text, size, at) : at + 1;
+                level += c == '{' || c == '[';
+                level -= (c == '}' || c == ']') && level > 0;
+                if (c != '"' || level != depth || !is_list_of(text, size, at, next, name))
+                        continue;
+
+                /* A list that is cut off is one byte long at least. */
+                copy = copy ?: malloc(size + 1);
+                if (!copy)
+                        return -ENOMEM;
+                memcpy(copy + n, text + begin, next + 2 - begin);
+                n += next + 2 - begin;
+                copy[n++] = ']';
+                begin = next = skip_value(text, size, next + 1);
+        }
+        if (copy) {
+                memcpy(copy + n, text + begin, size - begin);
+                *ret_size = n + size - begin;
+        }
+
+        *ret = take_ptr(copy);
+        return 0;
+}
+
 /* "spec", "[0]" or, if it would not be clear where the key ends, "["a.b"]". */
 static void write_path(FILE *file, const JsonPath *path) {
         static const char plain[] =

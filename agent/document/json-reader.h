@@ -53,6 +53,12 @@ int json_parse_within(const char *text, size_t size, JsonLimits limits, struct j
 int json_parse_next(struct json_tokener *tokener, const char *text, size_t size,
                     struct json_object **ret);
 
+/* Copies the text, and empties the lists that are members of this name, of objects at this depth
+ * (1: the outermost). json-c would take a hundred times their size. *ret is NULL where there are
+ * none: the text is as it is. The caller owns *ret. */
+int json_empty_lists(const char *text, size_t size, const char *name, unsigned depth, char **ret,
+                     size_t *ret_size);
+
 /* Refuses the value at the path, or the whole object if the path is NULL. */
 int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...)
         __attribute__((format(printf, 3, 4)));

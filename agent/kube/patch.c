@@ -62,13 +62,23 @@ static bool is_right_missing(const KubeReply *reply, const Error *error) {
                !strstr(error_message(error), "denied request");
 }
 
+int kube_patch_read(const KubeReply *reply, struct json_object **ret, Error *reterr) {
+        cleanup(free_p) char *shorter = NULL;
+        size_t n = reply->size;
+        int r;
+
+        r = json_empty_lists(reply->body, reply->size, "managedFields", /* depth= */ 2, &shorter,
+                             &n);
+        return r < 0 ? r : json_parse(shorter ?: reply->body, n, ret, reterr);
+}
+
 static int read_version(const KubeReply *reply, char **ret) {
         cleanup(json_object_put_p) json_object *object = NULL;
         cleanup(error_done) Error unread = ERROR_INIT;
         const char *version;
         int r;
 
-        r = json_parse(reply->body, reply->size, &object, &unread);
+        r = kube_patch_read(reply, &object, &unread);
         if (r < 0)
                 return unread.kind == ERROR_NONE ? r : 0;
 

@@ -126,7 +126,7 @@ static int on_pod(const KubePatchAnswer *answer, void *userdata) {
         if (answer->error)
                 return gate_failed(request, RECREATE_RIGHT_GET_POD, answer->outcome, answer->error);
 
-        r = json_parse(answer->reply->body, answer->reply->size, &pod, &unread);
+        r = kube_patch_read(answer->reply, &pod, &unread);
         if (r < 0 && unread.kind == ERROR_NONE)
                 return r;
         if (r < 0) {
@@ -146,7 +146,7 @@ static int read_successor(const RecreateRequest *request, const KubeReply *reply
         int r;
 
         *ret_keeps = true;
-        r = json_parse(reply->body, reply->size, &object, &ignored);
+        r = kube_patch_read(reply, &object, &ignored);
         if (r >= 0)
                 r = recreate_spec_parse(object, request->recreate->dialect, &spec, &ignored);
         if (r < 0)

@@ -91,3 +91,36 @@ TEST_ROWS(test_limits, limits_rows, text, const struct LimitsRow *row) {
         if (row->why)
                 assert_contains(error_message(&error), row->why);
 }
+
+static const struct EmptyRow {
+        const char *text;
+        const char *emptied; /* NULL: it is as it is */
+} empty_rows[] = {
+        { "{\"m\":{\"l\":[{\"a\":[]},\"]}\",\"\\\"]\"],\"n\":1}}", "{\"m\":{\"l\":[],\"n\":1}}" },
+        { "{\"m\":{\"l\":[]}}", "{\"m\":{\"l\":[]}}" },
+        { "{\"m\":{\"l\":[1]},\"n\":{\"l\":[2]}}", "{\"m\":{\"l\":[]},\"n\":{\"l\":[]}}" },
+        { "{\"m\":{\"l\":[1", "{\"m\":{\"l\":[]" },
+        { "{\"m\":{\"l\":[", "{\"m\":{\"l\":[]" },
+        { "{\"m\":{\"l\":[\"\\", "{\"m\":{\"l\":[]" },
+        { "{\"m\":{\"l\":", NULL },
+        { "{\"m\":{\"l", NULL },
+        { "{\"m\":{\"l\":{\"a\":[1]}}}", NULL },
+        { "{\"m\":{\"ll\":[1],\"\\\"l\":[1],\"a\":\"l\"}}", NULL },
+        { "{\"m\":{\"a\":\"\\\"l\\\":[1]\"}}", NULL },
+        { "{\"l\":[1],\"m\":{\"a\":{\"l\":[1]}}}", NULL },
+        { "}}}{\"l\":[1]", NULL },
+        { "", NULL },
+};
+
+/* The list is a member of an object at the second depth. */
+TEST_ROWS(test_empty_lists, empty_rows, text, const struct EmptyRow *row) {
+        cleanup(free_p) char *emptied = NULL;
+        size_t size = 0;
+
+        assert_ok(json_empty_lists(row->text, strlen(row->text), "l", 2, &emptied, &size));
+        assert_int_equal(emptied != NULL, row->emptied != NULL);
+        if (row->emptied) {
+                assert_int_equal(size, strlen(row->emptied));
+                assert_memory_equal(emptied, row->emptied, size);
+        }
+}

@@ -542,6 +542,41 @@ TEST_ROWS_F(test_garbage, garbage, line, const struct Garbage *row, Fixture *fix
         assert_asked("sendInitialEvents");
 }
 
+#define DEEP_ITEM(version)                                                   \
+        "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"c\",\"uid\":\"u3\"," \
+        "\"resourceVersion\":\"" version "\",\"managedFields\":[%s]}}"
+
+static void make_deep(char *ret) {
+        ret[0] = '\0';
+        for (size_t i = 0; i < 200; i++)
+                strcat(ret, "{\"f\":");
+        strcat(ret, "{}");
+        for (size_t i = 0; i < 200; i++)
+                strcat(ret, "}");
+}
+
+/* Users write the managedFields of their objects, as deep as they like: the objects are shown all the same. */
+TEST_F(test_deep_managed_fields, Fixture *fixture) {
+        char deep[2000], text[3000];
+
+        make_deep(deep);
+        start_watching(fixture);
+        snprintf(text, sizeof(text), "{\"type\":\"ADDED\",\"object\":" DEEP_ITEM("6") "}\n", deep);
+        assert_ok(send_text(text));
+        assert_reported(fixture, "+ns/c u3 6\n");
+}
+
+TEST_F(test_deep_managed_fields_in_a_list, Fixture *fixture) {
+        char deep[2000], text[3000];
+
+        make_deep(deep);
+        start(fixture);
+        refuse(422, ERROR_INVALID);
+        snprintf(text, sizeof(text), PAGE("9", "", DEEP_ITEM("8")), deep);
+        reply(text);
+        assert_reported(fixture, "again\n+ns/c u3 8\nsynced\nagain\n");
+}
+
 TEST_F(test_too_large, Fixture *fixture) {
         char text[6000];
 
