@@ -28,6 +28,9 @@
 #define USER_AGENT "User-Agent: inplaced-kubectl/" INPLACED_VERSION
 
 #define PAGE_OBJECTS 100u
+/* Limit of an object, and of a page. The API server sends its store no more than 2 MiB, and writes some characters in six
+ * bytes: an object that is larger than the limit would end the list of all namespaces. */
+#define OBJECT_MAX ((size_t) 12 << 20)
 #define ATTEMPTS_MAX 10u /* as client-go */
 #define REDRAW_USEC USEC_PER_SEC
 #define ANSWER_USEC (2 * USEC_PER_SEC)
@@ -449,6 +452,7 @@ static int session_write(Session *session, KubeRequest *request, const KubePath 
                 return r;
 
         request->path = text;
+        request->reply_max = OBJECT_MAX;
         if (body) {
                 request->body = json_to_text(body);
                 if (!request->body)
@@ -459,8 +463,7 @@ static int session_write(Session *session, KubeRequest *request, const KubePath 
 }
 
 int session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
-        /* A ConfigMap of 1 MiB may take six times as much in JSON. */
-        KubeRequest request = { .verb = "get", .method = "GET", .reply_max = KUBE_PAGE_BYTES_MAX };
+        KubeRequest request = { .verb = "get", .method = "GET", .reply_max = OBJECT_MAX };
         cleanup(free_p) char *text = NULL;
         int r;
 
@@ -528,7 +531,7 @@ static int session_get_page(Session *session, const KubePath *path, const char *
                 KubeRequest request = { .verb = "list",
                                         .method = "GET",
                                         .accept = accept,
-                                        .reply_max = KUBE_PAGE_BYTES_MAX };
+                                        .reply_max = OBJECT_MAX };
                 KubePath page = *path;
                 int r;
 
@@ -823,6 +826,7 @@ static int follow_add(SessionFollow *follow, const SessionWatch *watch) {
         return kube_watch_new(&(KubeWatchOptions){ .client = follow->session->client,
                                                    .path = path,
                                                    .is_metadata = watch->is_metadata,
+                                                   .object_max = OBJECT_MAX,
                                                    .on_object = on_object,
                                                    .on_gone = on_gone,
                                                    .on_state = on_state,

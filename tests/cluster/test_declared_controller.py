@@ -408,6 +408,20 @@ def test_the_api_server_restarts(cluster, controller, make, images):
     assert (workload.uids(), controller.poll()) == (uids, None)
 
 
+def test_an_object_that_is_large_in_json(cluster, policy, make, images, robot):
+    """The API server escapes "<" by six bytes: such a Deployment of another user keeps no update from its end."""
+    large = make_hollow("large", images[0])
+    large["metadata"].pop("annotations")
+    large["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "A", "value": "<" * 1_400_000}]
+    cluster.admin.create(large)
+    workload = make("deployment", 2)
+    declare(workload)
+    with none_replaced(workload), leading(cluster, robot):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_updated(workload, images[1])
+    cluster.admin.delete("/apis/apps/v1/namespaces/default/deployments/large")
+
+
 N_MANY = 500
 N_IDLE_SEC = 20
 
