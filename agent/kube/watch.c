@@ -69,7 +69,8 @@
 /* A watch that lasted this long was not refused. */
 #define WORKING_USEC ((uint64_t) 10 * 1000000)
 
-#define OBJECT_MAX ((size_t) 4 << 20)
+/* Limit of an object: the API server sends its store no more. */
+#define OBJECT_MAX ((size_t) 2 << 20)
 #define PAGE_SIZE 500
 
 /* Objects and versions that a watch knows, so that a new list shows which are new, changed or gone
@@ -802,14 +803,21 @@ static int watch_ask_watch(KubeWatch *watch) {
         return call_stream(watch, query, seconds, watch->has_bookmarks ? SILENCE_USEC : 0);
 }
 
-static int call_page(KubeWatch *watch, const char *query) {
+/* A tree of JSON may take 45 times its text, so that a page of it is no longer than one object may be. */
+static size_t page_max(const KubeWatch *watch) {
         size_t object_max = watch->options.object_max + FRAME_SLACK;
+
+        return watch->options.is_protobuf && object_max < KUBE_PAGE_BYTES_MAX ? KUBE_PAGE_BYTES_MAX
+                                                                              : object_max;
+}
+
+static int call_page(KubeWatch *watch, const char *query) {
         KubeRequest request = {
                 .verb = "list",
                 .accept = watch->options.is_protobuf   ? KUBE_PROTOBUF
                           : watch->options.is_metadata ? KUBE_METADATA_LIST
                                                        : KUBE_JSON,
-                .reply_max = object_max > KUBE_PAGE_BYTES_MAX ? object_max : KUBE_PAGE_BYTES_MAX,
+                .reply_max = page_max(watch),
                 .timeout_usec = PAGE_TIMEOUT_USEC,
                 .on_replied = watch_on_page,
         };

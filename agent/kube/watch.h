@@ -32,7 +32,7 @@ typedef struct KubeWatchOptions {
         KubePath path;     /* group, version, namespace, resource, fields, labels; copied */
         bool is_protobuf;  /* ask for protobuf instead of JSON */
         bool is_metadata;  /* ask for the metadata of objects alone, in JSON */
-        size_t object_max; /* bytes of one object; a larger one is trouble. 0: 4 MiB */
+        size_t object_max; /* bytes of one object; a larger one is trouble. 0: 2 MiB */
 
         /* The object is there, or it changed. */
         int (*on_object)(const KubeObject *object, void *userdata);

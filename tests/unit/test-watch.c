@@ -591,6 +591,7 @@ TEST_F(test_too_large, Fixture *fixture) {
 TEST_F(test_large_pages, Fixture *fixture) {
         start(fixture);
         refuse(422, ERROR_INVALID);
+        assert_int_equal(the_call()->request.reply_max, 1000 + 4096); /* room for an event */
         refuse(200, ERROR_INVALID);
         assert_asked("limit=250");
         for (unsigned size = 250; size > 1; size /= 2)
@@ -950,6 +951,7 @@ TEST_F(test_protobuf, Fixture *fixture) {
         fake_clock_skip(fake_kube.event);
         refuse(422, ERROR_INVALID);
         assert_string_equal(the_call()->request.accept, KUBE_PROTOBUF);
+        assert_int_equal(the_call()->request.reply_max, 8 << 20);
 }
 
 /* Only the name of an event's object is kept. */
