@@ -19,6 +19,7 @@
 #include "agent/document/json-patch.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/config-plan.h"
+#include "agent/kubectl/controller-plan.h"
 #include "agent/kubectl/own-run.h"
 #include "agent/kubectl/rollout-record.h"
 #include "agent/kubectl/workload.h"
@@ -664,12 +665,16 @@ static int start(ConfigRun *run) {
         return r;
 }
 
-static size_t count_running(const ConfigRestarts *restarts) {
-        size_t n = 0;
+static bool has_place(const ConfigRestarts *restarts, const char *namespace) {
+        size_t n = 0, n_own = 0;
 
-        for (size_t i = 0; i < restarts->n_runs; i++)
-                n += restarts->runs[i]->program != NULL;
-        return n;
+        for (size_t i = 0; i < restarts->n_runs; i++) {
+                const ConfigRun *run = restarts->runs[i];
+
+                n += run->program != NULL;
+                n_own += run->program && json_is(run->group, "namespace", namespace);
+        }
+        return update_has_place(n, n_own, RUNS_MAX, restarts->options.flags->all_namespaces);
 }
 
 static bool must_wait(const ConfigRun *run, int64_t now_sec) {
@@ -713,7 +718,8 @@ static int begin(ConfigRestarts *restarts, const char *key, json_object *group) 
                 run->program = program_free(run->program);
                 run->n_failures = 0;
         }
-        if (must_wait(run, now_sec) || count_running(restarts) >= RUNS_MAX)
+        if (must_wait(run, now_sec) ||
+            !has_place(restarts, json_get_text(group, "namespace") ?: ""))
                 return 0;
         json_object_put(run->group);
         json_object_put(run->object);

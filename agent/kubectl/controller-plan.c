@@ -176,6 +176,10 @@ bool update_run_is_before(const UpdateRun *run, const UpdateRun *other) {
         return run->ended_sec < other->ended_sec;
 }
 
+bool update_has_place(size_t n_running, size_t n_of_namespace, size_t max, bool is_shared) {
+        return n_running < max && (!is_shared || n_of_namespace < max / 2);
+}
+
 /* A StatefulSet is held by its partition: its users have chosen since that its pods wait until they are deleted. */
 static bool must_give_back(WorkloadKind kind, json_object *workload) {
         bool is_theirs = kind == WORKLOAD_STATEFUL_SET && !workload_is_rolling(workload);

@@ -12,6 +12,7 @@
 
 #include <json-c/json_types.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "agent/kubectl/rollout-kinds.h"
@@ -94,6 +95,10 @@ void update_run_end(UpdateRun *run, UpdateOutcome outcome, int64_t now_sec);
 /* Where not all workloads may have a run at a time: the workload of this last run is next before the workload of the
  * other one, since it has waited for longer. Else those that go on failing would keep the others from their first run. */
 bool update_run_is_before(const UpdateRun *run, const UpdateRun *other);
+
+/* Whether one more run may be under way, of at most `max` at a time. is_shared: all namespaces share the places; then one of
+ * them takes a half at most, so that updates of one user that make no progress leave the others their places. */
+bool update_has_place(size_t n_running, size_t n_of_namespace, size_t max, bool is_shared);
 
 /* Adds the end of admission's hold, which lets the workload's controller go on, to a merge patch that has annotations. */
 int update_add_end_of_hold(WorkloadKind kind, json_object *workload, json_object *patch);

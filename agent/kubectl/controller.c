@@ -72,6 +72,7 @@ struct Controller {
         SessionFollow *follow;
         Declared **declared; /* by key */
         size_t n_declared;
+        Declared *running[RUNS_MAX]; /* borrowed; their programs run */
         size_t n_running;
         char *by;              /* user of the controller, as records name it */
         bool is_ready;         /* leads, and workloads may be held from now on */
@@ -139,10 +140,21 @@ static int read_facts(const Controller *controller, WorkloadKind kind, json_obje
                                               : update_facts(kind, workload, controller->by, ret);
 }
 
+/* Ends the run of the workload, if there is one. */
+static void end_run(Declared *declared) {
+        Controller *controller = declared->controller;
+        size_t at = 0;
+
+        while (at < controller->n_running && controller->running[at] != declared)
+                at++;
+        if (at < controller->n_running)
+                controller->running[at] = controller->running[--controller->n_running];
+        declared->program = program_free(declared->program);
+}
+
 /* Another workload of that name has come in its place: a run that has begun for the one before says nothing of it. */
 static int renew(Declared *declared, const char *uid) {
-        declared->controller->n_running -= declared->program != NULL;
-        declared->program = program_free(declared->program);
+        end_run(declared);
         free(take_ptr(declared->outcome));
         free(take_ptr(declared->reason));
         declared->last = (UpdateRun){ .outcome = UPDATE_NOT_TRIED };
@@ -316,8 +328,7 @@ static int on_run(const char *output, size_t size, const Error *error, void *use
         cleanup(error_done) Error unreadable = ERROR_INIT;
         const char *reason = error ? error_message(error) : NULL;
 
-        declared->program = program_free(declared->program);
-        controller->n_running--;
+        end_run(declared);
         if (!error && json_parse(output, size, &result, &unreadable) < 0)
                 reason = error_message(&unreadable);
         update_run_end(&declared->last, read_outcome(json_get_text(result, "outcome")),
@@ -343,7 +354,7 @@ static int run(Declared *declared, const char *way) {
                                            declared->namespace, way, "--take-over", NULL },
                     on_run, declared, &declared->program);
         if (r >= 0)
-                controller->n_running++;
+                controller->running[controller->n_running++] = declared;
         return r;
 }
 
@@ -470,6 +481,16 @@ static bool shows_former_failure(const Declared *declared) {
                session_server_sec(declared->controller->session) >= declared->not_before_sec;
 }
 
+static bool has_place(const Declared *declared) {
+        const Controller *controller = declared->controller;
+        size_t n = 0;
+
+        for (size_t i = 0; i < controller->n_running; i++)
+                n += strcmp(controller->running[i]->namespace, declared->namespace) == 0;
+        return update_has_place(controller->n_running, n, RUNS_MAX,
+                                controller->flags->all_namespaces);
+}
+
 static UpdateAction next_action(const Declared *declared) {
         const Controller *controller = declared->controller;
         int64_t now_sec = session_server_sec(controller->session);
@@ -478,9 +499,9 @@ static UpdateAction next_action(const Declared *declared) {
         if (declared->program || declared->is_gone || now_sec < declared->not_before_sec)
                 return UPDATE_DO_NOTHING;
         action = update_plan(&declared->facts, &declared->last, now_sec);
-        return action != UPDATE_DO_GIVE_BACK && controller->n_running >= RUNS_MAX
-                       ? UPDATE_DO_NOTHING
-                       : action;
+        return action == UPDATE_DO_NOTHING || action == UPDATE_DO_GIVE_BACK || has_place(declared)
+                       ? action
+                       : UPDATE_DO_NOTHING;
 }
 
 static int act(Declared *declared) {

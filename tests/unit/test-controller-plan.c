@@ -346,3 +346,21 @@ TEST(test_reason_is_for_one_workload) {
                                  reasons[i] != NULL);
         }
 }
+
+static const struct PlaceRow {
+        const char *name;
+        size_t n_running, n_of_namespace;
+        bool is_shared, has_place;
+} places[] = {
+        { "nothing runs", 0, 0, true, true },
+        { "all places are taken", 32, 0, true, false },
+        { "the last place", 31, 15, true, true },
+        { "its namespace has a half", 16, 16, true, false },
+        { "its namespace has a half, and there is one namespace", 31, 31, false, true },
+        { "there is one namespace, and all places are taken", 32, 32, false, false },
+};
+
+TEST_ROWS(test_places, places, name, const struct PlaceRow *row) {
+        assert_int_equal(update_has_place(row->n_running, row->n_of_namespace, 32, row->is_shared),
+                         row->has_place);
+}
