@@ -207,6 +207,7 @@ static int patch_call(KubePatch *patch, const KubePatchRequest *request, json_ob
                 .verb = verbs[request->verb].name,
                 .method = verbs[request->verb].method,
                 .accept = request->accept ?: KUBE_METADATA_ONLY,
+                .reply_max = request->reply_max,
                 .content_type = verbs[request->verb].content_type,
                 .on_replied = on_replied,
                 .userdata = patch,

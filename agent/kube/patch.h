@@ -59,6 +59,7 @@ typedef struct KubePatchRequest {
         const char *uid;          /* the guard; NULL: any */
         const char *version;
         const char *accept; /* form of the answer, such as KUBE_PROTOBUF; NULL: its metadata */
+        size_t reply_max;   /* bytes of the answer; a larger one is ERROR_INVALID. 0: 4 MiB */
         uint64_t digest;    /* digest of the content, see repeat.h; 0: no pause if it repeats */
         KubePatchAnswered on_answered;
 } KubePatchRequest;

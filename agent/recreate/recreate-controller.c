@@ -21,6 +21,7 @@
 #define CLOSE_REFUSALS_MAX 5 /* in a row, after which the request goes on without the gate */
 #define WAIT_MAX_SEC 60      /* pause at most, since clocks may be set */
 #define TEXT_MAX ((size_t) 64 << 10)
+#define POD_MAX ((size_t) 1 << 20) /* bytes of a pod in JSON, of which json-c makes 70 MB at most */
 #define PATCH_FACTOR 4
 
 /* The pod's readiness gate */
@@ -94,6 +95,7 @@ static int call_pod(RecreateRequest *request, struct json_object *body,
                                                  .subresource = body ? "status" : NULL },
                                        .body = body,
                                        .accept = body ? NULL : KUBE_JSON,
+                                       .reply_max = body ? 0 : POD_MAX,
                                        .on_answered = on_answered,
                                });
 }

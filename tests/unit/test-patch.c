@@ -131,10 +131,12 @@ TEST_SET_UP(test_whole_object) {
                 .path = { .version = "v1", .resource = "nodes", .name = "n" },
                 .on_answered = on_answered,
                 .accept = KUBE_JSON,
+                .reply_max = 1000,
         };
 
         assert_ok(kube_patch_send(&patch, &request));
         assert_string_equal(fake_kube.calls[0]->request.accept, KUBE_JSON);
+        assert_int_equal(fake_kube.calls[0]->request.reply_max, 1000);
 }
 
 /* clang-format off */
@@ -204,6 +206,9 @@ TEST_SET_UP(test_rights) {
 TEST_SET_UP(test_version) {
         static const char *const bodies[][2] = {
                 { "{\"metadata\":{\"resourceVersion\":\"12\"}}", "12" },
+                { "{\"metadata\":{\"managedFields\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]],"
+                  "\"resourceVersion\":\"12\"}}",
+                  "12" },
                 { "{\"metadata\":{\"resourceVersion\":12}}", "-" },
                 { "{\"metadata\":{\"resourceVersion\":\"\"}}", "-" },
                 { "{\"metadata\":{}}", "-" },
