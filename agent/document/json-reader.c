@@ -157,8 +157,8 @@ int json_empty_lists(const char *text, size_t size, const char *name, unsigned d
                 if (c != '"' || level != depth || !is_list_of(text, size, at, next, name))
                         continue;
 
-                /* A list that is cut off is one byte long at least. */
-                copy = copy ?: malloc(size + 1);
+                /* A list that is cut off is one byte long at least; a NUL ends the copy. */
+                copy = copy ?: malloc(size + 2);
                 if (!copy)
                         return -ENOMEM;
                 memcpy(copy + n, text + begin, next + 2 - begin);
@@ -168,7 +168,9 @@ int json_empty_lists(const char *text, size_t size, const char *name, unsigned d
         }
         if (copy) {
                 memcpy(copy + n, text + begin, size - begin);
-                *ret_size = n + size - begin;
+                n += size - begin;
+                copy[n] = '\0';
+                *ret_size = n;
         }
 
         *ret = take_ptr(copy);

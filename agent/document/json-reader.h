@@ -55,7 +55,7 @@ int json_parse_next(struct json_tokener *tokener, const char *text, size_t size,
 
 /* Copies the text, and empties the lists that are members of this name, of objects at this depth
  * (1: the outermost). json-c would take a hundred times their size. *ret is NULL where there are
- * none: the text is as it is. The caller owns *ret. */
+ * none: the text is as it is. The copy ends with a NUL that *ret_size does not count; the caller owns it. */
 int json_empty_lists(const char *text, size_t size, const char *name, unsigned depth, char **ret,
                      size_t *ret_size);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/pod/env-hash.h"
@@ -129,16 +130,33 @@ static json_object *parse(const char *text) {
         return json;
 }
 
-int running_env_hash(const char *info, char *const *names, uint32_t *ret, Error *reterr) {
-        cleanup(json_object_wipe_p) json_object *json = parse(info);
-        json_object *process = json_get(json_get(json, "runtimeSpec", json_type_object), "process",
-                                        json_type_object);
-        json_object *list = json_get(process, "env", json_type_array);
+/* The variables stand in it a second time, in the form of the kubelet's request, of which json-c would make forty times as
+ * much. */
+static int parse_process(const char *info, json_object **ret) {
+        cleanup(text_wipe) char *shorter = NULL;
+        size_t size;
+        int r = json_empty_lists(info, strnlen(info, TEXT_MAX), "envs", /* depth= */ 2, &shorter,
+                                 &size);
 
+        *ret = r < 0 ? NULL : parse(shorter ?: info);
+        return r;
+}
+
+int running_env_hash(const char *info, char *const *names, uint32_t *ret, Error *reterr) {
+        cleanup(json_object_wipe_p) json_object *process = NULL, *whole = NULL;
+        json_object *list;
+        int r = parse_process(info, &process);
+
+        if (r < 0)
+                return r;
+        list = json_get(json_get(json_get(process, "runtimeSpec", json_type_object), "process",
+                                 json_type_object),
+                        "env", json_type_array);
         if (list)
                 return hash(list, true, names, ret);
 
-        list = json_get(json_get(json, "config", json_type_object), "envs", json_type_array);
+        whole = parse(info);
+        list = json_get(json_get(whole, "config", json_type_object), "envs", json_type_array);
         if (list)
                 return hash(list, false, names, ret);
 

@@ -37,6 +37,23 @@ TEST_ROWS(test_found, found_rows, info, const struct FoundRow *row) {
         assert_int_equal(found, expected);
 }
 
+/* It would take much memory, and names the same variables again. */
+TEST(test_request_beside_the_process) {
+        static char *const names[] = { "A", NULL };
+        const EnvValue value = { "A", "1" };
+        char info[400] = "{\"config\":{\"envs\":";
+        uint32_t expected, found;
+
+        for (size_t i = 0; i < 70; i++)
+                strcat(info, "[");
+        for (size_t i = 0; i < 70; i++)
+                strcat(info, "]");
+        strcat(info, "},\"runtimeSpec\":{\"process\":{\"env\":[\"A=1\"]}}}");
+        assert_ok(env_hash(&value, 1, &expected));
+        assert_ok(running_env_hash(info, names, &found, NULL));
+        assert_int_equal(found, expected);
+}
+
 TEST(test_nothing_counts) {
         static char *const names[] = { NULL };
         uint32_t found;
