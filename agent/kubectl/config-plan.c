@@ -21,6 +21,9 @@
 #define SETTLE_SEC 60   /* how long the start of a container may take to be seen */
 #define FAILURE_SEC 600 /* as long as the kubelet remembers the failure of a container */
 #define PODS_MAX 250    /* limit of pods in a run */
+/* Limit of the variables, mounts and files of a pod, which each are compared with each other, and of its uses. */
+#define PARTS_MAX 2000
+#define NAME_SIZE_MAX ((size_t) 253) /* limit of the API server for names of objects */
 
 DEFINE_CLEANUP(ConfigPod *, config_pod_free)
 
@@ -38,6 +41,7 @@ typedef struct Uses {
         json_object *pod, *container;
         const char *namespace;
         json_object *list;
+        size_t *n; /* uses of the pod, those beyond the limit as well */
 } Uses;
 
 /* Takes `more` over: the members that only this use has. */
@@ -46,7 +50,7 @@ static int add_use(const Uses *uses, bool is_secret, const char *name, bool is_o
         cleanup(json_object_put_p) json_object *use = more;
         cleanup(free_p) char *of = NULL;
 
-        if (!name || !name[0])
+        if (!name || !name[0] || strlen(name) > NAME_SIZE_MAX || ++*uses->n > PARTS_MAX)
                 return 0;
         if (text_format(&of, "%s/%s/%s", is_secret ? "secret" : "configmap", uses->namespace,
                         name) < 0 ||
@@ -106,11 +110,11 @@ static int add_variables(const Uses *uses) {
         return r;
 }
 
-/* Adds the names of variables that hide variables of envFrom. */
-static int add_hidden(json_object *use, json_object *env) {
-        json_object *names = json_object_new_array();
+/* Makes a list of the names of variables that hide variables of envFrom. */
+static int list_hidden(json_object *env, json_object **ret) {
+        cleanup(json_object_put_p) json_object *names = json_object_new_array();
 
-        if (patch_add(use, "hidden", names) < 0)
+        if (!names)
                 return -ENOMEM;
         for (size_t i = 0; i < list_size(env); i++) {
                 const char *name = json_get_text(json_object_array_get_idx(env, i), "name");
@@ -119,13 +123,16 @@ static int add_hidden(json_object *use, json_object *env) {
                     patch_append(names, json_object_new_string(name)) < 0)
                         return -ENOMEM;
         }
+        *ret = take_ptr(names);
         return 0;
 }
 
 static int add_whole_objects(const Uses *uses) {
         static const char *const references[] = { "configMapRef", "secretRef" };
         json_object *sources = object_list(uses->container, "envFrom");
-        int r = 0;
+        cleanup(json_object_put_p) json_object *hidden = NULL;
+        int r = list_size(sources) > 0 ? list_hidden(object_list(uses->container, "env"), &hidden)
+                                       : 0;
 
         for (size_t i = 0; r >= 0 && i < list_size(sources); i++) {
                 json_object *source = json_object_array_get_idx(sources, i);
@@ -139,7 +146,7 @@ static int add_whole_objects(const Uses *uses) {
                                 continue;
                         use = patch_wrap("prefix", json_object_new_string(
                                                            json_get_text(source, "prefix") ?: ""));
-                        if (add_hidden(use, object_list(uses->container, "env")) < 0)
+                        if (patch_add(use, "hidden", json_object_get(hidden)) < 0)
                                 return -ENOMEM;
                         r = add_use(uses, kind == 1, json_get_text(reference, "name"),
                                     is_true(reference, "optional"), take_ptr(use));
@@ -214,14 +221,15 @@ static int add_mounts(const Uses *uses) {
         return r;
 }
 
-/* {container: [use]}, without containers that use nothing or run only once. */
+/* {container: [use]}, without containers that use nothing or run only once. Empty if there are too many. */
 static int read_uses(json_object *pod, const char *namespace, json_object **ret) {
         cleanup(json_object_put_p) json_object *all = json_object_new_object();
         json_object *container;
+        size_t n = 0;
 
         for (size_t i = 0; all && (container = template_container(pod, i)); i++) {
                 cleanup(json_object_put_p) json_object *list = json_object_new_array();
-                const Uses uses = { pod, container, namespace, list };
+                const Uses uses = { pod, container, namespace, list, &n };
                 const char *name = json_get_filled(container, "name");
 
                 if (!name || template_ends(pod, name))
@@ -230,6 +238,10 @@ static int read_uses(json_object *pod, const char *namespace, json_object **ret)
                     add_mounts(&uses) < 0 ||
                     (list_size(list) > 0 && patch_add(all, name, take_ptr(list)) < 0))
                         return -ENOMEM;
+        }
+        if (n > PARTS_MAX) {
+                json_object_put(all);
+                all = json_object_new_object();
         }
         *ret = take_ptr(all);
         return *ret ? 0 : -ENOMEM;
@@ -268,13 +280,38 @@ static int name_workload(json_object *pod, char **ret) {
         return text_format(ret, "%s/%s", workload_kind_to_string(kind), name);
 }
 
+static size_t count_items(json_object *source) {
+        return list_size(object_list(source, "configMap.items")) +
+               list_size(object_list(source, "secret.items"));
+}
+
+static size_t count_parts(json_object *pod) {
+        json_object *volumes = object_list(pod, "spec.volumes"), *container;
+        size_t n = list_size(volumes);
+
+        for (size_t i = 0; i < list_size(volumes); i++) {
+                json_object *volume = json_object_array_get_idx(volumes, i);
+                json_object *sources = object_list(volume, "projected.sources");
+
+                n += count_items(volume) + list_size(sources);
+                for (size_t j = 0; j < list_size(sources); j++)
+                        n += count_items(json_object_array_get_idx(sources, j));
+        }
+        for (size_t i = 0; (container = template_container(pod, i)); i++)
+                n += 1 + list_size(object_list(container, "env")) +
+                     list_size(object_list(container, "envFrom")) +
+                     list_size(object_list(container, "volumeMounts"));
+        return n;
+}
+
 static bool takes_part(json_object *pod) {
         json_object *annotations = object_at(pod, "metadata.annotations");
         const char *policy = object_text(pod, "spec.restartPolicy");
 
         return json_is(annotations, CONFIG_ANNOTATION, "true") && !object_is_deleted(pod) &&
                !pod_has_ended(pod) && (!policy || text_equal(policy, "Always")) &&
-               object_name(pod) && object_text(pod, "metadata.namespace");
+               object_name(pod) && object_text(pod, "metadata.namespace") &&
+               count_parts(pod) <= PARTS_MAX;
 }
 
 int config_pod_new(json_object *json, ConfigPod **ret) {

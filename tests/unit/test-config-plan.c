@@ -85,6 +85,52 @@ TEST_ROWS(test_uses, uses_rows, name, const struct UsesRow *row) {
         config_pod_free(pod);
 }
 
+/* Users make pods of any size: what is compared with each other would take minutes, and the memory of the controller. */
+TEST(test_too_many_parts) {
+        enum { N = 2001, SIZE = 64 };
+        cleanup(free_p) char *list = malloc((size_t) N * SIZE);
+        char *end = stpcpy(list, ",'envFrom':[" FROM_MAP("c"));
+        ConfigPod *pod;
+
+        for (size_t i = 0; i < N / 2; i++)
+                end = stpcpy(end, "," FROM_MAP("c"));
+        strcpy(end, "]");
+        pod = read_pod(list, "");
+        assert_non_null(pod);
+        config_pod_free(pod);
+
+        for (size_t i = 0; i < N / 2; i++)
+                end = stpcpy(end, "," FROM_MAP("c"));
+        strcpy(end, "]");
+        assert_null(read_pod(list, ""));
+}
+
+/* A mount of a whole folder uses each file of the volume. */
+TEST(test_too_many_uses) {
+        enum { N = 50, SIZE = 64 };
+        cleanup(free_p) char *mounts = malloc(2 * N * SIZE);
+        cleanup(free_p) char *spec = malloc(2 * N * SIZE);
+        char *mount = stpcpy(mounts, ",'volumeMounts':[7"), *item;
+
+        item = stpcpy(spec, ",'volumes':[{'name':'files','configMap':{'name':'c','items':[7");
+        for (size_t i = 0; i < N; i++) {
+                mount = stpcpy(mount, ",{'name':'files','subPathExpr':'$(A)'}");
+                item = stpcpy(item, ",{'key':'K','path':'k'}");
+        }
+        strcpy(mount, "]");
+        strcpy(item, "]}}]");
+        assert_null(read_pod(mounts, spec));
+}
+
+/* No object can have such a name, and libcurl would send no request for it. */
+TEST(test_too_long_name) {
+        char container[400];
+
+        snprintf(container, sizeof(container), ",'envFrom':[{'configMapRef':{'name':'%0254d'}}]",
+                 0);
+        assert_null(read_pod(container, ""));
+}
+
 /* clang-format off */
 static const struct PartRow {
         const char *name;
