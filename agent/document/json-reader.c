@@ -177,6 +177,16 @@ int json_empty_lists(const char *text, size_t size, const char *name, unsigned d
         return 0;
 }
 
+int json_parse_without(const char *text, size_t size, const char *name, unsigned depth,
+                       struct json_object **ret, Error *reterr) {
+        cleanup(text_wipe) char *shorter = NULL;
+        size_t n = size;
+        int r;
+
+        r = depth > 0 ? json_empty_lists(text, size, name, depth, &shorter, &n) : 0;
+        return r < 0 ? r : json_parse(shorter ?: text, n, ret, reterr);
+}
+
 /* "spec", "[0]" or, if it would not be clear where the key ends, "["a.b"]". */
 static void write_path(FILE *file, const JsonPath *path) {
         static const char plain[] =

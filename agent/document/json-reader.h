@@ -58,6 +58,9 @@ int json_parse_next(struct json_tokener *tokener, const char *text, size_t size,
  * none: the text is as it is. The copy ends with a NUL that *ret_size does not count; the caller owns it. */
 int json_empty_lists(const char *text, size_t size, const char *name, unsigned depth, char **ret,
                      size_t *ret_size);
+/* As json_parse(), of the text with these lists empty. depth: 0: of the text as it is. */
+int json_parse_without(const char *text, size_t size, const char *name, unsigned depth,
+                       struct json_object **ret, Error *reterr);
 
 /* Refuses the value at the path, or the whole object if the path is NULL. */
 int json_refuse(const JsonPath *path, Error *reterr, const char *format, ...)

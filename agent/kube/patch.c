@@ -63,13 +63,8 @@ static bool is_right_missing(const KubeReply *reply, const Error *error) {
 }
 
 int kube_patch_read(const KubeReply *reply, struct json_object **ret, Error *reterr) {
-        cleanup(free_p) char *shorter = NULL;
-        size_t n = reply->size;
-        int r;
-
-        r = json_empty_lists(reply->body, reply->size, "managedFields", /* depth= */ 2, &shorter,
-                             &n);
-        return r < 0 ? r : json_parse(shorter ?: reply->body, n, ret, reterr);
+        return json_parse_without(reply->body, reply->size, "managedFields", /* depth= */ 2, ret,
+                                  reterr);
 }
 
 static int read_version(const KubeReply *reply, char **ret) {

@@ -28,9 +28,13 @@
 #define USER_AGENT "User-Agent: inplaced-kubectl/" INPLACED_VERSION
 
 #define PAGE_OBJECTS 100u
-/* Limit of an object, and of a page. The API server sends its store no more than 2 MiB, and writes some characters in six
- * bytes: an object that is larger than the limit would end the list of all namespaces. */
+#define FEW_OBJECTS 10u
+/* Limit of an object, and of a page of few. The API server sends its store no more than 2 MiB, and writes some characters
+ * in six bytes: an object that is larger than the limit would end the list of all namespaces. */
 #define OBJECT_MAX ((size_t) 12 << 20)
+/* depth of the metadata of an object alone, and in a list */
+#define OBJECT_METADATA 2u
+#define LIST_METADATA 4u
 #define ATTEMPTS_MAX 10u /* as client-go */
 #define REDRAW_USEC USEC_PER_SEC
 #define ANSWER_USEC (2 * USEC_PER_SEC)
@@ -339,6 +343,7 @@ typedef struct Exchange {
         uint64_t retry_after_usec;
         json_object *body; /* NULL: there is none, or it does not matter */
         bool has_body;     /* it matters */
+        unsigned depth;    /* depth of metadata whose managedFields are left out; 0: none are */
         Error error;
 } Exchange;
 
@@ -360,7 +365,8 @@ static int on_replied(const KubeReply *reply, const Error *error, void *userdata
         if (!exchange->has_body || reply->size == 0)
                 return 0;
 
-        r = json_parse(reply->body, reply->size, &exchange->body, &exchange->error);
+        r = json_parse_without(reply->body, reply->size, "managedFields", exchange->depth,
+                               &exchange->body, &exchange->error);
         return exchange->error.kind != ERROR_NONE ? 0 : r;
 }
 
@@ -396,10 +402,12 @@ static uint64_t busy_usec(const Exchange *exchange, unsigned n_attempts) {
         return kube_retry_usec(n_attempts, &reply, random_number());
 }
 
-static int session_ask(Session *session, const KubeRequest *request, json_object **ret,
-                       Error *reterr) {
+/* depth: see Exchange. */
+static int session_ask(Session *session, const KubeRequest *request, unsigned depth,
+                       json_object **ret, Error *reterr) {
         for (unsigned n = 1;; n++) {
-                cleanup(exchange_done) Exchange exchange = { .has_body = ret != NULL };
+                cleanup(exchange_done) Exchange exchange = { .has_body = ret != NULL,
+                                                             .depth = depth };
                 uint64_t pause_usec;
                 int r;
 
@@ -459,7 +467,7 @@ static int session_write(Session *session, KubeRequest *request, const KubePath 
                         return -ENOMEM;
         }
 
-        return session_ask(session, request, ret, reterr);
+        return session_ask(session, request, OBJECT_METADATA, ret, reterr);
 }
 
 int session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
@@ -472,7 +480,7 @@ int session_get(Session *session, const KubePath *path, json_object **ret, Error
                 return r;
 
         request.path = text;
-        return session_ask(session, &request, ret, reterr);
+        return session_ask(session, &request, OBJECT_METADATA, ret, reterr);
 }
 
 int session_create(Session *session, const KubePath *path, json_object *body, json_object **ret,
@@ -521,6 +529,17 @@ int session_delete(Session *session, const KubePath *path, json_object *options,
                              path, options, /* ret= */ NULL, reterr);
 }
 
+/* The managedFields of NodeImages say when these were written; ordinary users write none. */
+static unsigned metadata_depth(const KubePath *path) {
+        return text_equal(path->resource, "nodeimages") ? 0 : LIST_METADATA;
+}
+
+/* json-c makes many times as much of a page as it has bytes. Few objects may have as many as one, so that the rest of the
+ * list need not be read one by one. */
+static size_t page_max(const KubePages *pages) {
+        return pages->size > FEW_OBJECTS ? KUBE_PAGE_BYTES_MAX : OBJECT_MAX;
+}
+
 /* Turns to the page after it. */
 static int session_get_page(Session *session, const KubePath *path, const char *accept,
                             KubePages *pages, json_object **ret, Error *reterr) {
@@ -531,7 +550,7 @@ static int session_get_page(Session *session, const KubePath *path, const char *
                 KubeRequest request = { .verb = "list",
                                         .method = "GET",
                                         .accept = accept,
-                                        .reply_max = OBJECT_MAX };
+                                        .reply_max = page_max(pages) };
                 KubePath page = *path;
                 int r;
 
@@ -544,7 +563,7 @@ static int session_get_page(Session *session, const KubePath *path, const char *
                         return r;
 
                 request.path = text;
-                r = session_ask(session, &request, ret, &error);
+                r = session_ask(session, &request, metadata_depth(path), ret, &error);
                 if (kube_pages_shrink(pages, session->code, &error))
                         continue;
                 if (r < 0 || error.kind != ERROR_NONE)
@@ -602,7 +621,7 @@ static int session_discover(Session *session, const char *path, json_object **re
         if (json_object_object_get_ex(session->discovered, path, ret))
                 return 0;
 
-        r = session_ask(session, &request, ret, &error);
+        r = session_ask(session, &request, /* depth= */ 0, ret, &error);
         if (error.kind != ERROR_NONE && error.kind != ERROR_NOT_FOUND)
                 return error_copy(reterr, &error);
         if (r < 0 && error.kind == ERROR_NONE)

@@ -207,6 +207,26 @@ def test_doctor(inplace, agents):
     assert "problem: 1 node (doctor-older): the agent is of version 0.0.9" in text
 
 
+def test_doctor_beside_deep_managed_fields(inplace, agents, kube):
+    """Users label pods of theirs, and write managedFields as deep as they like: the agents are found all the same."""
+    deep: dict[str, object] = {}
+    for _ in range(200):
+        deep = {"f:a": deep}
+    entry = {"manager": "deep", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    entry |= {"time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:metadata": {"f:labels": {"f:deep": deep}}}}
+    labels = {"app.kubernetes.io/name": "inplaced"}
+    metadata = {"name": "deep", "namespace": "default", "labels": labels, "managedFields": [entry]}
+    spec = {"nodeName": "doctor-good-1", "containers": [{"name": "inplaced", "image": "none"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    made = kube.create(pod)
+    try:
+        assert "deep" in [one["manager"] for one in made["metadata"]["managedFields"]]
+        found = problems(inplace.run("doctor", "-o", "json"))
+        assert found["1 node (doctor-older)"] == f"the agent is of version 0.0.9, most others are of {VERSION}"
+    finally:
+        kube.delete(kube.path_of(pod), gracePeriodSeconds="0")
+
+
 def n_of_unknown_version(inplace) -> int:
     answer = json.loads(inplace.run("doctor", "-o", "json").stdout)
     facts = {one["subject"]: one["value"] for one in answer["facts"]}
