@@ -12,7 +12,8 @@
 
 #include "agent/base/error.h"
 
-/* Limit of a page in memory. A larger page is requested again with fewer objects. */
+/* Limit of a page in memory; of JSON, a watch takes as much as one object may have. A larger page is requested again with
+ * fewer objects. */
 #define KUBE_PAGE_BYTES_MAX ((size_t) 8 << 20)
 
 typedef struct KubePages {
