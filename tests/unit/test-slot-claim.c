@@ -12,10 +12,11 @@
 
 #define REGISTRY "registry.example" /* LEASE() has the digest */
 #define LEASES "/apis/coordination.k8s.io/v1/namespaces/inplaced/leases"
-#define LEASE(holder)                                                                              \
-        "{\"metadata\":{\"name\":\"inplaced-pull-6a7d8753ffb35e55-0\",\"resourceVersion\":\"7\"}," \
-        "\"spec\":{\"holderIdentity\":\"" holder                                                   \
+#define LEASE_WITH(more, holder)                                                    \
+        "{\"metadata\":{\"name\":\"inplaced-pull-6a7d8753ffb35e55-0\","             \
+        "\"resourceVersion\":\"7\"" more "},\"spec\":{\"holderIdentity\":\"" holder \
         "\",\"renewTime\":\"2026-01-01T00:00:00.000000Z\"}}"
+#define LEASE(holder) LEASE_WITH("", holder)
 #define NONE "{\"items\":[]}"
 
 typedef struct Fixture {
@@ -185,6 +186,8 @@ static void hold(Fixture *fixture) {
         answer(fixture, "PATCH", 409, "");
 }
 
+#define DEEP ",\"managedFields\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"
+
 static const struct LeaseRow {
         const char *name;
         const char *lease;
@@ -192,6 +195,7 @@ static const struct LeaseRow {
 } lease_rows[] = {
         { "still ours", LEASE("node-1"), "PATCH" },
         { "free", LEASE(""), "PATCH" },
+        { "free, and written by a hostile agent", LEASE_WITH(DEEP, ""), "PATCH" },
         { "removed", "", "POST" },
         { "of another node", LEASE("node-2"), NULL },
 };
@@ -199,7 +203,7 @@ static const struct LeaseRow {
 /* The server has taken a renewal, but its answer is lost: the next one meets a conflict, and the slot would expire. */
 TEST_ROWS_F(test_answer_to_a_renewal_is_lost, lease_rows, name, const struct LeaseRow *row,
             Fixture *fixture) {
-        char list[256];
+        char list[512];
 
         hold(fixture);
         assert_false(lets_pull(fixture));
