@@ -177,7 +177,7 @@ bool update_run_is_before(const UpdateRun *run, const UpdateRun *other) {
 }
 
 bool update_has_place(size_t n_running, size_t n_of_namespace, size_t max, bool is_shared) {
-        return n_running < max && (!is_shared || n_of_namespace < max / 2);
+        return n_running < max && (!is_shared || n_of_namespace < max - max / 4);
 }
 
 /* A StatefulSet is held by its partition: its users have chosen since that its pods wait until they are deleted. */

@@ -97,7 +97,7 @@ void update_run_end(UpdateRun *run, UpdateOutcome outcome, int64_t now_sec);
 bool update_run_is_before(const UpdateRun *run, const UpdateRun *other);
 
 /* Whether one more run may be under way, of at most `max` at a time. is_shared: all namespaces share the places; then one of
- * them takes a half at most, so that updates of one user that make no progress leave the others their places. */
+ * them takes three quarters at most, so that updates of one user that make no progress leave the others their places. */
 bool update_has_place(size_t n_running, size_t n_of_namespace, size_t max, bool is_shared);
 
 /* Adds the end of admission's hold, which lets the workload's controller go on, to a merge patch that has annotations. */

@@ -354,9 +354,9 @@ static const struct PlaceRow {
 } places[] = {
         { "nothing runs", 0, 0, true, true },
         { "all places are taken", 32, 0, true, false },
-        { "the last place", 31, 15, true, true },
-        { "its namespace has a half", 16, 16, true, false },
-        { "its namespace has a half, and there is one namespace", 31, 31, false, true },
+        { "the last place", 31, 23, true, true },
+        { "its namespace has three quarters", 24, 24, true, false },
+        { "its namespace has more, and there is one namespace", 31, 31, false, true },
         { "there is one namespace, and all places are taken", 32, 32, false, false },
 };
 
