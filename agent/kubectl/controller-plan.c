@@ -81,8 +81,8 @@ int update_facts_at_removal(WorkloadKind kind, json_object *workload, UpdateFact
 
 /* A workload that is being deleted may stay for as long as a finalizer keeps it. */
 bool update_is_concerned(const UpdateFacts *facts, bool was_concerned) {
-        bool is_left = facts->has_status || facts->is_let_go ||
-                       (was_concerned && facts->has_open_record);
+        bool is_left =
+                facts->has_status || facts->is_let_go || (was_concerned && facts->has_open_record);
 
         return !facts->is_deleted && (facts->mode != UPDATE_ORDINARY || facts->is_ours ||
                                       (is_left && !facts->has_others_record));

@@ -333,9 +333,9 @@ static const char *find_lost(json_object *pod, json_object *containers) {
 bool restart_image_stays_ended(json_object *pod, const char *container) {
         json_object *ended = object_at(container_status(pod, container), "state.terminated");
         const char *policy = policy_of(pod, container);
-        bool is_retried = strcmp(policy, "Always") == 0 ||
-                          (strcmp(policy, "OnFailure") == 0 &&
-                           json_get_integer(ended, "exitCode") != 0);
+        bool is_retried =
+                strcmp(policy, "Always") == 0 ||
+                (strcmp(policy, "OnFailure") == 0 && json_get_integer(ended, "exitCode") != 0);
 
         return ended && !is_retried;
 }

@@ -406,8 +406,8 @@ static uint64_t busy_usec(const Exchange *exchange, unsigned n_attempts) {
 static int session_ask(Session *session, const KubeRequest *request, unsigned depth,
                        json_object **ret, Error *reterr) {
         for (unsigned n = 1;; n++) {
-                cleanup(exchange_done) Exchange exchange = { .has_body = ret != NULL,
-                                                             .depth = depth };
+                cleanup(exchange_done)
+                        Exchange exchange = { .has_body = ret != NULL, .depth = depth };
                 uint64_t pause_usec;
                 int r;
 
