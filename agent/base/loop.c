@@ -156,10 +156,20 @@ int timer_start(Timer *timer, uint64_t delay_usec) {
                               sd_event_source_set_time_relative(timer->source, delay_usec));
 }
 
+/* It is due, and is to be: sd-event would give it a new turn, and none where other events always come before. */
+static bool is_due(const Timer *timer, uint64_t usec) {
+        uint64_t now = 0, due = 0;
+
+        return is_on(timer->source) && sd_event_now(timer->event, CLOCK_MONOTONIC, &now) >= 0 &&
+               sd_event_source_get_time(timer->source, &due) >= 0 && due <= now && usec <= now;
+}
+
 int timer_start_at(Timer *timer, uint64_t usec) {
         if (!timer->source)
                 return loop_add_time(timer->event, &timer->source, CLOCK_MONOTONIC, usec,
                                      timer->accuracy_usec, on_timer, timer);
+        if (is_due(timer, usec))
+                return 0;
 
         return switch_on_once(timer->source, sd_event_source_set_time(timer->source, usec));
 }
