@@ -13,6 +13,7 @@ from rollouts import *  # noqa: F403
 from fake import api_faults
 from fake.api_proxy import Exchange
 from lab.kube import KubeError
+from lab.node_image import NodeImage
 from lab.wait import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
@@ -319,13 +320,12 @@ def test_pull_secret_of_another_tenant(cluster, agent, controller, make, images)
 def test_another_image_during_the_preload(cluster, controller, make, images):
     """The update waits for the former image no more, and has the new one pulled as well before a container stops."""
     cluster.control_plane.install()
-    path = f"/apis/apps.kruise.io/v1alpha1/nodeimages/{cluster.node.name}"
     name, _, former = images[1].rpartition(":")
-    node_image = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodeImage", "metadata": {"name": cluster.node.name}}
-    cluster.admin.create({**node_image, "spec": {}})
+    node_image = NodeImage(cluster.admin, cluster.node.name, "v1alpha1")
+    node_image.create()
 
     def requested() -> set[str]:
-        known = cluster.admin.get(path).get("spec", {}).get("images", {})
+        known = node_image.get().get("spec", {}).get("images", {})
         return {one["tag"] for one in known.get(name, {}).get("tags", [])}
 
     workload = make("deployment")
@@ -336,43 +336,41 @@ def test_another_image_during_the_preload(cluster, controller, make, images):
         workload.patch(set_template(images[2]))
         wait_updated(workload, images[2])
     assert requested() == {former, images[2].rpartition(":")[2]}
-    cluster.admin.delete(path)
+    node_image.delete()
 
 
 def test_more_pull_secrets_than_one_request_has(cluster, controller, make, images):
     """The update goes on without a preload."""
     cluster.control_plane.install()
-    path = f"/apis/apps.kruise.io/v1alpha1/nodeimages/{cluster.node.name}"
-    node_image = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodeImage", "metadata": {"name": cluster.node.name}}
-    cluster.admin.create({**node_image, "spec": {}})
+    node_image = NodeImage(cluster.admin, cluster.node.name, "v1alpha1")
+    node_image.create()
     workload = make("deployment", 1, pod={"imagePullSecrets": [{"name": f"secret-{n}"} for n in range(33)]})
     declare(workload)
     with none_replaced(workload):
         workload.patch(set_template(images[1]))
         wait_updated(workload, images[1])
-    assert not cluster.admin.get(path).get("spec", {}).get("images")
-    cluster.admin.delete(path)
+    assert not node_image.get().get("spec", {}).get("images")
+    node_image.delete()
 
 
 def test_another_image_just_before_it_begins(cluster, policy, make, images, by_proxy, proxy):
     """The record is written for the new image, which the nodes have been asked for."""
     cluster.control_plane.install()
-    path = f"/apis/apps.kruise.io/v1alpha1/nodeimages/{cluster.node.name}"
     name, _, tag = images[2].rpartition(":")
-    node_image = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodeImage", "metadata": {"name": cluster.node.name}}
+    node_image = NodeImage(cluster.admin, cluster.node.name, "v1alpha1")
     workload = make("deployment")
     declare(workload)
     requested: list[bool] = []
 
     async def behave(exchange: Exchange) -> None:
         if is_write(exchange.request.path) and b"inplaced.io/rollout" in exchange.request.body and len(requested) < 2:
-            known = cluster.admin.get(path).get("spec", {}).get("images", {})
+            known = node_image.get().get("spec", {}).get("images", {})
             requested.append(tag in {one["tag"] for one in known.get(name, {}).get("tags", [])})
             if len(requested) == 1:
                 workload.patch(set_template(images[2]))
         await api_faults.behave_well(exchange)
 
-    cluster.admin.create({**node_image, "spec": {}})
+    node_image.create()
     proxy.on(f"^PATCH .*/deployments/{workload.app}", behave)
     with none_replaced(workload), leading(cluster, by_proxy):
         workload.patch(set_template(images[1]))
@@ -380,7 +378,7 @@ def test_another_image_just_before_it_begins(cluster, policy, make, images, by_p
             wait_until(lambda wanted=n: len(requested) >= wanted, RUNS, "the record, after a request that no agent answers")
         wait_updated(workload, images[2])
     assert requested == [False, True]
-    cluster.admin.delete(path)
+    node_image.delete()
 
 
 def test_budget(cluster, controller, make, images):

@@ -13,6 +13,7 @@ from declared import *  # noqa: F403
 from fake import api_faults
 from fake.api_proxy import Exchange
 from lab.kube import KubeError
+from lab.node_image import NodeImage
 from lab.pod import until_term
 from lab.wait import stretch, wait_until
 
@@ -223,22 +224,21 @@ def test_container_that_would_not_come_back(cluster, controller, make, images, m
 def test_container_that_would_not_come_back_from_a_third_image(cluster, controller, make, images):
     """The node has pulled the second image when the template gets a third one, for which no agent answers."""
     cluster.control_plane.install()
-    path = f"/apis/apps.kruise.io/v1alpha1/nodeimages/{cluster.node.name}"
     name = images[0].rpartition(":")[0]
-    node_image = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "NodeImage", "metadata": {"name": cluster.node.name}}
-    cluster.admin.create({**node_image, "spec": {}})
+    node_image = NodeImage(cluster.admin, cluster.node.name, "v1alpha1")
+    node_image.create()
     main = {"name": "main", "image": images[0], "imagePullPolicy": "IfNotPresent", "command": until_term()}
     spec = {"containers": [{**main, "restartPolicy": "OnFailure"}]}
     workload = make("deployment", 2, minReadySeconds=round(min(stretch(8), 30)), pod=spec)
     declare(workload)
     with none_replaced(workload):
         workload.patch(set_template(images[1]))
-        wait_until(lambda: name in cluster.admin.get(path).get("spec", {}).get("images", {}), RUNS, "the request")
-        (asked,) = cluster.admin.get(path)["spec"]["images"][name]["tags"]
+        wait_until(lambda: name in node_image.get().get("spec", {}).get("images", {}), RUNS, "the request")
+        (asked,) = node_image.get()["spec"]["images"][name]["tags"]
         outcome = {"phase": "Succeeded", "completionTime": "2026-01-01T00:00:00Z"}
         pulled = {"tag": asked["tag"], "version": asked["version"], **outcome}
         status = {"desired": 1, "succeeded": 1, "failed": 0, "pulling": 0, "imageStatuses": {name: {"tags": [pulled]}}}
-        cluster.admin.patch(f"{path}/status", {"status": status})
+        node_image.patch_status(status)
         wait_until(lambda: images[1] in {image_of(pod) for pod in workload.pods()}, RUNS, "the first pod")
         workload.patch(set_template(images[2]))
         said = "would be lost if the image of container main could not be pulled"
@@ -246,7 +246,7 @@ def test_container_that_would_not_come_back_from_a_third_image(cluster, controll
         assert images[2] not in {image_of(pod) for pod in workload.pods()}
         workload.patch(set_template(images[0]))
         wait_updated(workload, images[0])
-    cluster.admin.delete(path)
+    node_image.delete()
 
 
 def test_admission_of_new_pods_and_only_in_place(cluster, controller, make, images):
