@@ -14,6 +14,7 @@
 
 #include "agent/base/clock.h"
 #include "agent/pod/health.h"
+#include "tests/unit/failing-accept.h"
 #include "tests/unit/unit.h"
 
 /* Frames of HTTP/2: length, type, flags, stream. */
@@ -50,19 +51,6 @@ int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event) {
                 return -1;
         }
         return (int) syscall(SYS_epoll_ctl, epoll, op, fd, event);
-}
-
-/* errno of accept4(); 0: it succeeds */
-static int accept_error;
-static unsigned n_accepts;
-
-int accept4(int fd, struct sockaddr *address, socklen_t *size, int flags) {
-        n_accepts++;
-        if (accept_error == 0)
-                return (int) syscall(SYS_accept4, fd, address, size, flags);
-
-        errno = accept_error;
-        return -1;
 }
 
 static bool has_seen(const char *text, size_t size) {

@@ -15,6 +15,7 @@
 
 #include "agent/rpc/listener.h"
 #include "tests/unit/descriptor-limit.h"
+#include "tests/unit/failing-accept.h"
 #include "tests/unit/scratch-folder.h"
 #include "tests/unit/unit.h"
 
@@ -65,19 +66,6 @@ int fchownat(int fd, const char *path, uid_t user, gid_t group, int flags) {
 
 int lchown(const char *path, uid_t user, gid_t group) {
         return fchownat(AT_FDCWD, path, user, group, AT_SYMLINK_NOFOLLOW);
-}
-
-/* errno of accept4(); 0: it succeeds */
-static int accept_error;
-static unsigned n_accepts;
-
-int accept4(int fd, struct sockaddr *address, socklen_t *size, int flags) {
-        n_accepts++;
-        if (accept_error == 0)
-                return (int) syscall(SYS_accept4, fd, address, size, flags);
-
-        errno = accept_error;
-        return -1;
 }
 
 typedef struct Fixture {
