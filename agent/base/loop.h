@@ -79,6 +79,7 @@ void timer_init(Timer *timer, sd_event *event, uint64_t accuracy_usec, LoopCall 
                 void *userdata);
 void timer_done(Timer *timer);
 int timer_start(Timer *timer, uint64_t delay_usec);
+/* A timer that is due already, and is to be, keeps its turn. */
 int timer_start_at(Timer *timer, uint64_t usec);
 void timer_stop(Timer *timer);
 bool timer_is_running(const Timer *timer);

@@ -278,8 +278,8 @@ static int on_listed(const KubePatchAnswer *answer, void *userdata) {
                 return request_pass(claim);
         }
 
-        r = json_parse_without(answer->reply->body, answer->reply->size, "managedFields",
-                               /* depth= */ 4, &list, &error);
+        r = json_parse_without(answer->reply->body, answer->reply->size, KUBE_MANAGED_FIELDS,
+                               KUBE_DEPTH_LIST, &list, &error);
         if (error.kind != ERROR_NONE) {
                 kube_patch_fail(&claim->patch, answer->reply);
                 claim->due_usec = claim->patch.rest_usec;

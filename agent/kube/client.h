@@ -29,6 +29,13 @@ typedef struct KubeCall KubeCall;
 #define KUBE_METADATA_ONLY "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 #define KUBE_METADATA_LIST "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
+/* Users write the managedFields of their objects, as deep and as large as they like: readers leave them
+ * out. Depths of the metadata that has them: of an object alone, in an event of a watch, in a list. */
+#define KUBE_MANAGED_FIELDS "managedFields"
+#define KUBE_DEPTH_OBJECT 2u
+#define KUBE_DEPTH_EVENT 3u
+#define KUBE_DEPTH_LIST 4u
+
 /* The server answers (NULL) or does not, and why; reported when that changes, or the reason does. An
  * answer that refuses one request, such as 403, is an answer. */
 typedef void (*KubeReachable)(const Error *trouble, void *userdata);

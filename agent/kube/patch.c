@@ -63,8 +63,8 @@ static bool is_right_missing(const KubeReply *reply, const Error *error) {
 }
 
 int kube_patch_read(const KubeReply *reply, struct json_object **ret, Error *reterr) {
-        return json_parse_without(reply->body, reply->size, "managedFields", /* depth= */ 2, ret,
-                                  reterr);
+        return json_parse_without(reply->body, reply->size, KUBE_MANAGED_FIELDS, KUBE_DEPTH_OBJECT,
+                                  ret, reterr);
 }
 
 static int read_version(const KubeReply *reply, char **ret) {

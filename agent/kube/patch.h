@@ -84,8 +84,7 @@ typedef struct KubePatch {
 /* Sends the request at once; no other may be under way. */
 int kube_patch_send(KubePatch *patch, const KubePatchRequest *request);
 
-/* Reads the object of an answer, in JSON, without its managedFields: users write them, as deep and as large
- * as they like. The caller owns *ret. */
+/* Reads the object of an answer, in JSON, without its managedFields. The caller owns *ret. */
 int kube_patch_read(const KubeReply *reply, struct json_object **ret, Error *reterr);
 
 /* Returns the earliest time for a request with this digest; 0: at any time. */

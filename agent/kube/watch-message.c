@@ -14,14 +14,10 @@
 #include "agent/base/time-units.h"
 #include "agent/base/utf8.h"
 #include "agent/document/json-reader.h"
+#include "agent/kube/client.h"
 #include "agent/kube/protobuf.h"
 
 #define DEPTH_MAX 128
-
-/* depth of the metadata of each object in an event, alone, and in a list */
-#define EVENT_METADATA 3u
-#define OBJECT_METADATA 2u
-#define LIST_METADATA 4u
 
 /* The tokener's buffer grows with the longest text; a large one is not kept. */
 #define TOKENER_KEPT ((size_t) 64 << 10)
@@ -311,8 +307,7 @@ static int refuse_json(WatchReader *reader, Error *reterr) {
                                                           : json_tokener_error_desc(error));
 }
 
-/* Leaves out the managedFields of metadata at this depth, which no reader needs: users write them, as deep
- * and as large as they like. */
+/* Leaves out the managedFields of metadata at this depth, which no reader needs. */
 static int parse_json(WatchReader *reader, Slice text, unsigned depth, struct json_object **ret,
                       Error *reterr) {
         cleanup(free_p) char *shorter = NULL;
@@ -325,7 +320,7 @@ static int parse_json(WatchReader *reader, Slice text, unsigned depth, struct js
         if (utf8_valid_size(text.data, text.size) < text.size)
                 return error_set(reterr, ERROR_INVALID, "this is not JSON: it is not UTF-8");
 
-        r = json_empty_lists(text.data, text.size, "managedFields", depth, &shorter, &n);
+        r = json_empty_lists(text.data, text.size, KUBE_MANAGED_FIELDS, depth, &shorter, &n);
         if (r < 0)
                 return r;
         if (shorter)
@@ -392,7 +387,7 @@ int watch_event_read(WatchReader *reader, Slice frame, WatchEvent *ret, Error *r
         if (reader->is_protobuf) {
                 r = watch_protobuf_event(frame, &event, reterr);
         } else {
-                r = parse_json(reader, frame, EVENT_METADATA, &event.json, reterr);
+                r = parse_json(reader, frame, KUBE_DEPTH_EVENT, &event.json, reterr);
                 if (r >= 0)
                         r = watch_json_event(event.json, &event, reterr);
         }
@@ -406,7 +401,7 @@ int watch_object_read(WatchReader *reader, Slice body, WatchEvent *ret, Error *r
         if (reader->is_protobuf) {
                 r = read_enveloped((const uint8_t *) body.data, body.size, &event, reterr);
         } else {
-                r = parse_json(reader, body, OBJECT_METADATA, &event.json, reterr);
+                r = parse_json(reader, body, KUBE_DEPTH_OBJECT, &event.json, reterr);
                 if (r >= 0)
                         r = watch_json_object(event.json, &event.object, reterr);
         }
@@ -427,7 +422,7 @@ int watch_list_read(WatchReader *reader, Slice body, WatchList *ret, Error *rete
         if (reader->is_protobuf) {
                 r = watch_protobuf_list(body, &list, reterr);
         } else {
-                r = parse_json(reader, body, LIST_METADATA, &list.json, reterr);
+                r = parse_json(reader, body, KUBE_DEPTH_LIST, &list.json, reterr);
                 if (r >= 0)
                         r = watch_json_list(list.json, &list, reterr);
         }

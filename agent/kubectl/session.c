@@ -32,9 +32,6 @@
 /* Limit of an object, and of a page of few. The API server sends its store no more than 2 MiB, and writes some characters
  * in six bytes: an object that is larger than the limit would end the list of all namespaces. */
 #define OBJECT_MAX ((size_t) 12 << 20)
-/* depth of the metadata of an object alone, and in a list */
-#define OBJECT_METADATA 2u
-#define LIST_METADATA 4u
 #define ATTEMPTS_MAX 10u /* as client-go */
 #define REDRAW_USEC USEC_PER_SEC
 #define ANSWER_USEC (2 * USEC_PER_SEC)
@@ -365,7 +362,7 @@ static int on_replied(const KubeReply *reply, const Error *error, void *userdata
         if (!exchange->has_body || reply->size == 0)
                 return 0;
 
-        r = json_parse_without(reply->body, reply->size, "managedFields", exchange->depth,
+        r = json_parse_without(reply->body, reply->size, KUBE_MANAGED_FIELDS, exchange->depth,
                                &exchange->body, &exchange->error);
         return exchange->error.kind != ERROR_NONE ? 0 : r;
 }
@@ -467,7 +464,7 @@ static int session_write(Session *session, KubeRequest *request, const KubePath 
                         return -ENOMEM;
         }
 
-        return session_ask(session, request, OBJECT_METADATA, ret, reterr);
+        return session_ask(session, request, KUBE_DEPTH_OBJECT, ret, reterr);
 }
 
 int session_get(Session *session, const KubePath *path, json_object **ret, Error *reterr) {
@@ -480,7 +477,7 @@ int session_get(Session *session, const KubePath *path, json_object **ret, Error
                 return r;
 
         request.path = text;
-        return session_ask(session, &request, OBJECT_METADATA, ret, reterr);
+        return session_ask(session, &request, KUBE_DEPTH_OBJECT, ret, reterr);
 }
 
 int session_create(Session *session, const KubePath *path, json_object *body, json_object **ret,
@@ -531,7 +528,7 @@ int session_delete(Session *session, const KubePath *path, json_object *options,
 
 /* The managedFields of NodeImages say when these were written; ordinary users write none. */
 static unsigned metadata_depth(const KubePath *path) {
-        return text_equal(path->resource, "nodeimages") ? 0 : LIST_METADATA;
+        return text_equal(path->resource, "nodeimages") ? 0 : KUBE_DEPTH_LIST;
 }
 
 /* json-c makes many times as much of a page as it has bytes. Few objects may have as many as one, so that the rest of the
@@ -794,7 +791,7 @@ static int on_object(const KubeObject *object, void *userdata) {
 
         /* They are most of an object, and no command that follows objects reads them. */
         json_object_object_del(json_get(object->json, "metadata", json_type_object),
-                               "managedFields");
+                               KUBE_MANAGED_FIELDS);
         r = followed->on_object(object, followed->userdata);
         return r < 0 ? r : deferred_request(&followed->follow->check);
 }
