@@ -38,17 +38,6 @@ int loop_add_time(sd_event *event, sd_event_source **ret, clockid_t clock, uint6
         return r < 0 ? r : finish(source, ret);
 }
 
-int loop_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t clock, uint64_t usec,
-                           uint64_t accuracy_usec, sd_event_time_handler_t handler,
-                           void *userdata) {
-        sd_event_source *source = NULL;
-        int r;
-
-        r = sd_event_add_time_relative(event, &source, clock, usec, accuracy_usec, handler,
-                                       userdata);
-        return r < 0 ? r : finish(source, ret);
-}
-
 int loop_add_signal(sd_event *event, sd_event_source **ret, int number,
                     sd_event_signal_handler_t handler, void *userdata) {
         sd_event_source *source = NULL;
@@ -141,21 +130,6 @@ void timer_done(Timer *timer) {
         timer->source = sd_event_source_disable_unref(timer->source);
 }
 
-static int switch_on_once(sd_event_source *source, int r) {
-        if (r >= 0)
-                r = sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
-        return r < 0 ? r : 0;
-}
-
-int timer_start(Timer *timer, uint64_t delay_usec) {
-        if (!timer->source)
-                return loop_add_time_relative(timer->event, &timer->source, CLOCK_MONOTONIC,
-                                              delay_usec, timer->accuracy_usec, on_timer, timer);
-
-        return switch_on_once(timer->source,
-                              sd_event_source_set_time_relative(timer->source, delay_usec));
-}
-
 /* It is due, and is to be: sd-event would give it a new turn, and none where other events always come before. */
 static bool is_due(const Timer *timer, uint64_t usec) {
         uint64_t now = 0, due = 0;
@@ -165,13 +139,24 @@ static bool is_due(const Timer *timer, uint64_t usec) {
 }
 
 int timer_start_at(Timer *timer, uint64_t usec) {
+        int r;
+
         if (!timer->source)
                 return loop_add_time(timer->event, &timer->source, CLOCK_MONOTONIC, usec,
                                      timer->accuracy_usec, on_timer, timer);
         if (is_due(timer, usec))
                 return 0;
 
-        return switch_on_once(timer->source, sd_event_source_set_time(timer->source, usec));
+        r = sd_event_source_set_time(timer->source, usec);
+        if (r >= 0)
+                r = sd_event_source_set_enabled(timer->source, SD_EVENT_ONESHOT);
+        return r < 0 ? r : 0;
+}
+
+int timer_start(Timer *timer, uint64_t delay_usec) {
+        uint64_t now = loop_now_usec(timer->event);
+
+        return timer_start_at(timer, delay_usec < UINT64_MAX - now ? now + delay_usec : UINT64_MAX);
 }
 
 void timer_stop(Timer *timer) {

@@ -24,10 +24,6 @@ int loop_add_io(sd_event *event, sd_event_source **ret, int fd, uint32_t events,
 int loop_add_time(sd_event *event, sd_event_source **ret, clockid_t clock, uint64_t usec,
                   uint64_t accuracy_usec, sd_event_time_handler_t handler, void *userdata);
 
-/* A one-shot timer, relative to the start of this turn of the loop. */
-int loop_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t clock, uint64_t usec,
-                           uint64_t accuracy_usec, sd_event_time_handler_t handler, void *userdata);
-
 /* With ret NULL, the loop owns the source; without a handler, the signal ends the loop. */
 int loop_add_signal(sd_event *event, sd_event_source **ret, int number,
                     sd_event_signal_handler_t handler, void *userdata);
@@ -78,8 +74,8 @@ typedef struct Timer {
 void timer_init(Timer *timer, sd_event *event, uint64_t accuracy_usec, LoopCall call,
                 void *userdata);
 void timer_done(Timer *timer);
+/* A timer that is due already, and is to be, keeps its turn. The delay counts from the start of this turn of the loop. */
 int timer_start(Timer *timer, uint64_t delay_usec);
-/* A timer that is due already, and is to be, keeps its turn. */
 int timer_start_at(Timer *timer, uint64_t usec);
 void timer_stop(Timer *timer);
 bool timer_is_running(const Timer *timer);

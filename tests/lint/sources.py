@@ -34,7 +34,7 @@ BAD = {
     "agent/pod/stops.c": "        sd_event_source_set_exit_on_failure(source, false);\n",
 }
 GOOD = {
-    "agent/image/pull.c": "        r = loop_add_time_relative(event, &pull->retry, 0, 0, 0, f, p);\n",
+    "agent/image/pull.c": "        r = loop_add_time(event, &pull->retry, 0, 0, 0, f, p);\n",
     "agent/base/x.h": "/* Parameters as in sd_event_add_io(3). */\n * see sd_event_add_time(3)\n",
 }
 

@@ -67,15 +67,6 @@ int sd_event_add_time(sd_event *event, sd_event_source **ret, clockid_t clock, u
         return r;
 }
 
-int sd_event_add_time_relative(sd_event *event, sd_event_source **ret, clockid_t clock,
-                               uint64_t usec, uint64_t accuracy, sd_event_time_handler_t callback,
-                               void *userdata) {
-        uint64_t now_usec = 0;
-
-        assert_true(sd_event_now(event, clock, &now_usec) >= 0);
-        return sd_event_add_time(event, ret, clock, now_usec + usec, accuracy, callback, userdata);
-}
-
 int sd_event_source_set_time(sd_event_source *source, uint64_t usec) {
         int (*set)(sd_event_source *, uint64_t) = dlsym(RTLD_NEXT, "sd_event_source_set_time");
 
@@ -86,14 +77,6 @@ int sd_event_source_set_time(sd_event_source *source, uint64_t usec) {
                 }
 
         return set(source, usec);
-}
-
-int sd_event_source_set_time_relative(sd_event_source *source, uint64_t usec) {
-        int (*set)(sd_event_source *, uint64_t) =
-                dlsym(RTLD_NEXT, "sd_event_source_set_time_relative");
-
-        return fake_clock.is_real ? set(source, usec)
-                                  : sd_event_source_set_time(source, fake_clock.now_usec + usec);
 }
 
 int sd_event_source_get_time(sd_event_source *source, uint64_t *ret) {
