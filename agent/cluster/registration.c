@@ -131,7 +131,7 @@ static RegistrationKeep *keep_free(RegistrationKeep *keep) {
         if (!keep)
                 return NULL;
 
-        kube_patch_done(&keep->write);
+        kube_patch_cancel(&keep->write);
         timer_done(&keep->rest);
         sd_event_source_disable_unref(keep->end);
         timer_done(&keep->labels);
@@ -560,7 +560,7 @@ Registration *registration_free(Registration *registration) {
                 return NULL;
 
         keep_free(registration->keep);
-        kube_patch_done(&registration->write);
+        kube_patch_cancel(&registration->write);
         timer_done(&registration->timer);
         error_done(&registration->error);
         free(registration->api.version);

@@ -398,7 +398,7 @@ bool slot_claim_is_idle(const SlotClaim *claim) {
 
 SlotClaim *slot_claim_free(SlotClaim *claim) {
         timer_done(&claim->timer);
-        kube_patch_done(&claim->patch);
+        kube_patch_cancel(&claim->patch);
         slots_free(claim->slots, claim->n_slots);
         free(claim->states);
         free(claim->name);

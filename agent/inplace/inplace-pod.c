@@ -200,7 +200,7 @@ void inplace_pod_set(InPlacePod *pod, const Pod *state) {
 }
 
 static void container_done(InPlaceContainer *container) {
-        kube_patch_done(&container->check.read);
+        kube_patch_cancel(&container->check.read);
         if (container->restart.stop)
                 stop_leave(container->restart.stop);
         free(container->fact.id);
@@ -227,7 +227,7 @@ InPlacePod *inplace_pod_free(InPlacePod *pod) {
                 pod->inplace->n_writes--;
         inspection_free(pod->inspection.pending);
         runtime_pods_call_free(pod->poll);
-        kube_patch_done(&pod->write);
+        kube_patch_cancel(&pod->write);
         retry_done(&pod->inspection.retry);
         timer_done(&pod->timer);
         for (size_t i = 0; i < pod->n_containers; i++)

@@ -263,10 +263,6 @@ void kube_patch_cancel(KubePatch *patch) {
         patch->right = (free(patch->right), NULL);
 }
 
-void kube_patch_done(KubePatch *patch) {
-        kube_patch_cancel(patch);
-}
-
 static bool is_number(const char *text) {
         return text[0] && strspn(text, "0123456789") == strlen(text);
 }

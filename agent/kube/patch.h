@@ -103,9 +103,8 @@ void kube_patch_rest(KubePatch *patch, uint64_t usec);
  * does not show that the write after it will. */
 void kube_patch_succeed(KubePatch *patch);
 
-/* Drops the call, if there is one: its answer is ignored. */
+/* Drops the call, if there is one: its answer is ignored. Nothing is left to be freed. */
 void kube_patch_cancel(KubePatch *patch);
-void kube_patch_done(KubePatch *patch);
 
 /* Versions are numbers in all known API servers; false for any others. */
 bool kube_version_is_older(const char *version, const char *than);

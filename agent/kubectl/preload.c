@@ -69,7 +69,7 @@ struct Preload {
 };
 
 static void target_free(Target *target) {
-        kube_patch_done(&target->write);
+        kube_patch_cancel(&target->write);
         preload_node_done(&target->node);
         free(target->written_version);
         free(target);

@@ -411,7 +411,7 @@ static RecreateUnassigned *unassigned_free(RecreateUnassigned *unassigned) {
         if (!unassigned)
                 return NULL;
 
-        kube_patch_done(&unassigned->write);
+        kube_patch_cancel(&unassigned->write);
         timer_done(&unassigned->retry);
         free(unassigned->text);
         free(unassigned->pod_name);

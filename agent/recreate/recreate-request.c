@@ -983,7 +983,7 @@ RecreateRequest *recreate_request_free(RecreateRequest *request) {
                 stop_leave(request->stop.stop);
         runtime_pods_call_free(request->stop.check);
         runtime_pods_call_free(request->list.call);
-        kube_patch_done(&request->write);
+        kube_patch_cancel(&request->write);
         retry_done(&request->check_retry);
         retry_done(&request->list.retry);
         timer_done(&request->timer);

@@ -41,7 +41,7 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-        kube_patch_done(&patch);
+        kube_patch_cancel(&patch);
         fake_kube_close();
         return 0;
 }
