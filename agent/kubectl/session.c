@@ -787,12 +787,8 @@ static int on_redraw(void *userdata) {
 
 static int on_object(const KubeObject *object, void *userdata) {
         FollowedWatch *followed = userdata;
-        int r;
+        int r = followed->on_object(object, followed->userdata);
 
-        /* They are most of an object, and no command that follows objects reads them. */
-        json_object_object_del(json_get(object->json, "metadata", json_type_object),
-                               KUBE_MANAGED_FIELDS);
-        r = followed->on_object(object, followed->userdata);
         return r < 0 ? r : deferred_request(&followed->follow->check);
 }
 
