@@ -41,7 +41,8 @@ typedef struct Uses {
         json_object *pod, *container;
         const char *namespace;
         json_object *list;
-        size_t *n; /* uses of the pod, those beyond the limit as well */
+        json_object *hiding; /* names of variables, see find_hiding() */
+        size_t *n;           /* uses of the pod, those beyond the limit as well */
 } Uses;
 
 /* Takes `more` over: the members that only this use has. */
@@ -64,26 +65,54 @@ static json_object *of_key(const char *key) {
         return patch_wrap("key", json_object_new_string(key));
 }
 
-/* Whether the value of this variable may be a part of another one: "$(NAME)". */
-static bool is_referenced(json_object *env, const char *name) {
-        cleanup(free_p) char *reference = NULL;
+/* Removes the names of variables that are a part of this value: "$(NAME)", but not "$$(NAME)". */
+static int remove_referenced(json_object *names, const char *value) {
+        const char *end;
 
-        if (text_format(&reference, "$(%s)", name) < 0)
-                return true;
+        for (const char *at = strchr(value, '$'); at && at[1]; at = strchr(end, '$')) {
+                cleanup(free_p) char *name = NULL;
+
+                end = at + 2;
+                if (at[1] != '(')
+                        continue;
+                end = strchr(end, ')');
+                if (!end)
+                        break;
+                name = strndup(at + 2, (size_t) (end - at - 2));
+                if (!name)
+                        return -ENOMEM;
+                json_object_object_del(names, name);
+        }
+        return 0;
+}
+
+/* Makes the set of the variables whose former values are a part of no other variable: they hide those of the same name
+ * that come before, or from envFrom. */
+static json_object *find_hiding(json_object *env) {
+        cleanup(json_object_put_p) json_object *names = json_object_new_object();
+
         for (size_t i = 0; i < list_size(env); i++) {
+                const char *name = json_get_text(json_object_array_get_idx(env, i), "name");
+
+                if (name && patch_add_null(names, name) < 0)
+                        return NULL;
+        }
+        for (size_t i = 0; names && i < list_size(env); i++) {
                 const char *value = json_get_text(json_object_array_get_idx(env, i), "value");
 
-                if (value && strstr(value, reference))
-                        return true;
+                if (value && remove_referenced(names, value) < 0)
+                        return NULL;
         }
-        return false;
+        return take_ptr(names);
 }
 
 /* A variable of the same name comes later, and this one is used nowhere. */
-static bool is_hidden(json_object *env, size_t from, const char *name) {
+static bool is_hidden(const Uses *uses, json_object *env, size_t from, const char *name) {
+        if (!json_object_object_get_ex(uses->hiding, name, NULL))
+                return false;
         for (size_t i = from; i < list_size(env); i++)
                 if (json_is(json_object_array_get_idx(env, i), "name", name))
-                        return !is_referenced(env, name);
+                        return true;
         return false;
 }
 
@@ -102,7 +131,7 @@ static int add_variables(const Uses *uses) {
                                 json_get(source, references[kind], json_type_object);
                         const char *key = json_get_filled(reference, "key");
 
-                        if (key && !is_hidden(env, i + 1, name))
+                        if (key && !is_hidden(uses, env, i + 1, name))
                                 r = add_use(uses, kind == 1, json_get_text(reference, "name"),
                                             is_true(reference, "optional"), of_key(key));
                 }
@@ -110,29 +139,10 @@ static int add_variables(const Uses *uses) {
         return r;
 }
 
-/* Makes a list of the names of variables that hide variables of envFrom. */
-static int list_hidden(json_object *env, json_object **ret) {
-        cleanup(json_object_put_p) json_object *names = json_object_new_array();
-
-        if (!names)
-                return -ENOMEM;
-        for (size_t i = 0; i < list_size(env); i++) {
-                const char *name = json_get_text(json_object_array_get_idx(env, i), "name");
-
-                if (name && is_hidden(env, 0, name) &&
-                    patch_append(names, json_object_new_string(name)) < 0)
-                        return -ENOMEM;
-        }
-        *ret = take_ptr(names);
-        return 0;
-}
-
 static int add_whole_objects(const Uses *uses) {
         static const char *const references[] = { "configMapRef", "secretRef" };
         json_object *sources = object_list(uses->container, "envFrom");
-        cleanup(json_object_put_p) json_object *hidden = NULL;
-        int r = list_size(sources) > 0 ? list_hidden(object_list(uses->container, "env"), &hidden)
-                                       : 0;
+        int r = 0;
 
         for (size_t i = 0; r >= 0 && i < list_size(sources); i++) {
                 json_object *source = json_object_array_get_idx(sources, i);
@@ -146,7 +156,7 @@ static int add_whole_objects(const Uses *uses) {
                                 continue;
                         use = patch_wrap("prefix", json_object_new_string(
                                                            json_get_text(source, "prefix") ?: ""));
-                        if (patch_add(use, "hidden", json_object_get(hidden)) < 0)
+                        if (patch_add(use, "hidden", json_object_get(uses->hiding)) < 0)
                                 return -ENOMEM;
                         r = add_use(uses, kind == 1, json_get_text(reference, "name"),
                                     is_true(reference, "optional"), take_ptr(use));
@@ -229,12 +239,14 @@ static int read_uses(json_object *pod, const char *namespace, json_object **ret)
 
         for (size_t i = 0; all && (container = template_container(pod, i)); i++) {
                 cleanup(json_object_put_p) json_object *list = json_object_new_array();
-                const Uses uses = { pod, container, namespace, list, &n };
+                cleanup(json_object_put_p) json_object *hiding =
+                        find_hiding(object_list(container, "env"));
+                const Uses uses = { pod, container, namespace, list, hiding, &n };
                 const char *name = json_get_filled(container, "name");
 
                 if (!name || template_ends(pod, name))
                         continue;
-                if (!list || add_whole_objects(&uses) < 0 || add_variables(&uses) < 0 ||
+                if (!list || !hiding || add_whole_objects(&uses) < 0 || add_variables(&uses) < 0 ||
                     add_mounts(&uses) < 0 ||
                     (list_size(list) > 0 && patch_add(all, name, take_ptr(list)) < 0))
                         return -ENOMEM;
@@ -692,16 +704,13 @@ static bool has_later(json_object *uses, size_t from, json_object *ledger, const
 /* Whether another variable hides the one of this key. */
 static bool is_overridden(json_object *uses, size_t i, json_object *ledger, const char *key) {
         json_object *use = json_object_array_get_idx(uses, i);
-        json_object *hidden = object_list(use, "hidden");
         const char *prefix = json_get_text(use, "prefix");
         cleanup(free_p) char *name = NULL;
 
         if (!prefix || text_format(&name, "%s%s", prefix, key) < 0)
                 return false;
-        for (size_t j = 0; j < list_size(hidden); j++)
-                if (text_equal(json_object_get_string(json_object_array_get_idx(hidden, j)), name))
-                        return true;
-        return has_later(uses, i + 1, ledger, name);
+        return json_object_object_get_ex(json_get(use, "hidden", json_type_object), name, NULL) ||
+               has_later(uses, i + 1, ledger, name);
 }
 
 /* It is gone, and the container would not start again without it. */
