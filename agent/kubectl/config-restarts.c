@@ -13,6 +13,7 @@
 
 #include "agent/base/array.h"
 #include "agent/base/clock.h"
+#include "agent/base/log-once.h"
 #include "agent/base/text.h"
 #include "agent/base/time-units.h"
 #include "agent/document/json-cleanup.h"
@@ -40,8 +41,10 @@ typedef struct ConfigObject {
         char *of; /* key in the ledger */
         char *version;
         size_t n_users;
-        bool is_unread;   /* it has another version than the ledger knows */
-        bool is_left_out; /* the ledger had no room for it */
+        bool is_unread;           /* it has another version than the ledger knows */
+        bool is_left_out;         /* the ledger had no room for it */
+        uint64_t not_before_usec; /* when it is read again, after a refusal */
+        LogOnce logged;
 } ConfigObject;
 
 /* Restarts in the pods of a workload. */
@@ -236,8 +239,10 @@ static int note_version(ConfigRestarts *restarts, const char *kind, const KubeOb
                 return -ENOMEM;
         if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at) &&
             restarts->objects[at]->n_users > 0 &&
-            (!version || !text_equal(version, restarts->objects[at]->version)))
+            (!version || !text_equal(version, restarts->objects[at]->version))) {
                 set_unread(restarts, restarts->objects[at], true);
+                restarts->objects[at]->not_before_usec = 0;
+        }
         return 0;
 }
 
@@ -498,6 +503,7 @@ static int read_object(ConfigRestarts *restarts, ConfigObject *object, Error *re
         }
         if (r < 0 && error.kind == ERROR_NONE)
                 return r;
+        (void) log_once(&object->logged, NULL);
         if (!has_room(restarts, object))
                 return 0;
         r = config_note(restarts->ledger, &(const ConfigState){ .of = object->of,
@@ -513,14 +519,40 @@ static int read_object(ConfigRestarts *restarts, ConfigObject *object, Error *re
         return r < 0 ? r : 0;
 }
 
+/* The server answers, and is not just busy: it may show other objects. */
+static bool is_of_object(const Session *session) {
+        int code = session_code(session);
+
+        return code > 0 && code <= 500 && code != 429;
+}
+
+/* An object that the server does not show, such as a Secret that it cannot decrypt, leaves the others their turn. */
+static int try_object(ConfigRestarts *restarts, ConfigObject *object, Error *reterr) {
+        cleanup(error_done) Error error = ERROR_INIT;
+        int r = read_object(restarts, object, &error);
+
+        if (error.kind == ERROR_NONE)
+                return r;
+        if (!is_of_object(restarts->options.session))
+                return error_copy(reterr, &error);
+        object->not_before_usec = clock_monotonic_usec() + RETRY_MIN_SEC * USEC_PER_SEC;
+        if (log_once(&object->logged, error_message(&error)))
+                log_write(restarts->options.log, LOG_WARNING, NULL,
+                          "Containers do not restart for changes of %s for now: %s", object->of,
+                          error_message(&error));
+        return 0;
+}
+
 /* Objects may be added meanwhile, and none is removed. */
 static int read_objects(ConfigRestarts *restarts, Error *reterr) {
+        uint64_t now_usec = clock_monotonic_usec();
         size_t n_read = 0;
         int r = 0;
 
         for (size_t i = 0; r >= 0 && n_read < READS_MAX && i < restarts->n_objects; i++)
-                if (restarts->objects[i]->is_unread) {
-                        r = read_object(restarts, restarts->objects[i], reterr);
+                if (restarts->objects[i]->is_unread &&
+                    now_usec >= restarts->objects[i]->not_before_usec) {
+                        r = try_object(restarts, restarts->objects[i], reterr);
                         n_read++;
                 }
         restarts->has_changes = config_has_changes(restarts->ledger);

@@ -306,6 +306,25 @@ def test_name_that_no_object_can_have(cluster, restarter, make_user):
         assert_restarts(cluster, make_user, "possible")
 
 
+def test_object_that_cannot_be_read(cluster, robot, make_user, folder):
+    """An object that the server does not show keeps no other one from its restart, and is read when the server shows it."""
+    broken = make_config(cluster, "broken", "Secret", VALUE="1")
+    server = cluster.control_plane.url, cluster.control_plane.authority.certificate
+    with ApiProxy(folder / "broken", *server) as proxy:
+        proxy.on(f"^GET {broken}$", api_faults.refuse(500, "cannot decrypt"))
+        kubeconfig = write_kubeconfig(folder / "broken.conf", proxy.url, proxy.authority, token="lab-admin")
+        used = {"envFrom": [{"secretRef": {"name": "broken"}}]}
+        with restarting(cluster, Inplace(kubeconfig, robot.folder)) as child, idle_pod(cluster, used, nodeName="none"):
+            wait_until(lambda: proxy.requests(f"^GET {broken}$"), RUNS, "the first question", 0.05)
+            assert_restarts(cluster, make_user, "whole")
+            assert "secret/default/broken" not in ledger(cluster)
+            proxy.behave()
+            wait_known(cluster, broken)
+            child.terminate()
+            said_by_it = "".join(child.communicate())
+    assert said_by_it.count("changes of secret/default/broken for now: ") == 1, said_by_it
+
+
 def test_object_with_too_many_keys(cluster, restarter, make_user):
     """An object that the ledger has no room for is named, and keeps no other one from its restart."""
     huge = make_config(cluster, "huge", **{f"k{i}": "" for i in range(30_000)})
