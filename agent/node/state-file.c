@@ -70,7 +70,8 @@ static int state_file_write_temporary(StateFile *file) {
         if (r == -EIO || fflush(stream) != 0)
                 return errno > 0 ? -errno : -EIO;
 
-        return r;
+        /* The next run would start without it: an older one that can be read is worth more. */
+        return r < 0 || ftello(stream) <= FILE_SIZE_MAX ? r : -EFBIG;
 }
 
 static int state_file_replace(StateFile *file) {

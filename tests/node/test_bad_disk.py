@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 from lab import sanitizers
+from lab.documents import node_image, write_whole
 from lab.trouble import complaints, facts, no_leak, node_stub, problems, pull_another, the_complaint
 from lab.wait import stretch, wait_until
 
@@ -128,6 +129,21 @@ def test_status_without_space(full_agent):
     assert [line["message"] for line in agent.logs() if "again" in line["message"]] == [
         f'Wrote "{agent.state_dir / "nodeimage.json"}" again.'
     ]
+
+
+def test_status_that_is_too_large(start_agent, fake_runtime):
+    """A status that the next run would not read, as annotations stand with each tag, does not replace the last good one."""
+    agent = start_agent(fake_runtime.endpoint)
+    for number in range(9):
+        name = f"large/n{number}"
+        document = node_image(tuple(f"{name}:{tag}" for tag in range(8)))
+        document["spec"]["images"][name]["sandboxConfig"] = {"annotations": {"a": "x" * 1_000_000}}
+        write_whole(agent.images_dir / f"n{number}.yaml", document)
+    assert "File too large" in the_complaint(agent, "Cannot write", 30)
+    assert (agent.state_dir / "nodeimage.json").stat().st_size <= 64 << 20
+    (agent.images_dir / "n8.yaml").unlink()
+    wait_until(lambda: len(agent.status()["spec"]["images"]) == 8, 30 * SLOWLY, "new status")
+    assert len(complaints(agent)) == 1
 
 
 def test_start_and_end_without_space(full_agent):
