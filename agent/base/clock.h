@@ -24,3 +24,8 @@ static inline int64_t clock_nsec(clockid_t clock) {
 static inline uint64_t clock_monotonic_usec(void) {
         return (uint64_t) clock_nsec(CLOCK_MONOTONIC) / 1000;
 }
+
+/* For pauses: unlike the time since 1970, here or at a server, this one is never set. */
+static inline int64_t clock_monotonic_sec(void) {
+        return clock_nsec(CLOCK_MONOTONIC) / NSEC_PER_SEC;
+}

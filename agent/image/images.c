@@ -332,8 +332,7 @@ static int images_reconcile_dirty(Images *images) {
 }
 
 static int images_expire(Images *images) {
-        const RequestClock now = { .wall_sec = time(NULL),
-                                   .monotonic_sec = clock_nsec(CLOCK_MONOTONIC) / NSEC_PER_SEC };
+        const RequestClock now = { .wall_sec = time(NULL), .monotonic_sec = clock_monotonic_sec() };
         int64_t next = INT64_MAX;
         int r = 0;
 

@@ -621,7 +621,7 @@ static int on_run(const char *output, size_t size, const Error *error, void *use
         const char *reason = error ? error_message(error) : NULL;
 
         run->program = program_free(run->program);
-        run->ended_sec = session_server_sec(run->restarts->options.session);
+        run->ended_sec = clock_monotonic_sec();
         if (!error && json_parse(output, size, &result, &unreadable) < 0)
                 reason = error_message(&unreadable);
         if (json_is(result, "outcome", "restarted")) {
@@ -735,7 +735,7 @@ static int find_run(ConfigRestarts *restarts, const char *key, ConfigRun **ret) 
 }
 
 static int begin(ConfigRestarts *restarts, const char *key, json_object *group) {
-        int64_t now_sec = session_server_sec(restarts->options.session);
+        int64_t now_sec = clock_monotonic_sec();
         ConfigRun *run;
         int r = 0;
 

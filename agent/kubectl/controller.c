@@ -281,21 +281,20 @@ static int patch(const Declared *declared, const char *subresource, const char *
  * removed is there still. */
 static bool is_shown_after(Declared *declared, const char *reason, int r) {
         if (r < 0)
-                declared->not_before_sec =
-                        session_server_sec(declared->controller->session) + WRITE_RETRY_SEC;
+                declared->not_before_sec = clock_monotonic_sec() + WRITE_RETRY_SEC;
         return (r >= 0) == (reason != NULL);
 }
 
 /* Shows on the workload why its update does not go on, or, without a reason, that it does. Where that is refused, the event has
  * said it. The facts are those of the workload after these writes, which the watch may show later. */
 static int show(Declared *declared, const char *reason) {
-        int64_t now_sec = session_server_sec(declared->controller->session);
+        int64_t server_sec = session_server_sec(declared->controller->session);
         cleanup(json_object_put_p) json_object *status = NULL;
         cleanup(json_object_put_p) json_object *condition = NULL;
         UpdateFacts *facts = &declared->facts;
 
         if (update_status_patch(declared->uid, reason, &status) < 0 ||
-            update_condition_patch(declared->uid, reason, now_sec, &condition) < 0)
+            update_condition_patch(declared->uid, reason, server_sec, &condition) < 0)
                 return -ENOMEM;
         if (reason || facts->has_status) {
                 int r = patch(declared, NULL, KUBE_MERGE_PATCH, status, /* reterr= */ NULL);
@@ -323,7 +322,6 @@ static UpdateOutcome read_outcome(const char *text) {
 
 static int on_run(const char *output, size_t size, const Error *error, void *userdata) {
         Declared *declared = userdata;
-        Controller *controller = declared->controller;
         cleanup(json_object_put_p) json_object *result = NULL;
         cleanup(error_done) Error unreadable = ERROR_INIT;
         const char *reason = error ? error_message(error) : NULL;
@@ -332,7 +330,7 @@ static int on_run(const char *output, size_t size, const Error *error, void *use
         if (!error && json_parse(output, size, &result, &unreadable) < 0)
                 reason = error_message(&unreadable);
         update_run_end(&declared->last, read_outcome(json_get_text(result, "outcome")),
-                       session_server_sec(controller->session));
+                       clock_monotonic_sec());
         if (text_set(&declared->outcome, json_get_text(result, "outcome") ?: "failed") < 0 ||
             text_set(&declared->reason, json_get_text(result, "reason") ?: reason) < 0)
                 return -ENOMEM;
@@ -407,8 +405,7 @@ static int note_trouble(Declared *declared, const Error *error) {
         bool is_expected = error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND;
         cleanup(free_p) char *reason = NULL;
 
-        declared->not_before_sec =
-                session_server_sec(session) + (is_expected ? 1 : WRITE_RETRY_SEC);
+        declared->not_before_sec = clock_monotonic_sec() + (is_expected ? 1 : WRITE_RETRY_SEC);
         if (is_expected || session_is_ended(session))
                 return 0;
         if (text_format(&reason,
@@ -439,7 +436,7 @@ static int give_back(Declared *declared) {
                 r = read_facts(declared->controller, declared->kind, workload, &facts);
         if (r >= 0)
                 update_follow(&declared->facts, &declared->last, &facts);
-        if (r >= 0 && update_plan(&declared->facts, &declared->last, session_server_sec(session)) !=
+        if (r >= 0 && update_plan(&declared->facts, &declared->last, clock_monotonic_sec()) !=
                               UPDATE_DO_GIVE_BACK)
                 return 0;
         if (r >= 0)
@@ -478,7 +475,7 @@ static void announce(Declared *declared) {
 static bool shows_former_failure(const Declared *declared) {
         return declared->program && declared->last.begun_hash != declared->facts.template_hash &&
                (declared->facts.has_status || declared->facts.has_late_condition) &&
-               session_server_sec(declared->controller->session) >= declared->not_before_sec;
+               clock_monotonic_sec() >= declared->not_before_sec;
 }
 
 static bool has_place(const Declared *declared) {
@@ -492,13 +489,12 @@ static bool has_place(const Declared *declared) {
 }
 
 static UpdateAction next_action(const Declared *declared) {
-        const Controller *controller = declared->controller;
-        int64_t now_sec = session_server_sec(controller->session);
         UpdateAction action;
 
-        if (declared->program || declared->is_gone || now_sec < declared->not_before_sec)
+        if (declared->program || declared->is_gone ||
+            clock_monotonic_sec() < declared->not_before_sec)
                 return UPDATE_DO_NOTHING;
-        action = update_plan(&declared->facts, &declared->last, now_sec);
+        action = update_plan(&declared->facts, &declared->last, clock_monotonic_sec());
         return action == UPDATE_DO_NOTHING || action == UPDATE_DO_GIVE_BACK || has_place(declared)
                        ? action
                        : UPDATE_DO_NOTHING;

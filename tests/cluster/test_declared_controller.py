@@ -140,6 +140,19 @@ def test_lists_that_are_refused(make, images, by_proxy, proxy):
     assert json.loads(ran.stdout)["outcome"] == "updated"
 
 
+def test_clock_of_the_server_is_set_back(cluster, policy, make, images, by_proxy, proxy):
+    """An update that has failed is tried again after as long as ever."""
+    workload = make("statefulset")
+    declare(workload)
+    proxy.on("^GET .*/controllerrevisions", api_faults.refuse(403))
+    with none_replaced(workload), leading(cluster, by_proxy):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        wait_until(lambda: "InPlaceUpdateFailed" in events(workload), RUNS, "the failure", 0.05)
+        proxy.behave()
+        proxy.on("/leases/inplaced-controller$", api_faults.set_clock(-3600))
+        wait_updated(workload, images[1])
+
+
 def test_binding_is_deleted(cluster, policy, make, robot, folder):
     """Without it pods are replaced: log and doctor say so. It comes back when a removal of the controller has ended,
     after minutes that pass in a moment here.

@@ -11,10 +11,12 @@ The functions here make the usual ones:
 from __future__ import annotations
 
 import asyncio
+import email.utils
 import itertools
 import json
 import re
 import threading
+import time
 from collections.abc import Callable
 
 from fake.api_proxy import Behaviour, Exchange, behave_well
@@ -101,6 +103,18 @@ def rewrite(change: Callable[[bytes], bytes], content_type: str | None = None) -
             headers = headers.without("Content-Type") + [("Content-Type", content_type)]
         body = change(await reply.read())
         await exchange.send_whole(reply.code, body, Headers(headers))
+
+    return behave
+
+
+def set_clock(seconds: int) -> Behaviour:
+    """The server answers well, but its clock is ahead by so much; not for watches."""
+
+    async def behave(exchange: Exchange) -> None:
+        reply = await exchange.ask()
+        date = email.utils.formatdate(time.time() + seconds, usegmt=True)
+        headers = reply.headers.without("Date") + [("Date", date)]
+        await exchange.send_whole(reply.code, await reply.read(), Headers(headers))
 
     return behave
 
