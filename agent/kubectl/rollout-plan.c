@@ -711,9 +711,22 @@ static const char *after_abandon(const RolloutView *view, json_object *record) {
                        : "its controller brings its pods to its template now";
 }
 
+/* The controller has not seen it yet where it was paused right after that, and scales another one up. */
+static bool is_made_anew(json_object *replica_set, json_object *record) {
+        return json_get_time(object_at(replica_set, "metadata"), "creationTimestamp") >=
+               json_get_time(record, "since");
+}
+
 /* Scaled up from 0, a paused Deployment gets pods of its youngest ReplicaSet, or of one that has its template. */
 static int step_leave_to_rival(RolloutStep *step, const RolloutView *view, json_object *record,
                                json_object *rival) {
+        if (is_made_anew(view_base(view, record), record))
+                return step_abandon_because(step, view, record, true,
+                                            "another client has deleted its ReplicaSet \"%s\" as "
+                                            "the update began, and the new pods are of the "
+                                            "ReplicaSet \"%s\"; %s",
+                                            json_get_text(record, "revision"), object_name(rival),
+                                            after_abandon(view, record));
         if (replica_set_is_scaled_to_zero(view_base(view, record)))
                 return step_abandon_because(step, view, record, true,
                                             "another client has scaled it to 0 and up again, and "

@@ -1128,6 +1128,22 @@ TEST(test_held_again) {
         }
 }
 
+/* The base was deleted and made anew as the update began, so that the hold is that of the update alone. */
+TEST(test_made_anew_at_the_beginning) {
+        const TestState with = { DEPLOYMENT, .older = "A", .n_others = 1, .pods = { NEW, OLD } };
+        cleanup(view_done) TestView made = make_view(&with);
+        cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+        json_object *base = json_object_object_get(made.view.owned, "old");
+
+        json_object_object_add(object_at(base, "metadata"), "creationTimestamp",
+                               json_object_get(object_at(made.record, "since")));
+        plan(&made, &step);
+        assert_int_equal(step.action, ROLLOUT_ABANDON);
+        assert_false(json_object_get_boolean(object_at(step.patch, "spec.paused")));
+        assert_non_null(object_at(step.patch, "spec.paused"));
+        assert_non_null(strstr(step.message, "has deleted its ReplicaSet \"old\""));
+}
+
 /* clang-format off */
 /* The row of a Deployment names its images, where it gets any; no row has a message unless it waits. */
 static const PlanCase release_rows[] = {
