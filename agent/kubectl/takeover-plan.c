@@ -191,6 +191,12 @@ static int find_replica_set(const RolloutView *view, json_object **ret, Error *r
                 if (is_like && (has_images || !same))
                         same = candidate;
         }
+        if (found && !view_is_held(view) && object_integer(found, "spec.replicas") == 0 &&
+            view_desired_pods(view) > 0)
+                return error_set(
+                        reterr, ERROR_INVALID,
+                        "the pods of its ReplicaSet \"%s\" end: a rollout is under way; %s",
+                        object_name(found), end_of_rollout(view));
         *ret = found ? found : same;
         return 0;
 }

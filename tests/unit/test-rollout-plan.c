@@ -1400,6 +1400,23 @@ TEST_ROWS(test_held_partition, held_partition_rows, name, const struct HeldParti
         assert_int_equal(step.action, row->action);
 }
 
+/* With the strategy Recreate the next ReplicaSet has no pods yet, and may have the same template. */
+TEST(test_begin_while_pods_end) {
+        const TestState state = { FREE, .older = "A", .pods = { OLD } };
+        cleanup(view_done) TestView made = make_view(&state);
+        cleanup(json_object_put_p) json_object *images = parse("{'app': 'B'}");
+        cleanup(json_object_put_p) json_object *patch = NULL;
+        cleanup(error_done) Error error = ERROR_INIT;
+        const RolloutRequest request = {
+                .images = images, .partition = -1, .by = "alice", .now_sec = NOW_SEC
+        };
+
+        json_object_object_add(object_at(json_object_object_get(made.view.owned, "old"), "spec"),
+                               "replicas", json_object_new_int(0));
+        assert_true(rollout_begin(&made.view, &request, &patch, &error) < 0);
+        assert_contains(error_message(&error), "a rollout is under way; wait for its end");
+}
+
 typedef struct ResumeCase {
         TestState state;
         const char *image;  /* image that "app" gets; NULL: no other one */
