@@ -461,13 +461,30 @@ static int64_t count_updated(const Turn *turn) {
         return (int64_t) turn->census->n_by_phase[ROLLOUT_UPDATED];
 }
 
+/* The last ones end, or were taken away, and the ReplicaSet's controller has not made others yet. */
+static bool awaits_pods(const Turn *turn) {
+        const Census *census = turn->census;
+
+        if (census->n_members > 0 || view_desired_pods(turn->view) == 0)
+                return false;
+        if (object_integer(turn->source, "status.replicas") > 0)
+                return true;
+        for (size_t i = 0; i < census->n_pods; i++)
+                if (object_is_deleted(census->pods[i].pod))
+                        return true;
+        return false;
+}
+
 /* Until a pod runs the new images, pods that are made anew get the ones before, which are known to work: the
  * template of a ReplicaSet follows the first pod. */
 static bool is_proven(const Turn *turn) {
         const Census *census = turn->census;
 
-        if (record_is_undo(turn->record) || count_updated(turn) > 0 || census->n_members == 0)
+        if (record_is_undo(turn->record) || count_updated(turn) > 0 ||
+            (census->n_members == 0 && !awaits_pods(turn)))
                 return true;
+        if (census->n_members == 0)
+                return false;
         /* There is none that could prove it, and none that has refuted it. */
         return census->n_given_up == census->n_members && census->n_spoiled == 0;
 }
@@ -1017,6 +1034,9 @@ static int step_open(const Turn *turn, RolloutStep *ret, Error *reterr) {
 
         if (r < 0 || ret->action != ROLLOUT_WAIT || ret->message)
                 return r;
+        if (turn->needs_proof && turn->census->n_members == 0)
+                return rollout_step_set(ret, ROLLOUT_WAIT,
+                                        "for its controller to make the missing pods");
         r = step_pods(turn, ret, reterr);
         budget = r >= 0 && ret->action == ROLLOUT_WAIT ? find_spent_budget(turn) : NULL;
         if (budget)

@@ -451,6 +451,10 @@ static const PlanCase plan_rows[] = {
         { { DEPLOYMENT, .pods = { { .image = "B", .former = FROM_A,
             .waiting = "ImagePullBackOff: Back-off pulling image B" }, OLD } }, ROLLOUT_STOP, "Back-off pulling", NULL },
         { { DEPLOYMENT }, ROLLOUT_PATCH_REPLICA_SET, "old", NULL },
+        /* The pod that takes the place of the last one has the image before. */
+        { { DEPLOYMENT, .pods = { { .image = "B", .former = FROM_A, .deleted = "now" } } }, ROLLOUT_WAIT,
+          "for its controller to make the missing pods", NULL },
+        { { DEPLOYMENT, .n_missing = -1, .pods = { { .image = "A", .deleted = "now" } } }, ROLLOUT_PATCH_REPLICA_SET, "old", NULL },
         { { DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "old", "\"image\":\"B\"" },
         { { DEPLOYMENT, .pods = { NEW, OLD } }, ROLLOUT_PATCH_REPLICA_SET, "old",
           "\"annotations\":{\"inplaced.io/rollout\":null}" },
@@ -1125,6 +1129,22 @@ TEST(test_held_again) {
                         assert_null(object_at(step.patch, "spec"));
                         assert_non_null(strstr(step.message, "\"older\""));
                 }
+        }
+}
+
+/* A user has taken the last pod away, or it is gone already. The controller that cannot make another counts none. */
+TEST(test_last_pod_is_gone) {
+        for (int n_counted = 0; n_counted < 2; n_counted++) {
+                const TestState with = { DEPLOYMENT, .n_missing = 1 };
+                cleanup(view_done) TestView made = make_view(&with);
+                cleanup(rollout_step_done) RolloutStep step = ROLLOUT_STEP_INIT;
+                json_object *base = json_object_object_get(made.view.owned, "old");
+
+                json_object_object_add(object_at(base, "status"), "replicas",
+                                       json_object_new_int(n_counted));
+                plan(&made, &step);
+                assert_int_equal(step.action,
+                                 n_counted > 0 ? ROLLOUT_WAIT : ROLLOUT_PATCH_REPLICA_SET);
         }
 }
 
