@@ -741,6 +741,22 @@ static bool counts_as_unready(const Subject *subject, json_object *record) {
                (record_is_undo(record) || was_unready(subject) || !is_touched(subject));
 }
 
+bool pod_has_gone_back(json_object *pod, json_object *record) {
+        cleanup(json_object_put_p) json_object *former = read_former(pod);
+
+        if (!former || record_is_undo(record))
+                return false;
+        json_object_object_foreach(record_target(record), container, image) {
+                json_object *entry = json_get(former, container, json_type_object);
+
+                if (json_is(entry, "image", json_object_get_string(image)) &&
+                    json_is(entry, "since", json_get_text(record, "since")) &&
+                    !text_equal(template_image(pod, container), json_object_get_string(image)))
+                        return true;
+        }
+        return false;
+}
+
 /* Notes the containers that run now, so that the new ones can be distinguished from them. */
 json_object *pod_make_former(const RolloutView *view, json_object *pod, json_object *record) {
         cleanup(subject_done) Subject subject = subject_make(view, record, pod);

@@ -58,5 +58,8 @@ bool pod_is_ready(json_object *pod);
 /* Ready for the workload's minReadySeconds, since its last container was started. */
 bool view_pod_is_available(const RolloutView *view, json_object *pod);
 
+/* An update forward that is as old as this record has changed the pod, and gone back. */
+bool pod_has_gone_back(json_object *pod, json_object *record);
+
 /* The annotation for the next patch. NULL: no memory. */
 json_object *pod_make_former(const RolloutView *view, json_object *pod, json_object *record);

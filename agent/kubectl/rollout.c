@@ -496,11 +496,21 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         return 0;
 }
 
+/* Another run has gone back with the pod: the watch of the workload may show its record later than that of pods shows the pod. */
+static bool is_turned(const Rollout *rollout) {
+        const RolloutStep *step = &rollout->step;
+
+        return (step->action == ROLLOUT_PATCH_POD || step->action == ROLLOUT_CLOSE_GATE) &&
+               pod_has_gone_back(json_object_object_get(rollout->watch.view.pods, step->name),
+                                 rollout->record);
+}
+
 /* Until the controller of a ReplicaSet sees the new template, it makes pods by the one before. The watch of pods may show such a
  * pod later than the other watches show that the template was seen; a new list has it. */
 static bool must_list(const Rollout *rollout) {
-        return rollout->step.action == ROLLOUT_HAND_BACK && !rollout->has_listed &&
-               view_template_follows(&rollout->watch.view);
+        return !rollout->has_listed && ((rollout->step.action == ROLLOUT_HAND_BACK &&
+                                         view_template_follows(&rollout->watch.view)) ||
+                                        is_turned(rollout));
 }
 
 /* Writes until there is something to wait for or to read, or nothing any more. */

@@ -634,3 +634,32 @@ TEST(test_silent_before) {
                 assert_int_equal(json_object_get_boolean(object_at(former, "app.silent")), i == 0);
         }
 }
+
+static const struct BackRow {
+        const char *name;
+        const char *image;  /* image of the pod */
+        const char *former; /* as the last update of the pod has noted it */
+        const char *state;
+        bool has_gone_back;
+} back_rows[] = {
+        { "it was never updated", "A", NULL, "forward", false },
+        { "it goes forward", "B", "{'app': {'image': 'A', 'id': '1', 'since': 'now'}}", "forward",
+          false },
+        { "it has gone back", "A", "{'app': {'image': 'B', 'id': '1', 'since': 'now'}}", "forward",
+          true },
+        { "it did so in an update before", "A",
+          "{'app': {'image': 'B', 'id': '1', 'since': 'then'}}", "forward", false },
+        { "it does so in this one", "A", "{'app': {'image': 'B', 'id': '1', 'since': 'now'}}",
+          "undo", false },
+};
+
+/* A run that still goes forward has not seen yet that another one goes back. */
+TEST_ROWS(test_gone_back, back_rows, name, const struct BackRow *row) {
+        cleanup(json_object_put_p) json_object *pod =
+                make_pod(&(TestPod){ .image = row->image, .former = row->former });
+        cleanup(json_object_put_p) json_object *record = parse(
+                "{'state': '%s', 'since': 'now', 'before': {'app': 'A'}, 'after': {'app': 'B'}}",
+                row->state);
+
+        assert_int_equal(pod_has_gone_back(pod, record), row->has_gone_back);
+}
