@@ -33,8 +33,8 @@ void rollout_offer(const RolloutWatch *watch, const char *command, const char *w
                 hint(watch->session, /* namespace= */ NULL, command, HINT_WORDS(name, word));
 }
 
-void rollout_offer_images(const RolloutWatch *watch, json_object *record, const char *command) {
-        json_object_object_foreach(record_images(record, true), container, image) {
+void rollout_offer_images(const RolloutWatch *watch, json_object *images, const char *command) {
+        json_object_object_foreach(images, container, image) {
                 cleanup(free_p) char *word = NULL;
 
                 if (text_format(&word, "%s=%s", container, json_object_get_string(image)) >= 0)
@@ -45,7 +45,8 @@ void rollout_offer_images(const RolloutWatch *watch, json_object *record, const 
 static void offer_ways(const RolloutWatch *watch, json_object *record) {
         rollout_offer(watch, "kubectl inplace rollout", NULL);
         if (workload_is_of_kruise(watch->view.kind)) {
-                rollout_offer_images(watch, record, "kubectl inplace set image");
+                rollout_offer_images(watch, record_images(record, true),
+                                     "kubectl inplace set image");
                 return;
         }
         rollout_offer(watch, "kubectl inplace rollout", "--undo");

@@ -18,8 +18,8 @@ void rollout_explain(const RolloutWatch *watch, const char *format, ...)
 
 /* A command for this workload. The word may be NULL. */
 void rollout_offer(const RolloutWatch *watch, const char *command, const char *word);
-/* The command with each image before the update. */
-void rollout_offer_images(const RolloutWatch *watch, json_object *record, const char *command);
+/* The command with each of the images. */
+void rollout_offer_images(const RolloutWatch *watch, json_object *images, const char *command);
 /* Prints the commands that go on with an open update, or back. */
 void rollout_offer_ways(const RolloutWatch *watch, json_object *record);
 /* The same where the answer is missing to the write that begins it, or turns it. */

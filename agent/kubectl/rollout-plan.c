@@ -844,6 +844,37 @@ int rollout_plan_clean(const RolloutView *view, RolloutStep *ret) {
                           take_ptr(patch));
 }
 
+/* The pods stay so: no controller minds what they have, though the template has the images still. */
+static bool leaves_late(const RolloutView *view, json_object *record) {
+        return (json_is(record, "state", "done") || json_is(record, "state", "undone")) &&
+               (!view_kind(view)->has_revisions || view_is_held(view)) &&
+               template_has_images(object_template(view->workload), record_target(record));
+}
+
+int rollout_name_late(const RolloutView *view, json_object *record, const Census *census,
+                      char **ret) {
+        size_t size;
+        FILE *stream = open_memstream(ret, &size);
+        bool is_left = leaves_late(view, record);
+        int r;
+
+        if (!stream)
+                return -ENOMEM;
+        for (size_t i = 0; is_left && i < census->n_pods; i++) {
+                const PodState *state = &census->pods[i];
+
+                if (state->phase == ROLLOUT_LEFT || state->is_given_up || state->is_foreign ||
+                    template_has_images(state->pod, record_target(record)))
+                        continue;
+                (void) fprintf(stream, "%spod \"%s\": it has other images than the template",
+                               ftell(stream) > 0 ? "; " : "", object_name(state->pod));
+        }
+        r = text_close(stream, ret);
+        if (r >= 0 && size == 0)
+                free(take_ptr(*ret));
+        return r;
+}
+
 static int step_after_end(const RolloutView *view, json_object *record, const Census *census,
                           RolloutStep *step) {
         bool is_content;
@@ -854,9 +885,10 @@ static int step_after_end(const RolloutView *view, json_object *record, const Ce
         if (!is_content)
                 return rollout_step_set(step, ROLLOUT_WAIT, AWAITED_CONTROLLER);
         r = rollout_plan_clean(view, step);
-        if (r >= 0 && step->action == ROLLOUT_WAIT)
-                step->action = ROLLOUT_DONE;
-        return r;
+        if (r < 0 || step->action != ROLLOUT_WAIT)
+                return r;
+        step->action = ROLLOUT_DONE;
+        return rollout_name_late(view, record, census, &step->message);
 }
 
 /* This run has just seen a pod become ready: the controller of budgets may not have counted it yet. */

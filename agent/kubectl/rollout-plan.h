@@ -43,7 +43,7 @@ typedef enum RolloutAction {
         ROLLOUT_ABANDON,   /* the same, but it is not, because of `message` */
         ROLLOUT_RETARGET,  /* goes on to the images that the template has by now */
         ROLLOUT_STOP,      /* nothing is written any more, because of `message` */
-        ROLLOUT_DONE,
+        ROLLOUT_DONE,      /* but for the pods in `message` */
         _ROLLOUT_ACTION_MAX,
 } RolloutAction;
 
@@ -83,6 +83,10 @@ int rollout_plan_return_pod(const RolloutView *view, json_object *record, json_o
 /* Makes *step return a pod that is out of service for images that it will not get: before the workload is abandoned, since
  * another run has abandoned it, or since the partition was raised. */
 int rollout_plan_return(const RolloutView *view, json_object *record, RolloutStep *step);
+/* Names the pods that have got other images after the update has ended: a run that had hung writes even then. NULL: there are
+ * none, or a controller replaces them. The caller owns *ret. */
+int rollout_name_late(const RolloutView *view, json_object *record, const Census *census,
+                      char **ret);
 /* Removes a copy of an open record from a ReplicaSet once the record itself is closed; ROLLOUT_WAIT: there is none. */
 int rollout_plan_clean(const RolloutView *view, RolloutStep *ret);
 /* The first write of this action that an update with this record will need, to be checked by the server beforehand;

@@ -53,7 +53,8 @@ typedef struct Rollout {
         RolloutShow show;
         RolloutStep step;
         RolloutWriter writer;
-        char *rest;            /* the pods that were given up; NULL: none */
+        char *rest;            /* the pods that were given up, or got other images; NULL: none */
+        bool has_late;         /* they got other images after the end */
         char *trouble;         /* reason to wait before the next write; NULL: none */
         uint64_t pause_usec;   /* the last one before a write was tried again; 0: none */
         Error refusal;         /* why the update cannot go on */
@@ -315,6 +316,12 @@ static int end_with_rest(Rollout *rollout, int status) {
                 return -ENOMEM;
         rollout_explain(&rollout->watch, "not all pods run the images:");
         complain("%s", rollout->rest);
+        if (rollout->has_late) {
+                complain("another client has changed them since; to bring them to the template:");
+                rollout_offer_images(&rollout->watch, record_target(rollout->record),
+                                     "kubectl inplace set image");
+                return EXIT_STATUS_PARTLY;
+        }
         complain("%sto see how far they are:",
                  rollout->census.n_given_up + rollout->census.n_stuck > 0
                          ? "the kubelet of each node starts them when it can; "
@@ -335,7 +342,8 @@ static int explain_template(const Rollout *rollout) {
                         "its template has %s, and this command leaves it as it is: put the images "
                         "before back where the template comes from, or by",
                         images);
-        rollout_offer_images(watch, rollout->record, "kubectl set image");
+        rollout_offer_images(watch, record_images(rollout->record, /* is_before= */ true),
+                             "kubectl set image");
         if (workload_is_declared(watch->view.workload)) {
                 complain("the controller of declared updates then brings the pods there");
                 return 0;
@@ -444,6 +452,18 @@ static int end_released(Rollout *rollout) {
         return conclude(rollout, "released", sentence);
 }
 
+/* This run may have hung while another one ended the update, and have written a pod even then. */
+static int stop_late(Rollout *rollout) {
+        int r = rollout_name_late(&rollout->watch.view, rollout->record, &rollout->census,
+                                  &rollout->rest);
+
+        if (r < 0 || !rollout->rest)
+                return r < 0 ? r : EXIT_STATUS_PARTLY;
+        rollout->has_late = true;
+        free(take_ptr(rollout->reason));
+        return end_with_rest(rollout, EXIT_STATUS_DONE);
+}
+
 static int stop(Rollout *rollout) {
         if (!rollout->step.message)
                 return end_released(rollout);
@@ -453,7 +473,9 @@ static int stop(Rollout *rollout) {
                 return leave_open(rollout, EXIT_STATUS_PARTLY);
         if (!is_of_kruise(rollout) && !is_same_user(rollout))
                 rollout_offer(&rollout->watch, "kubectl inplace status", NULL);
-        return EXIT_STATUS_PARTLY;
+        return is_of_kruise(rollout) || rollout->is_carried_out || rollout->rest
+                       ? EXIT_STATUS_PARTLY
+                       : stop_late(rollout);
 }
 
 /* The write that left it to its controller was done though its answer was lost. */
@@ -473,6 +495,10 @@ static int act(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         if (action == ROLLOUT_PAUSE || action == ROLLOUT_HAND_BACK) {
                 free(rollout->rest);
                 rollout->rest = take_ptr(rollout->step.message);
+        }
+        if (action == ROLLOUT_DONE && !rollout->rest && !rollout->is_carried_out) {
+                rollout->rest = take_ptr(rollout->step.message);
+                rollout->has_late = rollout->rest != NULL;
         }
         *ret_is_over = action == ROLLOUT_DONE || action == ROLLOUT_STOP ||
                        action == ROLLOUT_PAUSE || action == ROLLOUT_RETARGET;

@@ -388,12 +388,14 @@ static void finish_by_hand(Run *run) {
 }
 
 /* A pod that was away during an update, and is back, has the images before. As the manual page says, the same images again
- * bring them to it. */
+ * bring them to it. A run says the same of a pod that another one, which had hung, has written after the end. */
 static void update_returned(Run *run) {
         World *world = &run->world;
         const char *image = template_image(GET(api_workload(world), "spec", "template"), "app");
+        bool is_told = world->scenario.has_rival && world->judge.is_told_late;
 
-        if (!world->judge.has_returned || !image_is_good(image) || is_held_or_open(run))
+        if (!(world->judge.has_returned || is_told) || !image_is_good(image) ||
+            is_held_or_open(run))
                 return;
         start(run, &(Command){ .verb = COMMAND_OF_SET_IMAGE, .user = "carol", .image = image });
         calm_down(run);

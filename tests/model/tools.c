@@ -60,6 +60,7 @@ struct Tool {
         void *stack;
         bool has_begun, has_ended, was_killed, is_child;
         bool has_closed; /* it has ended an update */
+        bool was_late;   /* it has written a pod after the end of one */
         int status;
         int64_t wake_sec;            /* NEVER: it waits for a change */
         int64_t frozen_sec;          /* until then it does nothing */
@@ -136,6 +137,9 @@ void tool_step(Tool *tool) {
         if (tool->has_ended && tool->has_closed)
                 tool->world->judge.is_partly_done =
                         tool->status != EXIT_STATUS_DONE || GET(tool->output, "reason");
+        if (tool->has_ended && (tool->has_closed || tool->was_late) &&
+            tool->status == EXIT_STATUS_PARTLY)
+                tool->world->judge.is_told_late = true;
         if (tool->has_ended && tool->stack) {
                 free_stacks[n_free_stacks++] = tool->stack;
                 tool->stack = NULL;
@@ -368,6 +372,9 @@ static ErrorKind patch(Session *session, const Patch *patch, json_object **ret) 
 
         if (closes(before, api_workload(world)))
                 session->tool->has_closed = true;
+        if (patch->resource == PODS && !patch->is_dry_run && kind == ERROR_NONE &&
+            !has_open_record(api_workload(world)))
+                session->tool->was_late = true;
         return kind;
 }
 

@@ -150,6 +150,7 @@ typedef struct Judge {
         bool is_kept;            /* users hold the workload themselves */
         bool has_returned; /* a pod was given back to the workload, perhaps after its update */
         bool is_forgotten; /* a user has removed the record: a run that is under way gives back, else nothing can */
+        bool is_told_late;   /* a run may have named pods that got other images after the end */
         bool is_partly_done; /* the run that ended the last update has named pods that it left */
         char *foreign_image; /* another user's, in the template of an open update; NULL: none */
         char *failed_image; /* the template's when the workload was to show a failure; NULL: never */

@@ -389,6 +389,7 @@ static void view_done(TestView *made) {
 #define DEPLOYMENT .kind = WORKLOAD_DEPLOYMENT, .record = "forward"
 #define STATEFUL .kind = WORKLOAD_STATEFUL_SET, .record = "forward"
 #define DAEMON .kind = WORKLOAD_DAEMON_SET, .record = "forward"
+#define DONE .record = "done", .template = "B", .source = "B", .revision = "new"
 #define TURNED .template = "B", .revision = "new"
 
 typedef struct PlanCase {
@@ -482,6 +483,7 @@ static const PlanCase plan_rows[] = {
             .pods = { NEW, NEW } }, ROLLOUT_WAIT, NULL, NULL },
         { { .kind = WORKLOAD_DEPLOYMENT, .record = "done", .source = "B", .template = "B", .n_updated = 2,
             .pods = { NEW, NEW } }, ROLLOUT_DONE, NULL, NULL },
+        { { DONE, .kind = WORKLOAD_DEPLOYMENT, .n_updated = 2, .pods = { NEW, OLD } }, ROLLOUT_DONE, "pod \"web-1\"", NULL },
 
         /* The template before is kept, once the Deployment has the new one. */
         { { DEPLOYMENT, HISTORY, .source = "B", .pods = { NEW, OLD } }, ROLLOUT_PATCH_POD, "web-1", NULL },
@@ -1146,6 +1148,43 @@ TEST(test_last_pod_is_gone) {
                 assert_int_equal(step.action,
                                  n_counted > 0 ? ROLLOUT_WAIT : ROLLOUT_PATCH_REPLICA_SET);
         }
+}
+
+static const struct LateRow {
+        const char *name;
+        TestState state;
+        bool is_named;
+} late_rows[] = {
+        { "a Deployment's pod", { DONE, .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, OLD } }, true },
+        { "a StatefulSet's, which is replaced",
+          { DONE, .kind = WORKLOAD_STATEFUL_SET, FREE, .pods = { OLD, NEW } },
+          false },
+        { "a DaemonSet's, which is held",
+          { DONE, .kind = WORKLOAD_DAEMON_SET, .pods = { NEW, OLD } },
+          true },
+        { "after another change of the template",
+          { .record = "done", .template = "C", .pods = { NEW, OLD } },
+          false },
+        { "all as they should be",
+          { DONE, .kind = WORKLOAD_DEPLOYMENT, .pods = { NEW, NEW } },
+          false },
+        { "in an update that was handed back",
+          { .record = "abandoned", .template = "B", .pods = { NEW, OLD } },
+          false },
+};
+
+/* A run that had hung writes a pod after the end of the update, and its controller may mind no images. */
+TEST_ROWS(test_late, late_rows, name, const struct LateRow *row) {
+        cleanup(view_done) TestView made = make_view(&row->state);
+        cleanup(census_done) Census census = CENSUS_INIT;
+        cleanup(free_p) char *late = NULL;
+
+        assert_ok(census_take(&made.view, made.record, &census));
+        assert_ok(rollout_name_late(&made.view, made.record, &census, &late));
+        if (row->is_named)
+                assert_string_equal(late, "pod \"web-1\": it has other images than the template");
+        else
+                assert_null(late);
 }
 
 /* The base was deleted and made anew as the update began, so that the hold is that of the update alone. */
