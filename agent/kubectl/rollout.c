@@ -41,6 +41,7 @@
 #define PAUSE_MAX_USEC (16 * USEC_PER_SEC)
 #define ATTEMPTS_MAX 10
 #define SETTLE_SEC 2 /* a request of another run arrives, and its watch shows the record */
+#define HUNG_SEC 20  /* the terminal has suspended it, or its machine was asleep */
 #define CARRIED_OUT_PROGRESS_SEC 3600 /* other workloads wait for the place of this run */
 
 typedef struct Rollout {
@@ -62,6 +63,8 @@ typedef struct Rollout {
         const Flags *way_back; /* flags of the way back that replaces a release; NULL: none does */
         ErrorKind refused;     /* kind of what kept it from beginning */
         bool has_listed;       /* all was read anew since the last write */
+        int64_t turn_sec;      /* time of the last turn; 0: there was none */
+        bool has_hung;         /* it did nothing for long, and has read nothing anew since */
         bool is_unsure;        /* the server has not said whether the update has begun */
         bool has_left;         /* this run has sent the write that leaves it to its controller */
         char *farewell;        /* message of that write; NULL: it was released */
@@ -180,6 +183,15 @@ static int plan_by_census(Rollout *rollout, Error *reterr) {
                             &rollout->step, reterr);
 }
 
+/* The time has gone on, but not what the watches have shown: a pod seems to have waited for long that was updated meanwhile. */
+static void note_turn(Rollout *rollout) {
+        int64_t now_sec = rollout->watch.view.now_sec;
+
+        if (rollout->turn_sec > 0 && now_sec - rollout->turn_sec > HUNG_SEC)
+                rollout->has_hung = true;
+        rollout->turn_sec = now_sec;
+}
+
 static const char *awaited(const Rollout *rollout) {
         return rollout->step.action == ROLLOUT_WAIT ? rollout->step.message : rollout->trouble;
 }
@@ -190,6 +202,7 @@ static int plan(Rollout *rollout, Error *reterr) {
         int r, shown;
 
         rollout_step_done(step);
+        note_turn(rollout);
         r = is_of_kruise(rollout) ? 0 : follow_record(rollout, reterr);
         if (take_census(rollout) < 0)
                 return -ENOMEM;
@@ -534,9 +547,10 @@ static bool is_turned(const Rollout *rollout) {
 /* Until the controller of a ReplicaSet sees the new template, it makes pods by the one before. The watch of pods may show such a
  * pod later than the other watches show that the template was seen; a new list has it. */
 static bool must_list(const Rollout *rollout) {
-        return !rollout->has_listed && ((rollout->step.action == ROLLOUT_HAND_BACK &&
-                                         view_template_follows(&rollout->watch.view)) ||
-                                        is_turned(rollout));
+        return rollout->has_hung ||
+               (!rollout->has_listed && ((rollout->step.action == ROLLOUT_HAND_BACK &&
+                                          view_template_follows(&rollout->watch.view)) ||
+                                         is_turned(rollout)));
 }
 
 /* Writes until there is something to wait for or to read, or nothing any more. */
@@ -546,6 +560,7 @@ static int write_all(Rollout *rollout, bool *ret_is_over, Error *reterr) {
         while (r > 0 && !*ret_is_over && rollout->refusal.kind == ERROR_NONE) {
                 if (must_list(rollout)) {
                         rollout->has_listed = true;
+                        rollout->has_hung = false;
                         rollout_watch_stop(&rollout->watch);
                         return 0;
                 }
