@@ -36,13 +36,21 @@ void judge_pod_ended(World *world) {
                 fail(world, "an update in place has made a controller delete a pod");
 }
 
-/* With a partition the next pod may be of the revision before, until its controller sees that the workload is handed back: it
- * is replaced then. */
-void judge_pod_lost(World *world) {
-        bool has_partition = world->judge.partition > 0;
+/* Before Kubernetes 1.36 a controller may act on a StatefulSet as it was before its own last write to the status. */
+static bool is_status_unseen(World *world) {
+        json_object *seen = items_find(&world->manager.items[STATEFUL_SETS], WORKLOAD);
 
-        world->judge.n_creates += 1 + has_partition;
-        world->judge.n_deletes += has_partition;
+        return seen && !text_equal(object_text(seen, "status.currentRevision"),
+                                   object_text(api_workload(world), "status.currentRevision"));
+}
+
+/* With a partition, or where its controller has not seen yet which revision is the current one, the next pod may be of the
+ * revision before, until it sees that the workload is handed back: it is replaced then. */
+void judge_pod_lost(World *world) {
+        bool may_be_old = world->judge.partition > 0 || is_status_unseen(world);
+
+        world->judge.n_creates += 1 + may_be_old;
+        world->judge.n_deletes += may_be_old;
 }
 
 /* Pods in excess may be unavailable as well, until the controller of budgets has counted. */
