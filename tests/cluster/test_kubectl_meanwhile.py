@@ -410,6 +410,72 @@ def test_two_at_once(make, by_proxy, proxy, inplace, images):
     assert workload.uids() == uids and workload.strategy() == strategy
 
 
+def test_refused_while_another_begins(make, by_proxy, proxy, inplace, images):
+    """The note of an attempt that was refused leaves the record of an update that has begun meanwhile as it is."""
+    workload = make("deployment")
+    strategy = workload.strategy()
+    assert_done(inplace.run("set", "image", workload.name, f"main={images[1]}"))
+    reached, released = threading.Event(), threading.Event()
+
+    async def refuse(exchange: Exchange) -> None:
+        reached.set()
+        await api_faults.when(released, api_faults.delay(2 * SLOWLY, api_faults.refuse(403)))(exchange)
+
+    proxy.on("^PATCH .*dryRun", refuse)
+    with by_proxy.start("set", "image", workload.name, f"main={images[2]}") as second:
+        wait_until(reached.is_set, 60 * SLOWLY, "the rehearsal")
+        with inplace.start("set", "image", workload.name, f"main={images[0]}") as first:
+            wait_until(lambda: rollout_is_open(workload), 60 * SLOWLY, "the record of the first")
+            first.kill()
+        released.set()
+        second.communicate(timeout=60 * SLOWLY)
+    assert second.returncode == 1
+    assert rollout_is_open(workload)
+    assert_done(inplace.run("rollout", workload.name))
+    workload.assert_runs(images[0])
+    assert workload.strategy() == strategy
+
+
+def test_written_after_the_end(make, by_proxy, proxy, inplace, images):
+    """A run whose write arrives after another one has gone back names the pod, and the command that brings it back."""
+    workload = make("deployment")
+    reached, released, counter = threading.Event(), threading.Event(), itertools.count(1)
+
+    async def hold(exchange: Exchange) -> None:
+        if is_write(exchange.request.path) and next(counter) == 2:
+            reached.set()
+            await api_faults.when(released)(exchange)
+        else:
+            await api_faults.behave_well(exchange)
+
+    proxy.on("^PATCH ", hold)
+    with by_proxy.running("set", "image", workload.name, f"main={images[1]}") as late:
+        wait_until(reached.is_set, 60 * SLOWLY, "the write")
+        assert_done(inplace.run("rollout", workload.name, "--undo"))
+        released.set()
+        _, errors = late.communicate(timeout=60 * SLOWLY)
+    assert late.returncode == 3 and "it has other images than the template" in errors, errors
+    assert sorted(map(image_of, workload.pods())) == images[:2]
+    (offered,) = (shlex.split(line)[2:] for line in errors.splitlines() if line.startswith("  "))
+    assert_done(inplace.run(*offered))
+    workload.assert_runs(images[0])
+
+
+def test_turned_unseen(make, by_proxy, proxy, inplace, images):
+    """A run whose watch does not show yet that another one has gone back takes no pod forward again."""
+    workload, may_show = make("replicaset", 1, minReadySeconds=5 * SLOWLY), threading.Event()
+    proxy.on("^GET .*/replicasets[?].*watch=true", api_faults.hold_behind(rb"initial-events-end", may_show))
+    try:
+        with by_proxy.running("set", "image", workload.name, f"main={images[1]}") as child:
+            wait_until(lambda: list(map(image_of, workload.pods())) == [images[1]], 60 * SLOWLY, "the pod")
+            assert_done(inplace.run("rollout", workload.name, "--undo"))
+            _, errors = child.communicate(timeout=60 * SLOWLY)
+    finally:
+        may_show.set()
+    assert child.returncode == 3 and "another run of" in errors, errors
+    workload.assert_runs(images[0])
+
+
 def test_conflict_at_the_beginning(make, by_proxy, proxy, images):
     """Another client writes to the workload just before it is taken over: that is no reason to end."""
     workload = make("deployment")
