@@ -174,6 +174,10 @@ static bool is_overdue(const Subject *subject) {
         return updating_sec(subject) > patience_sec(subject);
 }
 
+static bool is_noted_as_updated(const Subject *subject) {
+        return json_is(subject->noted, "phase", rollout_phase_to_string(ROLLOUT_UPDATED));
+}
+
 /* The container was started for this image. Where that follows from its ID alone, the kubelet has to have
  * seen the pod as it is; one that says so has a status.observedGeneration. */
 static bool runs_image(const Subject *subject, const char *container, const char *image) {
@@ -185,8 +189,10 @@ static bool runs_image(const Subject *subject, const char *container, const char
                 return false;
         if (!json_is(entry, "id", id_of(subject->pod, container)) || json_is(entry, "image", image))
                 return true;
-        /* The kubelet started it before it saw the other image, which the way back has taken away again. */
-        return is_overdue(subject) && object_is_observed(subject->pod) &&
+        /* The kubelet started it before it saw the other image, which the way back has taken away again. A pod that this run has
+         * found updated by that is so in each further turn. */
+        return (is_overdue(subject) || is_noted_as_updated(subject)) &&
+               object_is_observed(subject->pod) &&
                json_is(container_status(subject->pod, container), "image", image);
 }
 

@@ -559,14 +559,19 @@ TEST(test_left_alone) {
         static const struct {
                 const char *state;
                 const char *spec;
-                int updating_sec;
+                const char *noted;
+                int noted_sec;
                 RolloutPhase phase;
         } rows[] = {
-                { RUNS("A"), NULL, 61, ROLLOUT_UPDATED },
-                { RUNS("A"), NULL, 60, ROLLOUT_UPDATING },
-                { RUNS("A"), ", 'terminationGracePeriodSeconds': 30", 91, ROLLOUT_UPDATED },
-                { RUNS("A"), ", 'terminationGracePeriodSeconds': 30", 90, ROLLOUT_UPDATING },
-                { RUNS("B"), NULL, 61, ROLLOUT_UPDATING },
+                { RUNS("A"), NULL, "updating", 61, ROLLOUT_UPDATED },
+                { RUNS("A"), NULL, "updating", 60, ROLLOUT_UPDATING },
+                { RUNS("A"), ", 'terminationGracePeriodSeconds': 30", "updating", 91,
+                  ROLLOUT_UPDATED },
+                { RUNS("A"), ", 'terminationGracePeriodSeconds': 30", "updating", 90,
+                  ROLLOUT_UPDATING },
+                { RUNS("B"), NULL, "updating", 61, ROLLOUT_UPDATING },
+                { RUNS("A"), NULL, "updated", 0, ROLLOUT_UPDATED },
+                { RUNS("B"), NULL, "updated", 0, ROLLOUT_UPDATING },
         };
         cleanup(json_object_put_p) json_object *record = make_record(/* is_undo= */ true, 0);
 
@@ -577,8 +582,8 @@ TEST(test_left_alone) {
                                              .state = rows[i].state,
                                              .spec = rows[i].spec });
                 cleanup(json_object_put_p) json_object *noted =
-                        parse("{'web-1': {'phase': 'updating', 'since': %d}}",
-                              NOW_SEC - rows[i].updating_sec);
+                        parse("{'web-1': {'phase': '%s', 'since': %d}}", rows[i].noted,
+                              NOW_SEC - rows[i].noted_sec);
                 const RolloutView view = { .kind = WORKLOAD_POD,
                                            .now_sec = NOW_SEC,
                                            .noted = noted };
