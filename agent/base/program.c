@@ -666,6 +666,25 @@ int program_run(sd_event *event, const ProgramOptions *options, ProgramDone on_d
         return 0;
 }
 
+size_t program_memory(const Program *program) {
+        cleanup(fclose_p) FILE *file = NULL;
+        char path[64];
+        size_t all, shared;
+
+        if (program && program->pid <= 0)
+                return 0;
+        (void) snprintf(path, sizeof(path), "/proc/%d/statm",
+                        (int) (program ? program->pid : getpid()));
+        file = fopen(path, "re");
+        if (!file || fscanf(file, "%*u %zu %zu", &all, &shared) != 2 || all < shared)
+                return 0;
+        return (all - shared) * (size_t) sysconf(_SC_PAGESIZE);
+}
+
+int program_end(Program *program, const Error *error) {
+        return program_finish(program, error);
+}
+
 Program *program_free(Program *program) {
         if (!program)
                 return NULL;

@@ -47,5 +47,9 @@ typedef int (*ProgramDone)(const char *output, size_t output_size, const Error *
 int program_run(sd_event *event, const ProgramOptions *options, ProgramDone on_done, void *userdata,
                 Program **ret);
 
+/* Bytes of memory that the program has for itself, without its children; 0: it does not run. NULL: this process. */
+size_t program_memory(const Program *program);
+/* Ends a program as one that is over a limit: on_done gets that error. */
+int program_end(Program *program, const Error *error);
 /* Kills the program if it still runs; on_done is not called then. Returns NULL. */
 Program *program_free(Program *program);

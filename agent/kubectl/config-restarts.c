@@ -21,7 +21,6 @@
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/config-plan.h"
 #include "agent/kubectl/controller-plan.h"
-#include "agent/kubectl/own-run.h"
 #include "agent/kubectl/rollout-record.h"
 #include "agent/kubectl/workload.h"
 
@@ -29,7 +28,6 @@
 #define LEDGER_MAX 1000000 /* bytes; a Secret has 1 MiB, with its key */
 #define DELAY_SEC \
         10 /* kubelets watch what their pods use, and know a change in well under a second */
-#define RUNS_MAX 4    /* at a time; each takes about 10 MB */
 #define READS_MAX 100 /* in a turn, so that the Lease is renewed meanwhile */
 #define RETRY_MIN_SEC 30
 #define RETRY_MAX_SEC 600
@@ -706,7 +704,7 @@ static bool has_place(const ConfigRestarts *restarts, const char *namespace) {
                 n += run->program != NULL;
                 n_own += run->program && json_is(run->group, "namespace", namespace);
         }
-        return update_has_place(n, n_own, RUNS_MAX, restarts->options.flags->all_namespaces);
+        return update_has_place(n, n_own, CONFIG_RUNS_MAX, restarts->options.flags->all_namespaces);
 }
 
 static bool must_wait(const ConfigRun *run, int64_t now_sec) {
@@ -822,4 +820,15 @@ int config_restarts_turn(ConfigRestarts *restarts, Error *reterr) {
         log_write(restarts->options.log, LOG_WARNING, NULL,
                   "Restarts for changed configuration wait: %s", error_message(&error));
         return 0;
+}
+
+size_t config_restarts_runs(const ConfigRestarts *restarts, OwnRun ret[static CONFIG_RUNS_MAX]) {
+        size_t n = 0;
+
+        for (size_t i = 0; restarts && n < CONFIG_RUNS_MAX && i < restarts->n_runs; i++)
+                if (restarts->runs[i]->program)
+                        ret[n++] = (OwnRun){ restarts->runs[i]->program,
+                                             json_get_text(restarts->runs[i]->group, "namespace")
+                                                     ?: "" };
+        return n;
 }

@@ -13,9 +13,11 @@
 #include "agent/base/log.h"
 #include "agent/kube/event.h"
 #include "agent/kubectl/flags.h"
+#include "agent/kubectl/own-run.h"
 #include "agent/kubectl/session.h"
 
 #define CONFIG_WATCHES 3
+#define CONFIG_RUNS_MAX 4 /* at a time; each takes about 10 MB */
 
 typedef struct ConfigRestarts ConfigRestarts;
 
@@ -39,3 +41,6 @@ bool config_restarts_is_due(const ConfigRestarts *restarts);
 /* Starts the restarts that are due. Call it only while the watches have synced and this controller
  * leads. Repeats later what the server refuses. */
 int config_restarts_turn(ConfigRestarts *restarts, Error *reterr);
+
+/* Lists the runs that are under way, and returns their number. restarts: may be NULL. */
+size_t config_restarts_runs(const ConfigRestarts *restarts, OwnRun ret[static CONFIG_RUNS_MAX]);

@@ -180,6 +180,31 @@ bool update_has_place(size_t n_running, size_t n_of_namespace, size_t max, bool 
         return n_running < max && (!is_shared || n_of_namespace < max - max / 4);
 }
 
+/* namespace: NULL: all. */
+static size_t sum_loads(const UpdateLoad *loads, size_t n, const char *namespace) {
+        size_t sum = 0;
+
+        for (size_t i = 0; i < n; i++)
+                if (!namespace || strcmp(loads[i].namespace, namespace) == 0)
+                        sum += loads[i].size;
+        return sum;
+}
+
+size_t update_over_memory(const UpdateLoad *loads, size_t n, size_t max) {
+        size_t most = 0, worst = n;
+
+        if (sum_loads(loads, n, /* namespace= */ NULL) <= max)
+                return n;
+        for (size_t i = 0; i < n; i++) {
+                size_t sum = sum_loads(loads, n, loads[i].namespace);
+
+                if (worst == n || sum > most || (sum == most && loads[i].size > loads[worst].size))
+                        worst = i;
+                most = sum > most ? sum : most;
+        }
+        return worst;
+}
+
 /* A StatefulSet is held by its partition: its users have chosen since that its pods wait until they are deleted. */
 static bool must_give_back(WorkloadKind kind, json_object *workload) {
         bool is_theirs = kind == WORKLOAD_STATEFUL_SET && !workload_is_rolling(workload);

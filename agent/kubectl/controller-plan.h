@@ -100,6 +100,16 @@ bool update_run_is_before(const UpdateRun *run, const UpdateRun *other);
  * them takes three quarters at most, so that updates of one user that make no progress leave the others their places. */
 bool update_has_place(size_t n_running, size_t n_of_namespace, size_t max, bool is_shared);
 
+/* Memory of a run that is under way. */
+typedef struct UpdateLoad {
+        const char *namespace;
+        size_t size; /* bytes */
+} UpdateLoad;
+
+/* Returns the run that has to end where all of them take more than that: the largest of the namespace that takes most, so that
+ * large pods and templates of one user do not end the updates of others. n: none has to. */
+size_t update_over_memory(const UpdateLoad *loads, size_t n, size_t max);
+
 /* Adds the end of admission's hold, which lets the workload's controller go on, to a merge patch that has annotations. */
 int update_add_end_of_hold(WorkloadKind kind, json_object *workload, json_object *patch);
 /* A merge patch that lets the workload's controller go on, and removes what was written for the hold. Its

@@ -8,6 +8,7 @@
  * the next controller begins with the workloads as they are, and so do two at once.
  */
 
+#include <assert.h>
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdlib.h>
@@ -74,6 +75,7 @@ struct Controller {
         size_t n_declared;
         Declared *running[RUNS_MAX]; /* borrowed; their programs run */
         size_t n_running;
+        OwnRunGuard guard;
         char *by;              /* user of the controller, as records name it */
         bool is_ready;         /* leads, and workloads may be held from now on */
         uint64_t unbound_usec; /* when the binding was removed or missed first; 0: it was not */
@@ -351,9 +353,10 @@ static int run(Declared *declared, const char *way) {
                     (const char *const[]){ "__carry-out", workload, "--namespace",
                                            declared->namespace, way, "--take-over", NULL },
                     on_run, declared, &declared->program);
-        if (r >= 0)
-                controller->running[controller->n_running++] = declared;
-        return r;
+        if (r < 0)
+                return r;
+        controller->running[controller->n_running++] = declared;
+        return own_run_guard(&controller->guard, controller->session);
 }
 
 /* A run has ended. */
@@ -685,6 +688,17 @@ static int act_all(Controller *controller, Error *reterr) {
         return r;
 }
 
+static size_t list_runs(void *userdata, OwnRun ret[static OWN_RUNS_MAX]) {
+        const Controller *controller = userdata;
+
+        static_assert(RUNS_MAX + CONFIG_RUNS_MAX <= OWN_RUNS_MAX, "the runs have no room");
+        for (size_t i = 0; i < controller->n_running; i++)
+                ret[i] = (OwnRun){ controller->running[i]->program,
+                                   controller->running[i]->namespace };
+        return controller->n_running +
+               config_restarts_runs(controller->config, ret + controller->n_running);
+}
+
 static int turn(Controller *controller, Error *reterr) {
         int r = lead(controller, reterr);
 
@@ -692,9 +706,10 @@ static int turn(Controller *controller, Error *reterr) {
                 r = act_all(controller, reterr);
         if (r >= 0)
                 forget_gone(controller);
-        if (r >= 0 && controller->is_ready && config_restarts_is_due(controller->config))
-                r = config_restarts_turn(controller->config, reterr);
-        return r;
+        if (r < 0 || !controller->is_ready || !config_restarts_is_due(controller->config))
+                return r;
+        r = config_restarts_turn(controller->config, reterr);
+        return r < 0 ? r : own_run_guard(&controller->guard, controller->session);
 }
 
 static int follow(Controller *controller) {
@@ -716,6 +731,7 @@ static int follow(Controller *controller) {
 }
 
 static void controller_done(Controller *controller) {
+        timer_done(&controller->guard.timer);
         session_follow_free(controller->follow);
         config_restarts_free(controller->config);
         for (size_t i = 0; i < controller->n_declared; i++)
@@ -731,7 +747,9 @@ static void controller_done(Controller *controller) {
 static int init(Controller *controller, Session *session, const Flags *flags, Error *reterr) {
         int r;
 
-        *controller = (Controller){ .session = session, .flags = flags };
+        *controller = (Controller){ .session = session,
+                                    .flags = flags,
+                                    .guard = { .list = list_runs, .userdata = controller } };
         r = leader_init(&controller->leader, session, LEASE);
         if (r >= 0)
                 r = session_ask_user(session, reterr);

@@ -364,3 +364,31 @@ TEST_ROWS(test_places, places, name, const struct PlaceRow *row) {
         assert_int_equal(update_has_place(row->n_running, row->n_of_namespace, 32, row->is_shared),
                          row->has_place);
 }
+
+static const struct LoadRow {
+        const char *name;
+        size_t max;
+        UpdateLoad loads[4];
+        size_t n;
+        const char *worst; /* namespace of that run; NULL: none ends */
+        size_t worst_size;
+} load_rows[] = {
+        { "nothing runs", 0, { { 0 } }, 0, NULL, 0 },
+        { "they have as much as they may", 60, { { "a", 10 }, { "b", 50 } }, 2, NULL, 0 },
+        { "one is too large", 59, { { "a", 10 }, { "b", 50 } }, 2, "b", 50 },
+        { "many of one namespace", 100, { { "a", 30 }, { "b", 50 }, { "a", 35 } }, 3, "a", 35 },
+        { "as much in each", 99, { { "a", 25 }, { "b", 50 }, { "a", 25 } }, 3, "b", 50 },
+        { "there is no room for any", 0, { { "a", 10 } }, 1, "a", 10 },
+};
+
+TEST_ROWS(test_loads, load_rows, name, const struct LoadRow *row) {
+        size_t worst = update_over_memory(row->loads, row->n, row->max);
+
+        if (!row->worst) {
+                assert_int_equal(worst, row->n);
+                return;
+        }
+        assert_true(worst < row->n);
+        assert_string_equal(row->loads[worst].namespace, row->worst);
+        assert_int_equal(row->loads[worst].size, row->worst_size);
+}

@@ -236,6 +236,25 @@ TEST_F(test_output_as_it_comes, Fixture *fixture) {
         assert_int_equal(fixture->n_done, 0);
 }
 
+/* It is known how much a program has while it runs, and a program that has too much ends for that reason. */
+TEST_F(test_memory, Fixture *fixture) {
+        cleanup(error_done) Error error = ERROR_INIT;
+
+        start(fixture,
+              SHELL("x=$(head -c 8000000 /dev/zero | tr '\\0' x); echo a; sleep 1000; echo $x",
+                    .timeout_usec = 20 * SEC, .on_output = on_output));
+        while (fixture->n_lines == 0)
+                assert_true(sd_event_run(fixture->event, UINT64_MAX) >= 0);
+        assert_true(program_memory(fixture->program) > 8000000);
+        assert_true(program_memory(NULL) > 0);
+
+        (void) error_set(&error, ERROR_UNAVAILABLE, "takes too much");
+        assert_ok(program_end(fixture->program, &error));
+        assert_int_equal(fixture->n_done, 1);
+        assert_refused(fixture, ERROR_UNAVAILABLE, "takes too much");
+        assert_int_equal(program_memory(fixture->program), 0);
+}
+
 /* Lines that were taken count no more, so that there may be any number of lines; the rest is there at the end. */
 TEST_F(test_much_output_is_taken, Fixture *fixture) {
         run_shown(fixture, "yes | head -n 200000; printf rest");
