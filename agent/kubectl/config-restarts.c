@@ -73,6 +73,7 @@ struct ConfigRestarts {
         bool is_dirty;    /* the ledger is not written yet */
         bool has_changes; /* the ledger has changes that are not carried out */
         size_t n_unread;
+        size_t next_read; /* index of the object that is read next, if it has to be */
         uint64_t due_usec;
 };
 
@@ -541,18 +542,39 @@ static int try_object(ConfigRestarts *restarts, ConfigObject *object, Error *ret
         return 0;
 }
 
-/* Objects may be added meanwhile, and none is removed. */
+/* "KIND/NAMESPACE/NAME": whether kind and namespace are the same. */
+static bool is_beside(const ConfigObject *object, const ConfigObject *other) {
+        size_t size = (size_t) (strchr(strchr(object->of, '/') + 1, '/') - object->of) + 1;
+
+        return strncmp(object->of, other->of, size) == 0;
+}
+
+/* Each turn goes on behind the last object of the one before, and leaves objects to other namespaces: a pod that comes and goes
+ * with a thousand names must not keep the others from being read. Objects may be added meanwhile, and none is removed. */
 static int read_objects(ConfigRestarts *restarts, Error *reterr) {
+        const ConfigObject *last = NULL;
         uint64_t now_usec = clock_monotonic_usec();
-        size_t n_read = 0;
+        size_t at = restarts->next_read, n_read = 0, n_own = 0;
         int r = 0;
 
-        for (size_t i = 0; r >= 0 && n_read < READS_MAX && i < restarts->n_objects; i++)
-                if (restarts->objects[i]->is_unread &&
-                    now_usec >= restarts->objects[i]->not_before_usec) {
-                        r = try_object(restarts, restarts->objects[i], reterr);
-                        n_read++;
-                }
+        for (size_t n = restarts->n_objects; r >= 0 && n > 0; n--, at++) {
+                ConfigObject *object;
+
+                at = at < restarts->n_objects ? at : 0;
+                object = restarts->objects[at];
+                if (!object->is_unread || now_usec < object->not_before_usec)
+                        continue;
+                if (!last || !is_beside(object, last))
+                        n_own = 0;
+                last = object;
+                if (!update_has_place(n_read, n_own, READS_MAX,
+                                      restarts->options.flags->all_namespaces))
+                        continue;
+                restarts->next_read = at + 1;
+                r = try_object(restarts, object, reterr);
+                n_read++;
+                n_own++;
+        }
         restarts->has_changes = config_has_changes(restarts->ledger);
         return r;
 }

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -282,7 +283,8 @@ def idle_pod(cluster, container: Object, **spec: object) -> Iterator[None]:
     """A pod that takes part, and whose container is never started."""
     main = {"name": "main", "image": "none.example/none:1", **container}
     metadata = {"name": "idle", "namespace": "default", "annotations": {ASKED: "true"}}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [main], **spec}}
+    spec = {"schedulerName": "none", "containers": [main], **spec}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     path = cluster.admin.path_of(cluster.admin.create(pod))
     yield
     cluster.admin.request("DELETE", f"{path}?gracePeriodSeconds=0")
@@ -314,7 +316,7 @@ def test_object_that_cannot_be_read(cluster, robot, make_user, folder):
         proxy.on(f"^GET {broken}$", api_faults.refuse(500, "cannot decrypt"))
         kubeconfig = write_kubeconfig(folder / "broken.conf", proxy.url, proxy.authority, token="lab-admin")
         used = {"envFrom": [{"secretRef": {"name": "broken"}}]}
-        with restarting(cluster, Inplace(kubeconfig, robot.folder)) as child, idle_pod(cluster, used, nodeName="none"):
+        with restarting(cluster, Inplace(kubeconfig, robot.folder)) as child, idle_pod(cluster, used):
             wait_until(lambda: proxy.requests(f"^GET {broken}$"), RUNS, "the first question", 0.05)
             assert_restarts(cluster, make_user, "whole")
             assert "secret/default/broken" not in ledger(cluster)
@@ -325,10 +327,30 @@ def test_object_that_cannot_be_read(cluster, robot, make_user, folder):
     assert said_by_it.count("changes of secret/default/broken for now: ") == 1, said_by_it
 
 
+def test_pod_that_comes_and_goes(cluster, restarter, make_user):
+    """A pod with many names that takes part again and again keeps no other object from being read."""
+    names = [{**from_key(f"a-{i:04}", "KEY", optional=True)[0], "name": f"V{i}"} for i in range(1500)]
+    is_over = threading.Event()
+
+    def come_and_go() -> None:
+        while not is_over.wait(8):
+            for answer in ("false", "true"):
+                cluster.admin.patch(f"{CORE}/pods/idle", {"metadata": {"annotations": {ASKED: answer}}})
+
+    with idle_pod(cluster, {"env": names}):
+        thread = threading.Thread(target=come_and_go)
+        thread.start()
+        try:
+            assert_restarts(cluster, make_user, "late")
+        finally:
+            is_over.set()
+            thread.join()
+
+
 def test_object_with_too_many_keys(cluster, restarter, make_user):
     """An object that the ledger has no room for is named, and keeps no other one from its restart."""
     huge = make_config(cluster, "huge", **{f"k{i}": "" for i in range(30_000)})
-    with idle_pod(cluster, {"envFrom": [{"configMapRef": {"name": "huge"}}]}, nodeName="none"):
+    with idle_pod(cluster, {"envFrom": [{"configMapRef": {"name": "huge"}}]}):
         assert_restarts(cluster, make_user, "small")
         assert "configmap/default/huge" not in ledger(cluster)
     cluster.admin.delete(huge)
@@ -340,7 +362,7 @@ def test_object_with_too_many_keys(cluster, restarter, make_user):
 def test_object_that_is_large_in_json(cluster, restarter, make_user):
     """The API server escapes "<" by six bytes: such an object is read as well, and keeps no other one from its restart."""
     large = make_config(cluster, "large", VALUE="<" * 1_000_000)
-    with idle_pod(cluster, {"envFrom": [{"configMapRef": {"name": "large"}}]}, nodeName="none"):
+    with idle_pod(cluster, {"envFrom": [{"configMapRef": {"name": "large"}}]}):
         assert_restarts(cluster, make_user, "plain")
         assert "configmap/default/large" in ledger(cluster)
     cluster.admin.delete(large)
