@@ -189,8 +189,8 @@ static int read_image(PreloadNode *node, json_object *images, json_object *statu
 
         pull->lacks_secrets =
                 lacks_secrets(json_get(image, "pullSecrets", json_type_array), node->task);
-        pull->is_foreign =
-                node->task->keeps_apart && !pull->was_seen && is_foreign(image, node->task);
+        pull->is_apart = node->task->keeps_apart && !pull->was_seen &&
+                         (is_foreign(image, node->task) || (node->is_full && !spec));
         if (pull->awaited < 0 && is_ours(node->task, spec, i))
                 pull->awaited = pull->version;
         return pull_take(pull);
@@ -203,6 +203,13 @@ int preload_node_read(PreloadNode *node, json_object *node_image) {
                                          "imageStatuses", json_type_object);
         int r;
 
+        if (node->task->keeps_apart) {
+                const char *text = json_to_text(node_image);
+
+                if (!text)
+                        return -ENOMEM;
+                node->is_full = strlen(text) > PRELOAD_SIZE_MAX;
+        }
         r = text_set(&node->version,
                      json_get_text(json_get(node_image, "metadata", json_type_object),
                                    "resourceVersion")
@@ -224,7 +231,7 @@ int preload_node_expect(PreloadNode *node) {
         for (size_t i = 0; r >= 0 && i < node->task->n_images; i++) {
                 PreloadPull *pull = &node->pulls[i];
 
-                pull->awaited = pull->is_foreign                 ? -1
+                pull->awaited = pull->is_apart                   ? -1
                                 : is_under_way(node->task, pull) ? pull->version
                                                                  : pull->next_version;
                 r = pull_take(pull);
@@ -342,7 +349,7 @@ static int patch_image(const PreloadNode *node, size_t i, json_object *images) {
         int r;
 
         if (task->mode == PRELOAD_WITHDRAW ? pull->phase == PRELOAD_ABSENT
-                                           : pull->is_foreign || is_under_way(task, pull))
+                                           : pull->is_apart || is_under_way(task, pull))
                 return 0;
 
         r = obtain_image(images, name, pull, &image);
@@ -453,7 +460,7 @@ static PreloadNodeState state_of_pulls(const PreloadNode *node) {
                 const PreloadPull *pull = &node->pulls[i];
 
                 n_begun += pull->awaited >= 0 || is_left(node, i);
-                n_over += pull->outcome != PRELOAD_ABSENT || pull->is_foreign || is_left(node, i);
+                n_over += pull->outcome != PRELOAD_ABSENT || pull->is_apart || is_left(node, i);
                 n_failed += pull->outcome == PRELOAD_FAILED || is_left(node, i);
         }
 
@@ -714,9 +721,9 @@ static json_object *list_resolved(const PreloadNode *node) {
         return take_ptr(list);
 }
 
-static bool has_foreign(const PreloadNode *node) {
+static bool has_apart(const PreloadNode *node) {
         for (size_t i = 0; i < node->task->n_images; i++)
-                if (node->pulls[i].is_foreign)
+                if (node->pulls[i].is_apart)
                         return true;
 
         return false;
@@ -734,7 +741,7 @@ int preload_result_add(PreloadResult *result, PreloadReasons *reasons, const Pre
         result->n_done += state == PRELOAD_NODE_DONE;
         result->n_failed += state == PRELOAD_NODE_FAILED || state == PRELOAD_NODE_SILENT;
         result->n_silent += state == PRELOAD_NODE_SILENT;
-        result->n_apart += has_foreign(node);
+        result->n_apart += has_apart(node);
         item = patch_wrap("name", json_object_new_string(node->name));
         if (patch_append(result->nodes, item) < 0 ||
             patch_add_text(item, "phase", preload_node_state_to_string(state)) < 0 ||

@@ -29,6 +29,9 @@
 
 #define PRELOAD_SECRETS_MAX 32
 #define PRELOAD_IMAGES_MAX ((size_t) 64)
+/* Bytes of a NodeImage up to which updates that are declared request images. The API server stores 1.5 MiB: the rest is for what
+ * administrators request, and for what the agent says of each image, which ends the requests. */
+#define PRELOAD_SIZE_MAX ((size_t) 384 << 10)
 
 typedef enum PreloadPhase {
         PRELOAD_ABSENT,  /* the NodeImage does not have it */
@@ -78,7 +81,7 @@ typedef struct PreloadTask {
         int64_t now_sec;
         const PreloadJob *jobs; /* a job for each image; NULL: there are none */
         bool resolves;          /* each node asks the registry, also for an image that it has */
-        bool keeps_apart; /* images for which the NodeImage has pull secrets of others are left alone */
+        bool keeps_apart;       /* leaves images alone, see PreloadPull */
         bool is_dry_run;
         bool is_stalled; /* PRELOAD_PROGRESS_USEC have passed since preload_node_progress() grew */
 } PreloadTask;
@@ -88,7 +91,7 @@ typedef struct PreloadPull {
         /* as the NodeImage has it: */
         char *spec; /* entry of the image in the spec, with all tags, as JSON; NULL: there is none. Owned. */
         bool lacks_secrets; /* the spec does not have all of the task */
-        bool is_foreign; /* it is left alone, since tags and secrets of namespaces must not meet */
+        bool is_apart; /* left alone: tags and secrets of namespaces must not meet, or the NodeImage is full */
         PreloadPhase phase;
         int64_t version; /* in the spec */
         int64_t next_version;
@@ -112,6 +115,7 @@ typedef struct PreloadNode {
         PreloadPull *pulls; /* a pull for each image */
         bool has_begun;
         bool is_written; /* the NodeImage has the request, or does not have it any more */
+        bool is_full;    /* it has more than PRELOAD_SIZE_MAX, where updates share it */
         bool is_late;    /* PRELOAD_ANSWER_USEC have passed since preload_node_is_unanswered() */
 } PreloadNode;
 

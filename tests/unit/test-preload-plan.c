@@ -5,6 +5,7 @@
 #include "tests/unit/unit.h"
 #include <json-c/json.h>
 
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/preload-plan.h"
@@ -232,6 +233,27 @@ TEST(test_tenant_without_secrets) {
         assert_ok(preload_result_add(&result, &reasons, &other));
         assert_int_equal(result.n_done, 1);
         assert_int_equal(result.n_apart, 1);
+}
+
+/* The updates of users leave room for what the agent says of each image: without that, no request would ever end. */
+TEST(test_full_node) {
+        cleanup(preload_node_done) PreloadNode node, last;
+        cleanup(free_p) char *tag = calloc(1, PRELOAD_SIZE_MAX + 1);
+        cleanup(free_p) char *text = NULL;
+        PreloadTask apart = one;
+
+        apart.keeps_apart = true;
+        assert_non_null(tag);
+        memset(tag, 'x', PRELOAD_SIZE_MAX);
+        assert_ok(text_format(&text, "{'spec':{'images':{'r.io/other':{'tags':[{'tag':'%s'}]}}}}",
+                              tag));
+        read_node(&node, &apart, text);
+        assert_patch(&node, PRELOAD_PULL, NULL);
+        assert_ok(preload_node_expect(&node));
+        assert_int_equal(preload_node_state(&node), PRELOAD_NODE_DONE);
+
+        read_node(&last, &one, text);
+        assert_patch(&last, PRELOAD_PULL, TAGS(NEW("0")));
 }
 
 static const struct {
