@@ -225,7 +225,7 @@ static int observe_old(json_object *pod, json_object *status, const char *contai
         const char *image = template_image(pod, container) ?: "";
 
         if (is_any_of(reason, no_image) &&
-            (strstr(message, image) || message_is_about_volume(message, pod))) {
+            (message_is_about_image(message, image) || message_is_about_volume(message, pod))) {
                 *ret_end = RESTART_NOT_PULLED;
                 return text_format(ret_why, "container %s: %s: %s", container, reason, message);
         }

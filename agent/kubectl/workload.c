@@ -366,7 +366,8 @@ static bool continues_reference(const char *end) {
 }
 
 bool message_is_about_image(const char *message, const char *image) {
-        for (const char *at = strstr(message, image); at; at = strstr(at + 1, image)) {
+        for (const char *at = image[0] ? strstr(message, image) : NULL; at;
+             at = strstr(at + 1, image)) {
                 bool is_begun = at > message && continues_reference(at - 1);
 
                 if (!is_begun && !continues_reference(at + strlen(image)))

@@ -110,7 +110,8 @@ const char *volume_image(json_object *volume);
 /* The name of a volume whose image the kubelet asks the registry for before each start of a container; NULL: there is
  * none. Borrowed. */
 const char *template_pulled_volume(json_object *template);
-/* A message of the kubelet is about this image, and not about one whose name begins or ends with its name. */
+/* A message of the kubelet is about this image, and not about one whose name begins or ends with its name. An empty name
+ * is that of no image. */
 bool message_is_about_image(const char *message, const char *image);
 /* A message of the kubelet is about an image that is mounted as a volume. */
 bool message_is_about_volume(const char *message, json_object *template);

@@ -167,6 +167,10 @@ static const struct ObserveRow {
           RESTART_NOT_PULLED, "container a: ImagePullBackOff: of r/data:1" },
         { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of r:1'}}",
           RESTART_RUNNING, "container a: ImagePullBackOff" },
+        { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of r@B2'}}",
+          RESTART_RUNNING, "container a: ImagePullBackOff" },
+        { "1','state':{'waiting':{'reason':'ImagePullBackOff','message':'of other/r@B'}}",
+          RESTART_RUNNING, "container a: ImagePullBackOff" },
 };
 
 TEST_ROWS(test_observe, observe_rows, status, const struct ObserveRow *row) {
@@ -192,6 +196,19 @@ TEST_ROWS(test_observe, observe_rows, status, const struct ObserveRow *row) {
                 assert_memory_equal(why, row->why, strlen(row->why));
         else
                 assert_null(why);
+}
+
+/* No message is about the image of a container that has none. */
+TEST(test_observe_without_image) {
+        cleanup(json_object_put_p) json_object *names = parse("['a']");
+        cleanup(json_object_put_p) json_object *pod = parse(
+                "{'spec':{'containers':[{'name':'a'}]},'status':{'containerStatuses':[{'name':'a',"
+                "'state':{'waiting':{'reason':'ImagePullBackOff','message':'BackOff'}}}]}}");
+        cleanup(free_p) char *why = NULL;
+        RestartEnd end;
+
+        assert_ok(restart_plan_observe(pod, pod, names, NOW_SEC, &end, &why));
+        assert_int_equal(end, RESTART_RUNNING);
 }
 
 /* A container that the kubelet started before it saw the new spelling proves nothing. */
