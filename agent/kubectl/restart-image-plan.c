@@ -330,14 +330,19 @@ static const char *find_lost(json_object *pod, json_object *containers) {
         return NULL;
 }
 
-bool restart_image_stays_ended(json_object *pod, const char *container) {
+int restart_image_check_ended(json_object *pod, const char *container, Error *reterr) {
         json_object *ended = object_at(container_status(pod, container), "state.terminated");
         const char *policy = policy_of(pod, container);
         bool is_retried =
                 strcmp(policy, "Always") == 0 ||
                 (strcmp(policy, "OnFailure") == 0 && json_get_integer(ended, "exitCode") != 0);
 
-        return ended && !is_retried;
+        if (!ended || is_retried)
+                return 0;
+        return error_set(reterr, ERROR_UNSUPPORTED,
+                         "pod/%s: container %s has ended, and its restart policy or rules might "
+                         "not start it again; create the pod anew",
+                         object_name(pod), container);
 }
 
 bool restart_image_all_come_back(json_object *pod, json_object *containers) {
@@ -375,13 +380,13 @@ static int check_registry(json_object *pod, const char *container, Error *reterr
 
 /* While the kubelet delays a start, or cannot pull, it follows the container's restart policy and rules. */
 static int check_start(json_object *pod, const char *container, int64_t delay_sec, Error *reterr) {
+        int r;
+
         if (restart_image_comes_back(pod, container))
                 return 0;
-        if (restart_image_stays_ended(pod, container))
-                return error_set(reterr, ERROR_INVALID,
-                                 "pod/%s: container %s has ended, and its restart policy or rules "
-                                 "might not start it again; create the pod anew",
-                                 object_name(pod), container);
+        r = restart_image_check_ended(pod, container, reterr);
+        if (r < 0)
+                return r;
         if (delay_sec == 0)
                 return check_registry(pod, container, reterr);
 

@@ -33,8 +33,8 @@ bool restart_image_comes_back(json_object *pod, const char *container);
 /* The same of these containers, a list of names. */
 bool restart_image_all_come_back(json_object *pod, json_object *containers);
 
-/* Whether it has ended, and the kubelet might not start it again, for another image neither. */
-bool restart_image_stays_ended(json_object *pod, const char *container);
+/* Refused if it has ended, and the kubelet might not start it again, for another image neither. */
+int restart_image_check_ended(json_object *pod, const char *container, Error *reterr);
 
 /* Refused if a request, which stops these containers, could end one of them for ever, and the pod with it. */
 int restart_image_check_stop(json_object *pod, json_object *containers, Error *reterr);

@@ -349,17 +349,14 @@ static int check_return(json_object *pod, const char *name, const char *image, b
         json_object *spec = template_find_container(pod, name);
         bool is_pulled = !has_preloaded || json_is(spec, "imagePullPolicy", "Always");
         const char *volume = template_pulled_volume(pod);
+        int r;
 
         if (!spec || template_ends(pod, name) || json_is(spec, "image", image) ||
             restart_image_comes_back(pod, name))
                 return 0;
-        if (restart_image_stays_ended(pod, name))
-                return error_set(reterr, ERROR_UNSUPPORTED,
-                                 "container %s of pod \"%s\" has ended, and its restart policy or "
-                                 "rules might not start it again; create the pod anew",
-                                 name, object_name(pod));
-        if (!is_pulled && !volume)
-                return 0;
+        r = restart_image_check_ended(pod, name, reterr);
+        if (r < 0 || (!is_pulled && !volume))
+                return r;
 
         return error_set(reterr, ERROR_UNSUPPORTED,
                          "pod \"%s\" would be lost if the image of %s %s could not be pulled at "

@@ -1929,7 +1929,9 @@ static const struct StartRow {
         { "the registry is asked for it", NEVER, "Always", true, "of container app", false },
         { "or for a volume", NEVER_WITH("Always"), "IfNotPresent", true, "of volume data", false },
         { "but not for this one", NEVER_WITH("IfNotPresent"), "IfNotPresent", true, NULL, false },
-        { "it stays ended", NEVER, "IfNotPresent", true, "container app of pod", true },
+        { "it stays ended", NEVER, "IfNotPresent", true,
+          "pod/web: container app has ended, and its restart policy or rules might not start it again",
+          true },
         { "it is started again", ALWAYS, "IfNotPresent", true, NULL, true },
 };
 
