@@ -336,7 +336,8 @@ static int64_t count_available(const RolloutView *view) {
                 (void) name;
                 n += restart_plan_is_of(view->kind, view->workload, view->replica_set_owners,
                                         pod) &&
-                     !object_is_deleted(pod) && view_pod_is_available(view, pod);
+                     !object_is_deleted(pod) && !view_pod_is_surplus(view, pod) &&
+                     view_pod_is_available(view, pod);
         }
         return n;
 }

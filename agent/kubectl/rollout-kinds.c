@@ -371,8 +371,39 @@ int64_t pod_ordinal(json_object *pod) {
         return dash ? strtoll(dash + 1, NULL, 10) : 0;
 }
 
+/* Finds the next ordinals that OpenKruise's StatefulSet leaves out: a number, or a range such as "3-5". */
+static bool find_reserved(const RolloutView *view, int64_t from, int64_t *ret_first,
+                          int64_t *ret_last) {
+        json_object *list = object_list(view->workload, "spec.reserveOrdinals");
+        bool is_found = false;
+
+        for (size_t i = 0; list && i < json_object_array_length(list); i++) {
+                const char *text = json_object_get_string(json_object_array_get_idx(list, i)) ?: "";
+                char *end;
+                int64_t first = strtoll(text, &end, 10);
+                int64_t last = *end == '-' ? strtoll(end + 1, NULL, 10) : first;
+
+                if (end == text || last < first || last < from || last > INT32_MAX ||
+                    (is_found && first >= *ret_first))
+                        continue;
+                *ret_first = first > from ? first : from;
+                *ret_last = last;
+                is_found = true;
+        }
+        return is_found;
+}
+
 bool view_pod_is_surplus(const RolloutView *view, json_object *pod) {
-        return view_kind(view)->has_ordinals &&
-               pod_ordinal(pod) - object_integer(view->workload, "spec.ordinals.start") >=
-                       view_desired_pods(view);
+        int64_t at = object_integer(view->workload, "spec.ordinals.start"), first, last;
+        int64_t n_left = view_desired_pods(view), ordinal = pod_ordinal(pod);
+
+        if (!view_kind(view)->has_ordinals && view->kind != WORKLOAD_ADVANCED_STATEFUL_SET)
+                return false;
+        if (ordinal < at || (find_reserved(view, ordinal, &first, &last) && first == ordinal))
+                return true;
+        while (find_reserved(view, at, &first, &last) && first < at + n_left) {
+                n_left -= first - at;
+                at = last + 1;
+        }
+        return ordinal >= at + n_left;
 }

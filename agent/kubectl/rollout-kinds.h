@@ -121,6 +121,6 @@ int64_t view_record_partition(const RolloutView *view, json_object *record);
 /* Pods of a StatefulSet with lower ordinals stay as they are. */
 int64_t view_partition(const RolloutView *view, json_object *record);
 bool view_has_pod(const RolloutView *view, json_object *record, json_object *pod);
-/* A StatefulSet that was scaled down has the pod still, and its controller deletes it. */
+/* A StatefulSet that was scaled down, or has other ordinals, has the pod still, and its controller deletes it. */
 bool view_pod_is_surplus(const RolloutView *view, json_object *pod);
 int64_t pod_ordinal(json_object *pod);

@@ -314,3 +314,62 @@ TEST_ROWS(test_allowance, allowance_rows, budgets, const struct AllowanceRow *ro
         else
                 assert_null(why);
 }
+
+/* Two ready pods, whose names say which ordinals they have, of two that are wanted. */
+static const struct SurplusRow {
+        const char *name;
+        WorkloadKind kind;
+        const char *spec; /* more of the workload's */
+        const char *first, *second;
+        int64_t n_available;
+} surplus_rows[] = {
+        { "both are wanted", WORKLOAD_STATEFUL_SET, "", "0", "1", 2 },
+        { "one is left of three", WORKLOAD_STATEFUL_SET, "", "1", "2", 1 },
+        { "from another start on", WORKLOAD_STATEFUL_SET, ",'ordinals':{'start':5}", "5", "6", 2 },
+        { "one is below the start", WORKLOAD_STATEFUL_SET, ",'ordinals':{'start':5}", "4", "5", 1 },
+        { "of OpenKruise", WORKLOAD_ADVANCED_STATEFUL_SET, "", "1", "2", 1 },
+        { "a number is left out", WORKLOAD_ADVANCED_STATEFUL_SET, ",'reserveOrdinals':[1]", "0",
+          "2", 2 },
+        { "it is the one left out", WORKLOAD_ADVANCED_STATEFUL_SET, ",'reserveOrdinals':[1]", "0",
+          "1", 1 },
+        { "the next but one", WORKLOAD_ADVANCED_STATEFUL_SET, ",'reserveOrdinals':[1]", "2", "3",
+          1 },
+        { "a range is left out", WORKLOAD_ADVANCED_STATEFUL_SET, ",'reserveOrdinals':['1-3']", "0",
+          "4", 2 },
+        { "ranges overlap", WORKLOAD_ADVANCED_STATEFUL_SET, ",'reserveOrdinals':['2-3',0,'0-2',3]",
+          "4", "5", 2 },
+        { "beyond overlapping ranges", WORKLOAD_ADVANCED_STATEFUL_SET,
+          ",'reserveOrdinals':['2-3',0,'0-2',3]", "5", "6", 1 },
+        { "those left out come later", WORKLOAD_ADVANCED_STATEFUL_SET, ",'reserveOrdinals':[2,9]",
+          "1", "3", 1 },
+        { "with a start", WORKLOAD_ADVANCED_STATEFUL_SET,
+          ",'ordinals':{'start':2},'reserveOrdinals':[1,3]", "2", "4", 2 },
+        { "what is no range", WORKLOAD_ADVANCED_STATEFUL_SET,
+          ",'reserveOrdinals':[null,{},'x','3-','5-4','0-9223372036854775807']", "1", "2", 1 },
+        { "of a CloneSet", WORKLOAD_CLONE_SET, "", "1", "2", 2 },
+};
+
+/* A pod that its controller is about to delete makes up for no other one. */
+TEST_ROWS(test_surplus, surplus_rows, name, const struct SurplusRow *row) {
+        cleanup(json_object_put_p) json_object *workload =
+                parse("{'metadata':{'uid':'1'},'spec':{'replicas':2%s}}", row->spec);
+        cleanup(json_object_put_p) json_object *pods = parse("{}");
+        cleanup(json_object_put_p) json_object *budgets = parse("{}");
+        const char *const ordinals[] = { row->first, row->second };
+        const RolloutView view = {
+                .kind = row->kind, .workload = workload, .pods = pods, .budgets = budgets
+        };
+        cleanup(free_p) char *why = NULL;
+        int64_t allowed;
+
+        for (size_t i = 0; i < N_ELEMENTS(ordinals); i++) {
+                json_object *pod =
+                        parse("{'metadata':{'name':'web-%s','ownerReferences':[{'uid':'1',"
+                              "'controller':true}]}," READY "}",
+                              ordinals[i]);
+
+                json_object_object_add(pods, ordinals[i], pod);
+        }
+        assert_ok(restart_plan_allowance(&view, 2, workload, &allowed, &why));
+        assert_int_equal(allowed, row->n_available);
+}
