@@ -50,7 +50,8 @@ typedef struct Rollout {
         RolloutWatch watch;
         RolloutLimits limits;
         json_object *record;
-        Census census; /* taken in the last turn */
+        json_object *template; /* template that the patch which takes over was made for */
+        Census census;         /* taken in the last turn */
         RolloutShow show;
         RolloutStep step;
         RolloutWriter writer;
@@ -79,6 +80,7 @@ static void rollout_done(Rollout *rollout) {
         census_done(&rollout->census);
         rollout_show_done(&rollout->show);
         json_object_put(rollout->record);
+        json_object_put(rollout->template);
         json_object_put(rollout->writer.written);
         free(rollout->rest);
         free(rollout->farewell);
@@ -679,19 +681,27 @@ static bool must_check_returns(const Rollout *rollout, const RolloutRequest *req
         return !request->undone && (request->images || !is_known);
 }
 
+/* Makes a patch that takes the workload over, for the template that the view has now. */
+static int make_patch(Rollout *rollout, const RolloutRequest *request, MakePatch make,
+                      json_object **ret, Error *reterr) {
+        const RolloutView *view = &rollout->watch.view;
+
+        json_object_put(rollout->template);
+        rollout->template = json_object_get(object_template(view->workload));
+        return make(view, request, ret, reterr);
+}
+
 /* Checks everything that can be checked, and has the images pulled. The view has the template that the patch is for. */
 static int check_patch(Rollout *rollout, const RolloutRequest *request, json_object *patch,
                        RolloutPreloaded *ret_preloaded, Error *reterr) {
         const Flags *flags = rollout->flags;
-        cleanup(json_object_put_p) json_object *template =
-                json_object_get(object_template(rollout->watch.view.workload));
         const RolloutPreload preload = { .is_required = flags->require_preload,
                                          .is_shown = !rollout->show.is_quiet,
                                          .keeps_apart = rollout->is_carried_out,
                                          .without = rollout->is_carried_out
                                                             ? "kubectl inplace rollout --no-preload"
                                                             : "--no-preload",
-                                         .template = template };
+                                         .template = rollout->template };
         cleanup(json_object_put_p) json_object *record = NULL;
         cleanup(census_done) Census census = CENSUS_INIT;
         int r = read_record(rollout, patch, &record, reterr);
@@ -720,7 +730,7 @@ static int prepare(Rollout *rollout, const RolloutRequest *request, MakePatch ma
 
         do {
                 cleanup(json_object_put_p) json_object *patch = NULL;
-                int r = make(&rollout->watch.view, request, &patch, reterr);
+                int r = make_patch(rollout, request, make, &patch, reterr);
 
                 preloaded = (RolloutPreloaded){ .is_done = false };
                 if (r >= 0 && patch)
@@ -735,7 +745,7 @@ static int prepare(Rollout *rollout, const RolloutRequest *request, MakePatch ma
                 if (!rollout->watch.view.workload)
                         return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
         } while (preloaded.is_outdated);
-        return make(&rollout->watch.view, request, ret, reterr);
+        return make_patch(rollout, request, make, ret, reterr);
 }
 
 /* Whether the workload has the record, or the images where it gets none: a write may have been done though its answer was
@@ -789,16 +799,16 @@ static int pause_after_conflict(Rollout *rollout, int n_attempts, const Error *e
 
 /* Makes the patch anew after a conflict. Where another client has changed the template, the images of that one are checked and
  * pulled as well; the record that was not written counts no more. */
-static int remake(Rollout *rollout, const RolloutRequest *request, json_object *template,
-                  MakePatch make, json_object **ret, Error *reterr) {
+static int remake(Rollout *rollout, const RolloutRequest *request, MakePatch make,
+                  json_object **ret, Error *reterr) {
         const RolloutView *view = &rollout->watch.view;
         cleanup(json_object_put_p) json_object *record = NULL;
         int r;
 
         if (!view->workload)
                 return error_set(reterr, ERROR_NOT_FOUND, "it is gone");
-        if (rollout->flags->release || view_has_template(view, template))
-                return make(view, request, ret, reterr);
+        if (rollout->flags->release || view_has_template(view, rollout->template))
+                return make_patch(rollout, request, make, ret, reterr);
         if (!is_of_kruise(rollout)) {
                 r = rollout_watch_record(&rollout->watch, &record, reterr);
                 if (r < 0)
@@ -816,8 +826,6 @@ static int take_over(Rollout *rollout, const RolloutRequest *request, json_objec
 
         json_object_get(patch);
         for (int i = 0; patch; i++) {
-                cleanup(json_object_put_p) json_object *template =
-                        json_object_get(object_template(rollout->watch.view.workload));
                 cleanup(error_done) Error error = ERROR_INIT;
 
                 r = write_record(rollout, patch, &error);
@@ -829,7 +837,7 @@ static int take_over(Rollout *rollout, const RolloutRequest *request, json_objec
                         return r;
                 r = pause_after_conflict(rollout, i, &error, reterr);
                 if (r >= 0)
-                        r = remake(rollout, request, template, make, &patch, reterr);
+                        r = remake(rollout, request, make, &patch, reterr);
         }
         return r;
 }
@@ -951,7 +959,7 @@ static int resume(Rollout *rollout, const RolloutRequest *request, TemplateChang
         cleanup(json_object_put_p) json_object *patch = NULL;
         int r = is_retargeted || has_others
                         ? prepare(rollout, request, rollout_resume, &patch, &error)
-                        : rollout_resume(&rollout->watch.view, request, &patch, &error);
+                        : make_patch(rollout, request, rollout_resume, &patch, &error);
 
         if (r >= 0)
                 r = take_over(rollout, request, patch, rollout_resume, &error);

@@ -494,6 +494,32 @@ def test_conflict_at_the_beginning(make, by_proxy, proxy, images):
         workload.assert_runs(images[1 - n])
 
 
+def test_template_changed_while_it_is_rehearsed(cluster, make, by_proxy, proxy, images):
+    """Another client writes further images while the writes are tried: those with these are tried, too, before any is made."""
+    workload = make("deployment")
+    cluster.kubectl("rollout", "pause", workload.name)
+    workload.patch(set_template(images[1]))
+    wait_observed(workload)
+    first = threading.Event()
+
+    async def change(exchange: Exchange) -> None:
+        if not first.is_set():
+            first.set()
+            workload.patch(set_template(images[2]))
+        await api_faults.behave_well(exchange)
+
+    async def refuse(exchange: Exchange) -> None:
+        is_refused = images[2].encode() in exchange.request.body
+        await (api_faults.refuse(403, "not this image") if is_refused else api_faults.behave_well)(exchange)
+
+    proxy.on("^PATCH .*/deployments/", change)
+    proxy.on("^PATCH .*/pods/", refuse)
+    with none_replaced(workload):
+        ran = by_proxy.run("rollout", workload.name)
+    assert first.is_set() and ran.code == 1 and "not this image" in ran.stderr, ran.stdout + ran.stderr
+    assert workload.record() is None
+
+
 def test_conflict_brings_partition_back(make, by_proxy, proxy, images):
     """--undo still knows the partition before when the first write that takes over is refused."""
     workload = make("statefulset")
