@@ -846,11 +846,13 @@ static int take_over(Rollout *rollout, const RolloutRequest *request, json_objec
  * who may not write it is warned of nothing. */
 static void note_refused(Rollout *rollout, const char *time) {
         const RolloutView *view = &rollout->watch.view;
+        cleanup(json_object_put_p) json_object *record = NULL;
         cleanup(json_object_put_p) json_object *patch = NULL;
 
         if (!view->workload ||
-            rollout_record_undo(view, rollout->record) != ROLLOUT_UNDO_SET_IMAGE ||
-            takeover_patch_refused(view->workload, rollout->record, time, &patch) < 0)
+            rollout_watch_record(&rollout->watch, &record, /* reterr= */ NULL) < 0 ||
+            rollout_record_undo(view, record) != ROLLOUT_UNDO_SET_IMAGE ||
+            takeover_patch_refused(view->workload, record, time, &patch) < 0)
                 return;
         (void) session_patch_at_end(rollout->session, &rollout->watch.path,
                                     KUBE_STRATEGIC_MERGE_PATCH, patch, /* reterr= */ NULL);
@@ -938,7 +940,9 @@ static int begin(Rollout *rollout, const RolloutRequest *request) {
         rollout_explain_limits(&rollout->watch, &rollout->limits);
         r = take_over(rollout, request, patch, rollout_begin, &error);
         if (r < 0)
-                return refuse_begun(rollout, r, &error);
+                return rollout->is_unsure || error_is_unanswered(&error)
+                               ? refuse_begun(rollout, r, &error)
+                               : refuse_unchanged(rollout, request, r, &error);
         if (r == 0)
                 return end_before(rollout, request->images);
         rollout_explain_init_containers(&rollout->watch, rollout->record);

@@ -520,6 +520,29 @@ def test_template_changed_while_it_is_rehearsed(cluster, make, by_proxy, proxy, 
     assert workload.record() is None
 
 
+def test_refused_after_a_conflict(cluster, make, by_proxy, proxy, images):
+    """With the first write comes a template that pods cannot get in place. Nothing has changed, and a note keeps --undo from
+    undoing the update before.
+    """
+    workload = make("deployment")
+    assert_done(by_proxy.run("set", "image", workload.name, f"main={images[1]}"))
+    cluster.kubectl("rollout", "pause", workload.name)
+    first = threading.Event()
+
+    async def behave(exchange: Exchange) -> None:
+        if is_write(exchange.request.path) and not first.is_set():
+            first.set()
+            workload.patch(set_template(images[1], env=[{"name": "A", "value": "b"}]))
+        await api_faults.behave_well(exchange)
+
+    proxy.on("^PATCH ", behave)
+    with none_replaced(workload):
+        ran = by_proxy.run("set", "image", workload.name, f"main={images[2]}")
+    assert first.is_set() and ran.code == 1, ran.stdout + ran.stderr
+    assert f"nothing has changed; the pods keep main={images[1]}\n" in ran.stderr, ran.stderr
+    assert workload.record()["state"] == "done" and "refused" in workload.record()
+
+
 def test_conflict_brings_partition_back(make, by_proxy, proxy, images):
     """--undo still knows the partition before when the first write that takes over is refused."""
     workload = make("statefulset")
