@@ -613,16 +613,27 @@ static int64_t latest(json_object *item) {
         return changed > toggled ? changed : toggled;
 }
 
+static bool has_changes(json_object *entry) {
+        json_object_object_foreach(entry, key, item) {
+                (void) key;
+                if (latest(item) > 0)
+                        return true;
+        }
+        return false;
+}
+
 bool config_has_changes(json_object *ledger) {
         json_object_object_foreach(ledger, of, entry) {
                 (void) of;
-                json_object_object_foreach(entry, key, item) {
-                        (void) key;
-                        if (latest(item) > 0)
-                                return true;
-                }
+                if (has_changes(entry))
+                        return true;
         }
         return false;
+}
+
+bool config_is_changing(json_object *entry) {
+        return entry && !is_true(json_get(entry, "", json_type_object), "gone") &&
+               has_changes(entry);
 }
 
 /* Returns whether anything has changed. */

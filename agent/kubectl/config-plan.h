@@ -64,6 +64,8 @@ int config_trim(json_object *ledger, size_t size_max, json_object *removed);
 
 /* The ledger has a change that is not carried out yet. */
 bool config_has_changes(json_object *ledger);
+/* Whether this object of the ledger, which may be NULL, is there and has such a change. */
+bool config_is_changing(json_object *entry);
 
 typedef struct ConfigPlan {
         json_object *

@@ -158,8 +158,7 @@ static int add_user(const char *of, void *userdata) {
         size_t at;
 
         if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at)) {
-                if (restarts->objects[at]->n_users++ == 0)
-                        set_unread(restarts, restarts->objects[at], true);
+                restarts->objects[at]->n_users++;
                 return 0;
         }
         made = calloc(1, sizeof(*made));
@@ -175,11 +174,8 @@ static int remove_user(const char *of, void *userdata) {
         ConfigRestarts *restarts = userdata;
         size_t at;
 
-        if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at) &&
-            --restarts->objects[at]->n_users == 0) {
-                set_unread(restarts, restarts->objects[at], false);
-                return text_set(&restarts->objects[at]->version, NULL);
-        }
+        if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at))
+                restarts->objects[at]->n_users--;
         return 0;
 }
 
@@ -228,7 +224,8 @@ static int on_pod_gone(const KubeObject *object, void *userdata) {
         return note_pod(object, /* is_gone= */ true, userdata);
 }
 
-/* version: NULL: the object is gone. */
+/* version: NULL: the object is gone. When an object without users changes is known, too: should its users come back, they have
+ * the value. */
 static int note_version(ConfigRestarts *restarts, const char *kind, const KubeObject *object,
                         const char *version) {
         cleanup(free_p) char *of = NULL;
@@ -237,7 +234,6 @@ static int note_version(ConfigRestarts *restarts, const char *kind, const KubeOb
         if (text_format(&of, "%s/%s/%s", kind, object->namespace, object->name) < 0)
                 return -ENOMEM;
         if (sorted_find(restarts->objects, restarts->n_objects, compare_object, of, &at) &&
-            restarts->objects[at]->n_users > 0 &&
             (!version || !text_equal(version, restarts->objects[at]->version))) {
                 set_unread(restarts, restarts->objects[at], true);
                 restarts->objects[at]->not_before_usec = 0;
@@ -380,7 +376,7 @@ static int load(ConfigRestarts *restarts, Error *reterr) {
         return r < 0 ? r : take_ledger(restarts, secret, reterr);
 }
 
-/* Forgets objects that no pod uses any more. */
+/* Forgets objects that no pod uses any more, but not yet a change that the next pod may have missed. */
 static void forget_unused(ConfigRestarts *restarts) {
         cleanup(json_object_put_p) json_object *kept = json_object_new_object();
 
@@ -388,7 +384,7 @@ static void forget_unused(ConfigRestarts *restarts) {
                 ConfigObject *object = restarts->objects[i - 1];
                 json_object *entry = json_get(restarts->ledger, object->of, json_type_object);
 
-                if (object->n_users == 0) {
+                if (object->n_users == 0 && !config_is_changing(entry)) {
                         set_unread(restarts, object, false);
                         sorted_remove(restarts->objects, &restarts->n_objects, i - 1);
                         config_object_free(object);
@@ -511,8 +507,7 @@ static int read_object(ConfigRestarts *restarts, ConfigObject *object, Error *re
                                                                 .now_sec = session_server_sec(
                                                                         restarts->options.session),
                                                                 .is_watched = object->version });
-        if (r >= 0 && object->n_users > 0 &&
-            text_set(&object->version, object_text(json, "metadata.resourceVersion")) < 0)
+        if (r >= 0 && text_set(&object->version, object_text(json, "metadata.resourceVersion")) < 0)
                 r = -ENOMEM;
         restarts->is_dirty = restarts->is_dirty || r > 0;
         return r < 0 ? r : 0;

@@ -244,6 +244,27 @@ def test_there_and_back(cluster, restarter, make_user):
         change(cluster, path, VALUE="1")
 
 
+def test_changed_without_pods(cluster, restarter, make_user):
+    """Pods that come back long after the change have the new value, and do not restart for it."""
+    path = make_config(cluster, "idle", LEVEL="info")
+    workload = make_user(env=from_key("idle", "LEVEL"))
+    wait_known(cluster, path)
+    cluster.kubectl("scale", workload.name, "--replicas=0")
+    wait_until(lambda: not workload.kube.list(PODS, labelSelector=f"app={workload.app}"), RUNS, "no pods")
+    change(cluster, path, LEVEL="debug")
+
+    def is_past() -> bool:
+        changed = ledger(cluster)["configmap/default/idle"]["LEVEL"].get("changed")
+        return changed and datetime.now(timezone.utc).timestamp() - changed > 3
+
+    wait_until(is_past, RUNS, "the change to be past", 0.2)
+    cluster.kubectl("scale", workload.name, f"--replicas={workload.n_pods}")
+    wait_until(lambda: len(workload.ready()) == workload.n_pods, RUNS, "pods")
+    with none_restarts(workload):
+        wait_values(workload, "debug")
+    assert restarts(workload) == [0] * workload.n_pods and said(workload) == []
+
+
 def test_bad_value(cluster, restarter, make_user):
     """The first pod that fails with it is the last one, also for the next controller; the old value heals it."""
     path = make_config(cluster, "quality", VALUE="good")

@@ -386,8 +386,11 @@ TEST(test_settle) {
         set_status(pod, "{'started':900,'ready':true}");
         note(ledger, "configmap/shop/c", OLD, FIRST);
         assert_false(config_has_changes(ledger));
+        assert_false(config_is_changing(json_object_object_get(ledger, "configmap/shop/c")));
+        assert_false(config_is_changing(NULL));
         note(ledger, "configmap/shop/c", NEW, SECOND);
         assert_true(config_has_changes(ledger));
+        assert_true(config_is_changing(json_object_object_get(ledger, "configmap/shop/c")));
         plan = plan_of(pod, ledger, NOW);
         assert_int_equal(config_settle(ledger, &plan, DELAY, NOW), 0);
         config_plan_done(&plan);
@@ -396,6 +399,7 @@ TEST(test_settle) {
         plan = plan_of(pod, ledger, NOW);
         assert_int_equal(config_settle(ledger, &plan, DELAY, SECOND + 70), 0);
         note(ledger, "configmap/shop/c", "-", SECOND);
+        assert_false(config_is_changing(json_object_object_get(ledger, "configmap/shop/c")));
         assert_int_equal(config_settle(ledger, &plan, DELAY, NOW), 0);
         note(ledger, "configmap/shop/c", NEW, SECOND);
         assert_int_equal(config_settle(ledger, &plan, DELAY, NOW), 1);
