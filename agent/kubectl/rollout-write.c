@@ -77,6 +77,27 @@ static int send_step(const RolloutWriter *writer, const RolloutStep *step, Error
         return r < 0 ? r : rollout_check_answer(step->patch, object, reterr);
 }
 
+/* The key that this step would have as another write. */
+static int key_as(const RolloutStep *step, RolloutAction action, json_object *record, char **ret) {
+        const RolloutStep other = { .action = action, .patch = step->patch };
+
+        return rollout_step_key(&other, record, ret);
+}
+
+/* As a partition is raised and lowered, a pod leaves the service and returns by turns: one takes back the other. */
+static int forget_opposite(const RolloutWriter *writer, const RolloutStep *step,
+                           json_object *record) {
+        bool is_close = step->action == ROLLOUT_CLOSE_GATE;
+        cleanup(free_p) char *key = NULL;
+
+        if (!is_close && step->action != ROLLOUT_RETURN_POD)
+                return 0;
+        if (key_as(step, is_close ? ROLLOUT_RETURN_POD : ROLLOUT_CLOSE_GATE, record, &key) < 0)
+                return -ENOMEM;
+        json_object_object_del(writer->written, key);
+        return 0;
+}
+
 int rollout_write(RolloutWriter *writer, const RolloutStep *step, json_object *record,
                   Error *reterr) {
         cleanup(free_p) char *key = NULL;
@@ -97,6 +118,8 @@ int rollout_write(RolloutWriter *writer, const RolloutStep *step, json_object *r
                                  "the cluster's webhooks, then repeat the command",
                                  step->name ?: writer->watch->path.name);
         r = send_step(writer, step, reterr);
+        if (r >= 0)
+                r = forget_opposite(writer, step, record);
         return r < 0 ? r : patch_add_bool(writer->written, key, true);
 }
 
@@ -163,9 +186,8 @@ int rollout_write_rehearse(const RolloutWriter *writer, json_object *take_over, 
 /* Whether this run has taken the pod of the step out of service, for the images of the record. */
 static int has_closed(const RolloutWriter *writer, const RolloutStep *step, json_object *record,
                       bool *ret) {
-        const RolloutStep closed = { .action = ROLLOUT_CLOSE_GATE, .patch = step->patch };
         cleanup(free_p) char *key = NULL;
-        int r = rollout_step_key(&closed, record, &key);
+        int r = key_as(step, ROLLOUT_CLOSE_GATE, record, &key);
 
         *ret = r >= 0 && json_object_object_get_ex(writer->written, key, NULL);
         return r;

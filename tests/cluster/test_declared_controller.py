@@ -112,6 +112,30 @@ def test_a_person_while_the_controller_is_away(cluster, controller, make, images
     wait_updated(workload, images[2])
 
 
+def test_partition_up_and_down_while_pods_drain(cluster, controller, agent, make, images, inplace):
+    """A pod that has returned, as the partition was raised, leaves its service once more when that is lowered."""
+    workload = make("statefulset", pod={"readinessGates": [{"conditionType": GATE}]})
+    declare(workload)
+    controller.send_signal(signal.SIGSTOP)
+
+    def gates() -> list[str]:
+        found = sorted(workload.pods(), key=lambda pod: pod["metadata"]["name"])
+        return [one["status"] for pod in found for one in pod["status"]["conditions"] if one["type"] == GATE]
+
+    with none_replaced(workload):
+        cluster.kubectl("set", "image", workload.name, f"main={images[1]}")
+        with inplace.running("rollout", workload.name, "--max-unavailable=2", "--grace=600") as child:
+            for n, expected in ((0, ["False", "False"]), (1, ["True", "False"]), (0, ["False", "False"])):
+                workload.patch({"spec": {"updateStrategy": {"rollingUpdate": {"partition": n}}}})
+                wait_until(lambda expected=expected: gates() == expected or child.poll() is not None, RUNS, f"{expected}", 0.1)
+                assert child.poll() is None, child.communicate()
+            child.send_signal(signal.SIGINT)
+            child.communicate(timeout=RUNS)
+        wait_until(lambda: len(workload.ready()) == 2, RUNS, "pods")
+        assert_done(inplace.run("rollout", workload.name))
+        wait_updated(workload, images[1])
+
+
 def test_set_image_while_the_controller_is_away(cluster, controller, make, images, inplace):
     """Admission does not take the end of an update for the beginning of another one."""
     workload = make("deployment")
