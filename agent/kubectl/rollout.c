@@ -280,12 +280,17 @@ static bool is_temporary(const Rollout *rollout, const Error *error) {
                 error->kind == ERROR_CONFLICT || error->kind == ERROR_NOT_FOUND);
 }
 
-/* The update stays open. Returns the status, or a local failure. */
+/* The update stays open, or its workload is gone, whose ReplicaSets and pods may be there still. Returns the status, or a local
+ * failure. */
 static int leave_open(Rollout *rollout, int status) {
+        json_object *workload = rollout->watch.view.workload;
         cleanup(error_done) Error error = ERROR_INIT;
         int r;
 
-        rollout_offer_ways(&rollout->watch, rollout->record);
+        if (workload && !object_is_deleted(workload))
+                rollout_offer_ways(&rollout->watch, rollout->record);
+        else
+                rollout_write_clean(&rollout->writer);
         r = rollout_write_return(&rollout->writer, &rollout->census, rollout->record, &error);
         if (error.kind != ERROR_NONE)
                 rollout_explain(&rollout->watch,
@@ -313,7 +318,7 @@ static int end_early(Rollout *rollout, int r, const Error *error) {
                 give_reason(rollout, error_message(error));
                 status = EXIT_STATUS_PARTLY;
         }
-        return rollout->watch.view.workload ? leave_open(rollout, status) : status;
+        return leave_open(rollout, status);
 }
 
 static int conclude(Rollout *rollout, const char *outcome, const char *sentence) {

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ import pytest
 import yaml
 
 from rollouts import *  # noqa: F403
-from fake.api_proxy import ApiProxy
+from fake import api_faults
+from fake.api_proxy import ApiProxy, Exchange
 from lab.clients import MANIFESTS
 from lab.cluster import Cluster
 from lab.inplace import Inplace
@@ -319,6 +321,36 @@ def test_left_while_a_pod_drains(cluster, agent, make, inplace, images, flags, c
     assert {image_of(pod) for pod in workload.pods()} == {images[0]} and rollout_is_open(workload)
     assert_done(inplace.run("rollout", workload.name))
     workload.assert_runs(images[1])
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_deleted_without_its_pods_while_one_drains(cluster, agent, make, by_proxy, proxy, images, kind):
+    """The pods stay as they are, and the one that was taken out of service returns: no further run could return it."""
+    workload = make(kind, pod={"readinessGates": [{"conditionType": GATE}]})
+    uids, reached, released = workload.uids(), threading.Event(), threading.Event()
+
+    async def hold(exchange: Exchange) -> None:
+        if "dryRun" in exchange.request.path:
+            await api_faults.behave_well(exchange)
+            return
+        reached.set()
+        await api_faults.answer_when(released)(exchange)
+
+    proxy.on("^PATCH .*/pods/.*/status", hold)
+    try:
+        with by_proxy.running("set", "image", workload.name, f"main={images[1]}") as child:
+            wait_until(reached.is_set, 60 * SLOWLY, "the closed gate")
+            cluster.kubectl("delete", workload.name, "--cascade=orphan")
+            released.set()
+            _, errors = child.communicate(timeout=60 * SLOWLY)
+        assert child.returncode == 3 and "it is gone" in errors, errors
+        wait_until(lambda: len(workload.ready()) == 2, 60 * SLOWLY, "pods")
+        assert workload.uids() == uids and {image_of(pod) for pod in workload.pods()} == {images[0]}
+        sets = cluster.admin.list("/apis/apps/v1/namespaces/default/replicasets", labelSelector=f"app={workload.app}")
+        assert not any(RECORD in one["metadata"].get("annotations", {}) for one in sets)
+    finally:
+        released.set()
+        cluster.kubectl("delete", "replicasets,pods", "-l", f"app={workload.app}", "--wait=false")
 
 
 def test_template_changes_while_a_pod_drains(cluster, agent, make, inplace, images):
