@@ -37,6 +37,7 @@
 #define WRITE_RETRY_SEC 10
 #define UNBOUND_USEC \
         (3 * USEC_PER_SEC) /* API servers read the bindings of policies once a second */
+#define OUSTED_USEC (LEASE_RENEW_USEC + 2 * USEC_PER_SEC) /* it has looked at its Lease by then */
 #define ADMISSION "admissionregistration.k8s.io"
 #define LOOK_USEC (60 * USEC_PER_SEC)     /* until the binding is looked for again */
 #define REMOVAL_USEC (300 * USEC_PER_SEC) /* a removal of the controller has ended by then */
@@ -80,6 +81,7 @@ struct Controller {
         bool is_ready;         /* leads, and workloads may be held from now on */
         uint64_t unbound_usec; /* when the binding was removed or missed first; 0: it was not */
         uint64_t look_usec;    /* when the binding is looked for again */
+        uint64_t ousted_usec;  /* when another controller lost its Lease to this one; 0: none did */
 };
 
 /* The workloads */
@@ -532,18 +534,22 @@ static bool has_news(const Declared *declared) {
                is_new(declared) || shows_former_failure(declared);
 }
 
+/* since_usec: 0: nothing is waited for. */
+static bool has_passed(uint64_t since_usec, uint64_t usec) {
+        return since_usec == 0 || clock_monotonic_usec() - since_usec >= usec;
+}
+
 /* No workload is held any more, and none will be. */
 static bool is_released(const Controller *controller) {
-        return controller->n_declared == 0 &&
-               (controller->unbound_usec == 0 ||
-                clock_monotonic_usec() - controller->unbound_usec >= UNBOUND_USEC);
+        return controller->n_declared == 0 && has_passed(controller->unbound_usec, UNBOUND_USEC) &&
+               has_passed(controller->ousted_usec, OUSTED_USEC);
 }
 
 static int is_due(void *userdata) {
         const Controller *controller = userdata;
 
-        if (controller->flags->release_all ? !controller->is_ready || is_released(controller)
-                                           : leader_is_due(&controller->leader))
+        if (leader_is_due(&controller->leader) ||
+            (controller->flags->release_all && is_released(controller)))
                 return 1;
         for (size_t i = 0; controller->is_ready && i < controller->n_declared; i++)
                 if (has_news(controller->declared[i]) || is_over(controller->declared[i]))
@@ -628,15 +634,28 @@ static int unbind_policy(Controller *controller, Error *reterr) {
                                                : error_copy(reterr, &error);
 }
 
+/* Without a binding, manifests hold the workloads, and a controller would begin anew what is let go. One that has a binding
+ * would make it again as soon as it has the Lease again, and keeps it. */
+static int lead_removal(Controller *controller, Error *reterr) {
+        int r = controller->is_ready ? 0 : unbind_policy(controller, reterr);
+
+        controller->is_ready = true;
+        if (controller->unbound_usec > 0)
+                controller->leader.due_usec = UINT64_MAX;
+        if (r < 0 || !leader_is_due(&controller->leader))
+                return r;
+        r = leader_oust(&controller->leader, reterr);
+        if (r > 0)
+                controller->ousted_usec = clock_monotonic_usec();
+        return r < 0 ? r : 0;
+}
+
 static int lead(Controller *controller, Error *reterr) {
         bool was_missing;
         int r;
 
-        if (controller->flags->release_all) {
-                r = controller->is_ready ? 0 : unbind_policy(controller, reterr);
-                controller->is_ready = true;
-                return r;
-        }
+        if (controller->flags->release_all)
+                return lead_removal(controller, reterr);
         r = leader_is_due(&controller->leader) ? leader_step(&controller->leader, reterr) : 0;
 
         if (r < 0 || !controller->leader.is_leading)
@@ -656,9 +675,7 @@ static int act_as_leader(Declared *declared, Error *reterr) {
         Controller *controller = declared->controller;
         int r = act(declared);
 
-        return r >= 0 && !controller->flags->release_all && leader_is_due(&controller->leader)
-                       ? lead(controller, reterr)
-                       : r;
+        return r >= 0 && leader_is_due(&controller->leader) ? lead(controller, reterr) : r;
 }
 
 /* NULL: none, or there is no place for a run. */

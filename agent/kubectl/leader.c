@@ -130,6 +130,31 @@ int leader_step(Leader *leader, Error *reterr) {
         return 0;
 }
 
+/* Returns 1 if another program had it. */
+static int take_from(Leader *leader, Error *reterr) {
+        cleanup(json_object_put_p) json_object *lease = NULL;
+        int r = session_get(leader->session, &leader->path, &lease, reterr);
+        const char *holder = lease_holder(lease);
+
+        if (r >= 0)
+                r = take(leader, lease, reterr);
+        return r < 0 ? r : holder && strcmp(holder, leader->identity) != 0;
+}
+
+int leader_oust(Leader *leader, Error *reterr) {
+        for (;;) {
+                cleanup(error_done) Error error = ERROR_INIT;
+                int r = take_from(leader, &error);
+
+                if (error.kind == ERROR_CONFLICT)
+                        continue;
+                schedule(leader, LEASE_RENEW_USEC);
+                if (error.kind == ERROR_NOT_FOUND || error.kind == ERROR_DENIED)
+                        return 0;
+                return error.kind == ERROR_NONE ? r : error_copy(reterr, &error);
+        }
+}
+
 void leader_resign(Leader *leader) {
         cleanup(json_object_put_p) json_object *patch = NULL;
 

@@ -281,6 +281,22 @@ def test_release_all(cluster, policy, make, images, robot, kind):
     put_back(failing, images[0])
 
 
+def test_release_all_beside_a_controller_without_policy(cluster, make, images, robot):
+    """The controller, which would say again why a workload that its manifest holds does not go on, leads no more."""
+    workload = make("deployment", 1)
+    declare(workload)
+    workload.patch({"spec": {"paused": True}})
+    for path in (LEASE, f"{BINDINGS}/{POLICY}"):
+        cluster.admin.delete(path)
+    with none_replaced(workload), robot.running("controller", "-A") as child:
+        workload.patch(set_template(images[1], env=[{"name": "A", "value": "1"}]))
+        wait_until(lambda: STATUS in annotations_of(workload), RUNS, "the reason")
+        assert_done(robot.run(*ARGUMENTS, "--release-all"))
+        wait_until(lambda: child.poll() is not None, RUNS, "the end of the controller")
+        left = [key for key in annotations_of(workload) if key.startswith("inplaced.io/") and key != UPDATE]
+    assert (left, workload.strategy()) == ([], (True, None))
+
+
 def test_writes_during_release_all(cluster, policy, make, images, robot):
     """An API server goes by the policy for a moment after the removal of its binding: what it holds then is let go, too."""
     workload = make("deployment", 0)
