@@ -81,7 +81,7 @@ static const char *const *const fixed_sets[_METRIC_SET_MAX] = {
         [METRIC_SET_PROBE_STATE] = METRIC_LABELS("unknown", "succeeded", "failed"),
         [METRIC_SET_PROBE_KIND] = METRIC_LABELS("exec", "httpGet", "tcpSocket", "grpc"),
         [METRIC_SET_VERB] = METRIC_LABELS("get", "list", "watch", "create", "patch", "delete"),
-        [METRIC_SET_WRITE_KIND] = METRIC_LABELS("pods", "nodeimages"),
+        [METRIC_SET_WRITE_KIND] = METRIC_LABELS("pods", "nodeimages", "nodes", "leases"),
         [METRIC_SET_CODE] = METRIC_LABELS("none", "200", "201", "400", "401", "403", "404", "409",
                                           "410", "422", "429", "500", "502", "503", "504", "other"),
 };

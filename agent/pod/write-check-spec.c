@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <json-c/json.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/base/error.h"
+#include "agent/base/text.h"
 #include "agent/document/json-cleanup.h"
 #include "agent/document/json-reader.h"
 
@@ -19,16 +21,28 @@ WriteVerdict write_check_judge(int code) {
         return code == 403 ? WRITE_VERDICT_REFUSED : WRITE_VERDICT_UNKNOWN;
 }
 
-const char *write_check_describe(const WriteVerdict verdicts[_WRITE_TARGET_MAX]) {
-        bool has_pods = verdicts[WRITE_TARGET_POD] == WRITE_VERDICT_ALLOWED;
-        bool has_images = verdicts[WRITE_TARGET_NODE_IMAGE] == WRITE_VERDICT_ALLOWED;
+int write_check_describe(const WriteVerdict verdicts[_WRITE_TARGET_MAX], char **ret) {
+        static const char *const texts[_WRITE_TARGET_MAX] = {
+                [WRITE_TARGET_POD] = "labels of pods",
+                [WRITE_TARGET_NODE_IMAGE] = "NodeImages of other nodes",
+                [WRITE_TARGET_NODE] = "labels of its Node",
+                [WRITE_TARGET_LEASE] = "Leases of any name",
+        };
+        cleanup(free_p) char *text = NULL;
 
-        if (has_pods && has_images)
-                return "change labels of pods, and NodeImages of other nodes";
-        if (has_pods)
-                return "change labels of pods";
+        for (WriteTarget target = 0; target < _WRITE_TARGET_MAX; target++) {
+                char *longer;
 
-        return has_images ? "change NodeImages of other nodes" : NULL;
+                if (verdicts[target] != WRITE_VERDICT_ALLOWED)
+                        continue;
+                if (text_format(&longer, "%s%s%s", text ?: "change ", text ? ", and " : "",
+                                texts[target]) < 0)
+                        return -ENOMEM;
+                free(text);
+                text = longer;
+        }
+        *ret = take_ptr(text);
+        return 0;
 }
 
 static bool is_well(const WriteVerdict verdicts[_WRITE_TARGET_MAX]) {

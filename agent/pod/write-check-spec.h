@@ -15,6 +15,8 @@
 typedef enum WriteTarget {
         WRITE_TARGET_POD,        /* a label of a pod of this node */
         WRITE_TARGET_NODE_IMAGE, /* the status of another node's NodeImage */
+        WRITE_TARGET_NODE,       /* a label of this node */
+        WRITE_TARGET_LEASE,      /* a Lease that is no slot of pulls */
         _WRITE_TARGET_MAX,
 } WriteTarget;
 
@@ -28,8 +30,8 @@ typedef enum WriteVerdict {
 /* code: HTTP's status of the dry run; 0: none came. A missing right is as good as a policy. */
 WriteVerdict write_check_judge(int code);
 
-/* Describes the writes that the agent could do, for a sentence; NULL: none is known. */
-const char *write_check_describe(const WriteVerdict verdicts[_WRITE_TARGET_MAX]);
+/* Describes the writes that the agent could do, for a sentence. *ret: owned by the caller; NULL: none is known. */
+int write_check_describe(const WriteVerdict verdicts[_WRITE_TARGET_MAX], char **ret);
 
 /* Returns the pause before the next check: a day if all writes were refused, else a short time;
  * +- 10 %. random is any number. */

@@ -10,13 +10,18 @@
 #include "agent/base/loop.h"
 #include "agent/base/random.h"
 #include "agent/base/text.h"
+#include "agent/kube/access.h"
+#include "agent/kube/lease-spec.h"
 #include "agent/kube/path.h"
 #include "agent/pod/write-check-spec.h"
 
 #define GROUP "apps.kruise.io"
-#define ADVICE                                                                                  \
-        "apply packaging/kubernetes/policy, which needs Kubernetes 1.30; it knows accounts by " \
-        "\"inplaced\" in their names"
+#define ADVICE                                                                               \
+        "apply packaging/kubernetes/policy, and the policies of its components, which need " \
+        "Kubernetes 1.30; they know accounts by \"inplaced\" in their names"
+#define LABEL(key) "{\"metadata\":{\"labels\":{\"" key "\":\"dry-run\"}}}"
+/* The plugin NodeRestriction refuses this one to kubelets, whose identity the agent may have. */
+#define NODE_LABEL "node-restriction.kubernetes.io/inplaced-write-check"
 
 struct WriteCheck {
         const PodContext *context;
@@ -37,6 +42,8 @@ static void measure(const WriteCheck *check) {
         static const char *const labels[_WRITE_TARGET_MAX] = {
                 [WRITE_TARGET_POD] = "pods",
                 [WRITE_TARGET_NODE_IMAGE] = "nodeimages",
+                [WRITE_TARGET_NODE] = "nodes",
+                [WRITE_TARGET_LEASE] = "leases",
         };
 
         for (WriteTarget target = 0; target < _WRITE_TARGET_MAX; target++)
@@ -47,16 +54,20 @@ static void measure(const WriteCheck *check) {
 }
 
 /* An inconclusive answer leaves the known verdict. */
-static void note(WriteCheck *check, WriteTarget target, WriteVerdict verdict) {
-        const char *before = write_check_describe(check->verdicts), *now;
+static int note(WriteCheck *check, WriteTarget target, WriteVerdict verdict) {
+        cleanup(free_p) char *before = NULL;
+        cleanup(free_p) char *now = NULL;
 
         if (verdict == WRITE_VERDICT_UNKNOWN)
-                return;
+                return 0;
 
+        if (write_check_describe(check->verdicts, &before) < 0)
+                return -ENOMEM;
         check->verdicts[target] = verdict;
-        now = write_check_describe(check->verdicts);
-        if (now == before)
-                return;
+        if (write_check_describe(check->verdicts, &now) < 0)
+                return -ENOMEM;
+        if (text_equal(now, before))
+                return 0;
 
         if (now)
                 log_warning(check->context->log, NULL,
@@ -66,6 +77,7 @@ static void note(WriteCheck *check, WriteTarget target, WriteVerdict verdict) {
                 log_info(check->context->log, NULL,
                          "The API server limits the agent to its node now.");
         check->context->on_changed(check->context->userdata);
+        return 0;
 }
 
 static int finish(WriteCheck *check) {
@@ -99,12 +111,58 @@ static int try_write(WriteCheck *check, const KubePath *path, const char *body,
                                   .on_replied = on_replied });
 }
 
-static int on_node_image_tried(const KubeReply *reply, const Error *error, void *userdata) {
+static int on_lease_tried(const KubeReply *reply, const Error *error, void *userdata) {
         WriteCheck *check = userdata;
+        int r;
 
         check->call = kube_call_unref(check->call);
-        note(check, WRITE_TARGET_NODE_IMAGE, write_check_judge(reply->code));
-        return finish(check);
+        r = note(check, WRITE_TARGET_LEASE, write_check_judge(reply->code));
+        return r < 0 ? r : finish(check);
+}
+
+/* Any other one in the namespace of the slots, by which other programs may be led. */
+static int try_lease(WriteCheck *check) {
+        const char *namespace =
+                kube_access_namespace(kube_client_access(check->context->client)) ?: "default";
+        KubePath path = lease_path(namespace);
+
+        path.query = "dryRun=All";
+        return ask(check, &path,
+                   (KubeRequest){ .method = "POST",
+                                  .accept = KUBE_METADATA_ONLY,
+                                  .content_type = KUBE_JSON,
+                                  .body = "{\"apiVersion\":\"coordination.k8s.io/v1\","
+                                          "\"kind\":\"Lease\","
+                                          "\"metadata\":{\"name\":\"inplaced-write-check\"}}",
+                                  .on_replied = on_lease_tried });
+}
+
+static int on_node_tried(const KubeReply *reply, const Error *error, void *userdata) {
+        WriteCheck *check = userdata;
+        int r;
+
+        check->call = kube_call_unref(check->call);
+        r = note(check, WRITE_TARGET_NODE, write_check_judge(reply->code));
+        return r < 0 ? r : try_lease(check);
+}
+
+static int try_node(WriteCheck *check) {
+        return try_write(check,
+                         &(KubePath){ .version = "v1",
+                                      .resource = "nodes",
+                                      .name = check->context->node_name,
+                                      .subresource = "status",
+                                      .query = "dryRun=All" },
+                         LABEL(NODE_LABEL), on_node_tried);
+}
+
+static int on_node_image_tried(const KubeReply *reply, const Error *error, void *userdata) {
+        WriteCheck *check = userdata;
+        int r;
+
+        check->call = kube_call_unref(check->call);
+        r = note(check, WRITE_TARGET_NODE_IMAGE, write_check_judge(reply->code));
+        return r < 0 ? r : try_node(check);
 }
 
 static int on_listed(const KubeReply *reply, const Error *error, void *userdata) {
@@ -119,7 +177,7 @@ static int on_listed(const KubeReply *reply, const Error *error, void *userdata)
                 r = write_check_find_other(reply->body, reply->size, check->context->node_name,
                                            &name);
         if (r < 0 || !name)
-                return r < 0 ? r : finish(check);
+                return r < 0 ? r : try_node(check);
 
         return try_write(check,
                          &(KubePath){ .group = GROUP,
@@ -146,10 +204,11 @@ static int list_node_images(WriteCheck *check) {
 
 static int on_pod_tried(const KubeReply *reply, const Error *error, void *userdata) {
         WriteCheck *check = userdata;
+        int r;
 
         check->call = kube_call_unref(check->call);
-        note(check, WRITE_TARGET_POD, write_check_judge(reply->code));
-        return list_node_images(check);
+        r = note(check, WRITE_TARGET_POD, write_check_judge(reply->code));
+        return r < 0 ? r : list_node_images(check);
 }
 
 static int on_timer(void *userdata) {
@@ -169,8 +228,7 @@ static int on_timer(void *userdata) {
                                       .name = pod->name,
                                       .subresource = "status",
                                       .query = "dryRun=All" },
-                         "{\"metadata\":{\"labels\":{\"inplaced.io/write-check\":\"dry-run\"}}}",
-                         on_pod_tried);
+                         LABEL("inplaced.io/write-check"), on_pod_tried);
 }
 
 /* Life cycle */
@@ -204,9 +262,11 @@ WriteCheck *write_check_free(WriteCheck *check) {
 }
 
 int write_check_visit(const WriteCheck *check, const DiagnosisVisitor *visitor) {
-        const char *found = write_check_describe(check->verdicts);
+        cleanup(free_p) char *found = NULL;
         cleanup(free_p) char *text = NULL;
 
+        if (write_check_describe(check->verdicts, &found) < 0)
+                return -ENOMEM;
         if (!found)
                 return 0;
         if (text_format(&text, "the API server lets the agent %s, which it must not", found) < 0)

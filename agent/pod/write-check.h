@@ -5,8 +5,8 @@
  * Checks whether the API server limits this agent to its node
  *
  * Roles do not know nodes; the policies of packaging/kubernetes do, unless they are missing or do not
- * know the account. So the agent tries two writes that it must not do: a minute after it was started,
- * then each day, and soon again where one was not refused. Both are dry runs, which change nothing even
+ * know the account. So the agent tries writes that it must not do: a minute after it was started,
+ * then each day, and soon again where one was not refused. All are dry runs, which change nothing even
  * where they are allowed. What is found is logged when it changes, and is a metric.
  */
 

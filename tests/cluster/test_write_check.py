@@ -21,6 +21,7 @@ SLOWLY = sanitizers.SLOWNESS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 * SLOWLY)]
 
+COMPONENTS = ("components/images-ready", "components/pull-slots")
 _LIMITED = "inplaced_writes_limited"
 _REQUESTS = "inplaced_api_server_requests_total"
 
@@ -40,11 +41,15 @@ def make_account(control_plane: ControlPlane, name: str) -> None:
     account = {"name": name, "namespace": "default"}
     admin = control_plane.admin
     admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
-    for document in read_documents(MANIFESTS / "base" / "rbac.yaml"):
-        if document["kind"] == "ClusterRoleBinding":
-            document["metadata"]["name"] = name
-            document["subjects"] = [{"kind": "ServiceAccount", **account}]
-            admin.create(document)
+    for folder in ("base", *COMPONENTS):
+        for document in read_documents(MANIFESTS / folder / "rbac.yaml"):
+            if "namespace" in document["metadata"]:
+                document["metadata"]["namespace"] = "default"
+            if document["kind"].endswith("Binding"):
+                document["metadata"]["name"] += f"-{name}"
+                document["subjects"] = [{"kind": "ServiceAccount", **account}]
+            if document["kind"] in ("ClusterRoleBinding", "Role", "RoleBinding"):
+                admin.create(document)
 
 
 def make_node(control_plane: ControlPlane, name: str) -> list[str]:
@@ -63,10 +68,10 @@ def make_node(control_plane: ControlPlane, name: str) -> list[str]:
 
 
 def verdicts(agent: Agent) -> list[float] | None:
-    """The verdicts on pods and on NodeImages; None: not all is known yet."""
+    """The verdicts on each kind; None: not all is known yet."""
     metrics = fetch_metrics(agent.metrics_address)
     try:
-        return [metrics.get_value(_LIMITED, kind=kind) for kind in ("pods", "nodeimages")]
+        return [metrics.get_value(_LIMITED, kind=kind) for kind in ("pods", "nodeimages", "nodes", "leases")]
     except KeyError:
         return None
 
@@ -74,6 +79,8 @@ def verdicts(agent: Agent) -> list[float] | None:
 def test_limits_are_checked(control_plane, start_agent, runtime, folder):
     """A minute after their start one agent finds that it is limited, and another one that it is not."""
     admin = control_plane.admin
+    for component in COMPONENTS:
+        control_plane.apply_files(*(MANIFESTS / component / name for name in ("rbac.yaml", "policy.yaml")))
     paths = [path for node in ("one", "two") for path in make_node(control_plane, node)]
     make_account(control_plane, "preloader")
     tokens = {
@@ -88,7 +95,7 @@ def test_limits_are_checked(control_plane, start_agent, runtime, folder):
         )
         for node, token in tokens.items()
     )
-    for agent, expected in ((limited, [1, 1]), (free, [0, 0])):
+    for agent, expected in ((limited, [1] * 4), (free, [0] * 4)):
         wait_until(
             lambda agent=agent: verdicts(agent),
             90 * SLOWLY,
@@ -101,12 +108,14 @@ def test_limits_are_checked(control_plane, start_agent, runtime, folder):
     assert complaints(limited, "must not") == []
     # The alert about missing rights is not for these refusals.
     assert fetch_metrics(limited.metrics_address).total(_REQUESTS, code="403") == 0
-    assert "change labels of pods, and NodeImages of other nodes" in problems(free)["limits"]
+    said = "change labels of pods, and NodeImages of other nodes, and labels of its Node, and Leases of any name"
+    assert said in problems(free)["limits"]
     assert complaints(free, "lets the agent change labels of pods") != []
 
-    tried = [entry for entry in control_plane.audit(verb="patch") if "dryRun" in entry["requestURI"]]
-    codes = sorted(entry["responseStatus"]["code"] for entry in tried)
-    assert codes == [200, 200, 403, 403]
+    for verb, codes in (("patch", [200] * 3 + [403] * 3), ("create", [201, 403])):
+        tried = [entry for entry in control_plane.audit(verb=verb) if "dryRun" in entry["requestURI"]]
+        assert sorted(entry["responseStatus"]["code"] for entry in tried) == codes
+    assert admin.list("/apis/coordination.k8s.io/v1/namespaces/default/leases") == []
     for path in paths:
         metadata = admin.get(path)["metadata"]
         assert "inplaced.io/write-check" not in metadata.get("labels", {})

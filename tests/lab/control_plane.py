@@ -56,10 +56,10 @@ _NO_DRY_RUNS = [
             "matchConstraints": {
                 "resourceRules": [
                     {
-                        "apiGroups": ["", "apps.kruise.io"],
+                        "apiGroups": ["", "apps.kruise.io", "coordination.k8s.io"],
                         "apiVersions": ["*"],
-                        "operations": ["UPDATE"],
-                        "resources": ["pods/status", "nodeimages/status"],
+                        "operations": ["CREATE", "UPDATE"],
+                        "resources": ["pods/status", "nodeimages/status", "nodes/status", "leases"],
                     }
                 ]
             },

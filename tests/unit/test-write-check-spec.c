@@ -32,22 +32,36 @@ TEST(test_verdicts) {
                 const char *sentence;
                 uint64_t pause_usec;
         } rows[] = {
-                { { REFUSED, REFUSED }, NULL, WRITE_CHECK_LATER_USEC },
-                { { UNKNOWN, REFUSED }, NULL, WRITE_CHECK_SOON_USEC },
-                { { REFUSED, UNKNOWN }, NULL, WRITE_CHECK_SOON_USEC },
-                { { UNKNOWN, UNKNOWN }, NULL, WRITE_CHECK_SOON_USEC },
-                { { ALLOWED, REFUSED }, "change labels of pods", WRITE_CHECK_SOON_USEC },
-                { { ALLOWED, UNKNOWN }, "change labels of pods", WRITE_CHECK_SOON_USEC },
+                { { REFUSED, REFUSED, REFUSED, REFUSED }, NULL, WRITE_CHECK_LATER_USEC },
+                { { UNKNOWN, REFUSED, REFUSED, REFUSED }, NULL, WRITE_CHECK_SOON_USEC },
+                { { REFUSED, UNKNOWN, REFUSED, REFUSED }, NULL, WRITE_CHECK_SOON_USEC },
+                { { REFUSED, REFUSED, UNKNOWN, REFUSED }, NULL, WRITE_CHECK_SOON_USEC },
+                { { REFUSED, REFUSED, REFUSED, UNKNOWN }, NULL, WRITE_CHECK_SOON_USEC },
+                { { UNKNOWN }, NULL, WRITE_CHECK_SOON_USEC },
+                { { ALLOWED, REFUSED, REFUSED, REFUSED },
+                  "change labels of pods",
+                  WRITE_CHECK_SOON_USEC },
+                { { ALLOWED }, "change labels of pods", WRITE_CHECK_SOON_USEC },
                 { { REFUSED, ALLOWED }, "change NodeImages of other nodes", WRITE_CHECK_SOON_USEC },
+                { { REFUSED, REFUSED, ALLOWED },
+                  "change labels of its Node",
+                  WRITE_CHECK_SOON_USEC },
+                { { REFUSED, REFUSED, REFUSED, ALLOWED },
+                  "change Leases of any name",
+                  WRITE_CHECK_SOON_USEC },
                 { { ALLOWED, ALLOWED },
                   "change labels of pods, and NodeImages of other nodes",
+                  WRITE_CHECK_SOON_USEC },
+                { { REFUSED, ALLOWED, ALLOWED, ALLOWED },
+                  "change NodeImages of other nodes, and labels of its Node, and Leases of any name",
                   WRITE_CHECK_SOON_USEC },
         };
         static const uint32_t randoms[] = { 0, 1, UINT32_MAX / 2, UINT32_MAX };
 
         for (size_t i = 0; i < N_ELEMENTS(rows); i++) {
-                const char *sentence = write_check_describe(rows[i].verdicts);
+                cleanup(free_p) char *sentence = NULL;
 
+                assert_ok(write_check_describe(rows[i].verdicts, &sentence));
                 if (rows[i].sentence)
                         assert_string_equal(sentence, rows[i].sentence);
                 else
@@ -60,7 +74,7 @@ TEST(test_verdicts) {
 
 /* Not all agents at once. */
 TEST(test_pauses_differ) {
-        static const WriteVerdict well[_WRITE_TARGET_MAX] = { REFUSED, REFUSED };
+        static const WriteVerdict well[_WRITE_TARGET_MAX] = { REFUSED, REFUSED, REFUSED, REFUSED };
 
         assert_true(write_check_pause_usec(well, UINT32_MAX) - write_check_pause_usec(well, 0) >
                     (uint64_t) 3600 * 1000000);

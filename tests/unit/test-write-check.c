@@ -19,6 +19,13 @@
 #define OTHER_PATH "/apis/apps.kruise.io/v1beta1/nodeimages/node-2/status?dryRun=All"
 #define OLD_LIST_PATH "/apis/apps.kruise.io/v1alpha1/nodeimages?limit=2"
 #define OLD_OTHER_PATH "/apis/apps.kruise.io/v1alpha1/nodeimages/node-2/status?dryRun=All"
+#define NODE_PATH "/api/v1/nodes/node-1/status?dryRun=All"
+#define NODE_BODY \
+        "{\"metadata\":{\"labels\":{\"node-restriction.kubernetes.io/inplaced-write-check\":\"dry-run\"}}}"
+#define LEASE_PATH "/apis/coordination.k8s.io/v1/namespaces/inplaced/leases?dryRun=All"
+#define LEASE_BODY                                                       \
+        "{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\"," \
+        "\"metadata\":{\"name\":\"inplaced-write-check\"}}"
 #define ONE "{\"items\":[{\"metadata\":{\"name\":\"node-1\"}}]}"
 #define TWO \
         "{\"items\":[{\"metadata\":{\"name\":\"node-1\"}},{\"metadata\":{\"name\":\"node-2\"}}]}"
@@ -33,6 +40,14 @@ typedef struct Fixture {
         char problem[256]; /* problem that doctor shows */
         char advice[256];
 } Fixture;
+
+const KubeAccess *kube_client_access(const KubeClient *client) {
+        return NULL;
+}
+
+const char *kube_access_namespace(const KubeAccess *access) {
+        return "inplaced";
+}
 
 static void on_changed(void *userdata) {
         ((Fixture *) userdata)->n_changed++;
@@ -91,7 +106,7 @@ DEFINE_FIXTURE(Fixture, open_fixture, close_fixture)
 static KubeCall *the_call(void) {
         KubeCall *list = fake_kube_find("GET", "/nodeimages");
 
-        return list ?: fake_kube_find("PATCH", "");
+        return list ?: fake_kube_find("PATCH", "") ?: fake_kube_find("POST", "/leases");
 }
 
 /* Lets time pass until the agent asks for something, and answers it. */
@@ -114,11 +129,18 @@ static void serve(Fixture *fixture, const char *method, const char *path, int co
         fixture->answered_usec = fake_clock.now_usec;
 }
 
+/* Answers the requests after those about NodeImages. */
+static void serve_rest(Fixture *fixture, int node_code, int lease_code) {
+        serve(fixture, "PATCH", NODE_PATH, node_code, "{}");
+        serve(fixture, "POST", LEASE_PATH, lease_code, "{}");
+}
+
 /* Answers a round of all requests; code 0: the server does not answer. */
 static void serve_round(Fixture *fixture, int pod_code, int other_code) {
         serve(fixture, "PATCH", POD_PATH, pod_code, "{}");
         serve(fixture, "GET", LIST_PATH, 200, TWO);
         serve(fixture, "PATCH", OTHER_PATH, other_code, "{}");
+        serve_rest(fixture, 403, 403);
 }
 
 /* The next round begins that much later; it is not answered yet. */
@@ -176,10 +198,19 @@ TEST_F(test_limited, Fixture *fixture) {
         assert_string_equal(request->content_type, KUBE_MERGE_PATCH);
         assert_null(request->verb);
         serve(fixture, "PATCH", OTHER_PATH, 403, "{}");
+        assert_string_equal(the_call()->request.body, NODE_BODY);
+        assert_null(the_call()->request.verb);
+        serve(fixture, "PATCH", NODE_PATH, 403, "{}");
+        assert_string_equal(the_call()->request.body, LEASE_BODY);
+        assert_string_equal(the_call()->request.content_type, KUBE_JSON);
+        assert_null(the_call()->request.verb);
+        serve(fixture, "POST", LEASE_PATH, 403, "{}");
 
         assert_string_equal(the_problem(fixture), "");
         expect_metric(fixture, "pods", 1);
         expect_metric(fixture, "nodeimages", 1);
+        expect_metric(fixture, "nodes", 1);
+        expect_metric(fixture, "leases", 1);
         expect_pause(fixture, WRITE_CHECK_LATER_USEC);
 }
 
@@ -222,6 +253,21 @@ TEST_F(test_not_limited, Fixture *fixture) {
         assert_contains(the_problem(fixture), "agent change labels of pods, which");
 }
 
+/* The policies of components may be missing alone. */
+TEST_F(test_components_not_limited, Fixture *fixture) {
+        pod_server_show(&(ShownPod){ 0 });
+        serve(fixture, "PATCH", POD_PATH, 403, "{}");
+        serve(fixture, "GET", LIST_PATH, 200, TWO);
+        serve(fixture, "PATCH", OTHER_PATH, 403, "{}");
+        serve_rest(fixture, 200, 201);
+        assert_contains(the_problem(fixture),
+                        "agent change labels of its Node, and Leases of any name, which");
+        expect_metric(fixture, "pods", 1);
+        expect_metric(fixture, "nodes", 0);
+        expect_metric(fixture, "leases", 0);
+        expect_pause(fixture, WRITE_CHECK_SOON_USEC);
+}
+
 /* Unclear answers leave the known state, and are no finding. */
 TEST_F(test_unknown, Fixture *fixture) {
         static const int codes[] = { 0, 400, 401, 404, 409, 422, 429, 500, 503 };
@@ -244,22 +290,27 @@ TEST_F(test_unknown, Fixture *fixture) {
 
 /* Objects that do not exist cannot be written. */
 TEST_F(test_nothing_to_write, Fixture *fixture) {
+        static const char *const kinds[] = { "pods", "nodeimages", "nodes", "leases" };
         static const int codes[] = { 0, 403, 404, 500 };
 
         serve(fixture, "GET", LIST_PATH, 200, ONE);
-        expect_metric(fixture, "pods", -1);
-        expect_metric(fixture, "nodeimages", -1);
+        serve_rest(fixture, 404, 404);
+        for (size_t i = 0; i < N_ELEMENTS(kinds); i++)
+                expect_metric(fixture, kinds[i], -1);
         expect_pause(fixture, WRITE_CHECK_SOON_USEC);
         serve(fixture, "GET", LIST_PATH, 200, "no JSON");
+        serve_rest(fixture, 403, 403);
         expect_pause(fixture, WRITE_CHECK_SOON_USEC);
 
         pod_server_show(&(ShownPod){ 0 });
         serve(fixture, "GET", LIST_PATH, 200, ONE);
+        serve_rest(fixture, 403, 403);
         for (size_t i = 0; i < N_ELEMENTS(codes); i++) {
                 const char *path = codes[i] == 500 ? OLD_LIST_PATH : LIST_PATH;
 
                 serve(fixture, "PATCH", POD_PATH, 403, "{}");
                 serve(fixture, "GET", path, codes[i], "{}");
+                serve_rest(fixture, 403, 403);
                 assert_string_equal(the_problem(fixture), "");
                 expect_metric(fixture, "pods", 1);
                 expect_metric(fixture, "nodeimages", -1);
@@ -268,10 +319,13 @@ TEST_F(test_nothing_to_write, Fixture *fixture) {
 
 TEST_F(test_older_version, Fixture *fixture) {
         serve(fixture, "GET", LIST_PATH, 404, "{}");
+        serve_rest(fixture, 403, 403);
         serve(fixture, "GET", OLD_LIST_PATH, 200, TWO);
         serve(fixture, "PATCH", OLD_OTHER_PATH, 403, "{}");
+        serve_rest(fixture, 403, 403);
         expect_metric(fixture, "nodeimages", 1);
         serve(fixture, "GET", OLD_LIST_PATH, 404, "{}");
+        serve_rest(fixture, 403, 403);
         serve(fixture, "GET", LIST_PATH, 200, TWO);
 }
 
