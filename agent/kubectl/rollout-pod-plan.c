@@ -224,10 +224,23 @@ static bool is_silent(const Subject *subject) {
         return false;
 }
 
+/* Restarts that an updated pod may have: a change of its resources in place gives it a new generation, and may restart each
+ * container once. */
+static int64_t count_allowed(const Subject *subject) {
+        int64_t noted = json_get_integer(subject->noted, "restarts");
+        json_object *generation;
+
+        if (!json_object_object_get_ex(subject->noted, "generation", &generation) ||
+            json_object_get_int64(generation) ==
+                    object_integer(subject->pod, "metadata.generation"))
+                return noted;
+        return noted + json_object_object_length(subject->images);
+}
+
 /* Since this program saw it updated: its new containers do not keep running. */
 static bool has_restarted(const Subject *subject) {
         return json_object_object_get_ex(subject->noted, "restarts", NULL) &&
-               count_restarts(subject) > json_get_integer(subject->noted, "restarts");
+               count_restarts(subject) > count_allowed(subject);
 }
 
 /* The condition's message says "container NAME " for each container with a problem, unless it was cut. */
@@ -671,6 +684,7 @@ int pod_state_read(const RolloutView *view, json_object *record, json_object *po
                            .noted = json_object_get(subject.noted),
                            .phase = ROLLOUT_LEFT,
                            .n_restarts = count_restarts(&subject),
+                           .n_allowed = count_allowed(&subject),
                            .is_member =
                                    !object_is_deleted(pod) && view_has_pod(view, record, pod) };
         if (!ret->is_member && is_stuck(view, pod)) {

@@ -32,6 +32,7 @@ typedef struct PodState {
         RolloutPhase phase;
         char *reason; /* why it has failed, or what is awaited of it, for people; NULL: nothing */
         int64_t n_restarts; /* restarts of the containers that the update is about */
+        int64_t n_allowed;  /* and those that it may have if it was noted as updated */
         bool is_member;     /* the workload has it, also below the partition */
         bool is_available;  /* see view_pod_is_available() */
         /* The closed gate hides that the node is lost; but a kubelet would have ended the old container long ago. */

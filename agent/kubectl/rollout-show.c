@@ -31,6 +31,13 @@ void rollout_show_done(RolloutShow *show) {
 
 /* Changes, and their times */
 
+static int note_updated(json_object *entry, const PodState *state, int64_t n_restarts) {
+        int64_t generation = object_integer(state->pod, "metadata.generation");
+
+        return patch_add(entry, "restarts", json_object_new_int64(n_restarts))
+                       ?: patch_add(entry, "generation", json_object_new_int64(generation));
+}
+
 static int note_phase(RolloutShow *show, int64_t now_sec, json_object *before,
                       const PodState *state) {
         cleanup(json_object_put_p) json_object *entry =
@@ -44,8 +51,7 @@ static int note_phase(RolloutShow *show, int64_t now_sec, json_object *before,
         if (patch_add(entry, "first", first) < 0 ||
             patch_add(entry, "since", json_object_new_int64(now_sec)) < 0 ||
             patch_add_bool(entry, "silent", state->is_silent) < 0 ||
-            (state->phase == ROLLOUT_UPDATED &&
-             patch_add(entry, "restarts", json_object_new_int64(state->n_restarts)) < 0))
+            (state->phase == ROLLOUT_UPDATED && note_updated(entry, state, state->n_restarts) < 0))
                 return -ENOMEM;
         return patch_add(show->pods, object_name(state->pod), take_ptr(entry));
 }
@@ -55,6 +61,18 @@ static int note_old(json_object *entry, const PodState *state) {
         return json_get_integer(entry, "first") == state->n_restarts
                        ? 0
                        : patch_add(entry, "first", json_object_new_int64(state->n_restarts));
+}
+
+/* The restarts of a change of its resources may come later than that change. */
+static int note_same(json_object *entry, const PodState *state) {
+        int64_t generation = object_integer(state->pod, "metadata.generation");
+
+        if (state->phase == ROLLOUT_OLD)
+                return note_old(entry, state);
+        return state->phase != ROLLOUT_UPDATED ||
+                               json_get_integer(entry, "generation") == generation
+                       ? 0
+                       : note_updated(entry, state, state->n_allowed);
 }
 
 /* Whether a line is worth it; without a terminal there is one for each change. */
@@ -73,7 +91,7 @@ static int note_pods(RolloutShow *show, int64_t now_sec, const Census *census, b
                 const char *before = json_get_text(entry, "phase");
 
                 if (text_equal(before, phase)) {
-                        if (state->phase == ROLLOUT_OLD && note_old(entry, state) < 0)
+                        if (note_same(entry, state) < 0)
                                 return -ENOMEM;
                         continue;
                 }

@@ -11,14 +11,19 @@
 #include "agent/kubectl/rollout-show.h"
 #include "tests/unit/quoted-json.h"
 
-static void see(RolloutShow *show, RolloutPhase phase, int restarts) {
+static void see_pod(RolloutShow *show, PodState state, int generation) {
         cleanup(json_object_put_p) json_object *record =
                 parse("{'state':'forward','after':{'app':'v2'}}");
-        cleanup(json_object_put_p) json_object *pod = parse("{'metadata':{'name':'web'}}");
-        PodState state = { .pod = pod, .phase = phase, .n_restarts = restarts };
+        cleanup(json_object_put_p) json_object *pod =
+                parse("{'metadata':{'name':'web','generation':%d}}", generation);
         const Census census = { .pods = &state, .n_pods = 1 };
 
+        state.pod = pod;
         assert_ok(rollout_show(show, 100, record, &census, /* awaited= */ NULL, /* pod= */ NULL));
+}
+
+static void see(RolloutShow *show, RolloutPhase phase, int restarts) {
+        see_pod(show, (PodState){ .phase = phase, .n_restarts = restarts }, 1);
 }
 
 static const struct FirstRow {
@@ -61,4 +66,25 @@ TEST_ROWS(test_first, first_rows, name, const struct FirstRow *row) {
                 see(&show, row->seen[i].phase, row->seen[i].restarts);
         assert_int_equal(json_get_integer(json_get(show.pods, "web", json_type_object), "first"),
                          row->first);
+}
+
+/* A pod may restart for a change of its resources after that was seen, too. */
+TEST(test_resized) {
+        cleanup(rollout_show_done) RolloutShow show;
+        PodState state = { .phase = ROLLOUT_UPDATED, .n_restarts = 1, .n_allowed = 7 };
+        json_object *noted;
+
+        assert_ok(rollout_show_init(&show));
+        show.is_quiet = true;
+        see_pod(&show, state, 3);
+        see_pod(&show, state, 3);
+        noted = json_get(show.pods, "web", json_type_object);
+        assert_int_equal(json_get_integer(noted, "restarts"), 1);
+        assert_int_equal(json_get_integer(noted, "generation"), 3);
+
+        state.n_allowed = 2;
+        see_pod(&show, state, 4);
+        noted = json_get(show.pods, "web", json_type_object);
+        assert_int_equal(json_get_integer(noted, "restarts"), 2);
+        assert_int_equal(json_get_integer(noted, "generation"), 4);
 }
