@@ -15,6 +15,8 @@
 #define MARK_KEY "apps.kruise.io/pulling-image-by"
 #define MARK_VALUE "inplaced"
 
+#define HANDLER_KEY "io.containerd.cri.runtime-handler"
+
 void pull_credentials_done(PullCredentials *keys) {
         keys->named = keyring_free(keys->named);
         keys->general = keyring_free(keys->general);
@@ -146,6 +148,13 @@ static int fill_sandbox(PullRequest *request, const DesiredImage *desired) {
         return 0;
 }
 
+/* A NodeImage has no other field for it. Newer releases of containerd no longer read the annotation. */
+static void set_handler(PullRequest *request, const DesiredImage *desired) {
+        for (size_t i = 0; i < desired->n_annotations; i++)
+                if (strcmp(desired->annotations[i].key, HANDLER_KEY) == 0)
+                        request->image.runtime_handler = desired->annotations[i].value;
+}
+
 int pull_request_init(PullRequest *request, const DesiredImage *desired, const ImageRef *ref,
                       const char *reference, PullCredentials *keys) {
         int r;
@@ -163,6 +172,7 @@ int pull_request_init(PullRequest *request, const DesiredImage *desired, const I
 
         runtime__v1__image_spec__init(&request->image);
         request->image.image = (char *) reference;
+        set_handler(request, desired);
         runtime__v1__pull_image_request__init(&request->message);
         request->message.image = &request->image;
         request->message.sandbox_config = &request->sandbox;

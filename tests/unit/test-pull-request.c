@@ -203,6 +203,26 @@ TEST(test_sandbox_of_the_desired) {
         assert_string_equal(text, "app=web tier= | note=x " MARK);
 }
 
+/* containerd chooses the snapshotter by the handler. Older releases read the annotation alone. */
+TEST(test_runtime_handler) {
+        static const char annotation[] = "io.containerd.cri.runtime-handler";
+        cleanup(fixture_done) Fixture fixture;
+        const CriPullRequest *message;
+        char text[256];
+
+        fixture_init(&fixture);
+        assert_ok(desired_image_add_annotation(&fixture.desired, "note", "x"));
+        message = make_request(&fixture, NULL, NULL);
+        assert_string_equal(message->image->runtime_handler, "");
+
+        pull_request_done(&fixture.request);
+        assert_ok(desired_image_add_annotation(&fixture.desired, annotation, "kata"));
+        message = make_request(&fixture, NULL, NULL);
+        assert_string_equal(message->image->runtime_handler, "kata");
+        print_sandbox(message->sandbox_config, text);
+        assert_contains(text, " io.containerd.cri.runtime-handler=kata ");
+}
+
 /* A request is unpacked as it was packed: all parts point to the right place. */
 TEST(test_packs) {
         cleanup(fixture_done) Fixture fixture;
