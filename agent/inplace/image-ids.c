@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "agent/base/cleanup.h"
+#include "agent/base/text.h"
 #include "agent/image/image-ref.h"
 #include "cri/client.h"
 
@@ -94,15 +95,31 @@ static int ids_continue(ImageIds *ids) {
         return 0;
 }
 
+/* Adds the tag that is left out, as the kubelet does: runtimes may take "cafe" for the beginning of an ID. */
+static int copy_with_tag(const char *reference, char **ret) {
+        static const char latest[] = ":latest";
+        const char *tail = strrchr(reference, ':');
+        ImageRef ref;
+        bool has_tag;
+
+        if (image_ref_parse(reference, SHORT_NAMES_SEARCHED, &ref, NULL) < 0)
+                return text_copy(reference, ret);
+
+        has_tag = ref.digest[0] || strcmp(ref.tag, latest + 1) != 0 || text_equal(tail, latest);
+        return text_format(ret, "%s%s", reference, has_tag ? "" : latest);
+}
+
 static int ids_add(ImageIds *ids, const char *reference) {
         Question *question = &ids->questions[ids->n_questions];
+        int r;
 
-        *question = (Question){ .ids = ids, .reference = strdup(reference) };
-        if (!question->reference)
-                return -ENOMEM;
+        *question = (Question){ .ids = ids };
+        r = copy_with_tag(reference, &question->reference);
+        if (r < 0)
+                return r;
 
         while (question->same_as < ids->n_questions &&
-               strcmp(ids->questions[question->same_as].reference, reference) != 0)
+               strcmp(ids->questions[question->same_as].reference, question->reference) != 0)
                 question->same_as++;
         ids->n_questions++;
         return 0;

@@ -130,6 +130,22 @@ TEST_F(test_verdicts, Fixture *fixture) {
         assert_string_equal(fixture->messages[4], "nginx:3 is not on this node");
 }
 
+/* A runtime takes "cafe" for the beginning of ID_B, but the kubelet does not ask so. */
+TEST_F(test_without_tag, Fixture *fixture) {
+        fake_runtime.images[0] = (FakeImage){ "cafe:latest", ID_A };
+        fake_runtime.images[1] = (FakeImage){ "cafe", ID_B };
+        fake_runtime.images[2] = (FakeImage){ "reg:5000/cafe:latest", ID_A };
+        add(0, "web", "a", "cafe", ID_A);
+        add(1, "web", "b", "cafe:latest", ID_A);
+        add(2, "web", "c", "reg:5000/cafe", ID_A);
+        begin(fixture, false, NULL);
+        run_runtime();
+        assert_int_equal(fixture->n_rows, 3);
+        for (size_t i = 0; i < fixture->n_rows; i++)
+                assert_int_equal(fixture->rows[i].verdict, VERDICT_CURRENT);
+        assert_string_equal(fixture->references[0], "cafe");
+}
+
 /* The kubelet makes containers from IDs. CRI-O has a name of the image beside that, containerd has one that
  * the image has now, which says nothing. */
 TEST_F(test_made_from_id, Fixture *fixture) {
