@@ -30,9 +30,9 @@ from fixtures import StartAgent  # noqa: E402
 from fake.api_proxy import ApiProxy  # noqa: E402
 from lab import documents  # noqa: E402
 from lab.agent import Agent  # noqa: E402
-from lab.clients import find_clients  # noqa: E402
+from lab.built import find_built  # noqa: E402
 from lab.runtime import Runtime  # noqa: E402
-from lab.control_plane import ControlPlane, find_programs  # noqa: E402
+from lab.control_plane import ControlPlane  # noqa: E402
 from lab.inplace import Inplace  # noqa: E402
 from lab.folder import LabFolder  # noqa: E402
 from lab.image import build_image  # noqa: E402
@@ -53,9 +53,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     """Builds the control plane, if need be, before the first test's time runs."""
     # With several workers only the workers run tests, and the first worker builds.
     if getattr(session, "items", None) and not session.config.option.collectonly:
-        find_programs()
+        find_built("control-plane")
         if any("run_client" in vars(item.module) or "Cluster" in vars(item.module) for item in session.items):
-            find_clients()
+            find_built("clients")
 
 
 @pytest.fixture(scope="session")

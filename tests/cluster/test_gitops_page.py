@@ -16,7 +16,8 @@ import pytest
 
 from lab import sanitizers
 from lab.agent_image import build_agent_image
-from lab.clients import HELMS, find_clients
+from lab.built import find_built
+from lab.clients import HELMS
 from lab.cluster import Cluster
 from lab.image import build_image
 from lab.kube import Object
@@ -66,7 +67,7 @@ class Reader:
         self.sections = read_page()
         programs = Path(os.environ["INPLACED_BUILD_DIR"]) / "agent"
         self.environment = {
-            "PATH": f"{find_clients()}:{programs}:{os.environ['PATH']}",
+            "PATH": f"{find_built('clients')}:{programs}:{os.environ['PATH']}",
             "KUBECONFIG": str(cluster.control_plane.admin_kubeconfig),
             "HOME": str(folder),
         }

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from fake.registry import FakeRegistry, Line
+from lab.built import find_built
 from lab.cleanup import Closing
-from lab.clients import find_clients
 from lab.cluster import Cluster, push_agent_images
 from lab.image import build_image
 from lab.inplace import Inplace
@@ -63,7 +63,7 @@ def cluster(session_folder, registry) -> Iterator[Cluster]:
 
 @pytest.fixture
 def inplace(cluster, folder, monkeypatch) -> Inplace:
-    monkeypatch.setenv("PATH", f"{find_clients()}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{find_built('clients')}:{os.environ['PATH']}")
     return Inplace(cluster.control_plane.admin_kubeconfig, folder.path)
 
 

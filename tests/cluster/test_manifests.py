@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.clients import HELMS, MANIFESTS, find_clients, render, run_client
+from lab.built import find_built
+from lab.clients import HELMS, MANIFESTS, render, run_client
 from lab.stubs import REPOSITORY
 from lab.version import VERSION
 
@@ -750,7 +751,7 @@ def test_the_chart_is_whole(folder, helm):
     """helm has nothing to say about the packaged chart, which is made without a program that is built first."""
     nowhere = str(folder / "no-clients")
     (chart,) = build(folder / "chart", "--chart", INPLACED_CLIENTS=nowhere, HOME=nowhere).values()
-    argv = [find_clients() / helm, "template", "inplaced", chart, "--kube-version", "1.34"]
+    argv = [find_built("clients") / helm, "template", "inplaced", chart, "--kube-version", "1.34"]
     ran = subprocess.run(argv, check=True, capture_output=True, text=True, env={})
     assert ran.stderr == ""
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab.clients import MANIFESTS, find_clients, run_client
+from lab.built import find_built
+from lab.clients import MANIFESTS, run_client
 from lab.control_plane import ControlPlane
 from lab.kube import Object
 from lab.stubs import REPOSITORY
@@ -109,7 +110,7 @@ def test_the_page_finds_the_readiness_gate(control_plane):
     page = (REPOSITORY / "docs" / "OPERATING.md").read_text()
     (command,) = [one for one in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "readinessGates" in one]
     environment = {
-        "PATH": f"{find_clients()}:{os.environ['PATH']}",
+        "PATH": f"{find_built('clients')}:{os.environ['PATH']}",
         "KUBECONFIG": str(control_plane.admin_kubeconfig),
         "HOME": str(control_plane.folder),
     }

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs with which people apply manifests: kubectl, which contains kustomize, and helm in two releases.
-
-They come from the folder that tests/cluster/clients/build prints; the environment variable INPLACED_CLIENTS
-names it, else the program is asked, which builds them if need be.
-"""
+"""The programs with which people apply manifests: kubectl, which contains kustomize, and helm in two releases."""
 
 from __future__ import annotations
 
@@ -13,21 +9,12 @@ import subprocess
 from pathlib import Path
 
 from compatibility import note
+from lab.built import find_built
 from lab.stubs import REPOSITORY
 
 MANIFESTS = REPOSITORY / "packaging" / "kubernetes"
 
 HELMS = ("helm", "helm3")  # the newest release, and the newest one of the series before
-
-
-@functools.cache
-def find_clients() -> Path:
-    """The folder with all of them."""
-    named = os.environ.get("INPLACED_CLIENTS")
-    if named is not None:
-        return Path(named)
-    build = REPOSITORY / "tests" / "cluster" / "clients" / "build"
-    return Path(subprocess.run([build], stdout=subprocess.PIPE, text=True, check=True).stdout[:-1])
 
 
 def run_client(*argv: str | Path, kubeconfig: Path | None = None) -> str:
@@ -40,7 +27,7 @@ def run_client(*argv: str | Path, kubeconfig: Path | None = None) -> str:
     if kubeconfig is not None:
         environment |= {"KUBECONFIG": str(kubeconfig), "HOME": str(kubeconfig.parent)}
     ran = subprocess.run(
-        [find_clients() / program, *arguments],
+        [find_built("clients") / program, *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -55,7 +42,7 @@ def run_client(*argv: str | Path, kubeconfig: Path | None = None) -> str:
 @functools.cache
 def _note_version(program: str) -> None:
     arguments = ["--client"] if program == "kubectl" else ["--template={{.Version}}"]
-    argv = [find_clients() / program, "version", *arguments]
+    argv = [find_built("clients") / program, "version", *arguments]
     note("kubectl" if program == "kubectl" else "helm", subprocess.check_output(argv, text=True))
 
 

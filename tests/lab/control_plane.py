@@ -1,19 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Kubernetes control plane on the loopback address.
-
-Its programs come from the folder that tests/cluster/control-plane/build prints; the environment
-variable INPLACED_CONTROL_PLANE names it, else the program is asked, which builds them if need be.
-"""
+"""A real Kubernetes control plane on the loopback address."""
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import json
-import os
 import shutil
 import socket
-import subprocess
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +15,7 @@ from typing import Any, Literal
 import yaml
 
 from compatibility import note
+from lab.built import find_built
 from lab.certificates import Authority, make_signing_key
 from lab.cleanup import Closing, sweep
 from lab.kube import Kube, KubeError, Object
@@ -81,16 +75,6 @@ _NO_DRY_RUNS = [
 ]
 
 
-@functools.cache
-def find_programs() -> Path:
-    """The folder with the control plane's programs and the kubelet."""
-    named = os.environ.get("INPLACED_CONTROL_PLANE")
-    if named is not None:
-        return Path(named)
-    build = REPOSITORY / "tests" / "cluster" / "control-plane" / "build"
-    return Path(subprocess.run([build], stdout=subprocess.PIPE, text=True, check=True).stdout[:-1])
-
-
 class ControlPlane(Closing):
     """etcd and kube-apiserver until closed, and further parts on request; data survive restarts.
 
@@ -121,7 +105,7 @@ class ControlPlane(Closing):
         self._audit = folder / "audit.log"
         self._data = folder / "etcd"
         self._signing_key = make_signing_key(folder / "service-accounts.key")
-        programs = find_programs()
+        programs = find_built("control-plane")
         self.etcd = self._make_etcd(Path("/usr/bin") if etcd == "debian" else programs)
         self.apiserver = self._make_apiserver(programs, controllers, apiserver_flags)
         self.controllers = self._make_controllers(programs) if controllers else None

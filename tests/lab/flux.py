@@ -1,33 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flux, as it treats a repository: by its library, from the folder that tests/cluster/flux/build prints.
-
-The environment variable INPLACED_FLUX names that folder, else the program is asked, which builds it if need be.
-"""
+"""Flux, as it treats a repository: by its library, in tests/cluster/flux."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
+from lab.built import find_built
 from lab.cleanup import Closing
 from lab.process import Process
-from lab.stubs import REPOSITORY
 from lab.wait import wait_until
-
-
-@functools.cache
-def find_flux() -> Path:
-    """The folder with flux-apply."""
-    named = os.environ.get("INPLACED_FLUX")
-    if named is not None:
-        return Path(named)
-    build = REPOSITORY / "tests" / "cluster" / "flux" / "build"
-    return Path(subprocess.run([build], stdout=subprocess.PIPE, text=True, check=True).stdout[:-1])
 
 
 class Repository(Closing):
@@ -45,7 +29,7 @@ class Repository(Closing):
         self.commit(manifest)
 
     def start(self) -> None:
-        argv = [str(find_flux() / "flux-apply"), str(self._manifest), *self._flags]
+        argv = [str(find_built("flux") / "flux-apply"), str(self._manifest), *self._flags]
         self._process = Process(argv, self.folder, self._log, {"KUBECONFIG": str(self._kubeconfig)})
         self.wait_reconciled()
 

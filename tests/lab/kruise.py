@@ -1,47 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real OpenKruise, from the folder that tests/cluster/kruise/build prints: its manager, and kruise-daemon.
-
-The environment variable INPLACED_KRUISE names that folder, else the program is asked, which builds them
-if need be.
-"""
+"""The real OpenKruise: its manager, and kruise-daemon."""
 
 from __future__ import annotations
 
-import functools
 import os
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 
 import yaml
 
 from compatibility import module_version, note
+from lab.built import find_built
 from lab.cleanup import Closing
 from lab.cluster import Cluster
 from lab.image import Image, build_image
 from lab.kube import Object
 from lab.layers import files_layer
 from lab.part import Part, says_ok
-from lab.stubs import REPOSITORY
 from lab.wait import free_port
 
 NAMESPACE = "kruise-system"
 
 
-@functools.cache
-def find_kruise() -> Path:
-    """The folder with kruise-manager, kruise-daemon and the manifests of both."""
-    named = os.environ.get("INPLACED_KRUISE")
-    if named is not None:
-        return Path(named)
-    build = REPOSITORY / "tests" / "cluster" / "kruise" / "build"
-    return Path(subprocess.run([build], stdout=subprocess.PIPE, text=True, check=True).stdout[:-1])
-
-
 def build_kruise_image() -> Image:
     """With /kruise-daemon, as in OpenKruise's own image."""
     return build_image(
-        [files_layer({"kruise-daemon": find_kruise() / "kruise-daemon"})], command=("/kruise-daemon",)
+        [files_layer({"kruise-daemon": find_built("kruise") / "kruise-daemon"})], command=("/kruise-daemon",)
     )
 
 
@@ -61,7 +44,7 @@ class Kruise(Closing):
         self._kubeconfig = self.folder / "manager.conf"
         health = f"127.0.0.1:{free_port()}"
         argv = [
-            *(find_kruise() / "kruise-manager", f"--kubeconfig={self._kubeconfig}"),
+            *(find_built("kruise") / "kruise-manager", f"--kubeconfig={self._kubeconfig}"),
             "--feature-gates=AllAlpha=true,AllBeta=true,EnableExternalCerts=false,TemplateNoDefaults=false",
             *("--v=4", "--logtostderr=true", f"--protection-log-path={self.folder}/protection"),
             *(f"--health-probe-addr={health}", "--metrics-addr=0", "--enable-pprof=false"),
@@ -111,7 +94,7 @@ class Kruise(Closing):
         document = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
-            "resources": [os.path.relpath(find_kruise() / "config" / "default", folder.resolve())],
+            "resources": [os.path.relpath(find_built("kruise") / "config" / "default", folder.resolve())],
             "images": [{"name": "controller", "newName": name, "newTag": tag}],
             "patches": [
                 {"patch": yaml.safe_dump(gone)},

@@ -11,8 +11,9 @@ from typing import Any
 
 from compatibility import note
 from lab import runtimes
+from lab.built import find_built
 from lab.cleanup import CONTROL_GROUP_FILE, GROUP_PREFIX, Closing, list_hierarchies, sweep
-from lab.control_plane import ControlPlane, find_programs
+from lab.control_plane import ControlPlane
 from lab.interface import Interface
 from lab.kube import Object
 from lab.part import Part, says_ok
@@ -165,7 +166,7 @@ class Kubelet(Closing):
             certificate=self.control_plane.node_certificate(self.name),
         )
         argv = [
-            *(find_programs() / "kubelet", f"--config={path}", f"--kubeconfig={kubeconfig}"),
+            *(find_built("control-plane") / "kubelet", f"--config={path}", f"--kubeconfig={kubeconfig}"),
             *(f"--root-dir={self.folder}/kubelet", f"--cert-dir={self.folder}/certificates"),
             *(f"--hostname-override={self.name}", f"--node-ip={self.interface.address}"),
         ]
