@@ -9,8 +9,6 @@ agent logs a clear line, and recovers by itself.
 from __future__ import annotations
 
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -25,7 +23,7 @@ from lab.documents import write_whole
 from lab.kube import Kube
 from lab.kubeconfig import write_kubeconfig
 from lab.node_image import NodeImage
-from lab.trouble import complaints, problems
+from lab.trouble import complaints, readiness
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -144,28 +142,6 @@ def wait_requests(proxy: ApiProxy, pattern: str, n: int = 1, timeout: float = 10
     )
 
 
-def wait_problem(agent: Agent, subject: str, text: str = "", timeout: float = 10) -> str:
-    """Waits until doctor reports a problem of the subject with the text; returns the problem."""
-
-    def find() -> str | None:
-        found = problems(agent).get(subject)
-        return found if found is not None and text in found else None
-
-    found = wait_until(
-        find, timeout * SLOWLY, lambda: f"{text!r} about the {subject} among {problems(agent)}"
-    )
-    assert found is not None
-    return found
-
-
-def wait_well(agent: Agent, timeout: float = 10) -> None:
-    wait_until(
-        lambda: problems(agent) == {} and readiness(agent)[0] == 200,
-        timeout * SLOWLY,
-        lambda: f"end of {problems(agent)}, {readiness(agent)}",
-    )
-
-
 def lasting_complaints(agent: Agent) -> list[str]:
     """The complaints, except those about requests that a cut connection interrupted."""
     return [line for line in complaints(agent) if "was cut" not in line]
@@ -180,15 +156,6 @@ def assert_pulls_locally(agent: Agent, reference: str = "local/one:1") -> None:
 def add(desired: NodeImage, *references: str, policy: str = "IfNotPresent", **more: int) -> None:
     """Adds images to the spec of the NodeImage."""
     desired.kube.patch(desired.path, {"spec": document_for(references, policy, **more)["spec"]})
-
-
-def readiness(agent: Agent) -> tuple[int, str]:
-    """The status code and the text of /readyz."""
-    try:
-        with urllib.request.urlopen(f"http://{agent.metrics_address}/readyz", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
 
 
 def wait_unready(agent: Agent, reason: str) -> None:

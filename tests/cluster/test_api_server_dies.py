@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -23,7 +21,7 @@ from lab.kube import KubeError
 from lab.kubeconfig import write_kubeconfig
 from lab.layers import random_layer
 from lab.node_image import NodeImage
-from lab.trouble import assert_clear, complaints, problems
+from lab.trouble import assert_clear, complaints, readiness, wait_problem, wait_well
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -84,32 +82,6 @@ def counted(fake_registry, runtime, image_name) -> Iterator[Counted]:
     made = Counted(fake_registry, f"{image_name}-counted")
     yield made
     runtime.remove_image(made.image_id)
-
-
-def readiness(agent: Agent) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://{agent.metrics_address}/readyz", timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
-def wait_well(agent: Agent, timeout: float = 20) -> None:
-    wait_until(
-        lambda: problems(agent) == {} and readiness(agent)[0] == 200,
-        timeout * SLOWLY,
-        lambda: f"end of {problems(agent)}, {readiness(agent)}",
-    )
-
-
-def wait_problem(agent: Agent, word: str = "", timeout: float = 20) -> str:
-    """Waits until doctor reports a problem of the API server with the word in it; returns it."""
-
-    def find() -> str | None:
-        found = problems(agent).get("API server", "")
-        return found if word in found else None
-
-    return wait_until(find, timeout * SLOWLY, lambda: f"problem, only {problems(agent)}")
 
 
 def end(agent: Agent, how: str) -> None:
@@ -186,7 +158,7 @@ def test_both_die_in_mid_pull(
     server.start() if away == "dead" else server.thaw()
     member.start()
     assert desired.wait_status(gate.reference, "Succeeded", 40 * SLOWLY) == seen
-    wait_well(member)
+    wait_well(member, 20)
     assert count_pulls(fake_registry, image_name) == 1
 
 
@@ -223,7 +195,7 @@ def test_server_dies_in_mid_pull(member, mortal, desired, gate, counted, push, p
     done = member.ctl("pull", local.reference)
     assert (done.returncode, local.image_id in done.stdout) == (0, True), done
     if part == "apiserver":
-        problem = wait_problem(member, "cannot connect")  # and not that it was cut, as at first
+        problem = wait_problem(member, "API server", "cannot connect", 20)  # and not that it was cut, as at first
         assert problem in member.ctl("doctor").stdout
         code, text = readiness(member)
         assert code == 503 and problem in text
@@ -309,7 +281,7 @@ def test_status_of_an_old_object(
             if [tag["phase"] for tag in tags] == ["Succeeded"]:
                 break
         assert counted.pulls() == 2
-        wait_well(agent)
+        wait_well(agent, 20)
         agent.terminate()
 
 
@@ -323,7 +295,7 @@ def test_kind_comes_and_goes(start_agent, runtime, mortal, folder, node_name, pu
     path = mortal.write_agent_kubeconfig(folder / "member.conf")
     agent = start_agent(runtime.endpoint, kubeconfig=path, node_name=node_name)
     try:
-        wait_problem(agent, "nodeimages")
+        wait_problem(agent, "API server", "nodeimages", 20)
         assert "packaging/kubernetes/crds" in agent.ctl("doctor").stdout
         missing = "the API server has no nodeimages.apps.kruise.io"
         code, why = readiness(agent)
@@ -332,15 +304,15 @@ def test_kind_comes_and_goes(start_agent, runtime, mortal, folder, node_name, pu
     finally:
         mortal.install()
     assert_served(mortal, node_name, push, "1")
-    wait_well(agent)
+    wait_well(agent, 20)
     mortal.admin.delete(_DEFINITION)
     mortal.admin.wait_gone(_DEFINITION, 30)
     try:
-        wait_problem(agent)
+        wait_problem(agent, "API server", timeout=20)
     finally:
         mortal.install()
     assert_served(mortal, node_name, push, "2")
-    wait_well(agent)
+    wait_well(agent, 20)
 
 
 def assert_served(mortal, node_name, push, tag: str, version: str = "v1beta1") -> None:
@@ -359,7 +331,7 @@ def test_older_version_only(start_agent, runtime, mortal, folder, node_name, pus
         agent = start_agent(runtime.endpoint, kubeconfig=path, node_name=node_name)
         assert_served(mortal, node_name, push, "1", "v1alpha1")
         assert "v1alpha1" in agent.log_text()
-        wait_well(agent)
+        wait_well(agent, 20)
     finally:
         serve_newer(mortal, True)
 

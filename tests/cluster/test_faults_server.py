@@ -16,7 +16,7 @@ from lab.certificates import make_certificates
 from lab.control_plane import ControlPlane
 from lab.documents import split_reference, write_whole
 from lab.node_image import NodeImage
-from lab.trouble import assert_clear, complaints, the_complaint
+from lab.trouble import assert_clear, complaints, the_complaint, wait_problem, wait_well
 from lab.wait import wait_until
 
 # Servers that are away

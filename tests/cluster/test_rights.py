@@ -12,7 +12,7 @@ from lab import sanitizers
 from lab.agent import Agent
 from lab.documents import split_reference
 from lab.node_image import NodeImage
-from lab.trouble import complaints, problems
+from lab.trouble import complaints, problems, wait_logged
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -103,14 +103,6 @@ def count_logged(agent: Agent, text: str) -> int:
     return sum(text in line["message"] for line in agent.logs())
 
 
-def wait_logged(agent: Agent, text: str) -> None:
-    wait_until(
-        lambda: count_logged(agent, text),
-        15 * SLOWLY,
-        lambda: f"{text!r}: {agent.log_text()}",
-    )
-
-
 def test_right_to_write_the_status(
     start_agent, runtime, member_kubeconfig, grant, node_name, node_image, push
 ):
@@ -118,7 +110,7 @@ def test_right_to_write_the_status(
     agent = start_agent(runtime.endpoint, kubeconfig=member_kubeconfig, node_name=node_name)
     image = push()
     node_image.request(image.reference)
-    wait_logged(agent, "Cannot write the status")
+    wait_logged(agent, "Cannot write the status", 15)
     wait_until(
         lambda: "nodeimages/status" in problems(agent).get("status of the NodeImage", ""),
         10 * SLOWLY,
@@ -147,7 +139,7 @@ def test_right_to_write_events(
     agent = start_agent(runtime.endpoint, kubeconfig=member_kubeconfig, node_name=node_name)
     first, second, third = (push(tag=str(number)).reference for number in range(3))
     node_image.request(first)
-    wait_logged(agent, "Dropped the event")
+    wait_logged(agent, "Dropped the event", 15)
     node_image.request(first, second)
     node_image.wait_status(second, "Succeeded")
     grant("", "events", "create", "patch")
@@ -180,7 +172,7 @@ def test_right_to_register(
         flags=["--register-node"],
     )
     try:
-        wait_logged(agent, "the right to create nodeimages.apps.kruise.io is missing")
+        wait_logged(agent, "the right to create nodeimages.apps.kruise.io is missing", 15)
         advice = "the rights of packaging/kubernetes/components/registration\n"
         wait_until(lambda: advice in agent.ctl("doctor").stdout, 10 * SLOWLY, "advice")
         grant("apps.kruise.io", "nodeimages", "create")
@@ -191,7 +183,7 @@ def test_right_to_register(
         name, tag = split_reference(image.reference)
         policy = {"ttlSecondsAfterFinished": 0}
         made.set_spec({"images": {name: {"tags": [{"tag": tag, "pullPolicy": policy}]}}})
-        wait_logged(agent, "the right to patch nodeimages.apps.kruise.io is missing")
+        wait_logged(agent, "the right to patch nodeimages.apps.kruise.io is missing", 15)
         grant("apps.kruise.io", "nodeimages", "patch")
         wait_until(
             lambda: not made.get()["spec"].get("images"),

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -63,6 +65,54 @@ def problems(agent: Agent) -> dict[str, str]:
         assert_clear(problem.message)
         assert_clear(problem.advice)
     return {problem.subject: problem.message for problem in answer.problems}
+
+
+def wait_problem(agent: Agent, subject: str, text: str = "", timeout: float = 10) -> str:
+    """Waits until doctor reports a problem of the subject with the text; returns the problem."""
+
+    def find() -> str | None:
+        found = problems(agent).get(subject)
+        return found if found is not None and text in found else None
+
+    found = wait_until(
+        find,
+        timeout * sanitizers.SLOWNESS,
+        lambda: f"{text!r} about the {subject} among {problems(agent)}",
+    )
+    assert found is not None
+    return found
+
+
+def readiness(agent: Agent) -> tuple[int, str]:
+    """The status code and the text of /readyz."""
+    try:
+        with urllib.request.urlopen(f"http://{agent.metrics_address}/readyz", timeout=5) as answer:
+            return answer.status, answer.read().decode().strip()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode().strip()
+
+
+def wait_well(agent: Agent, timeout: float = 10) -> None:
+    wait_until(
+        lambda: problems(agent) == {} and readiness(agent)[0] == 200,
+        timeout * sanitizers.SLOWNESS,
+        lambda: f"end of {problems(agent)}, {readiness(agent)}",
+    )
+
+
+def wait_logged(agent: Agent, text: str, timeout: float = 10) -> dict[str, Any]:
+    """Waits for a line of the log whose message holds the text; returns the line."""
+
+    def find() -> dict[str, Any] | None:
+        return next((line for line in agent.logs() if text in line["message"]), None)
+
+    found = wait_until(
+        find,
+        timeout * sanitizers.SLOWNESS,
+        lambda: f"{text!r} in the log:\n{agent.log_text()[-2000:]}",
+    )
+    assert found is not None
+    return found
 
 
 def facts(agent: Agent) -> dict[str, str]:

@@ -21,22 +21,13 @@ from lab import sanitizers
 from lab.image import build_image
 from lab.layers import random_layer
 from lab.preload import Preload
-from lab.wait import wait_until
+from lab.trouble import wait_logged
 
 # Gives the agent a journal of its own, and hides the machine's.
 _PRIVATE_JOURNAL = """
 mount -t tmpfs none /run && mkdir -p /run/systemd/journal &&
 mount --bind "$1" /run/systemd/journal && shift && exec "$@"
 """
-
-
-def wait_logged(agent, text: str) -> dict:
-    """Waits for a line of the log whose message holds the text."""
-
-    def find() -> dict | None:
-        return next((line for line in agent.logs() if text in line["message"]), None)
-
-    return wait_until(find, 10, lambda: f"{text!r} in the log:\n{agent.log_text()[-2000:]}")
 
 
 def test_json_log(start_agent, fake_runtime):

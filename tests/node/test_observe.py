@@ -16,6 +16,7 @@ from lab import sanitizers
 from lab.documents import write_whole
 from lab.metrics import fetch_metrics
 from lab.preload import Preload
+from lab.trouble import wait_logged
 from lab.wait import wait_until
 
 
@@ -26,15 +27,6 @@ def fetch(agent, path: str) -> tuple[int, str, str]:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers["Content-Type"], error.read().decode()
-
-
-def wait_logged(agent, text: str) -> dict:
-    """Waits for a line of the log whose message holds the text."""
-
-    def find() -> dict | None:
-        return next((line for line in agent.logs() if text in line["message"]), None)
-
-    return wait_until(find, 10, lambda: f"{text!r} in the log:\n{agent.log_text()[-2000:]}")
 
 
 @pytest.fixture

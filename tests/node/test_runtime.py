@@ -7,8 +7,6 @@ import json
 import signal
 import threading
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 
@@ -17,16 +15,8 @@ from fake.front import Line
 from fake.runtime import FakeRuntime
 from lab import sanitizers
 from lab.preload import Preload
-from lab.trouble import complaints, problems
+from lab.trouble import complaints, problems, readiness
 from lab.wait import stretch, wait_until
-
-
-def readiness(agent) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://{agent.metrics_address}/readyz", timeout=5) as answer:
-            return answer.status, answer.read().decode().strip()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode().strip()
 
 
 def wait_ready(agent, is_ready: bool, timeout: float = 10) -> str:
