@@ -21,7 +21,6 @@ HEAD = """\
 #
 # Made from values.schema.json by packaging/kubernetes/describe.py: change that file instead.
 """
-TABLES = ("values", "config")
 
 Schema = dict[str, Any]
 

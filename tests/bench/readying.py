@@ -16,7 +16,7 @@ from lab.clients import MANIFESTS
 from lab.control_plane import ControlPlane
 from lab.cri import Cri
 from lab.kube import Object
-from lab.kubelet import Kubelet, is_ready
+from lab.kubelet import Kubelet
 from lab.node_image import ImageSet, NodeImage
 from lab.pod import Pod, container
 from lab.wait import wait_until

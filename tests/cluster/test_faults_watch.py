@@ -15,7 +15,6 @@ from faults import *  # noqa: F403
 from fake import api_faults
 from fake.api_proxy import ApiProxy, Request, Watch
 from lab.kubeconfig import write_kubeconfig
-from lab.node_image import NodeImage
 from lab.trouble import assert_clear, complaints, wait_problem, wait_well
 from lab.wait import wait_until
 

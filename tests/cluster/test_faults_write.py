@@ -14,7 +14,6 @@ import pytest
 from faults import *  # noqa: F403
 from fake import api_faults
 from fake.api_proxy import Exchange
-from lab.node_image import NodeImage
 from lab.trouble import complaints, readiness, the_complaint, wait_problem, wait_well
 from lab.wait import wait_until
 

@@ -10,7 +10,6 @@ import pytest
 
 from rollouts import *  # noqa: F403
 from lab.inplace import Inplace
-from lab.kubeconfig import write_kubeconfig
 from lab.kubelet import is_ready
 from lab.pod import until_term
 from lab.wait import wait_until

@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-import yaml
 
 from rollouts import *  # noqa: F403
 from fake import api_faults

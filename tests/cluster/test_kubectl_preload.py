@@ -18,7 +18,6 @@ import pytest
 
 from fake import api_faults
 from lab import clock, sanitizers
-from lab.inplace import Inplace
 from lab.kube import KubeError
 from lab.hollow import PATH, HollowNodes
 from lab.pod import container

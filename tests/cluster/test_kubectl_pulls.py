@@ -306,7 +306,6 @@ def test_viewer(inplace, cluster, pulling):
 
 # Each begins a connection that the policy decides about: what follows POD, and whether a member may.
 _ONCE = ("inplacectl", "pulls", "-o", "json")
-_FOLLOW = (*_ONCE, "--watch", "--timeout=30s")
 _ROWS = {
     "once": (("exec", "-c", "inplaced", "--", *_ONCE), True),
     "by default in the first container": (("exec", "--", *_ONCE), True),

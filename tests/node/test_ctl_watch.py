@@ -11,7 +11,6 @@ import subprocess
 import threading
 
 import grpc
-import pytest
 
 from fake import behaviours
 from lab import stubs

@@ -11,7 +11,6 @@ import os
 import signal
 import threading
 import time
-from pathlib import Path
 
 import grpc
 import pytest
@@ -48,7 +47,7 @@ def name(image_name):
 
 
 @pytest.fixture
-def make_pod(runtime, push, image_name):
+def make_pod(runtime, push):
     """make_pod(name, namespace, …) as Sandbox, started."""
     image = push([], busybox=True, command=_HEEDS)
     pods = []

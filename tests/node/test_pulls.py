@@ -6,11 +6,9 @@ from __future__ import annotations
 import json
 import os
 import socket
-import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import grpc
 import pytest

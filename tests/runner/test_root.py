@@ -16,7 +16,7 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other
 
 
 @pytest.fixture
-def tools(folder, write_script):
+def tools(folder):
     """A folder for PATH with the programs that the scripts need until they are root's, and no sudo."""
     made = folder / "tools"
     made.mkdir()
