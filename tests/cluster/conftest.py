@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -110,14 +109,17 @@ def inplace(control_plane: ControlPlane, folder: LabFolder) -> Inplace:
 
 
 @pytest.fixture
-def behind(control_plane, folder):
-    """A proxy before the API server, and the command line of a user who connects through it."""
-    server = control_plane.url, control_plane.authority.certificate
-    with ApiProxy(folder / "api", *server) as api:
-        kubeconfig = yaml.safe_load(control_plane.admin_kubeconfig.read_text())
-        token = kubeconfig["users"][0]["user"]["token"]
-        path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
-        yield api, Inplace(path, folder.path)
+def api(control_plane: ControlPlane, folder: LabFolder) -> Iterator[ApiProxy]:
+    """A proxy before the API server."""
+    with ApiProxy(folder / "api", control_plane.url, control_plane.authority.certificate) as made:
+        yield made
+
+
+@pytest.fixture
+def behind(api: ApiProxy, folder: LabFolder) -> tuple[ApiProxy, Inplace]:
+    """The proxy `api`, and the command line of one who may do everything and connects through it."""
+    path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token="lab-admin")
+    return api, Inplace(path, folder.path)
 
 
 @pytest.fixture
@@ -219,6 +221,16 @@ def start_node_agent(
 def node_agent(start_node_agent: StartAgent) -> Agent:
     """The agent of that node."""
     return start_node_agent()
+
+
+@pytest.fixture
+def agent_behind_api(
+    start_node_agent: StartAgent, control_plane: ControlPlane, node: Kubelet, folder: LabFolder, api: ApiProxy
+) -> Agent:
+    """The agent of that node, whose requests to the API server pass through the fixture `api`."""
+    token = control_plane.agent_token(node.name)
+    path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
+    return start_node_agent(kubeconfig=path)
 
 
 @pytest.fixture(scope="session")

@@ -189,11 +189,10 @@ def test_restart_repeats_nothing(make_node_agent, image_set, image_name, push):
         assert len(asked) == 1
 
 
-def test_next_run_hears_of_the_sets_late(make_node_agent, image_set, control_plane, folder, behind, push):
+def test_next_run_hears_of_the_sets_late(make_node_agent, image_set, control_plane, folder, api, push):
     """Until the server has shown the sets, the status keeps what they ask for."""
-    proxy, _ = behind
     token = control_plane.agent_token()
-    access = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
+    access = write_kubeconfig(folder / "agent.conf", api.url, api.authority, token=token)
     agent, node = make_node_agent({}, access=access)
     missing, own = "127.0.0.1:1/none:1", push(tag="own")
     image_set.create_set("", missing)
@@ -201,7 +200,7 @@ def test_next_run_hears_of_the_sets_late(make_node_agent, image_set, control_pla
     before = node.get()
     agent.kill9()
     released = threading.Event()
-    proxy.on("nodeimages.*labelSelector", api_faults.when(released))
+    api.on("nodeimages.*labelSelector", api_faults.when(released))
     agent.start()
     node.request(own.reference)
     agent.wait_status(own.reference, "Succeeded")

@@ -115,18 +115,12 @@ def warm(kube, node_name) -> Iterator[WarmNode]:
 
 
 @pytest.fixture
-def proxy(control_plane, folder) -> Iterator[ApiProxy]:
-    with ApiProxy(folder / "proxy", control_plane.url, control_plane.authority.certificate) as made:
-        yield made
-
-
-@pytest.fixture
-def start_warm(start_agent, rights, runtime, folder, proxy, warm) -> Callable[..., Agent]:
+def start_warm(start_agent, rights, runtime, folder, api, warm) -> Callable[..., Agent]:
     """start_warm(*flags): the agent of the Node, behind the proxy."""
 
     def start(*flags: str, token: str | None = None, **options: object) -> Agent:
         token = token or rights.agent_token(warm.name)
-        path = write_kubeconfig(folder / "warm.conf", proxy.url, proxy.authority, token=token)
+        path = write_kubeconfig(folder / "warm.conf", api.url, api.authority, token=token)
         flags = flags or ("--register-node", f"--startup-taint={STARTUP}")
         return start_agent(
             runtime.endpoint, kubeconfig=path, node_name=warm.name, flags=list(flags), **options
@@ -135,17 +129,17 @@ def start_warm(start_agent, rights, runtime, folder, proxy, warm) -> Callable[..
     return start
 
 
-def writes(proxy: ApiProxy, part: str = "") -> list[Request]:
+def writes(api: ApiProxy, part: str = "") -> list[Request]:
     """Patches of the Node: of its status, or of itself ("$")."""
-    return proxy.requests(rf"^PATCH /api/v1/nodes/[^/?]+{part}")
+    return api.requests(rf"^PATCH /api/v1/nodes/[^/?]+{part}")
 
 
-def statuses(proxy: ApiProxy) -> list[str]:
+def statuses(api: ApiProxy) -> list[str]:
     """The states that the agent has written."""
-    return [one.json()["status"]["conditions"][0]["status"] for one in writes(proxy, "/status")]
+    return [one.json()["status"]["conditions"][0]["status"] for one in writes(api, "/status")]
 
 
-def test_waits_for_images(start_warm, warm, image_set, gate, push, proxy):
+def test_waits_for_images(start_warm, warm, image_set, gate, push, api):
     """False as long as an image is missing, then True, and then the startup taint is gone, and no other one."""
     there = push(tag="there")
     image_set.create_set(f"pool={warm.name}", gate.reference, there.reference)
@@ -161,18 +155,18 @@ def test_waits_for_images(start_warm, warm, image_set, gate, push, proxy):
     assert found["lastTransitionTime"] and found["lastHeartbeatTime"]
     warm.add_taint("lab.example/late")
     others = warm.taints() - {STARTUP}
-    assert STARTUP in warm.taints() and writes(proxy, "$") == []
+    assert STARTUP in warm.taints() and writes(api, "$") == []
 
     gate.open()
     assert warm.wait("True", "AllPresent")["message"] == "all 2 images are there"
     warm.wait_taint_gone()
     assert warm.taints() == others
-    (last,) = writes(proxy, "$")
-    assert last.began_at > writes(proxy, "/status")[-1].began_at
+    (last,) = writes(api, "$")
+    assert last.began_at > writes(api, "/status")[-1].began_at
     assert facts(agent)["readiness of images"] == "all 2 images are there" and problems(agent) == {}
 
 
-def test_mistyped_tag(start_warm, warm, image_set, push, proxy):
+def test_mistyped_tag(start_warm, warm, image_set, push, api):
     """After the deadline the node no longer waits, neither then nor after a restart of the agent."""
     image_set.create_set(f"pool={warm.name}", push().reference, MISSING)
     flags = ("--register-node", f"--startup-taint={STARTUP}", "--images-ready-deadline=4")
@@ -180,17 +174,17 @@ def test_mistyped_tag(start_warm, warm, image_set, push, proxy):
     warm.wait("False", "ImagesMissing")
     found = warm.wait("True", "GaveUp")
     assert "1 of 2 images are there" in found["message"] and MISSING in found["message"]
-    assert STARTUP in warm.taints() or writes(proxy, "$")
+    assert STARTUP in warm.taints() or writes(api, "$")
     warm.wait_taint_gone()
-    n = len(statuses(proxy))
+    n = len(statuses(api))
     agent.kill9()
     agent.start()
     wait_until(lambda: facts(agent).get("readiness of images") == found["message"], SOON, "decision")
-    assert statuses(proxy)[n:] == []
+    assert statuses(api)[n:] == []
     assert warm.condition() == found
 
 
-def test_no_sets_and_a_later_one(start_warm, warm, image_set, gate, kube, proxy):
+def test_no_sets_and_a_later_one(start_warm, warm, image_set, gate, kube, api):
     """A set that comes later makes the condition False again; the taint does not come back."""
     start_warm()
     warm.wait("True", "NoSets")
@@ -199,14 +193,14 @@ def test_no_sets_and_a_later_one(start_warm, warm, image_set, gate, kube, proxy)
     warm.wait("False", "ImagesMissing")
     gate.open()
     warm.wait("True", "AllPresent")
-    assert STARTUP not in warm.taints() and len(writes(proxy, "$")) == 1
+    assert STARTUP not in warm.taints() and len(writes(api, "$")) == 1
     # Written on change only, whatever else is written to the Node.
-    n = len(writes(proxy))
+    n = len(writes(api))
     for number in range(3):
         kube.patch(warm.path, {"metadata": {"labels": {"number": str(number)}}})
     image_set.delete()
     warm.wait("True", "NoSets")
-    assert len(writes(proxy)) == n + 1
+    assert len(writes(api)) == n + 1
 
 
 @pytest.mark.parametrize("cause", ["slot", "disk"])
@@ -237,7 +231,7 @@ def test_not_selected(start_warm, warm, image_set, push):
     warm.wait("True", "AllPresent")
 
 
-def test_labels_that_are_not_complete(start_warm, warm, image_set, push, proxy):
+def test_labels_that_are_not_complete(start_warm, warm, image_set, push, api):
     """While Karpenter has not set its labels, no set is taken for the answer."""
     warm.add_taint("karpenter.sh/unregistered")
     image = push()
@@ -252,38 +246,38 @@ def test_labels_that_are_not_complete(start_warm, warm, image_set, push, proxy):
     warm.wait_taint_gone()
 
 
-def test_sets_that_are_never_known(start_warm, warm, proxy):
+def test_sets_that_are_never_known(start_warm, warm, api):
     """Where the API server does not show the sets, the deadline counts from the start of the agent."""
 
     async def refuse(exchange: Exchange) -> None:
         exchange.cut()
 
-    proxy.on("labelSelector=inplaced.io%2Fset", refuse)
+    api.on("labelSelector=inplaced.io%2Fset", refuse)
     start_warm("--register-node", f"--startup-taint={STARTUP}", "--images-ready-deadline=3")
     found = warm.wait("True", "GaveUp")
     assert found["message"] == "after 3 s it is not known which images this node needs"
     warm.wait_taint_gone()
 
 
-def test_image_is_removed(start_warm, warm, image_set, gate, runtime, proxy):
+def test_image_is_removed(start_warm, warm, image_set, gate, runtime, api):
     """The condition says so until the image is there once more."""
     gate.open()
     image_set.create_set(f"pool={warm.name}", gate.reference)
     start_warm()
     warm.wait("True", "AllPresent")
-    n = len(statuses(proxy))
+    n = len(statuses(api))
     runtime.remove_image(gate.reference)
     # A pull that takes longer is written with another message.
     wait_until(
-        lambda: [status for status, _ in itertools.groupby(statuses(proxy)[n:])] == ["False", "True"],
+        lambda: [status for status, _ in itertools.groupby(statuses(api)[n:])] == ["False", "True"],
         SOON,
-        lambda: f"{statuses(proxy)}",
+        lambda: f"{statuses(api)}",
     )
 
 
 @pytest.mark.parametrize("what", ["/status", "$"])
 @pytest.mark.parametrize("is_written", [False, True], ids=["before", "after"])
-def test_agent_is_killed(start_warm, warm, image_set, push, proxy, what, is_written):
+def test_agent_is_killed(start_warm, warm, image_set, push, api, what, is_written):
     """Right before the server takes a write, or right after that: the next run ends what this one began."""
     image = push()
     image_set.create_set(f"pool={warm.name}", image.reference)
@@ -296,19 +290,19 @@ def test_agent_is_killed(start_warm, warm, image_set, push, proxy, what, is_writ
         arrived.set()
         await exchange.wait_over()
 
-    proxy.on(rf"^PATCH /api/v1/nodes/[^/?]+{what}", hold)
+    api.on(rf"^PATCH /api/v1/nodes/[^/?]+{what}", hold)
     agent = start_warm()
     assert arrived.wait(SOON)
     agent.kill9()
     assert (STARTUP in warm.taints()) == (what != "$" or not is_written)
-    proxy.behave()
+    api.behave()
     agent.start()
     warm.wait("True", "AllPresent")
     warm.wait_taint_gone()
     assert warm.taints() == others
 
 
-def test_taint_that_is_added_meanwhile(start_warm, warm, proxy):
+def test_taint_that_is_added_meanwhile(start_warm, warm, api):
     """A taint of another writer that comes between the agent's look and its write stays."""
     arrived, may_go = threading.Event(), threading.Event()
 
@@ -318,7 +312,7 @@ def test_taint_that_is_added_meanwhile(start_warm, warm, proxy):
             await asyncio.sleep(0.005)
         await exchange.pass_on(await exchange.ask())
 
-    proxy.on(r"^PATCH /api/v1/nodes/[^/?]+$", hold, times=1)
+    api.on(r"^PATCH /api/v1/nodes/[^/?]+$", hold, times=1)
     start_warm()
     assert arrived.wait(SOON)
     warm.add_taint("lab.example/meanwhile")
@@ -326,24 +320,24 @@ def test_taint_that_is_added_meanwhile(start_warm, warm, proxy):
     may_go.set()
     warm.wait_taint_gone()
     assert warm.taints() == others
-    wait_until(lambda: [one.code for one in writes(proxy, "$")] == [409, 200], SOON, "answer to the second write")
+    wait_until(lambda: [one.code for one in writes(api, "$")] == [409, 200], SOON, "answer to the second write")
 
 
-def test_condition_of_another_writer(start_warm, warm, proxy):
+def test_condition_of_another_writer(start_warm, warm, api):
     """The agent sets it right, later each time, and stops when the other one does."""
     start_warm()
     warm.wait("True", "NoSets")
     for _ in range(4):
-        n = len(writes(proxy, "/status"))
+        n = len(writes(api, "/status"))
         warm.set_condition("False")
-        wait_until(lambda n=n: len(writes(proxy, "/status")) > n, SOON, "correction")
+        wait_until(lambda n=n: len(writes(api, "/status")) > n, SOON, "correction")
         warm.wait("True", "NoSets")
-    times = [one.began_at for one in writes(proxy, "/status")][-4:]
+    times = [one.began_at for one in writes(api, "/status")][-4:]
     gaps = [b - a for a, b in pairwise(times)]
     assert gaps == sorted(gaps) and gaps[-1] > 0.9, gaps
 
 
-def test_node_is_made_anew(start_warm, warm, proxy):
+def test_node_is_made_anew(start_warm, warm, api):
     """The new Node gets the condition, and loses its startup taint."""
     start_warm()
     warm.wait("True", "NoSets")
@@ -355,15 +349,15 @@ def test_node_is_made_anew(start_warm, warm, proxy):
     assert "lab.example/other" in warm.taints()
 
 
-def test_condition_alone(start_warm, warm, proxy):
+def test_condition_alone(start_warm, warm, api):
     """Without --startup-taint the Node itself is never written."""
     agent = start_warm("--register-node", "--images-ready")
     warm.wait("True", "NoSets")
     assert facts(agent)["readiness of images"] == "no image set selects this node"
-    assert STARTUP in warm.taints() and writes(proxy, "$") == []
+    assert STARTUP in warm.taints() and writes(api, "$") == []
 
 
-def test_switched_off(start_warm, warm, image_set, push, proxy):
+def test_switched_off(start_warm, warm, image_set, push, api):
     """By default the agent only reads the Node that it registers, and neither watches nor writes it."""
     image = push()
     image_set.create_set(f"pool={warm.name}", image.reference)
@@ -371,11 +365,11 @@ def test_switched_off(start_warm, warm, image_set, push, proxy):
     node_image = NodeImage(warm.kube, warm.name)
     wait_until(node_image.find, SOON, "NodeImage")
     node_image.wait_status(image.reference, "Succeeded", SOON)
-    asked = {one.name for one in proxy.requests("/nodes")}
+    asked = {one.name for one in api.requests("/nodes")}
     assert asked == {f"GET {warm.path}"} and warm.condition() is None
 
 
-def test_next_run_hears_of_the_node_late(start_warm, warm, image_set, push, proxy):
+def test_next_run_hears_of_the_node_late(start_warm, warm, image_set, push, api):
     """Until the server has shown the Node, the status of the NodeImage keeps what its sets ask for."""
     own, node = push(tag="own"), NodeImage(warm.kube, warm.name)
     image_set.create_set(f"pool={warm.name}", MISSING)
@@ -384,7 +378,7 @@ def test_next_run_hears_of_the_node_late(start_warm, warm, image_set, push, prox
     before = node.get()
     agent.kill9()
     released = threading.Event()
-    proxy.on(r"^GET /api/v1/nodes\?", api_faults.when(released))
+    api.on(r"^GET /api/v1/nodes\?", api_faults.when(released))
     agent.start()
     node.request(own.reference)
     agent.wait_status(own.reference, "Succeeded")

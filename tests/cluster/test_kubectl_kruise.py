@@ -15,12 +15,9 @@ from typing import Any
 import pytest
 
 from fake import api_faults
-from fake.api_proxy import ApiProxy
 from lab import sanitizers
-from lab.inplace import Inplace
 from lab.hollow import HollowNodes
 from lab.kube import Kube, KubeError, Object
-from lab.kubeconfig import write_kubeconfig
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -352,23 +349,21 @@ def test_preload(control_plane, make, inplace):
 
 
 @pytest.mark.parametrize("fault, times", [(api_faults.refuse(409), 1), (api_faults.lose_reply, 2)])
-def test_a_conflict(control_plane, make, kube, folder, fault, times):
+def test_a_conflict(behind, make, fault, times):
     """The controller writes to the workload as well: it is read again, and written once more. It is also read where the
     answer was lost, also to the second attempt, and what was written is followed.
     """
     workload = make()
-    server = control_plane.url, control_plane.authority.certificate
-    with ApiProxy(folder / "api", *server) as api:
-        path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token="lab-admin")
-        api.on("^PATCH [^?]*$", fault, times=times)
-        with Inplace(path, folder.path).running("set", "image", workload.name, f"main={NEW}") as child:
-            workload.wait_image(NEW)
-            for pod in workload.pods:
-                workload.change(pod, NEW)
-                workload.report(pod, "b")
-            workload.count(len(workload.pods))
-            _, errors = child.communicate(timeout=30 * SLOWLY)
-        bodies = [request.json() for request in api.requests("^PATCH [^?]*$")]
+    api, inplace = behind
+    api.on("^PATCH [^?]*$", fault, times=times)
+    with inplace.running("set", "image", workload.name, f"main={NEW}") as child:
+        workload.wait_image(NEW)
+        for pod in workload.pods:
+            workload.change(pod, NEW)
+            workload.report(pod, "b")
+        workload.count(len(workload.pods))
+        _, errors = child.communicate(timeout=30 * SLOWLY)
+    bodies = [request.json() for request in api.requests("^PATCH [^?]*$")]
     assert child.returncode == 0, errors
     assert len(bodies) == 2 and all(body["metadata"]["resourceVersion"] for body in bodies)
 

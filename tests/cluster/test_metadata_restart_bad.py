@@ -14,10 +14,8 @@ import time
 import pytest
 
 from fake import api_faults, behaviours
-from fake.api_proxy import ApiProxy
 from fake.runtime_proxy import RuntimeProxy
 from lab import sanitizers
-from lab.kubeconfig import write_kubeconfig
 from lab.kubelet import is_ready
 from lab.pod import GATE, META, VERIFIED, Pod, container, from_annotations, shell, until_term
 from lab.trouble import complaints
@@ -46,21 +44,6 @@ def coloured(make_pod, tools):
         )
 
     return make
-
-
-@pytest.fixture
-def api(control_plane, folder):
-    server = control_plane.url, control_plane.authority.certificate
-    with ApiProxy(folder / "api", *server) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def agent_behind_api(start_node_agent, control_plane, node, folder, api):
-    """An agent whose requests to the API server pass through the fixture `api`."""
-    token = control_plane.agent_token(node.name)
-    path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
-    return start_node_agent(kubeconfig=path)
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 
 from fake import api_faults
 from fake import registry as fakes
-from fake.api_proxy import ApiProxy
 from lab import sanitizers
 from lab.documents import split_reference
 from lab.kubeconfig import write_kubeconfig
@@ -150,25 +149,19 @@ def test_two_spellings_of_one_image(cluster_agent, node_image, registry, hub_ima
 # Requests of local callers
 
 
-@pytest.fixture
-def proxy(folder, control_plane) -> Iterator[ApiProxy]:
-    with ApiProxy(folder / "proxy", control_plane.url, control_plane.authority.certificate) as made:
-        yield made
-
-
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["at-once", "after-a-restart"])
 def test_failure_of_another_is_not_its_own(
-    start_agent, runtime, proxy, control_plane, folder, node_name, node_image, gate, fake_registry,
+    start_agent, runtime, api, control_plane, folder, node_name, node_image, gate, fake_registry,
     is_restarted,
 ):
     """The NodeImage's pull and the image stay Succeeded when a local caller's later pull fails."""
     token = control_plane.agent_token()
-    kubeconfig = write_kubeconfig(folder / "agent.conf", proxy.url, proxy.authority, token=token)
+    kubeconfig = write_kubeconfig(folder / "agent.conf", api.url, api.authority, token=token)
     agent = start_agent(runtime.endpoint, kubeconfig=kubeconfig, node_name=node_name)
     node_image.wait_counts(0, 0, 0, 0, 0)
     node_image.set_spec({"images": entry(gate.reference)})
     node_image.wait_status(gate.reference, "Pulling")
-    proxy.on(_STATUS_WRITES, api_faults.refuse(503))
+    api.on(_STATUS_WRITES, api_faults.refuse(503))
     gate.open()
     agent.wait_status(gate.reference, "Succeeded")
     fake_registry.on("manifest", fakes.refuse(404))
@@ -178,7 +171,7 @@ def test_failure_of_another_is_not_its_own(
     if is_restarted:
         agent.terminate()
         agent.start()
-    proxy.behave()
+    api.behave()
     status = node_image.wait_counts(1, 1, 0, 0, 0, timeout=60 * SLOWLY)
     (tags,) = [image["tags"] for image in status["imageStatuses"].values()]
     assert tags[0]["phase"] == "Succeeded" and "message" not in tags[0]

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from fake.api_proxy import ApiProxy
 from fake.behaviours import Answer, Call, answer
 from fake.runtime_proxy import RuntimeProxy
 from lab import sanitizers, stubs
@@ -120,14 +119,6 @@ def entries(pod: Object) -> list[Object]:
 def verified(pod: Object) -> Object:
     conditions = pod["status"].get("conditions", [])
     return next((one for one in conditions if one["type"] == VERIFIED), {})
-
-
-@pytest.fixture
-def api(control_plane, folder) -> Iterator[ApiProxy]:
-    """A proxy for the agent's requests to the API server."""
-    server = control_plane.url, control_plane.authority.certificate
-    with ApiProxy(folder / "api", *server) as proxy:
-        yield proxy
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fake import api_faults
-from fake.api_proxy import ApiProxy
 from fake.registry import Connection, FakeRegistry, Reply, Request
 from lab import clock, sanitizers
 from lab.agent import Agent
@@ -44,12 +43,6 @@ def rights(control_plane: ControlPlane) -> Iterator[None]:
         control_plane.admin.delete(control_plane.admin.path_of(document))
 
 
-@pytest.fixture
-def proxy(control_plane, folder) -> Iterator[ApiProxy]:
-    with ApiProxy(folder / "proxy", control_plane.url, control_plane.authority.certificate) as made:
-        yield made
-
-
 class Member:
     """A Node without a kubelet, with an agent and a runtime of its own."""
 
@@ -68,7 +61,7 @@ class Member:
 
 
 @pytest.fixture
-def join(start_agent, control_plane, kube, new_runtime, folder, proxy, node_name) -> Iterator[Callable[..., Member]]:
+def join(start_agent, control_plane, kube, new_runtime, folder, api, node_name) -> Iterator[Callable[..., Member]]:
     """join(…) as Member; all have the label pool=NODE_NAME."""
     runtimes, nodes = [], []
 
@@ -85,7 +78,7 @@ def join(start_agent, control_plane, kube, new_runtime, folder, proxy, node_name
         nodes.append(image.path)
         token = control_plane.agent_token(name)
         path = write_kubeconfig(
-            folder / f"{name}.conf", proxy.url, proxy.authority, token=token, namespace=NAMESPACE
+            folder / f"{name}.conf", api.url, api.authority, token=token, namespace=NAMESPACE
         )
         agent = start_agent(
             runtime.endpoint, kubeconfig=path, node_name=name, flags=["--register-node"], **options
@@ -193,7 +186,7 @@ def pulls_first(
 
 
 @pytest.mark.slow
-def test_one_node_at_a_time(join, pool, rights, traffic, kube, proxy):
+def test_one_node_at_a_time(join, pool, rights, traffic, kube, api):
     """The registry never sees two nodes at once; each has the image in the end, and no slot is held."""
     members = [join() for _ in range(4)]
     pool(traffic.image, parallelism=1)
@@ -312,18 +305,18 @@ def wait_awake(member: Member, reached: Callable[[], bool]) -> None:
     wait_until(woken, SOON, "end of the wait", 0.5)
 
 
-def test_without_the_right(join, pool, traffic, folder, proxy):
+def test_without_the_right(join, pool, traffic, folder, api):
     """The node pulls after a while, and says why at once, in one line."""
     jump = folder / "jump"
     member = join(environment=clock.environment(clock.jumps_when_there(jump)))
     pool(traffic.image, parallelism=1)
     member.wait_message(traffic.image, waiting(traffic))
-    wait_until(lambda: len(proxy.requests("leases")) >= 2, SOON, "second attempt")
+    wait_until(lambda: len(api.requests("leases")) >= 2, SOON, "second attempt")
     missing = "the right to list leases.coordination.k8s.io is missing"
     (line,) = [one["message"] for one in member.agent.logs() if missing in one["message"]]
     assert line.startswith("Cannot use the Leases for which pulls of image sets wait: ")
     # A request under way would time out by the jump.
-    wait_until(lambda: all(one.code for one in proxy.requests("leases")), SOON, "the answer")
+    wait_until(lambda: all(one.code for one in api.requests("leases")), SOON, "the answer")
     jump.touch()
     traffic.let()
     wait_awake(member, lambda: is_there(member, traffic))
@@ -331,18 +324,18 @@ def test_without_the_right(join, pool, traffic, folder, proxy):
     assert f"the Leases cannot be used: {missing}" in line
 
 
-def test_one_failure_a_while_ago(join, pool, rights, traffic, folder, proxy, image_set, push):
+def test_one_failure_a_while_ago(join, pool, rights, traffic, folder, api, image_set, push):
     """A Lease that could not be given back once says nothing about the Leases of minutes later."""
     jump = folder / "jump"
     member = join(environment=clock.environment(clock.jumps_when_there(jump)))
     pool(traffic.image, parallelism=1)
     traffic.wait()
-    proxy.on("^PATCH.*leases", api_faults.refuse(500))
+    api.on("^PATCH.*leases", api_faults.refuse(500))
     traffic.let()
     member.wait(traffic.image)
-    wait_until(lambda: any(one.json()["spec"]["holderIdentity"] == "" for one in proxy.requests("^PATCH.*leases")),
+    wait_until(lambda: any(one.json()["spec"]["holderIdentity"] == "" for one in api.requests("^PATCH.*leases")),
                SOON, "the release")
-    proxy.behave()
+    api.behave()
     (folder / "half").write_text("360")
     (folder / "half").rename(jump)
     second = push()
@@ -351,7 +344,7 @@ def test_one_failure_a_while_ago(join, pool, rights, traffic, folder, proxy, ima
     assert "without a slot" not in member.agent.log_text()
 
 
-def test_slots_that_never_change_hands(join, pool, rights, traffic, folder, proxy):
+def test_slots_that_never_change_hands(join, pool, rights, traffic, folder, api):
     """A node that holds its slot for ever delays the others by an hour at most."""
     jump = folder / "jump"
     first = join()
@@ -361,8 +354,8 @@ def test_slots_that_never_change_hands(join, pool, rights, traffic, folder, prox
     second.wait_message(traffic.image, waiting(traffic))
     # A request under way would time out by the jump, and an old list would show a slot without renewals.
     lists = "^GET .*leases"
-    n = len(proxy.requests(lists))
-    wait_until(lambda: any(one.code for one in proxy.requests(lists)[n:]), SOON, "a list of the slots")
+    n = len(api.requests(lists))
+    wait_until(lambda: any(one.code for one in api.requests(lists)[n:]), SOON, "a list of the slots")
     jump.touch()
     wait_awake(second, lambda: traffic.n_now == 2)
     traffic.let(2)
@@ -371,29 +364,29 @@ def test_slots_that_never_change_hands(join, pool, rights, traffic, folder, prox
     assert "other nodes have held all slots for an hour" in second.agent.log_text()
 
 
-def test_api_server_away(join, pool, rights, traffic, proxy, kube):
+def test_api_server_away(join, pool, rights, traffic, api, kube):
     """A pull that has begun goes on."""
     member = join()
     pool(traffic.image, parallelism=1)
     traffic.wait()
-    n = len(proxy.requests("leases"))
-    proxy.on("leases", lambda exchange: exchange.wait_over())
-    wait_until(lambda: len(proxy.requests("leases")) > n, SOON, "renewal without an answer")
+    n = len(api.requests("leases"))
+    api.on("leases", lambda exchange: exchange.wait_over())
+    wait_until(lambda: len(api.requests("leases")) > n, SOON, "renewal without an answer")
     traffic.let()
     member.agent.wait_status(traffic.image.reference, "Succeeded")
-    proxy.behave()
+    api.behave()
     member.wait(traffic.image)
 
 
-def test_answer_to_a_renewal_is_lost(join, pool, rights, traffic, proxy, kube):
+def test_answer_to_a_renewal_is_lost(join, pool, rights, traffic, api, kube):
     """The next renewal names a version that is too old: the node takes its slot again, and no other node does."""
     member = join()
     pool(traffic.image, parallelism=1)
     traffic.wait()
-    proxy.on("^PATCH.*leases", api_faults.lose_reply, times=1)
+    api.on("^PATCH.*leases", api_faults.lose_reply, times=1)
 
     def codes() -> list[int | None]:
-        return [one.code for one in proxy.requests("^PATCH.*leases")]
+        return [one.code for one in api.requests("^PATCH.*leases")]
 
     wait_until(lambda: codes()[:3] == [None, 409, 200], SOON, lambda: f"renewal: {codes()}")
     assert holders(kube) == [member.name]
@@ -401,7 +394,7 @@ def test_answer_to_a_renewal_is_lost(join, pool, rights, traffic, proxy, kube):
     member.wait(traffic.image)
 
 
-def test_no_limit_no_requests(join, pool, traffic, proxy):
+def test_no_limit_no_requests(join, pool, traffic, api):
     """Without the annotation, or the right, nodes pull at once."""
     members = [join(), join()]
     pool(traffic.image)
@@ -409,7 +402,7 @@ def test_no_limit_no_requests(join, pool, traffic, proxy):
     traffic.let(2)
     for member in members:
         member.wait(traffic.image)
-    assert proxy.requests("leases") == []
+    assert api.requests("leases") == []
 
 
 def test_faulty_limit(join, pool, traffic, image_set):
@@ -430,7 +423,7 @@ def waiting_for(image_set, n: int = 1) -> str:
     return f"NodesFirst: this node waits until {n} nodes have the images of set {image_set.name}; "
 
 
-def test_first(join, pool, rights, traffic, kube, image_set, proxy):
+def test_first(join, pool, rights, traffic, kube, image_set, api):
     """The others begin when it has the image, all at once; a node that comes later does not wait."""
     members = [join(), join(), join()]
     pool(traffic.image, first=1)
@@ -446,9 +439,9 @@ def test_first(join, pool, rights, traffic, kube, image_set, proxy):
         first.name,
         image_set.name,
     )
-    n = len(proxy.requests("leases"))
+    n = len(api.requests("leases"))
     join().wait(traffic.image)
-    assert [one.method for one in proxy.requests("leases")[n:]] == ["GET"]
+    assert [one.method for one in api.requests("leases")[n:]] == ["GET"]
 
 
 def test_first_of_a_new_version(join, pool, rights, traffic, kube, image_set):

@@ -14,7 +14,6 @@ import pytest
 from fake import api_faults
 from fake.api_proxy import ApiProxy
 from lab import sanitizers
-from lab.kubeconfig import write_kubeconfig
 from lab.pod import container, shell, until_term
 from lab.recreate_request import PREFIX, Manager, RecreateRequest
 from lab.wait import wait_until
@@ -52,14 +51,6 @@ def api(control_plane, folder, version):
 
 
 @pytest.fixture
-def agent(start_node_agent, control_plane, node, folder, api):
-    """An agent whose requests to the API server pass through the fixture `api`."""
-    token = control_plane.agent_token(node.name)
-    path = write_kubeconfig(folder / "behind.conf", api.url, api.authority, token=token)
-    return start_node_agent(kubeconfig=path)
-
-
-@pytest.fixture
 def pair(make_pod, tools):
     return make_pod(container("one", tools), container("two", tools))
 
@@ -80,7 +71,7 @@ def ask(version):
 
 
 @in_both_dialects
-def test_each_does_its_part(agent, api, ask, pair, version):
+def test_each_does_its_part(agent_behind_api, api, ask, pair, version):
     request, manager = ask(pair, "one", "two", orderedRecreate=True, keep_seconds=0)
     status = manager.serve()
     assert [(one["phase"], one["isKilled"]) for one in status["containerRecreateStates"]] == [
@@ -98,7 +89,7 @@ def test_each_does_its_part(agent, api, ask, pair, version):
     assert found["metadata"]["labels"][f"{PREFIX}/active"] == "true"
 
 
-def test_sees_by_itself_that_it_runs_again(agent, ask, pair):
+def test_sees_by_itself_that_it_runs_again(agent_behind_api, ask, pair):
     """The agent completes the request without the controller, whose snapshot it does not write."""
     request, _ = ask(pair, "one")
     status = request.wait_phase("Completed")
@@ -107,7 +98,7 @@ def test_sees_by_itself_that_it_runs_again(agent, ask, pair):
 
 
 @in_both_dialects
-def test_waits_until_the_pod_is_out_of_service(agent, ask, pair):
+def test_waits_until_the_pod_is_out_of_service(agent_behind_api, ask, pair):
     request, manager = ask(pair, "one", unreadyGracePeriodSeconds=1)
     request.wait_phase("Recreating")
     other, served = ask(pair, "two")
@@ -119,7 +110,7 @@ def test_waits_until_the_pod_is_out_of_service(agent, ask, pair):
     assert pair.restarts() == {"one": 1, "two": 1}
 
 
-def test_a_request_that_is_ended_during_a_stop(agent, ask, make_pod, tools):
+def test_a_request_that_is_ended_during_a_stop(agent_behind_api, ask, make_pod, tools):
     """The agent completes and reports the stop, and leaves the next container alone."""
     lingers = until_term("touch /data/term; while [ ! -e /data/go ]; do sleep 0.1; done")
     one = container("one", tools, command=lingers)
@@ -127,7 +118,7 @@ def test_a_request_that_is_ended_during_a_stop(agent, ask, make_pod, tools):
     request, manager = ask(pod, "one", "two")
     wait_until(pod.file("term").exists, 10 * SLOWLY, "SIGTERM")
     manager.complete("recreating has exceeded the activeDeadlineSeconds")
-    wait_until(lambda: "completed by another client" in agent.log_text(), 10 * SLOWLY, "the end in the agent")
+    wait_until(lambda: "completed by another client" in agent_behind_api.log_text(), 10 * SLOWLY, "the end in the agent")
     manager.withdraw()
     pod.file("go").touch()
     pod.wait_restarted("one")
@@ -148,7 +139,7 @@ def test_a_request_that_is_ended_during_a_stop(agent, ask, make_pod, tools):
     assert pod.restarts() == {"one": 1, "two": 1}
 
 
-def test_a_late_report_is_not_about_a_successor(agent, api, ask, make_pod, tools, version):
+def test_a_late_report_is_not_about_a_successor(agent_behind_api, api, ask, make_pod, tools, version):
     """A request is deleted during its stop, and another one is created under its name."""
     lingers = until_term("touch /data/term; while [ ! -e /data/go ]; do sleep 0.1; done")
     one = container("one", tools, command=lingers)
@@ -178,7 +169,7 @@ def test_a_late_report_is_not_about_a_successor(agent, api, ask, make_pod, tools
     assert len(api.requests(named)) == n_before + 1
 
 
-def test_runs_the_hook_that_the_webhook_has_lost(agent, ask, make_pod, tools):
+def test_runs_the_hook_that_the_webhook_has_lost(agent_behind_api, ask, make_pod, tools):
     """The webhook does not copy all kinds of hooks; the runtime has them all."""
     sleeps = {"preStop": {"sleep": {"seconds": 2}}}
     notes = {"preStop": {"exec": {"command": shell("echo hook >>/data/notes")}}}
@@ -201,7 +192,7 @@ def test_runs_the_hook_that_the_webhook_has_lost(agent, ask, make_pod, tools):
     assert ended / 1e9 - began >= 2
 
 
-def test_a_request_for_the_pod_that_had_that_name_before(agent, ask, make_pod, tools, version):
+def test_a_request_for_the_pod_that_had_that_name_before(agent_behind_api, ask, make_pod, tools, version):
     """The agent ignores the request for another pod, and serves one for the pod itself."""
     pod = make_pod(container("one", tools))
     pod.delete()

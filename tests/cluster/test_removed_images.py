@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from fake import api_faults
-from fake.api_proxy import ApiProxy
 from lab import sanitizers
 from lab.kubeconfig import write_kubeconfig
 from lab.node_image import NodeImage
@@ -85,25 +84,24 @@ def test_own_node_image(start_agent, own_node_image, runtime, kubeconfig, node_n
     assert own_node_image.tag_status(image.reference) == done
 
 
-def test_own_node_image_comes_late(control_plane, start_agent, own_node_image, runtime, folder, node_name, push):
+def test_own_node_image_comes_late(control_plane, start_agent, own_node_image, runtime, folder, node_name, push, api):
     """An agent that starts without the API server learns later that the NodeImage is its own: the image comes back then."""
     image, answers = push(), threading.Event()
-    with ApiProxy(folder / "api", control_plane.url, control_plane.authority.certificate) as proxy:
-        path = write_kubeconfig(folder / "proxy.conf", proxy.url, proxy.authority, token=control_plane.agent_token())
-        agent = start_agent(runtime.endpoint, kubeconfig=path, node_name=node_name)
-        own_node_image.request(image.reference)
-        done = own_node_image.wait_status(image.reference, "Succeeded")
-        agent.wait_status(image.reference, "Succeeded")
-        agent.terminate()
-        runtime.untag(image.reference)
-        proxy.on("/nodeimages", api_faults.when(answers))
-        agent.start()
-        status = agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
-        assert "only with keepImages" in status["message"] and "nextAttemptTime" not in status
-        answers.set()
-        wait_until(lambda: is_held(runtime, image), 60 * SLOWLY, "image")
-        agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
-        assert own_node_image.tag_status(image.reference) == done
+    path = write_kubeconfig(folder / "agent.conf", api.url, api.authority, token=control_plane.agent_token())
+    agent = start_agent(runtime.endpoint, kubeconfig=path, node_name=node_name)
+    own_node_image.request(image.reference)
+    done = own_node_image.wait_status(image.reference, "Succeeded")
+    agent.wait_status(image.reference, "Succeeded")
+    agent.terminate()
+    runtime.untag(image.reference)
+    api.on("/nodeimages", api_faults.when(answers))
+    agent.start()
+    status = agent.wait_status(image.reference, "Missing", 20 * SLOWLY)
+    assert "only with keepImages" in status["message"] and "nextAttemptTime" not in status
+    answers.set()
+    wait_until(lambda: is_held(runtime, image), 60 * SLOWLY, "image")
+    agent.wait_status(image.reference, "Succeeded", 20 * SLOWLY)
+    assert own_node_image.tag_status(image.reference) == done
 
 
 @pytest.mark.parametrize("has_state", [True, False])
