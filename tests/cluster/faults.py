@@ -18,7 +18,6 @@ from fake.api_proxy import ApiProxy, Request, Watch
 from fake.api_server import FakeApiServer
 from lab import sanitizers
 from lab.agent import Agent
-from lab.documents import node_image as document_for
 from lab.documents import write_whole
 from lab.kube import Kube
 from lab.kubeconfig import write_kubeconfig
@@ -151,11 +150,6 @@ def assert_pulls_locally(agent: Agent, reference: str = "local/one:1") -> None:
     """The agent serves local callers whatever the state of the cluster."""
     done = agent.ctl("pull", reference, timeout=20 * SLOWLY)
     assert done.returncode == 0, done.stderr
-
-
-def add(desired: NodeImage, *references: str, policy: str = "IfNotPresent", **more: int) -> None:
-    """Adds images to the spec of the NodeImage."""
-    desired.kube.patch(desired.path, {"spec": document_for(references, policy, **more)["spec"]})
 
 
 def wait_unready(agent: Agent, reason: str) -> None:

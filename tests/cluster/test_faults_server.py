@@ -25,7 +25,7 @@ from lab.wait import wait_until
 def test_server_is_away_at_start(make_member, proxy, desired):
     """The agent starts, reports that the server is missing, and serves when it appears."""
     proxy.vanish()
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     agent = make_member()
     agent.start()
     wait_problem(agent, "API server", "cannot connect")
@@ -39,14 +39,14 @@ def test_server_is_away_at_start(make_member, proxy, desired):
 
 def test_server_dies_in_mid_pull(member, proxy, server, desired, hold, fake_runtime):
     """The server's death and return lose neither a pull nor its outcome."""
-    add(desired, "demo/done:1", hold.reference, policy="Always")
+    desired.add("demo/done:1", hold.reference, policy="Always")
     desired.wait_status("demo/done:1", "Succeeded")
     hold.wait_begun()
     proxy.vanish()
     wait_problem(member, "API server")
     hold.release()
     assert_pulls_locally(member)
-    add(desired, "demo/late:1")
+    desired.add("demo/late:1")
     server.compact()
     proxy.listen()
     for reference in (hold.reference, "demo/late:1"):
@@ -65,7 +65,7 @@ def test_server_dies_again_and_again(member, proxy, desired):
         wait_problem(member, "API server")
         proxy.listen()
         wait_well(member, 20)
-        add(desired, f"demo/image{number}:1")
+        desired.add(f"demo/image{number}:1")
         desired.wait_status(f"demo/image{number}:1", "Succeeded", 20)
     assert len(lasting_complaints(member)) <= 5
     assert len(complaints(member)) <= 10
@@ -102,7 +102,7 @@ def test_token_rotates(member, proxy, server, desired, token_file):
     write_whole(token_file, "newer")
     server.tokens.discard(TOKEN)
     the_watch(proxy).cut()
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded")
     assert proxy.requests()[-1].bearer == "newer"
     assert len([request for request in proxy.requests() if request.code == 401]) <= 2
@@ -119,7 +119,7 @@ def test_token_expires(member, proxy, server, desired, token_file):
     assert TOKEN not in member.log_text()
     assert_pulls_locally(member)
     write_whole(token_file, "newer")
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded", UNTIL_HOPE)
     wait_well(member)
     assert "newer" not in member.log_text()
@@ -130,7 +130,7 @@ def test_token_expires(member, proxy, server, desired, token_file):
 
 def test_object_is_made_again(member, desired, fake_runtime):
     """An object created again under the same name does not inherit the status of the first."""
-    add(desired, "demo/web:1", policy="Always")
+    desired.add("demo/web:1", policy="Always")
     first = desired.wait_status("demo/web:1", "Succeeded")
     desired.delete()
     desired.create("demo/web:1", policy="Always")
@@ -141,7 +141,7 @@ def test_object_is_made_again(member, desired, fake_runtime):
 
 def test_object_is_made_again_unseen(member, proxy, desired, fake_runtime):
     """The second object inherits no status either if the watch breaks before the change."""
-    add(desired, "demo/web:1", policy="Always")
+    desired.add("demo/web:1", policy="Always")
     desired.wait_status("demo/web:1", "Succeeded")
     proxy.vanish()
     desired.delete()
@@ -153,7 +153,7 @@ def test_object_is_made_again_unseen(member, proxy, desired, fake_runtime):
 
 def test_object_is_deleted_in_mid_pull(member, desired, hold):
     """The agent cancels the pull of an image that is no longer desired."""
-    add(desired, hold.reference)
+    desired.add(hold.reference)
     call = hold.wait_begun()
     desired.delete()
     assert call.wait_over(10 * SLOWLY) and call.cancelled
@@ -161,7 +161,7 @@ def test_object_is_deleted_in_mid_pull(member, desired, hold):
 
 def test_controller_fails_a_task(member, desired, hold):
     """The agent stops a pull that a controller has failed, and keeps the controller's status."""
-    add(desired, hold.reference, backoffLimit=0)
+    desired.add(hold.reference, backoffLimit=0)
     call = hold.wait_begun()
     desired.wait_status(hold.reference, "Pulling")
     name, tag = split_reference(hold.reference)
@@ -169,7 +169,7 @@ def test_controller_fails_a_task(member, desired, hold):
     failed["completionTime"] = "2020-01-01T00:00:00Z"
     desired.patch_status({"imageStatuses": {name: {"tags": [failed]}}})
     assert call.wait_over(10 * SLOWLY) and call.cancelled
-    add(desired, "demo/other:1")
+    desired.add("demo/other:1")
     desired.wait_status("demo/other:1", "Succeeded")
     wait_until(desired.events, 10 * SLOWLY, "event of the other image")
     assert desired.tag_status(hold.reference)["message"] == "no answer for a long time"
@@ -181,7 +181,7 @@ def test_controller_fails_a_task(member, desired, hold):
 def test_others_write_nonsense(member, proxy, desired, status):
     """The agent replaces a status that it cannot read."""
     desired.patch_status(status)
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
 
     def is_written() -> bool:
         return '"Succeeded"' in json.dumps(desired.get().get("status"))
@@ -221,7 +221,7 @@ def test_real_server_dies_in_mid_pull(start_agent, folder, mortal, fake_runtime,
         mortal.apiserver.start()
     else:
         mortal.apiserver.thaw()
-    add(desired, "demo/late:1")
+    desired.add("demo/late:1")
     for reference in (hold.reference, "demo/late:1"):
         desired.wait_status(reference, "Succeeded", 60)
     wait_well(agent, 30)

@@ -39,10 +39,10 @@ _BROKEN_WATCHES: dict[str, Callable[[Watch], object]] = {
 @pytest.mark.parametrize("how", _BROKEN_WATCHES)
 def test_watch_breaks(member, proxy, desired, fake_runtime, how):
     """However a watch ends, the agent serves an image added meanwhile, and repeats no pull."""
-    add(desired, "demo/early:1", policy="Always")
+    desired.add("demo/early:1", policy="Always")
     desired.wait_status("demo/early:1", "Succeeded")
     _BROKEN_WATCHES[how](the_watch(proxy))
-    add(desired, "demo/late:1")
+    desired.add("demo/late:1")
     desired.wait_status("demo/late:1", "Succeeded")
     wait_well(member)
     assert len(fake_runtime.calls("PullImage", "demo/early:1")) == 1
@@ -56,7 +56,7 @@ def test_watch_breaks_again_and_again(member, proxy, desired):
     """The agent watches again each time, with a delay and without needless messages."""
     for number in range(5):
         the_watch(proxy).cut()
-        add(desired, f"demo/image{number}:1")
+        desired.add(f"demo/image{number}:1")
         desired.wait_status(f"demo/image{number}:1", "Succeeded", 20)
     assert len(complaints(member)) <= 5
     assert len(proxy.requests(ANY_LIST)) <= 20
@@ -67,7 +67,7 @@ def test_watch_ends_at_once(member, proxy, desired):
     proxy.on(WATCHES, api_faults.say(b""))
     the_watch(proxy).cut()
     before = len(wait_requests(proxy, ANY_LIST, 4, 30))
-    add(desired, "demo/late:1")
+    desired.add("demo/late:1")
     proxy.behave()
     desired.wait_status("demo/late:1", "Succeeded", 30)
     assert len(proxy.requests(ANY_LIST)) < before + 10
@@ -78,14 +78,14 @@ def test_watch_ends_at_once(member, proxy, desired):
 def test_watch_falls_silent(member, proxy, desired):
     """The agent replaces a watch that is silent for too long, without even a bookmark."""
     the_watch(proxy).silence()
-    add(desired, "demo/late:1")
+    desired.add("demo/late:1")
     desired.wait_status("demo/late:1", "Succeeded", 400)
     wait_well(member)
 
 
 def test_lists_anew_in_mid_pull(member, proxy, desired, hold):
     """A new list keeps what it does not change: every write names a resource version."""
-    add(desired, hold.reference)
+    desired.add(hold.reference)
     hold.wait_begun()
     desired.wait_status(hold.reference, "Pulling")
     n = len(proxy.requests(ANY_LIST))
@@ -100,7 +100,7 @@ def test_lists_anew_in_mid_pull(member, proxy, desired, hold):
 @pytest.mark.parametrize("is_troubled", [False, True])
 def test_store_is_restored(member, proxy, desired, is_troubled):
     """The agent applies a new list even if it has seen a higher version."""
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded")
     old = desired.get()
     old["metadata"]["resourceVersion"] = "5"
@@ -139,10 +139,10 @@ def test_watch_of_a_real_server_breaks(
         path = write_kubeconfig(folder / "kubeconfig", proxy.url, proxy.authority, token=token)
         agent = make_agent(fake_runtime.endpoint, kubeconfig=path, node_name=node_name)
         agent.start()
-        add(node_image, "demo/early:1", policy="Always")
+        node_image.add("demo/early:1", policy="Always")
         node_image.wait_status("demo/early:1", "Succeeded")
         _BROKEN_WATCHES[how](the_watch(proxy))
-        add(node_image, "demo/late:1")
+        node_image.add("demo/late:1")
         node_image.wait_status("demo/late:1", "Succeeded")
         wait_well(agent)
         assert len(fake_runtime.calls("PullImage", "demo/early:1")) == 1
@@ -156,7 +156,7 @@ def test_watch_of_a_real_server_breaks(
 def test_list_is_refused(make_member, server, proxy, desired, streams_lists, code):
     """The agent repeats a list until the server answers it."""
     server.streams_lists = streams_lists
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     proxy.on(ANY_LIST, api_faults.refuse(code), times=2)
     agent = make_member()
     agent.start()
@@ -168,7 +168,7 @@ def test_list_is_refused(make_member, server, proxy, desired, streams_lists, cod
 def test_streamed_lists_are_unknown(make_member, server, proxy, desired):
     """The agent uses a plain list with an older server, and logs nothing about it."""
     server.streams_lists = False
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     agent = make_member()
     agent.start()
     desired.wait_status("demo/web:1", "Succeeded")
@@ -185,7 +185,7 @@ def test_page_token_expires(make_member, server, proxy, desired):
         return json.dumps(page).encode()
 
     server.streams_lists = False
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     proxy.on(LISTS, api_faults.rewrite(promise_more), times=1)
     agent = make_member()
     agent.start()
@@ -214,7 +214,7 @@ _SPOILT_LISTS = {
 def test_list_is_spoilt(make_member, server, proxy, desired, how):
     """The agent discards a truncated list as a whole and lists again."""
     server.streams_lists = False
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     proxy.on(LISTS, _SPOILT_LISTS[how], times=1)
     agent = make_member()
     agent.start()
@@ -229,7 +229,7 @@ def test_list_is_spoilt(make_member, server, proxy, desired, how):
 
 def test_kind_goes_with_the_object(make_member, server, proxy, desired, hold):
     """The agent notices a deletion that it did not watch, and registers the node again."""
-    add(desired, hold.reference)
+    desired.add(hold.reference)
     uid = desired.get()["metadata"]["uid"]
     agent = make_member(flags=["--register-node"])
     agent.start()
@@ -255,6 +255,6 @@ def test_kind_is_served_in_name_only(member, proxy, desired):
     assert asked[3].began_at - asked[0].began_at >= (0.5 + 1 + 2) * 0.8
     assert len(complaints(member)) == 1
     proxy.behave()
-    add(desired, "demo/late:1")
+    desired.add("demo/late:1")
     desired.wait_status("demo/late:1", "Succeeded", 20)
     wait_well(member)

@@ -37,7 +37,7 @@ def test_spec_is_of_no_use_at_start(make_member, proxy, desired, fake_runtime):
     assert_pulls_locally(agent)
     assert proxy.requests(STATUS_WRITES) == []
     desired.set_spec(good)
-    add(desired, "demo/bad:1")
+    desired.add("demo/bad:1")
     desired.wait_status("demo/bad:1", "Succeeded")
     assert desired.tag_status("demo/done:1") == done
     assert fake_runtime.calls("PullImage", "demo/done:1") == []
@@ -49,7 +49,7 @@ def test_spec_is_of_no_use_at_start(make_member, proxy, desired, fake_runtime):
 def test_write_is_asked_to_wait(member, proxy, desired, fake_runtime):
     """The agent respects the server's Retry-After header."""
     proxy.on(STATUS_WRITES, api_faults.refuse(429, retry_after=2), times=1)
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded")
     _, refused, taken = wait_requests(proxy, STATUS_WRITES, 3)[:3]
     wait_until(lambda: taken.code, 5 * SLOWLY, "answer")  # the object changes before it comes
@@ -63,11 +63,11 @@ def test_write_is_asked_to_wait(member, proxy, desired, fake_runtime):
 def test_writes_are_refused_for_a_while(member, proxy, desired, code):
     """Pulls continue; the agent writes the newest status once the server accepts it."""
     proxy.on(STATUS_WRITES, api_faults.refuse(code, "as scripted"))
-    add(desired, "demo/one:1", "demo/two:1")
+    desired.add("demo/one:1", "demo/two:1")
     wait_requests(proxy, STATUS_WRITES, 3)
     wait_problem(member, "status of the NodeImage", "as scripted")
     assert_pulls_locally(member)
-    add(desired, "demo/three:1")
+    desired.add("demo/three:1")
     names = [f"demo/{name}:1" for name in ("one", "two", "three")]
     newest = dict.fromkeys(names, "Succeeded")
 
@@ -88,9 +88,9 @@ def test_write_is_answered_after_the_watch_has_moved_on(member, proxy, desired, 
     """The answer has an older version than the watch has shown meanwhile."""
     released = threading.Event()
     proxy.on(STATUS_WRITES, api_faults.answer_when(released), times=1)
-    add(desired, "demo/one:1")
+    desired.add("demo/one:1")
     wait_until(lambda: desired.tag_status("demo/one:1"), 5 * SLOWLY, "write")
-    add(desired, "demo/two:1")
+    desired.add("demo/two:1")
     wait_until(lambda: fake_runtime.calls("PullImage", "demo/two:1"), 5 * SLOWLY, "second pull")
     released.set()
     desired.wait_status("demo/two:1", "Succeeded", 5 * SLOWLY)
@@ -100,7 +100,7 @@ def test_write_is_answered_after_the_watch_has_moved_on(member, proxy, desired, 
 def test_write_is_lost(member, proxy, desired, behaviour):
     """The status is right in the end, whether or not the server carried out the lost write."""
     proxy.on(STATUS_WRITES, behaviour, times=1)
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded")
     assert desired.get()["status"]["succeeded"] == 1
     wait_well(member)
@@ -114,7 +114,7 @@ def test_last_write_is_lost(member, proxy, desired):
         await (api_faults.lose_reply if is_last else api_faults.behave_well)(exchange)
 
     proxy.on(STATUS_WRITES, lose_last)
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded")
     the_complaint(member, "Cannot write the status")
     wait_well(member)
@@ -125,7 +125,7 @@ def test_last_write_is_lost(member, proxy, desired):
 def test_write_is_refused_until_the_object_is_gone(member, proxy, desired):
     """The agent drops the write and its problem."""
     proxy.on(STATUS_WRITES, api_faults.refuse(404, "as scripted"))
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     wait_problem(member, "status of the NodeImage", "as scripted")
     desired.delete()
     wait_well(member)
@@ -135,7 +135,7 @@ def test_conflicts_without_end(member, proxy, desired):
     """The agent reports the conflict and retries more and more rarely until the object changes."""
     proxy.on(STATUS_WRITES, api_faults.refuse(409, "as scripted"))
     n = len(proxy.requests(STATUS_WRITES))
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     wait_problem(member, "status of the NodeImage", "as scripted", 20)
     assert "as scripted" in the_complaint(member)
     tries = wait_requests(proxy, STATUS_WRITES, n + 6, 30)[n:]
@@ -147,7 +147,7 @@ def test_conflicts_without_end(member, proxy, desired):
         "answer to the sixth",
     )
     proxy.behave()
-    add(desired, "demo/other:1")
+    desired.add("demo/other:1")
     desired.wait_status("demo/web:1", "Succeeded", 4 * SLOWLY)
     desired.wait_status("demo/other:1", "Succeeded", 4 * SLOWLY)
     wait_well(member)
@@ -161,7 +161,7 @@ def test_conflicts_without_end(member, proxy, desired):
 def test_answer_to_a_write_is_spoilt(member, proxy, desired, behaviour):
     """The agent uses only the code of the answer; the watch shows the result."""
     proxy.on(STATUS_WRITES, behaviour, times=1)
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded")
     wait_well(member)
     written = [phases(each) for each in proxy.requests(STATUS_WRITES) if each.code == 200]
@@ -174,7 +174,7 @@ def test_answer_to_a_write_is_spoilt(member, proxy, desired, behaviour):
 def test_write_hangs(member, proxy, desired, behaviour):
     """The agent cancels the write after a while and retries it; the rest continues meanwhile."""
     proxy.on(STATUS_WRITES, behaviour, times=1)
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     wait_requests(proxy, STATUS_WRITES, 2)
     assert_pulls_locally(member)
     desired.wait_status("demo/web:1", "Succeeded", 60)
@@ -185,7 +185,7 @@ def test_write_hangs(member, proxy, desired, behaviour):
 def test_write_is_refused_for_good(member, proxy, desired, code):
     """The agent repeats a rejected write only a few times."""
     proxy.on(STATUS_WRITES, api_faults.refuse(code, "as scripted"), times=3)
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     desired.wait_status("demo/web:1", "Succeeded", 60)
     assert len(proxy.requests(STATUS_WRITES)) <= 6
 
@@ -203,7 +203,7 @@ def test_write_is_refused_for_good(member, proxy, desired, code):
 def test_right_is_missing(make_member, server, proxy, desired, verbs, subject):
     """doctor and /readyz name the missing right until it is granted."""
     server.forbidden = {(verb, "nodeimages") for verb in verbs}
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     agent = make_member()
     agent.start()
     assert "nodeimages" in wait_problem(agent, subject, "cannot")
@@ -218,7 +218,7 @@ def test_right_is_missing(make_member, server, proxy, desired, verbs, subject):
 
 def test_rights_are_read_late(make_member, proxy, desired):
     """The agent does not log the refusals of a server that has just started."""
-    add(desired, "demo/web:1")
+    desired.add("demo/web:1")
     proxy.on(ANY_LIST, api_faults.refuse(403), times=2)
     agent = make_member()
     agent.start()
@@ -253,5 +253,5 @@ def test_events_are_not_taken(member, proxy, desired, behaviour):
     """Refused events delay neither pulls nor statuses."""
     proxy.on(r"^(POST|PATCH) \S*/events", behaviour)
     for number in range(3):
-        add(desired, f"demo/image{number}:1")
+        desired.add(f"demo/image{number}:1")
         desired.wait_status(f"demo/image{number}:1", "Succeeded")

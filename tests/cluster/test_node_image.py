@@ -52,15 +52,6 @@ def assert_time(text: str) -> datetime:
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
 
 
-def settle(node_image, push) -> str:
-    """Pulls one more image: when it is done, all earlier statuses are written."""
-    reference = push(tag="settled").reference
-    name, tag = split_reference(reference)
-    node_image.kube.patch(node_image.path, {"spec": {"images": {name: {"tags": [{"tag": tag}]}}}})
-    node_image.wait_status(reference, "Succeeded")
-    return reference
-
-
 # A single image
 
 
@@ -268,7 +259,8 @@ def test_controllers_verdict_stays(cluster_agent, runtime, node_image, gate, pus
     gate.wait_left(10 * SLOWLY)
     node_image.wait_counts(1, 0, 1, 0, 0)
     gate.open()
-    other = settle(node_image, push)
+    other = push(tag="settled").reference
+    node_image.settle(other)
     status = node_image.wait_counts(2, 1, 1, 0, 0)
     assert node_image.tag_status(gate.reference) == verdict
     assert status["firstSyncStatus"] == first_sync

@@ -43,15 +43,6 @@ def event_writes(control_plane, name: str) -> list[dict]:
     ]
 
 
-def settle(node_image, push) -> str:
-    """Pulls one more image: when it is done, all earlier statuses are written."""
-    reference = push(tag="settled").reference
-    name, tag = split_reference(reference)
-    node_image.kube.patch(node_image.path, {"spec": {"images": {name: {"tags": [{"tag": tag}]}}}})
-    node_image.wait_status(reference, "Succeeded")
-    return reference
-
-
 def wait_logged(control_plane, node_image, reference: str) -> list[dict]:
     """Waits for the write of the phase Succeeded: the server carries it out, then logs it.
 
@@ -85,7 +76,7 @@ def test_few_writes(cluster_agent, control_plane, node_image, push):
     node_image.wait_status(image.reference, "Succeeded")
     node_image.wait_events(1)
     wait_quiet()
-    settle(node_image, push)
+    node_image.settle(push(tag="settled").reference)
     name, tag = split_reference(image.reference)
     writes = [
         write
@@ -246,7 +237,7 @@ def test_object_of_another_node(cluster_agent, node_image, kube, push):
     other = NodeImage(kube, f"{node_image.name}-other")
     image = push(tag="other")
     other.create(image.reference)
-    settle(node_image, push)
+    node_image.settle(push(tag="settled").reference)
     assert other.status() == {}
     with pytest.raises(KubeError):
         other.set_spec({"images": {"x": {}}})

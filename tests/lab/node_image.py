@@ -46,6 +46,15 @@ class NodeImage:
                 image["pullSecrets"] = secrets
         return self.set_spec(spec)
 
+    def add(self, *references: str, policy: str = "IfNotPresent", **pull_policy: int) -> Object:
+        """Requests these images beside the others."""
+        return self.kube.patch(self.path, {"spec": documents.node_image(references, policy, **pull_policy)["spec"]})
+
+    def settle(self, reference: str) -> None:
+        """Has one more image pulled: when it is done, all earlier statuses are written."""
+        self.add(reference)
+        self.wait_status(reference, "Succeeded")
+
     def pin(self, *references: str) -> Object:
         """Requests these images, pinned, and withdraws all others. An API server drops `pin` of a tag."""
         spec = documents.node_image(references)["spec"]
