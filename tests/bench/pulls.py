@@ -17,6 +17,7 @@ from lab.agent import Agent
 from lab.cri import CHANNEL_OPTIONS
 from lab.folder import LabFolder
 
+from cluster import has_succeeded
 from node import Node
 from table import Estimate, Limit, Row, estimate
 from watch import FolderWatch
@@ -75,18 +76,12 @@ class Folder:
         self._forget(reference)
         began = time.monotonic()
         self._agent.request(reference, file=_DOCUMENT)
-        self._watch.wait_until(lambda: self._has_succeeded(reference))
+        self._watch.wait_until(lambda: has_succeeded(self._agent.status(), reference))
         return time.monotonic() - began
 
     def _forget(self, reference: str) -> None:
         (self._agent.images_dir / _DOCUMENT).unlink(missing_ok=True)
         self._watch.wait_until(lambda: self._agent.tag_status(reference) is None)
-
-    def _has_succeeded(self, reference: str) -> bool:
-        status = self._agent.tag_status(reference)
-        if status is not None and status["phase"] == "Failed":
-            raise RuntimeError(f"{reference} was not pulled: {status}")
-        return status is not None and status["phase"] == "Succeeded"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import pytest
 
 from fake import api_faults
 from fake.api_proxy import ApiProxy, Exchange
-from lab import sanitizers
+from lab import documents, sanitizers
 from lab.cluster import Cluster
 from lab.inplace import Inplace, Ran
 from lab.kube import Object
@@ -349,14 +349,7 @@ def admission(
 def pull_secret(cluster: Cluster, registry: Registry) -> Iterator[str]:
     """Makes a secret that the registry accepts, and lets agents read secrets; yields the secret's name."""
     assert registry.credentials is not None
-    login = dict(zip(("username", "password"), registry.credentials, strict=True))
-    secret = cluster.admin.create({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": "login"},
-        "stringData": {".dockerconfigjson": json.dumps({"auths": {registry.host: login}})},
-    })
+    secret = cluster.admin.create(documents.pull_secret("login", "default", registry.host, registry.credentials))
     cluster.kubectl(
         *("create", "rolebinding", "inplaced-secrets", "--clusterrole=inplaced-secrets"),
         "--serviceaccount=inplaced:inplaced",

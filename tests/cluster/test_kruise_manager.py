@@ -7,7 +7,6 @@ One thing is not as in a cluster: the manager runs on this machine, so that the 
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from fixtures import Gate
-from lab import sanitizers
+from lab import documents, sanitizers
 from lab.cluster import Cluster, push_agent_images
 from lab.inplace import Inplace
 from lab.kruise import NAMESPACE, Kruise, build_kruise_image
@@ -306,15 +305,7 @@ def test_pull_secret(cluster, kube, agent, auth_registry):
     """The manager copies the secret of a workload's namespace to where the agent may read it, and removes it again."""
     image = auth_registry.push_image("t/manager", str(next(_numbers)), [3000]).reference
     assert auth_registry.credentials is not None
-    login = base64.b64encode(":".join(auth_registry.credentials).encode()).decode()
-    config = json.dumps({"auths": {auth_registry.host: {"auth": login}}}).encode()
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": "login", "namespace": "default"},
-        "data": {".dockerconfigjson": base64.b64encode(config).decode()},
-    }
+    secret = documents.pull_secret("login", "default", auth_registry.host, auth_registry.credentials)
     kube.create(secret)
     copies = "/api/v1/namespaces/kruise-daemon-config/secrets"
     job = make_job(kube, image, pullSecrets=["login"])
