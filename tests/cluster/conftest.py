@@ -40,6 +40,7 @@ from lab.kubeconfig import write_kubeconfig  # noqa: E402
 from lab.kubelet import HASTY, Kubelet, is_ready  # noqa: E402
 from lab.layers import busybox_layer, program_layer, random_layer  # noqa: E402
 from lab.node_image import ImageSet, NodeImage  # noqa: E402
+from lab.node_pod_probe import NodePodProbe  # noqa: E402
 from lab.pod import Pod, container, from_annotations  # noqa: E402
 from lab.registry import PushedImage, Registry  # noqa: E402
 
@@ -259,6 +260,14 @@ def make_pod(node: Kubelet) -> Iterator[MakePod]:
     yield make
     for pod in made:
         pod.delete()
+
+
+@pytest.fixture
+def requested(kube: Kube, node: Kubelet) -> Iterator[NodePodProbe]:
+    """The NodePodProbe of that node, without probes."""
+    made = NodePodProbe(kube, node.name)
+    yield made
+    made.delete()
 
 
 @pytest.fixture

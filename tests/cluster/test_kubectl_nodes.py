@@ -25,7 +25,7 @@ from lab.kube import Object
 from lab.kubeconfig import write_kubeconfig
 from lab.kubelet import Kubelet, is_ready
 from lab.node_image import NodeImage
-from lab.pod import VERIFIED, until_term
+from lab.pod import VERIFIED, condition, until_term
 from lab.wait import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.containers, pytest.mark.timeout(300 * SLOWLY)]
@@ -260,11 +260,6 @@ def test_tainted_node(cluster, make, inplace, images):
         assert workload.strategy() == strategy and not rollout_is_open(workload)
     finally:
         cluster.kubectl("taint", "node", cluster.node.name, "maint-")
-
-
-def condition(pod: Object, kind: str) -> Object:
-    found = pod["status"].get("conditions", [])
-    return next((one for one in found if one["type"] == kind), {})
 
 
 def test_readiness_gate(cluster, agent, make, inplace, by_proxy, proxy, images):

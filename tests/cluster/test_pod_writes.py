@@ -21,7 +21,7 @@ from fake.runtime_proxy import RuntimeProxy
 from lab import sanitizers, stubs
 from lab.kube import Kube, Object
 from lab.kubeconfig import write_kubeconfig
-from lab.pod import GATE, META, VERIFIED
+from lab.pod import GATE, META, VERIFIED, condition
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -117,8 +117,7 @@ def entries(pod: Object) -> list[Object]:
 
 
 def verified(pod: Object) -> Object:
-    conditions = pod["status"].get("conditions", [])
-    return next((one for one in conditions if one["type"] == VERIFIED), {})
+    return condition(pod, VERIFIED)
 
 
 @pytest.fixture

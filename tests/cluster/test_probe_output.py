@@ -7,7 +7,7 @@ import pytest
 
 from lab import memory_limit, sanitizers
 from lab.latency import Latency
-from lab.node_pod_probe import NodePodProbe, probe, probes_of
+from lab.node_pod_probe import probe, probes_of
 from lab.pod import container, from_annotations, shell
 
 SLOWLY = sanitizers.SLOWNESS
@@ -16,13 +16,6 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(120 * SLOWLY)]
 
 # Serves the pod's volume on port 8080, and ends on SIGTERM.
 _SERVES = shell("httpd -p 8080 -h /data; trap exit TERM; while :; do sleep 3600 & wait; done")
-
-
-@pytest.fixture
-def requested(kube, node):
-    made = NodePodProbe(kube, node.name)
-    yield made
-    made.delete()
 
 
 @pytest.mark.parametrize(("byte", "shown"), [(b"\x01", "?"), (b"<", "<")], ids=["control", "html"])

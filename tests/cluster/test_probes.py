@@ -22,7 +22,7 @@ from lab import memory_limit, sanitizers
 from lab.agent import Agent
 from lab.certificates import Authority
 from lab.latency import Latency
-from lab.node_pod_probe import NodePodProbe, probe, probes_of
+from lab.node_pod_probe import probe, probes_of
 from lab.pod import container, shell, until_term
 from lab.wait import wait_until
 
@@ -32,13 +32,6 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(90 * SLOWLY)]
 
 # Serves the pod's volume on port 8080, and ends on SIGTERM.
 _SERVES = shell("httpd -p 8080 -h /data; trap exit TERM; while :; do sleep 3600 & wait; done")
-
-
-@pytest.fixture
-def requested(kube, node):
-    made = NodePodProbe(kube, node.name)
-    yield made
-    made.delete()
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from lab import sanitizers
 from lab.control_plane import ControlPlane
 from lab.kubelet import Kubelet, is_ready
 from lab.node_image import NodeImage
-from lab.pod import VERIFIED, Pod, container, until_term
+from lab.pod import VERIFIED, Pod, condition, container, until_term
 from lab.wait import wait_until
 
 SLOWLY = sanitizers.SLOWNESS
@@ -41,11 +41,6 @@ def close_gate(pod, image: str, by: str = "a test") -> None:
     message = json.dumps({"by": by, "images": {"main": image}})
     closed = {"type": READY, "status": "False", "reason": "InPlaceUpdate", "message": message}
     pod.kube.patch(f"{pod.path}/status", {"status": {"conditions": [closed]}}, "strategic")
-
-
-def condition(pod: dict, kind: str) -> dict:
-    found = pod["status"].get("conditions", [])
-    return next((one for one in found if one["type"] == kind), {})
 
 
 def wait_ready(pod, expected: bool) -> dict:

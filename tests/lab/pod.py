@@ -31,6 +31,11 @@ def shell(script: str) -> list[str]:
     return ["/bin/sh", "-c", script]
 
 
+def condition(pod: Object, kind: str) -> Object:
+    """Empty while there is none."""
+    return next((one for one in pod["status"].get("conditions", []) if one["type"] == kind), {})
+
+
 def until_term(then: str = "") -> list[str]:
     """Runs until SIGTERM, does something, and ends."""
     return shell(f"trap '{then}\nexit' TERM; while :; do sleep 3600 & wait; done")
@@ -160,8 +165,7 @@ class Pod:
         return self.status(name)["containerID"]
 
     def condition(self, kind: str) -> Object | None:
-        conditions = self.get()["status"].get("conditions", [])
-        return next((found for found in conditions if found["type"] == kind), None)
+        return condition(self.get(), kind) or None
 
     def wait_condition(self, kind: str, status: str, timeout: float = 10) -> Object:
         """As `kubectl wait --for=condition=…` does; returns the condition."""
