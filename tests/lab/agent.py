@@ -139,6 +139,19 @@ class Agent:
         wait_until(is_ready, timeout * sanitizers.SLOWNESS, lambda: f"READY=1:\n{self.log_text()}")
         return self.notify.wait_for("READY", 1, process.began_at).at - process.began_at
 
+    def run(self, *flags: str, **more: Any) -> subprocess.CompletedProcess[str]:
+        """Starts it, with the test's environment, and waits for the end that has to come by itself."""
+        return subprocess.run(
+            [*self.argv, *flags],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20 * sanitizers.SLOWNESS,
+            env={**os.environ, **sanitizers.environment()},
+            check=False,
+            **more,
+        )
+
     def terminate(self) -> Exit:
         """How it ended is then for the test to judge."""
         self._expected_end = True

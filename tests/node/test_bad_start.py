@@ -40,19 +40,6 @@ def agent(make_agent, fake_runtime):
     return make_agent(fake_runtime.endpoint)
 
 
-def run(agent, *flags: str) -> subprocess.CompletedProcess[str]:
-    """Starts it and waits for the end that has to come by itself."""
-    return subprocess.run(
-        [*agent.argv, *flags],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=10 * SLOWLY,
-        env={**os.environ, **sanitizers.environment()},
-        check=False,
-    )
-
-
 def assert_refused(done: subprocess.CompletedProcess[str], code: int, *hints: str) -> None:
     """Checks that it wrote one line on stderr, beside the log for people who debug."""
     lines = [line for line in done.stderr.splitlines() if '"level":"debug"' not in line]
@@ -106,7 +93,7 @@ CONFIG = {
 @pytest.mark.parametrize("case", FLAGS)
 def test_bad_flags(agent, case):
     """An invalid flag ends it with 2, in one line, before it has touched anything."""
-    assert_refused(run(agent, *FLAGS[case]), 2)
+    assert_refused(agent.run(*FLAGS[case]), 2)
     assert not agent.socket.exists() and agent.status() == {}
 
 
@@ -114,7 +101,7 @@ def test_bad_flags(agent, case):
 def test_bad_configuration(agent, case):
     """An invalid configuration ends it with 2 and one line that names the file."""
     agent.config_path.write_bytes(CONFIG[case])
-    assert_refused(run(agent), 2, str(agent.config_path))
+    assert_refused(agent.run(), 2, str(agent.config_path))
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "device", "loop"])
@@ -126,7 +113,7 @@ def test_configuration_is_no_file(agent, kind):
     elif kind != "missing":
         target = "/dev/zero" if kind == "device" else agent.config_path.name
         agent.config_path.symlink_to(target)
-    assert_refused(run(agent), 2, str(agent.config_path))
+    assert_refused(agent.run(), 2, str(agent.config_path))
 
 
 @pytest.mark.parametrize("case", ["unparsable", "unknown-key", "not-a-number", "binary", "2-mb"])
@@ -147,19 +134,19 @@ def test_bad_configuration_at_reload(agent, case):
 def test_socket_is_a_file(agent):
     """A file in the place of the socket belongs to others, and is left alone."""
     agent.socket.write_text("precious")
-    assert_refused(run(agent), 1, str(agent.socket), "is not a socket", "--socket")
+    assert_refused(agent.run(), 1, str(agent.socket), "is not a socket", "--socket")
     assert agent.socket.read_text() == "precious"
 
 
 def test_socket_is_too_long(agent):
     """A path that no socket can have is named as the reason, and how long it may be."""
-    assert_refused(run(agent, f"--socket=/{'a' * 108}"), 2, "107 bytes", "--socket")
+    assert_refused(agent.run(f"--socket=/{'a' * 108}"), 2, "107 bytes", "--socket")
 
 
 @pytest.mark.parametrize("path", ["/proc/self/x.sock", "/proc/none/below/x.sock", "/dev/null/x.sock"])
 def test_socket_cannot_be_made(agent, path):
     """A folder that cannot be made, or in which no socket can be made, ends it with one line."""
-    assert_refused(run(agent, f"--socket={path}"), 2, path, "--socket")
+    assert_refused(agent.run(f"--socket={path}"), 2, path, "--socket")
 
 
 def test_socket_is_served(agent, make_agent, fake_runtime):
@@ -167,7 +154,7 @@ def test_socket_is_served(agent, make_agent, fake_runtime):
     agent.start()
     second = make_agent(fake_runtime.endpoint)
     with no_leak(agent):
-        refused = run(second, f"--socket={agent.socket}")
+        refused = second.run(f"--socket={agent.socket}")
         assert_refused(refused, 1, str(agent.socket), "served by another process", "--socket")
         pull_another(agent)
         assert_prompt(agent, 3)
@@ -179,7 +166,7 @@ def test_socket_of_a_stranger_is_served(agent):
         stranger.bind(str(agent.socket))
         stranger.listen(0)
         waiting.connect(str(agent.socket))
-        assert_refused(run(agent), 1, "served by another process")
+        assert_refused(agent.run(), 1, "served by another process")
         assert agent.socket.is_socket()
 
 
@@ -202,7 +189,7 @@ def test_state_folder_of_another_agent(agent, is_there):
         agent.state_dir.rmdir()
     agent.start()
     other = f"--socket={agent.socket}.other"
-    assert_refused(run(agent, other), 1, str(agent.state_dir), "another agent", "--state-dir")
+    assert_refused(agent.run(other), 1, str(agent.state_dir), "another agent", "--state-dir")
     agent.kill9()
     agent.argv.append(other)
     agent.start()

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 
 import pytest
 
-from lab import sanitizers
 from lab.documents import node_image, write_whole
 from lab.trouble import assert_clear
 
@@ -24,23 +22,9 @@ def agent(make_agent):
     return make_agent("unix:///nowhere.sock")
 
 
-def run(agent, *flags: str, **more) -> subprocess.CompletedProcess[str]:
-    """Runs the program to its end."""
-    return subprocess.run(
-        [*agent.argv, *flags],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=20 * sanitizers.SLOWNESS,
-        env={**os.environ, **sanitizers.environment()},
-        check=False,
-        **more,
-    )
-
-
 def find(agent, *flags: str, status: int = 1) -> list[str]:
     """The findings of --check-config, each one line, and if there are any, with this exit status."""
-    done = run(agent, "--check-config", *flags)
+    done = agent.run("--check-config", *flags)
     lines = done.stderr.splitlines()
     for line in lines:
         assert_clear(line)
@@ -62,7 +46,7 @@ def test_nothing_is_wrong(agent, folder):
     program.write_bytes(open(agent.argv[0], "rb").read())
     program.chmod(0o755)
     agent.argv[0] = str(program)
-    done = run(agent, "--check-config", user=65534, group=65534, extra_groups=[])
+    done = agent.run("--check-config", user=65534, group=65534, extra_groups=[])
     assert (done.returncode, done.stdout, done.stderr) == (0, VALID, "")
     assert not agent.socket.exists() and list(agent.state_dir.iterdir()) == []
 
@@ -101,7 +85,7 @@ def test_all_is_found(agent):
 def test_start_finds_the_same(agent):
     """A start with such a configuration ends with 2 and the same lines."""
     agent.config_path.write_text("maxParalelPulls: 3\nlogLevel: loud\n")
-    done = run(agent, "--stall-timeout=x")
+    done = agent.run("--stall-timeout=x")
     assert (done.returncode, done.stdout) == (2, "")
     assert [f"inplaced: {line}" for line in find(agent, "--stall-timeout=x", status=2)] == done.stderr.splitlines()
 
@@ -127,7 +111,7 @@ def test_cannot_work(agent, folder, case):
     (folder / "kubeconfig").write_text("apiVersion: v1\nkind: Config\n")
     (folder / "kubeconfig").chmod(0o600)
     flag = flag.format(file=folder / "kubeconfig")
-    done = run(agent, flag)
+    done = agent.run(flag)
     lines = [line for line in done.stderr.splitlines() if not line.startswith("{")]
     assert done.returncode == 2, done
     assert len(lines) == 1 and lines[0].startswith(f"inplaced: {option}: "), lines
@@ -186,7 +170,7 @@ def test_account_of_a_pod(agent):
 
 def test_kubeconfig_is_not_there_yet(agent, folder):
     """A kubeconfig that is missing ends a start with 1: a service manager tries again."""
-    done = run(agent, f"--kubeconfig={folder.path}/later")
+    done = agent.run(f"--kubeconfig={folder.path}/later")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith(f"inplaced: --kubeconfig: {folder.path}/later: ")
     (line,) = find(agent, f"--kubeconfig={folder.path}/later")
