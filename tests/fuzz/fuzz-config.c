@@ -8,8 +8,6 @@
  */
 
 #include <json-c/json.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
@@ -21,11 +19,6 @@
 #define NOW 1769904000
 
 static const uint8_t secret[SIPHASH_KEY_SIZE] = "0123456789abcde";
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 typedef struct Noted {
         json_object *ledger, *object;

@@ -8,8 +8,6 @@
  * nothing behind and says why in one line.
  */
 
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/auth/credential-provider-spec.h"
@@ -17,11 +15,6 @@
 #include "tests/fuzz/fuzz.h"
 
 #define V1 "credentialprovider.kubelet.k8s.io/v1"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 static void check_refusal(const Error *error) {
         check(error->kind == ERROR_INVALID);

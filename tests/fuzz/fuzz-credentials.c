@@ -8,7 +8,6 @@
  */
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
@@ -17,11 +16,6 @@
 #include "tests/fuzz/fuzz.h"
 
 DEFINE_CLEANUP(Keyring *, keyring_free)
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 static void check_entries(const uint8_t *data, size_t size) {
         cleanup(credentials_spec_done) CredentialsSpec spec = CREDENTIALS_SPEC_INIT;

@@ -8,7 +8,6 @@
  */
 
 #include <json-c/json.h>
-#include <stdlib.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/document/json-cleanup.h"
@@ -20,11 +19,6 @@
 
 #define NOW_SEC 1769904000
 #define ROBOT "robot"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 /* Whether something is left to give back: the hold, or the reason why an update does not go on. */
 static bool is_left(const UpdateFacts *facts) {

@@ -6,19 +6,12 @@
  * Pieces of any size lead to the same reply, and a message that protobuf-c takes has the same exit status here.
  */
 
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/pod/exec-spec.h"
 #include "cri/types.h"
 #include "tests/fuzz/fuzz.h"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 static int read_in_pieces(ExecReply *reply, const uint8_t *data, size_t size, size_t piece) {
         int r = 0;

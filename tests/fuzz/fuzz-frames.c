@@ -6,7 +6,6 @@
  * are read, too.
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
@@ -22,11 +21,6 @@ typedef struct Seen {
         uint32_t hash;
         bool is_refused;
 } Seen;
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 static void check_text(const char *text) {
         check(text && strlen(text) < FRAME_MAX);

@@ -7,18 +7,12 @@
  * nothing in it that could end a line of HTTP; what is refused says why in one line.
  */
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/pod/handler-spec.h"
 #include "tests/fuzz/fuzz.h"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 static void check_http(const HandlerSpec *spec) {
         check(strcmp(spec->scheme, "http") == 0 || strcmp(spec->scheme, "https") == 0);

@@ -8,17 +8,11 @@
  */
 
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/pod/health-spec.h"
 #include "tests/fuzz/fuzz.h"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const char *at = (const char *) data, *end = at + size, *line;

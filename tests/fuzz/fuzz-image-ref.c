@@ -13,11 +13,6 @@
 #include "agent/image/image-ref.h"
 #include "tests/fuzz/fuzz.h"
 
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
-
 static void check_form(const ImageRef *ref, ShortNames short_names,
                        int (*print)(const ImageRef *, char **)) {
         cleanup(free_p) char *text = NULL;

@@ -6,18 +6,12 @@
  * event, a reason and a pod.
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/kube/protobuf.h"
 #include "agent/kube/watch-message.h"
 #include "tests/fuzz/fuzz.h"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 static void check_refusal(const Error *error) {
         check(error->kind == ERROR_INVALID && !strpbrk(error_message(error), "\r\n"));

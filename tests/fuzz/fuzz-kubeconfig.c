@@ -18,11 +18,6 @@
 
 #define SECRET "hunter2" /* in the saved inputs */
 
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
-
 /* A name that leads nowhere is quoted, and may be any text. */
 static bool quotes_a_name(const char *message) {
         return strstr(message, "there is no context \"") ||

@@ -7,18 +7,11 @@
  * is refused leaves nothing behind and says why in one line.
  */
 
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/image/manifest-spec.h"
 #include "tests/fuzz/fuzz.h"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 static void check_blobs(const Manifest *manifest) {
         uint64_t size = 0;

@@ -6,18 +6,12 @@
  * No more is there than there is in all, and all is there only where each layer was seen.
  */
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/image/on-demand-spec.h"
 #include "tests/fuzz/fuzz.h"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         char *digests[] = { (char *) "sha256:a", (char *) "sha256:b", (char *) "sha256:c" };

@@ -5,7 +5,6 @@
  * all of its texts, which come from the input, and containers and statuses within their limits.
  */
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
@@ -16,11 +15,6 @@
 #define CONTAINERS_MAX 1024
 
 DEFINE_CLEANUP(Pod *, pod_free)
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 static void check_container(const PodContainer *container, size_t size) {
         const char *id = NULL;

@@ -8,7 +8,6 @@
  */
 
 #include <json-c/json.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +16,6 @@
 #include "agent/document/json-reader.h"
 #include "agent/kubectl/preload-plan.h"
 #include "tests/fuzz/fuzz.h"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 static void check_patch(PreloadNode *node) {
         cleanup(json_object_put_p) json_object *patch = NULL;

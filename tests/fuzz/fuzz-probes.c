@@ -9,7 +9,6 @@
  */
 
 #include <json-c/json.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,11 +17,6 @@
 #include "agent/document/json-reader.h"
 #include "agent/probe/probe-spec.h"
 #include "tests/fuzz/fuzz.h"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 static void check_spec(const ProbeSpec *spec) {
         check(spec->namespace[0] && spec->pod[0] && spec->uid[0]);

@@ -23,11 +23,6 @@
 
 DEFINE_CLEANUP(RecreateSpec *, recreate_spec_free)
 
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
-
 static json_object *parse(const uint8_t *data, size_t size) {
         cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new_ex(32);
         cleanup(free_p) char *text = fuzz_text(data, size);

@@ -6,7 +6,6 @@
  * Whatever stands before it, nothing of the secrets is left, and the text does not grow.
  */
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,11 +14,6 @@
 #include "tests/fuzz/fuzz.h"
 
 #define SECRET_URL " https://me:QQQQ@host/a?sig=QQQQ#QQQQ end"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         const size_t whole = size + strlen(SECRET_URL);

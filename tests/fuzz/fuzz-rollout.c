@@ -24,11 +24,6 @@
 
 static const RolloutLimits limits = { .grace_sec = 1 };
 
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
-
 static void check_error(int r, const Error *error) {
         check((r < 0) == (error->kind != ERROR_NONE));
 }

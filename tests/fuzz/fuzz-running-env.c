@@ -7,7 +7,6 @@
  * it is written and read again.
  */
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,11 +14,6 @@
 #include "agent/inplace/containers-meta-spec.h"
 #include "agent/inplace/running-env-spec.h"
 #include "tests/fuzz/fuzz.h"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 static void fuzz_environment(const char *text) {
         static char *const names[] = { "B", "A", NULL };

@@ -7,18 +7,11 @@
  * leaves nothing behind, and a reason of one short line.
  */
 
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "agent/base/cleanup.h"
 #include "agent/kube/secret-spec.h"
 #include "tests/fuzz/fuzz.h"
-
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         cleanup(secret_text_done) SecretText text = SECRET_TEXT_INIT;

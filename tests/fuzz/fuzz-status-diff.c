@@ -16,11 +16,6 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/unit/merge-patch.h"
 
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
-
 static json_object *parse(const uint8_t *data, size_t size) {
         cleanup(json_tokener_free_p) json_tokener *tokener = json_tokener_new_ex(32);
         cleanup(free_p) char *text = fuzz_text(data, size);

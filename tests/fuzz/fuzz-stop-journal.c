@@ -16,11 +16,6 @@
 
 static const StopClock now = { .wall_sec = 1769904000, .uptime_sec = 1000, .boot_id = "boot" };
 
-static void check(bool is_right) {
-        if (!is_right)
-                abort();
-}
-
 static bool is_same_text(const char *a, const char *b) {
         return strcmp(a ?: "", b ?: "") == 0;
 }
