@@ -243,15 +243,13 @@ TEST_ROWS(test_give_back, given_back, name, const struct GivenBackRow *row) {
         char annotation[64] = "";
         cleanup(json_object_put_p) json_object *workload = NULL;
         cleanup(json_object_put_p) json_object *patch = NULL;
-        cleanup(json_object_put_p) json_object *expected =
-                row->patch ? parse("%s", row->patch) : NULL;
 
         if (row->held)
                 (void) snprintf(annotation, sizeof(annotation), "'inplaced.io/held': '%s'",
                                 row->held);
         workload = make_workload(annotation, row->spec);
         assert_ok(update_give_back_patch(row->kind, workload, /* forgets= */ false, &patch));
-        assert_true(json_object_equal(object_at(patch, "spec"), expected));
+        assert_json(object_at(patch, "spec"), row->patch ?: "null");
         assert_string_equal(object_text(patch, "metadata.resourceVersion"), "5");
         assert_true(json_object_object_get_ex(object_at(patch, "metadata.annotations"),
                                               HELD_ANNOTATION, NULL));

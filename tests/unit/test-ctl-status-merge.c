@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 #include "agent/ctl/status-merge.h"
-#include "agent/document/json-cleanup.h"
+#include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
 
 #define SPEC(images) "'spec':{'images':{" images "}}"
@@ -50,26 +50,12 @@ static const struct Row {
 };
 /* clang-format on */
 
-static json_object *parse(const char *text) {
-        cleanup(free_p) char *json = strdup(text);
-        json_object *tree;
-
-        for (char *c = json; *c; c++)
-                if (*c == '\'')
-                        *c = '"';
-        tree = json_tokener_parse(json);
-        assert_non_null(tree);
-        return tree;
-}
-
 TEST_ROWS(test_merge, rows, name, const struct Row *row) {
-        cleanup(json_object_put_p) json_object *before = parse(row->before);
-        cleanup(json_object_put_p) json_object *changes = parse(row->changes);
-        cleanup(json_object_put_p) json_object *after = parse(row->after);
+        cleanup(json_object_put_p) json_object *before = parse("%s", row->before);
+        cleanup(json_object_put_p) json_object *changes = parse("%s", row->changes);
 
         if (row->removed)
                 status_remove(before, row->removed);
         assert_int_equal(status_merge(before, changes), 0);
-        if (!json_object_equal(before, after))
-                fail_msg("%s: %s", row->name, json_object_to_json_string(before));
+        assert_json(before, row->after);
 }

@@ -69,16 +69,15 @@ TEST_ROWS(test_containers, containers_rows, names, const struct ContainersRow *r
 TEST(test_body) {
         cleanup(json_object_put_p) json_object *containers = parse("['a','b']");
         cleanup(json_object_put_p) json_object *body = NULL;
-        cleanup(json_object_put_p) json_object *expected =
-                parse("{'apiVersion':'apps.kruise.io/v1beta1','kind':'ContainerRecreateRequest',"
-                      "'metadata':{'generateName':'inplace-restart-','labels':{'inplaced.io/"
-                      "restart':'7f'}},"
-                      "'spec':{'podName':'p','containers':[{'name':'a'},{'name':'b'}],"
-                      "'ttlSecondsAfterFinished':600}}");
         const RestartRequest request = { "v1beta1", "p", "7f", containers, 600 };
 
         assert_ok(restart_plan_body(&request, &body));
-        assert_true(json_object_equal(body, expected));
+        assert_json(body,
+                    "{'apiVersion':'apps.kruise.io/v1beta1','kind':'ContainerRecreateRequest',"
+                    "'metadata':{'generateName':'inplace-restart-',"
+                    "'labels':{'inplaced.io/restart':'7f'}},"
+                    "'spec':{'podName':'p','containers':[{'name':'a'},{'name':'b'}],"
+                    "'ttlSecondsAfterFinished':600}}");
 }
 
 static const struct EndsRow {

@@ -108,13 +108,6 @@ TEST_ROWS(test_row, rows, name, const Row *row) {
         assert_true(plan.wait_sec == row->wait_sec);
 }
 
-static void check(json_object *made, const char *text) {
-        cleanup(json_object_put_p) json_object *expected = parse("%s", text);
-
-        if (!json_object_equal(made, expected))
-                fail_msg("%s\nis not\n%s", json_to_text(made), json_to_text(expected));
-}
-
 #define ADOPTED                                                                           \
         "{'metadata':{'resourceVersion':'7','labels':{'crr.apps.kruise.io/node-name':"    \
         "'node-1','crr.apps.kruise.io/active':'true','crr.apps.kruise.io/pod-uid':'p-1'," \
@@ -138,12 +131,13 @@ TEST(test_adopt) {
         cleanup(json_object_put_p) json_object *patch = NULL, *again = NULL;
 
         assert_ok(recreate_controller_adopt(spec, "7", &pod, "node-1", false, &patch));
-        check(patch, ADOPTED
-              ",'containers':[{'name':'app','preStop':{'exec':"
-              "{'command':['x']}},'ports':[1],'statusContext':{'containerID':'containerd://a1',"
-              "'restartCount':3}},{'name':'new'},{'name':'ghost'}]}}");
+        assert_json(
+                patch, ADOPTED
+                ",'containers':[{'name':'app','preStop':{'exec':"
+                "{'command':['x']}},'ports':[1],'statusContext':{'containerID':'containerd://a1',"
+                "'restartCount':3}},{'name':'new'},{'name':'ghost'}]}}");
         assert_ok(recreate_controller_adopt(spec, "7", &pod, "node-1", true, &again));
-        check(again, ADOPTED "}}");
+        assert_json(again, ADOPTED "}}");
 }
 
 TEST(test_drain) {
@@ -155,12 +149,13 @@ TEST(test_drain) {
         cleanup(json_object_put_p) json_object *new = NULL, *old = NULL;
 
         assert_ok(recreate_controller_drain(&spec, RECREATE_V1BETA1, 60, &new));
-        check(new, "{'metadata':{'resourceVersion':'7'},'status':{'conditions':[{'type':'Other',"
-                   "'status':'True'},{'type':'PreRecreateGrace','status':'True',"
-                   "'lastTransitionTime':'1970-01-01T00:01:00Z','reason':'PreRecreateGrace'}]}}");
+        assert_json(new,
+                    "{'metadata':{'resourceVersion':'7'},'status':{'conditions':[{'type':'Other',"
+                    "'status':'True'},{'type':'PreRecreateGrace','status':'True',"
+                    "'lastTransitionTime':'1970-01-01T00:01:00Z','reason':'PreRecreateGrace'}]}}");
         assert_ok(recreate_controller_drain(&spec, RECREATE_V1ALPHA1, 60, &old));
-        check(old, "{'metadata':{'resourceVersion':'7','annotations':"
-                   "{'crr.apps.kruise.io/unready-acquired':'1970-01-01T00:01:00Z'}}}");
+        assert_json(old, "{'metadata':{'resourceVersion':'7','annotations':"
+                         "{'crr.apps.kruise.io/unready-acquired':'1970-01-01T00:01:00Z'}}}");
 }
 
 TEST(test_snapshot) {
@@ -193,9 +188,9 @@ TEST(test_snapshot) {
         struct json_object *none;
 
         assert_ok(recreate_controller_snapshot(&spec, &pod, &list));
-        check(list, "[{'name':'anew','ready':true,'restartCount':3,'containerID':"
-                    "'containerd://a2'},{'name':'first','ready':false,'restartCount':0,"
-                    "'containerID':'containerd://f1'}]");
+        assert_json(list, "[{'name':'anew','ready':true,'restartCount':3,'containerID':"
+                          "'containerd://a2'},{'name':'first','ready':false,'restartCount':0,"
+                          "'containerID':'containerd://f1'}]");
         assert_ok(recreate_controller_snapshot(&other, &pod, &none));
         assert_null(none);
 }
@@ -205,8 +200,8 @@ TEST(test_unlabel) {
         cleanup(json_object_put_p) json_object *unlabel = NULL;
 
         assert_ok(recreate_controller_unlabel(&spec, &unlabel));
-        check(unlabel, "{'metadata':{'resourceVersion':'7','labels':"
-                       "{'crr.apps.kruise.io/active':null}}}");
+        assert_json(unlabel, "{'metadata':{'resourceVersion':'7','labels':"
+                             "{'crr.apps.kruise.io/active':null}}}");
 }
 
 #define POD(status, message)                                                               \
@@ -245,5 +240,5 @@ TEST_ROWS(test_gate, gate_rows, pod, const struct GateRow *row) {
         assert_ok(recreate_controller_gate(pod, &spec, row->is_closed, 60, &patch));
         assert_int_equal(!patch, !row->patch);
         if (patch)
-                check(patch, row->patch);
+                assert_json(patch, row->patch);
 }

@@ -5,37 +5,14 @@
  */
 
 #include "agent/cluster/registration-spec.h"
-#include "agent/document/json-cleanup.h"
 #include "tests/unit/merge-patch.h"
+#include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
 
 #define NOW 1769904059 /* 2026-02-01T00:00:59Z */
 #define ANNOTATED "'annotations':{'inplaced.io/agent-version':'" INPLACED_VERSION "'}"
 #define OURS "'app.kubernetes.io/managed-by':'inplaced'"
 #define IDENTITY "'uid':'u-2','resourceVersion':'41'"
-
-/* Texts of the tests use ' for ", so that they can be read. */
-static json_object *parse(const char *text) {
-        cleanup(free_p) char *copy = strdup(text);
-        json_object *object;
-
-        for (char *c = copy; *c; c++)
-                if (*c == '\'')
-                        *c = '"';
-
-        object = json_tokener_parse(copy);
-        if (!object)
-                fail_msg("not JSON: %s", copy);
-        return object;
-}
-
-static void assert_json(json_object *value, const char *text) {
-        cleanup(json_object_put_p) json_object *expected = parse(text);
-
-        if (!json_object_equal(value, expected))
-                fail_msg("%s\n      instead of %s", json_object_to_json_string(value),
-                         json_object_to_json_string(expected));
-}
 
 TEST(test_body) {
         cleanup(json_object_put_p) json_object *node =
@@ -76,7 +53,7 @@ TEST(test_body_of_no_node) {
         };
 
         for (size_t i = 0; i < N_ELEMENTS(nodes); i++) {
-                cleanup(json_object_put_p) json_object *node = parse(nodes[i]), *body = NULL;
+                cleanup(json_object_put_p) json_object *node = parse("%s", nodes[i]), *body = NULL;
                 cleanup(error_done) Error error = ERROR_INIT;
 
                 assert_true(registration_spec_body(node, "v1beta1", &body, &error) < 0);
@@ -128,12 +105,7 @@ static const struct Labels {
 /* clang-format on */
 
 static json_object *wrap_labels(const char *text, const char *more) {
-        cleanup(free_p) char *whole = NULL;
-
-        if (asprintf(&whole, "{'metadata':{%s,'labels':%s%s},'kind':'x'}", IDENTITY, text, more) <
-            0)
-                abort();
-        return parse(whole);
+        return parse("{'metadata':{" IDENTITY ",'labels':%s%s},'kind':'x'}", text, more);
 }
 
 TEST_ROWS(test_labels, labels, name, const struct Labels *test) {
@@ -228,14 +200,12 @@ static const struct Tidy {
 
 TEST_ROWS(test_tidy, tidies, name, const struct Tidy *test) {
         cleanup(json_object_put_p) json_object *object = NULL, *patch = NULL, *before = NULL;
-        cleanup(free_p) char *text = NULL, *expected = NULL;
+        cleanup(free_p) char *expected = NULL;
         TidyPlan plan;
 
-        assert_true(asprintf(&text,
-                             "{'metadata':{" IDENTITY ",'name':'n'},'spec':{'images':%s},"
-                             "'status':{'imageStatuses':%s}}",
-                             test->images, test->statuses) > 0);
-        object = parse(text);
+        object = parse("{'metadata':{" IDENTITY ",'name':'n'},'spec':{'images':%s},"
+                       "'status':{'imageStatuses':%s}}",
+                       test->images, test->statuses);
         before = copy_json(object);
 
         assert_ok(tidy_spec_plan(object, NOW, &plan));

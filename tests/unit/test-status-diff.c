@@ -7,26 +7,11 @@
 #include <time.h>
 
 #include "agent/cluster/status-diff.h"
-#include "agent/document/json-cleanup.h"
 #include "tests/unit/merge-patch.h"
+#include "tests/unit/quoted-json.h"
 #include "tests/unit/unit.h"
 
 #define N_ENTRIES_MAX 4
-
-/* Texts of the tests use ' for ", so that they can be read. */
-static json_object *parse(const char *text) {
-        cleanup(free_p) char *copy = strdup(text);
-        json_object *object;
-
-        for (char *c = copy; *c; c++)
-                if (*c == '\'')
-                        *c = '"';
-
-        object = json_tokener_parse(copy);
-        if (!object && strcmp(copy, "null") != 0)
-                fail_msg("not JSON: %s", copy);
-        return object;
-}
 
 /* 2026-01-31T23:59:59Z and a minute later. */
 #define STARTED 1769903999
@@ -220,14 +205,6 @@ static size_t count_entries(const StatusEntry *entries) {
         return n;
 }
 
-static void assert_json(json_object *value, const char *text) {
-        cleanup(json_object_put_p) json_object *expected = parse(text);
-
-        if (!json_object_equal(value, expected))
-                fail_msg("%s\n      instead of %s", json_object_to_json_string(value),
-                         json_object_to_json_string(expected));
-}
-
 /* Applies the patch to the object as the server does. */
 static json_object *patch_status(json_object *status, json_object *patch) {
         cleanup(json_object_put_p) json_object *object = json_object_new_object();
@@ -249,7 +226,7 @@ static void assert_settled(json_object *status, const StatusEntry *entries, size
 }
 
 TEST_ROWS(test_case, cases, name, const struct Case *test) {
-        cleanup(json_object_put_p) json_object *observed = parse(test->observed);
+        cleanup(json_object_put_p) json_object *observed = parse("%s", test->observed);
         cleanup(json_object_put_p) json_object *before = copy_json(observed);
         cleanup(json_object_put_p) json_object *patch = NULL, *after = NULL;
         size_t n = count_entries(test->entries);
